@@ -1,0 +1,541 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Report(_message.Message):
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear")
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    GENERATOR_FIELD_NUMBER: _ClassVar[int]
+    TRACE_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    UNCHECKED_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_HOTSPOTS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_FIELD_NUMBER: _ClassVar[int]
+    schema_version: int
+    generator: str
+    trace: TraceInfo
+    devices: _containers.RepeatedCompositeFieldContainer[Device]
+    steps: _containers.RepeatedCompositeFieldContainer[Step]
+    verdict: Verdict
+    findings: _containers.RepeatedCompositeFieldContainer[Finding]
+    unchecked: _containers.RepeatedCompositeFieldContainer[Unchecked]
+    launch_hotspots: _containers.RepeatedCompositeFieldContainer[LaunchHotspot]
+    memory: _containers.RepeatedCompositeFieldContainer[DeviceMemory]
+    host: _containers.RepeatedCompositeFieldContainer[HostActivity]
+    clear: _containers.RepeatedCompositeFieldContainer[Clear]
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ...) -> None: ...
+
+class TraceInfo(_message.Message):
+    __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us")
+    class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        COMPLETE: _ClassVar[TraceInfo.Status]
+        PARTIAL: _ClassVar[TraceInfo.Status]
+        WRITING: _ClassVar[TraceInfo.Status]
+    COMPLETE: TraceInfo.Status
+    PARTIAL: TraceInfo.Status
+    WRITING: TraceInfo.Status
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    MALFORMED_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    SIMULATED_FIELD_NUMBER: _ClassVar[int]
+    DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    worker: str
+    span: str
+    path: str
+    status: TraceInfo.Status
+    events: int
+    malformed_events: int
+    host: str
+    rank: int
+    world_size: int
+    recorded: Recorded
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    simulated: bool
+    duration_us: float
+    def __init__(self, run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., path: _Optional[str] = ..., status: _Optional[_Union[TraceInfo.Status, str]] = ..., events: _Optional[int] = ..., malformed_events: _Optional[int] = ..., host: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., recorded: _Optional[_Union[Recorded, _Mapping[str, object]]] = ..., notes: _Optional[_Iterable[str]] = ..., simulated: bool = ..., duration_us: _Optional[float] = ...) -> None: ...
+
+class Recorded(_message.Message):
+    __slots__ = ("steps", "stacks", "shapes", "memory", "flops")
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    STACKS_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    FLOPS_FIELD_NUMBER: _ClassVar[int]
+    steps: bool
+    stacks: bool
+    shapes: bool
+    memory: bool
+    flops: bool
+    def __init__(self, steps: bool = ..., stacks: bool = ..., shapes: bool = ..., memory: bool = ..., flops: bool = ...) -> None: ...
+
+class CauseTime(_message.Message):
+    __slots__ = ("cause", "us")
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    cause: str
+    us: float
+    def __init__(self, cause: _Optional[str] = ..., us: _Optional[float] = ...) -> None: ...
+
+class TriggerTime(_message.Message):
+    __slots__ = ("trigger", "us")
+    TRIGGER_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    trigger: str
+    us: float
+    def __init__(self, trigger: _Optional[str] = ..., us: _Optional[float] = ...) -> None: ...
+
+class Device(_message.Message):
+    __slots__ = ("id", "name", "span_us", "busy_us", "idle_us", "gaps", "idle_by_cause", "idle_by_trigger", "window_us", "window_idle_us", "window_idle_by_cause", "window_start_us", "window_computing_us", "window_copying_us", "window_communicating_us", "step_accounts")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SPAN_US_FIELD_NUMBER: _ClassVar[int]
+    BUSY_US_FIELD_NUMBER: _ClassVar[int]
+    IDLE_US_FIELD_NUMBER: _ClassVar[int]
+    GAPS_FIELD_NUMBER: _ClassVar[int]
+    IDLE_BY_CAUSE_FIELD_NUMBER: _ClassVar[int]
+    IDLE_BY_TRIGGER_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_US_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_IDLE_US_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_IDLE_BY_CAUSE_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_START_US_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_COMPUTING_US_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_COPYING_US_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_COMMUNICATING_US_FIELD_NUMBER: _ClassVar[int]
+    STEP_ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    name: str
+    span_us: float
+    busy_us: float
+    idle_us: float
+    gaps: int
+    idle_by_cause: _containers.RepeatedCompositeFieldContainer[CauseTime]
+    idle_by_trigger: _containers.RepeatedCompositeFieldContainer[TriggerTime]
+    window_us: float
+    window_idle_us: float
+    window_idle_by_cause: _containers.RepeatedCompositeFieldContainer[CauseTime]
+    window_start_us: float
+    window_computing_us: float
+    window_copying_us: float
+    window_communicating_us: float
+    step_accounts: _containers.RepeatedCompositeFieldContainer[StepAccount]
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., span_us: _Optional[float] = ..., busy_us: _Optional[float] = ..., idle_us: _Optional[float] = ..., gaps: _Optional[int] = ..., idle_by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., idle_by_trigger: _Optional[_Iterable[_Union[TriggerTime, _Mapping[str, object]]]] = ..., window_us: _Optional[float] = ..., window_idle_us: _Optional[float] = ..., window_idle_by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., window_start_us: _Optional[float] = ..., window_computing_us: _Optional[float] = ..., window_copying_us: _Optional[float] = ..., window_communicating_us: _Optional[float] = ..., step_accounts: _Optional[_Iterable[_Union[StepAccount, _Mapping[str, object]]]] = ...) -> None: ...
+
+class StepAccount(_message.Message):
+    __slots__ = ("name", "start_us", "duration_us", "computing_us", "copying_us", "communicating_us", "idle_by_cause")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    COMPUTING_US_FIELD_NUMBER: _ClassVar[int]
+    COPYING_US_FIELD_NUMBER: _ClassVar[int]
+    COMMUNICATING_US_FIELD_NUMBER: _ClassVar[int]
+    IDLE_BY_CAUSE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    start_us: float
+    duration_us: float
+    computing_us: float
+    copying_us: float
+    communicating_us: float
+    idle_by_cause: _containers.RepeatedCompositeFieldContainer[CauseTime]
+    def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., computing_us: _Optional[float] = ..., copying_us: _Optional[float] = ..., communicating_us: _Optional[float] = ..., idle_by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ...) -> None: ...
+
+class Step(_message.Message):
+    __slots__ = ("name", "start_us", "duration_us")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    start_us: float
+    duration_us: float
+    def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ...) -> None: ...
+
+class Verdict(_message.Message):
+    __slots__ = ("limiter", "sentence", "busy_share")
+    LIMITER_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]
+    limiter: str
+    sentence: str
+    busy_share: float
+    def __init__(self, limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., busy_share: _Optional[float] = ...) -> None: ...
+
+class Finding(_message.Message):
+    __slots__ = ("rule", "name", "severity", "title", "summary", "cost_us", "saving", "evidence", "places", "fix", "ranges")
+    class Severity(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        INFO: _ClassVar[Finding.Severity]
+        WARNING: _ClassVar[Finding.Severity]
+        ERROR: _ClassVar[Finding.Severity]
+    INFO: Finding.Severity
+    WARNING: Finding.Severity
+    ERROR: Finding.Severity
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SEVERITY_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    COST_US_FIELD_NUMBER: _ClassVar[int]
+    SAVING_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    FIX_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    rule: str
+    name: str
+    severity: Finding.Severity
+    title: str
+    summary: str
+    cost_us: float
+    saving: Saving
+    evidence: _containers.RepeatedCompositeFieldContainer[Evidence]
+    places: _containers.RepeatedCompositeFieldContainer[Place]
+    fix: Fix
+    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
+    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ..., title: _Optional[str] = ..., summary: _Optional[str] = ..., cost_us: _Optional[float] = ..., saving: _Optional[_Union[Saving, _Mapping[str, object]]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping[str, object]]]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping[str, object]]]] = ..., fix: _Optional[_Union[Fix, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+
+class Saving(_message.Message):
+    __slots__ = ("low_us", "high_us", "basis")
+    LOW_US_FIELD_NUMBER: _ClassVar[int]
+    HIGH_US_FIELD_NUMBER: _ClassVar[int]
+    BASIS_FIELD_NUMBER: _ClassVar[int]
+    low_us: float
+    high_us: float
+    basis: str
+    def __init__(self, low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., basis: _Optional[str] = ...) -> None: ...
+
+class Evidence(_message.Message):
+    __slots__ = ("label", "value")
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    label: str
+    value: str
+    def __init__(self, label: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class Place(_message.Message):
+    __slots__ = ("file", "line", "function", "operator", "us")
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    FUNCTION_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    file: str
+    line: int
+    function: str
+    operator: str
+    us: float
+    def __init__(self, file: _Optional[str] = ..., line: _Optional[int] = ..., function: _Optional[str] = ..., operator: _Optional[str] = ..., us: _Optional[float] = ...) -> None: ...
+
+class Fix(_message.Message):
+    __slots__ = ("text", "code", "url")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    code: str
+    url: str
+    def __init__(self, text: _Optional[str] = ..., code: _Optional[str] = ..., url: _Optional[str] = ...) -> None: ...
+
+class TimeRange(_message.Message):
+    __slots__ = ("start_us", "end_us", "device")
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    start_us: float
+    end_us: float
+    device: int
+    def __init__(self, start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., device: _Optional[int] = ...) -> None: ...
+
+class Unchecked(_message.Message):
+    __slots__ = ("rule", "reason", "how_to_record", "name")
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    HOW_TO_RECORD_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    rule: str
+    reason: str
+    how_to_record: str
+    name: str
+    def __init__(self, rule: _Optional[str] = ..., reason: _Optional[str] = ..., how_to_record: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class Clear(_message.Message):
+    __slots__ = ("rule", "name", "reason")
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    rule: str
+    name: str
+    reason: str
+    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class LaunchHotspot(_message.Message):
+    __slots__ = ("key", "kind", "launches", "host_us", "kernel_us", "empty_queue_share", "idle_us")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    HOST_US_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_US_FIELD_NUMBER: _ClassVar[int]
+    EMPTY_QUEUE_SHARE_FIELD_NUMBER: _ClassVar[int]
+    IDLE_US_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    kind: str
+    launches: int
+    host_us: float
+    kernel_us: float
+    empty_queue_share: float
+    idle_us: float
+    def __init__(self, key: _Optional[str] = ..., kind: _Optional[str] = ..., launches: _Optional[int] = ..., host_us: _Optional[float] = ..., kernel_us: _Optional[float] = ..., empty_queue_share: _Optional[float] = ..., idle_us: _Optional[float] = ...) -> None: ...
+
+class DeviceMemory(_message.Message):
+    __slots__ = ("device", "peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes", "floor_slope_bytes_per_step", "sites")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    PEAK_ALLOCATED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PEAK_RESERVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_SLOPE_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
+    SITES_FIELD_NUMBER: _ClassVar[int]
+    device: int
+    peak_allocated_bytes: float
+    peak_reserved_bytes: float
+    capacity_bytes: float
+    floor_slope_bytes_per_step: float
+    sites: _containers.RepeatedCompositeFieldContainer[MemorySite]
+    def __init__(self, device: _Optional[int] = ..., peak_allocated_bytes: _Optional[float] = ..., peak_reserved_bytes: _Optional[float] = ..., capacity_bytes: _Optional[float] = ..., floor_slope_bytes_per_step: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ...) -> None: ...
+
+class MemorySite(_message.Message):
+    __slots__ = ("operator", "stack", "bytes", "count")
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    STACK_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    operator: str
+    stack: str
+    bytes: float
+    count: int
+    def __init__(self, operator: _Optional[str] = ..., stack: _Optional[str] = ..., bytes: _Optional[float] = ..., count: _Optional[int] = ...) -> None: ...
+
+class HostActivity(_message.Message):
+    __slots__ = ("kind", "name", "us", "place")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    us: float
+    place: Place
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., us: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
+
+class ReportState(_message.Message):
+    __slots__ = ("state", "progress", "error", "report", "stage")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    progress: float
+    error: Problem
+    report: Report
+    stage: str
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., report: _Optional[_Union[Report, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
+
+class Problem(_message.Message):
+    __slots__ = ("what", "where", "remedy")
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    REMEDY_FIELD_NUMBER: _ClassVar[int]
+    what: str
+    where: str
+    remedy: str
+    def __init__(self, what: _Optional[str] = ..., where: _Optional[str] = ..., remedy: _Optional[str] = ...) -> None: ...
+
+class TraceList(_message.Message):
+    __slots__ = ("traces", "generation", "scanned", "version", "problems")
+    TRACES_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    SCANNED_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    traces: _containers.RepeatedCompositeFieldContainer[TraceEntry]
+    generation: int
+    scanned: bool
+    version: str
+    problems: _containers.RepeatedCompositeFieldContainer[Problem]
+    def __init__(self, traces: _Optional[_Iterable[_Union[TraceEntry, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., version: _Optional[str] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ...) -> None: ...
+
+class TraceEntry(_message.Message):
+    __slots__ = ("id", "run", "worker", "span", "size_bytes", "modified_s", "state", "error", "limiter", "sentence", "writing", "content")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_S_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LIMITER_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    WRITING_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    run: str
+    worker: str
+    span: str
+    size_bytes: float
+    modified_s: float
+    state: str
+    error: Problem
+    limiter: str
+    sentence: str
+    writing: bool
+    content: str
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., size_bytes: _Optional[float] = ..., modified_s: _Optional[float] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., writing: bool = ..., content: _Optional[str] = ...) -> None: ...
+
+class Timeline(_message.Message):
+    __slots__ = ("start_us", "end_us", "lanes", "steps", "trace_start_us", "trace_end_us", "state", "error", "names", "progress")
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    LANES_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    TRACE_START_US_FIELD_NUMBER: _ClassVar[int]
+    TRACE_END_US_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    start_us: float
+    end_us: float
+    lanes: _containers.RepeatedCompositeFieldContainer[Lane]
+    steps: _containers.RepeatedCompositeFieldContainer[StepMark]
+    trace_start_us: float
+    trace_end_us: float
+    state: str
+    error: Problem
+    names: _containers.RepeatedScalarFieldContainer[str]
+    progress: float
+    def __init__(self, start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[StepMark, _Mapping[str, object]]]] = ..., trace_start_us: _Optional[float] = ..., trace_end_us: _Optional[float] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., names: _Optional[_Iterable[str]] = ..., progress: _Optional[float] = ...) -> None: ...
+
+class Lane(_message.Message):
+    __slots__ = ("kind", "title", "device", "box_start_us", "box_duration_us", "box_name", "box_depth", "box_count", "box_kind", "box_gap")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    BOX_START_US_FIELD_NUMBER: _ClassVar[int]
+    BOX_DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    BOX_NAME_FIELD_NUMBER: _ClassVar[int]
+    BOX_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    BOX_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BOX_KIND_FIELD_NUMBER: _ClassVar[int]
+    BOX_GAP_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    title: str
+    device: int
+    box_start_us: _containers.RepeatedScalarFieldContainer[float]
+    box_duration_us: _containers.RepeatedScalarFieldContainer[float]
+    box_name: _containers.RepeatedScalarFieldContainer[int]
+    box_depth: _containers.RepeatedScalarFieldContainer[int]
+    box_count: _containers.RepeatedScalarFieldContainer[int]
+    box_kind: _containers.RepeatedScalarFieldContainer[int]
+    box_gap: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, kind: _Optional[str] = ..., title: _Optional[str] = ..., device: _Optional[int] = ..., box_start_us: _Optional[_Iterable[float]] = ..., box_duration_us: _Optional[_Iterable[float]] = ..., box_name: _Optional[_Iterable[int]] = ..., box_depth: _Optional[_Iterable[int]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_kind: _Optional[_Iterable[int]] = ..., box_gap: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class StepMark(_message.Message):
+    __slots__ = ("name", "start_us", "end_us")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    start_us: float
+    end_us: float
+    def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ...) -> None: ...
+
+class GapChain(_message.Message):
+    __slots__ = ("state", "error", "gap", "device", "start_us", "end_us", "trigger", "by_cause", "before", "after", "launch", "host")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    GAP_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    TRIGGER_FIELD_NUMBER: _ClassVar[int]
+    BY_CAUSE_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    error: Problem
+    gap: int
+    device: int
+    start_us: float
+    end_us: float
+    trigger: str
+    by_cause: _containers.RepeatedCompositeFieldContainer[CauseTime]
+    before: GpuWork
+    after: GpuWork
+    launch: HostCall
+    host: _containers.RepeatedCompositeFieldContainer[HostSegment]
+    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., gap: _Optional[int] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trigger: _Optional[str] = ..., by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., before: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., after: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., launch: _Optional[_Union[HostCall, _Mapping[str, object]]] = ..., host: _Optional[_Iterable[_Union[HostSegment, _Mapping[str, object]]]] = ...) -> None: ...
+
+class GpuWork(_message.Message):
+    __slots__ = ("name", "stream", "start_us", "duration_us", "operator")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    stream: int
+    start_us: float
+    duration_us: float
+    operator: str
+    def __init__(self, name: _Optional[str] = ..., stream: _Optional[int] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., operator: _Optional[str] = ...) -> None: ...
+
+class HostCall(_message.Message):
+    __slots__ = ("name", "thread", "start_us", "duration_us", "operator", "stack")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    THREAD_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    STACK_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    thread: str
+    start_us: float
+    duration_us: float
+    operator: str
+    stack: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., thread: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., operator: _Optional[str] = ..., stack: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class HostSegment(_message.Message):
+    __slots__ = ("cause", "name", "start_us", "duration_us", "place")
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    cause: str
+    name: str
+    start_us: float
+    duration_us: float
+    place: str
+    def __init__(self, cause: _Optional[str] = ..., name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., place: _Optional[str] = ...) -> None: ...

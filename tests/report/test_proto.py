@@ -1,0 +1,90 @@
+"""The generated code agrees with report.proto, name for name and number for number."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tb_gpudiag.report import report_pb2
+
+REPORT = Path(report_pb2.__file__).parent
+AGAIN = "report_pb2 is not what report.proto says: run tb_gpudiag/report/generate.sh"
+
+SCALARS = {"double": 1, "int32": 5, "bool": 8, "string": 9, "uint32": 13}
+"""The scalar types that report.proto uses, as google.protobuf.descriptor numbers them."""
+
+FIELD = re.compile(r"^(repeated )?(\w+) (\w+) = (\d+);$")
+VALUE = re.compile(r"^(\w+) = (\d+);$")
+
+
+def _declared() -> dict[str, set[tuple[str, ...]]]:
+    """report.proto as {full name of a message or enum: its members}; a line that is not understood fails."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    scope: list[str] = []
+    for line in (REPORT / "report.proto").read_text(encoding="utf-8").splitlines():
+        line = line.split("//")[0].strip()
+        if not line or line in ('syntax = "proto3";', "package tb_gpudiag;"):
+            continue
+        if opened := re.match(r"^(message|enum) (\w+) \{$", line):
+            scope.append(opened[2])
+            found[".".join(scope)] = set()
+        elif line == "}":
+            scope.pop()
+        elif field := FIELD.match(line):
+            found[".".join(scope)].add((field[3], field[4], field[2], "repeated" if field[1] else "single"))
+        elif value := VALUE.match(line):
+            found[".".join(scope)].add((value[1], value[2]))
+        else:
+            raise AssertionError(f"this test does not understand {line!r}")
+    assert not scope
+    return found
+
+
+def _generated() -> dict[str, set[tuple[str, ...]]]:
+    names = {number: name for name, number in SCALARS.items()}
+    found: dict[str, set[tuple[str, ...]]] = {}
+    package = report_pb2.DESCRIPTOR.package + "."
+    waiting = list(report_pb2.DESCRIPTOR.message_types_by_name.values())
+    assert not report_pb2.DESCRIPTOR.enum_types_by_name
+    while waiting:
+        message = waiting.pop()
+        waiting += message.nested_types
+        members = found[message.full_name.removeprefix(package)] = set()
+        repeated = {name for name in message.fields_by_name if _is_repeated(message._concrete_class(), name)}
+        for field in message.fields:
+            if field.message_type:
+                kind = field.message_type.name
+            elif field.enum_type:
+                kind = field.enum_type.name
+            else:
+                kind = names[field.type]
+            members.add((field.name, str(field.number), kind, "repeated" if field.name in repeated else "single"))
+        for enum in message.enum_types:
+            found[enum.full_name.removeprefix(package)] = {(v.name, str(v.number)) for v in enum.values}
+    return found
+
+
+def _is_repeated(message: object, name: str) -> bool:
+    """Without the descriptor's `label`, which newer versions of protobuf no longer have."""
+    return hasattr(getattr(message, name), "extend")
+
+
+def test_the_generated_code_is_what_report_proto_says() -> None:
+    declared, generated = _declared(), _generated()
+    assert set(declared) == set(generated), AGAIN
+    for name, members in declared.items():
+        assert members == generated[name], f"{name}: {AGAIN}"
+
+
+def test_the_types_for_mypy_name_every_message_and_field() -> None:
+    stub = (REPORT / "report_pb2.pyi").read_text(encoding="utf-8")
+    classes = dict(re.findall(r"^class (\w+)\(_message\.Message\):\n(.*?)(?=^class |\Z)", stub, re.M | re.S))
+    for name, message in report_pb2.DESCRIPTOR.message_types_by_name.items():
+        slots = re.search(r"__slots__ = \((.*?)\)", classes[name])
+        assert slots and re.findall(r'"(\w+)"', slots[1]) == [field.name for field in message.fields], AGAIN
+
+
+def test_it_was_written_by_a_compiler_whose_code_every_protobuf_takes() -> None:
+    code = (REPORT / "report_pb2.py").read_text(encoding="utf-8")
+    assert "Protobuf Python Version: 4.25" in code
+    assert "ValidateProtobufRuntimeVersion" not in code
