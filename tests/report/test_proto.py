@@ -44,13 +44,12 @@ def _generated() -> dict[str, set[tuple[str, ...]]]:
     names = {number: name for name, number in SCALARS.items()}
     found: dict[str, set[tuple[str, ...]]] = {}
     package = report_pb2.DESCRIPTOR.package + "."
-    waiting = list(report_pb2.DESCRIPTOR.message_types_by_name.values())
     assert not report_pb2.DESCRIPTOR.enum_types_by_name
-    while waiting:
-        message = waiting.pop()
-        waiting += message.nested_types
+    for message in report_pb2.DESCRIPTOR.message_types_by_name.values():
+        assert not message.nested_types
         members = found[message.full_name.removeprefix(package)] = set()
-        repeated = {name for name in message.fields_by_name if _is_repeated(message._concrete_class(), name)}
+        blank = getattr(report_pb2, message.name)()  # newer versions of protobuf have no `label` to ask
+        repeated = {name for name in message.fields_by_name if hasattr(getattr(blank, name), "extend")}
         for field in message.fields:
             if field.message_type:
                 kind = field.message_type.name
@@ -58,15 +57,12 @@ def _generated() -> dict[str, set[tuple[str, ...]]]:
                 kind = field.enum_type.name
             else:
                 kind = names[field.type]
-            members.add((field.name, str(field.number), kind, "repeated" if field.name in repeated else "single"))
+            members.add(
+                (field.name, str(field.number), kind, "repeated" if field.name in repeated else "single")
+            )
         for enum in message.enum_types:
             found[enum.full_name.removeprefix(package)] = {(v.name, str(v.number)) for v in enum.values}
     return found
-
-
-def _is_repeated(message: object, name: str) -> bool:
-    """Without the descriptor's `label`, which newer versions of protobuf no longer have."""
-    return hasattr(getattr(message, name), "extend")
 
 
 def test_the_generated_code_is_what_report_proto_says() -> None:
@@ -78,7 +74,9 @@ def test_the_generated_code_is_what_report_proto_says() -> None:
 
 def test_the_types_for_mypy_name_every_message_and_field() -> None:
     stub = (REPORT / "report_pb2.pyi").read_text(encoding="utf-8")
-    classes = dict(re.findall(r"^class (\w+)\(_message\.Message\):\n(.*?)(?=^class |\Z)", stub, re.M | re.S))
+    classes = dict(
+        re.findall(r"^class (\w+)\(_message\.Message\):\n(.*?)(?=^class |\Z)", stub, re.MULTILINE | re.DOTALL)
+    )
     for name, message in report_pb2.DESCRIPTOR.message_types_by_name.items():
         slots = re.search(r"__slots__ = \((.*?)\)", classes[name])
         assert slots and re.findall(r'"(\w+)"', slots[1]) == [field.name for field in message.fields], AGAIN
