@@ -1,0 +1,112 @@
+"""Figures and names as text. Everything that shows a time, a size, a share or a name of the trace comes through here."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Sequence
+
+NAME_LIMIT = 400
+"""Characters kept of a name: traces hold names of over 5,000 characters, and no view has room for one."""
+
+_TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_SIZE_UNITS = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+
+
+def time_ns(nanoseconds: float) -> str:
+    """`412 ns`, `12.3 µs`, `1.23 s`, `3 min 20 s`: three significant figures."""
+    if abs(nanoseconds) >= 120e9:
+        minutes, seconds = divmod(round(abs(nanoseconds) / 1e9), 60)
+        sign = "-" if nanoseconds < 0 else ""
+        return f"{sign}{minutes:,} min {seconds} s"
+    return _scaled(nanoseconds, _TIME_UNITS)
+
+
+def time_us(microseconds: float) -> str:
+    """As `time_ns`, for the µs of a Report."""
+    return time_ns(microseconds * 1e3)
+
+
+def size_bytes(size: float) -> str:
+    """`512 B`, `1.5 GiB`: three significant figures, powers of 1,024."""
+    return _scaled(size, _SIZE_UNITS)
+
+
+def share(part: float, whole: float = 1.0) -> str:
+    """`39.4 %`; never 0 % for something, never 100 % for less than all; `n/a` of nothing."""
+    if whole <= 0:
+        return "n/a"
+    percent = 100.0 * part / whole
+    if 0 < percent < 0.05:
+        return "< 0.1 %"
+    if 99.95 <= percent < 100:
+        return "> 99.9 %"
+    return f"{percent:.1f} %" if percent < 99.95 else f"{percent:.0f} %"
+
+
+def count(number: int, singular: str = "", plural: str = "") -> str:
+    """`1,234`, `1 launch`, `3 launches` (the plural adds an s unless it is given)."""
+    if not singular:
+        return f"{number:,}"
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def column_us(parts: Sequence[float], total: float) -> tuple[list[str], str]:
+    """Times that are shown under one another with their sum: one unit, and as printed they add up.
+
+    Each is rounded up or down so that the printed parts sum to the printed total (largest remainders go up). Where the
+    parts do not add up to the total before rounding, each is simply rounded: a view hides no contradiction.
+    """
+    unit_us, unit, decimals = _column_unit(max([total, *parts], default=0.0))
+    step = unit_us / 10**decimals
+    wanted = round(total / step)
+    whole = [math.floor(part / step) for part in parts]
+    missing = wanted - sum(whole)
+    if abs(sum(parts) - total) > step / 2 or not 0 <= missing <= len(parts):
+        whole = [round(part / step) for part in parts]
+    else:
+        by_remainder = sorted(range(len(parts)), key=lambda i: whole[i] - parts[i] / step)
+        for i in by_remainder[:missing]:
+            whole[i] += 1
+
+    def text(steps: int) -> str:
+        return f"{steps * step / unit_us:,.{decimals}f} {unit}"
+
+    return [text(steps) for steps in whole], text(wanted)
+
+
+def one_line(text: str, limit: int = NAME_LIMIT) -> str:
+    """A name of the trace made safe to show: one line, bounded, nothing that moves a cursor or turns the text round."""
+    shown = "".join(_visible(character) for character in text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def _visible(character: str) -> str:
+    if character in "\t\n\r\v\f\u2028\u2029":
+        return " "
+    # Cc: controls and escapes. Cf: text direction and invisible marks. Cs: half characters that UTF-8 cannot hold.
+    return "\ufffd" if unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
+
+
+def _column_unit(largest_us: float) -> tuple[float, str, int]:
+    if largest_us >= 100e6:
+        return 1e6, "s", 2
+    if largest_us >= 1e3:
+        return 1e3, "ms", 2
+    return 1.0, "µs", 1
+
+
+def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    if not math.isfinite(value):
+        return "n/a"
+    for i, (unit, name) in enumerate(units):
+        # 999.6 µs is shown as 1 ms: round before choosing the unit.
+        if abs(value) >= unit * 0.9995 or i == len(units) - 1:
+            return f"{_three_figures(value / unit)} {name}"
+    raise AssertionError("unreachable: the last unit takes everything")
+
+
+def _three_figures(value: float) -> str:
+    if value == int(value) or abs(value) >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"

@@ -1,0 +1,152 @@
+"""What a rule is, and what it may answer.
+
+A rule is a module `<name>.py` with a module-level `RULE`, and a page `<name>.md` beside it. It looks at facts only, and
+answers with exactly one of: a Finding (or several), Clear (it looked, and nothing is wrong), or CannotTell (the
+trace lacks what it would need). Times are int64-sized ns from the trace's start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from tb_gpudiag.facts.intervals import Intervals
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.facts import Facts
+
+
+class Severity(IntEnum):
+    """Numbered as in report.proto."""
+
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One measured figure, as text with its unit: see format.py."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the user's code; what the trace does not say stays empty."""
+
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    operator: str = ""
+    time_ns: int = 0  # how much of the finding's cost lies here
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What a fix would give back over the step window, and how that is known: "at most" from the ledger, or "replay"."""
+
+    low_ns: int
+    high_ns: int
+    basis: str = "at most"
+
+
+@dataclass(frozen=True)
+class Fix:
+    """What to do: a sentence, code to copy, and the page that documents it (https only)."""
+
+    text: str
+    code: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Where a finding shows on the timeline."""
+
+    start_ns: int
+    end_ns: int
+    device: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a rule found.
+
+    title: one line, with the figure that matters. summary: two or three plain sentences.
+    cost_ns: what it costs over the step window; 0 for a finding about the recording.
+    claims: device -> the instants of that device's step window that the cost is made of. Where two findings claim the
+        same nanosecond, the rule that comes first in RULES keeps it and run.py takes it off the other.
+    severity: only where the rule's own policy does not fit this finding.
+    """
+
+    title: str
+    summary: str
+    fix: Fix
+    cost_ns: int = 0
+    saving: Saving | None = None
+    evidence: list[Evidence] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)
+    claims: Mapping[int, Intervals] = field(default_factory=dict)
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True)
+class Clear:
+    """The rule could look, and nothing is wrong. `reason` gives the figure it looked at."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class CannotTell:
+    """The trace does not say. `how_to_record` tells how to record one that does."""
+
+    reason: str
+    how_to_record: str = ""
+
+
+Answer = Finding | list[Finding] | Clear | CannotTell
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`id` is never reused; `name` names the module, its page and its tests.
+
+    Severity policy: `severity`, and ERROR for a finding that costs at least `error_share` of the step window.
+    """
+
+    id: str
+    name: str
+    title: str
+    check: Callable[[Facts], Answer]
+    severity: Severity = Severity.WARNING
+    error_share: float | None = None
+
+    def severity_of(self, finding: Finding, window_ns: int) -> Severity:
+        """The finding's own severity if it has one, else what the policy says for its cost."""
+        if finding.severity is not None:
+            return finding.severity
+        if self.error_share is not None and finding.cost_ns >= self.error_share * window_ns > 0:
+            return Severity.ERROR
+        return self.severity
+
+    @property
+    def page(self) -> str:
+        """The rule's page, Markdown with the headings of PAGE_HEADINGS."""
+        return (resources.files("tb_gpudiag.rules") / f"{self.name}.md").read_text(encoding="utf-8")
+
+
+PAGE_HEADINGS = (
+    "What it means",
+    "How it is measured",
+    "Threshold",
+    "When not to act",
+    "Fix",
+    "Known limits",
+)
