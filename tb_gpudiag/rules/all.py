@@ -1,4 +1,4 @@
-"""The rules, in order. The order is meaning: where two rules would claim the same idle time, the earlier one keeps it."""
+"""The rules. Their order matters: where two would claim the same idle time, the earlier keeps it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures and names as text. Everything that shows a time, a size, a share or a name of the trace comes through here."""
+"""Figures and names as text: whatever shows a time, a size, a share or a name of the trace."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def count(number: int, singular: str = "", plural: str = "") -> str:
 def column_us(parts: Sequence[float], total: float) -> tuple[list[str], str]:
     """Times that are shown under one another with their sum: one unit, and as printed they add up.
 
-    Each is rounded up or down so that the printed parts sum to the printed total (largest remainders go up). Where the
-    parts do not add up to the total before rounding, each is simply rounded: a view hides no contradiction.
+    Each is rounded up or down so that the printed parts sum to the printed total (largest remainders go up).
+    Where the parts do not add up to the total to begin with, each is simply rounded: nothing is hidden.
     """
     unit_us, unit, decimals = _column_unit(max([total, *parts], default=0.0))
     step = unit_us / 10**decimals
@@ -76,7 +76,7 @@ def column_us(parts: Sequence[float], total: float) -> tuple[list[str], str]:
 
 
 def one_line(text: str, limit: int = NAME_LIMIT) -> str:
-    """A name of the trace made safe to show: one line, bounded, nothing that moves a cursor or turns the text round."""
+    """A name of the trace made safe to show: bounded, on one line, with nothing that moves the cursor."""
     shown = "".join(_visible(character) for character in text[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
@@ -84,7 +84,7 @@ def one_line(text: str, limit: int = NAME_LIMIT) -> str:
 def _visible(character: str) -> str:
     if character in "\t\n\r\v\f\u2028\u2029":
         return " "
-    # Cc: controls and escapes. Cf: text direction and invisible marks. Cs: half characters that UTF-8 cannot hold.
+    # Controls and escapes; text direction and invisible marks; half characters that UTF-8 cannot hold.
     return "\ufffd" if unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
 
 

@@ -1,8 +1,8 @@
 """What a rule is, and what it may answer.
 
-A rule is a module `<name>.py` with a module-level `RULE`, and a page `<name>.md` beside it. It looks at facts only, and
-answers with exactly one of: a Finding (or several), Clear (it looked, and nothing is wrong), or CannotTell (the
-trace lacks what it would need). Times are int64-sized ns from the trace's start.
+A rule is a module `<name>.py` with a module-level `RULE`, and a page `<name>.md` beside it. It looks at
+facts only, and answers with exactly one of: a Finding (or several), Clear (it looked, and nothing is wrong),
+CannotTell (the trace lacks what it would need). Times are whole ns from the trace's start.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Saving:
-    """What a fix would give back over the step window, and how that is known: "at most" from the ledger, or "replay"."""
+    """What a fix would give back over the step window. Its basis: "at most" (from the ledger) or "replay"."""
 
     low_ns: int
     high_ns: int
@@ -79,8 +79,8 @@ class Finding:
 
     title: one line, with the figure that matters. summary: two or three plain sentences.
     cost_ns: what it costs over the step window; 0 for a finding about the recording.
-    claims: device -> the instants of that device's step window that the cost is made of. Where two findings claim the
-        same nanosecond, the rule that comes first in RULES keeps it and run.py takes it off the other.
+    claims: device -> the instants of that device's step window that the cost is made of. Where two findings
+        claim the same nanosecond, the first in the order of RULES keeps it and run.py takes it off the other.
     severity: only where the rule's own policy does not fit this finding.
     """
 

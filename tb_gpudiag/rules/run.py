@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tb_gpudiag.facts.intervals import Intervals, intersect, subtract, union
+from tb_gpudiag.facts.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.format import one_line, time_ns
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Finding, Rule, Saving, Severity
@@ -70,35 +70,33 @@ def _gives_back(finding: Finding) -> int:
     return finding.saving.high_ns if finding.saving else finding.cost_ns
 
 
-def _claim_once(found: list[tuple[Rule, Finding]]) -> tuple[list[tuple[Rule, Finding]], list[tuple[Rule, Clear]]]:
-    """No nanosecond of a device is claimed twice: the earlier rule keeps it, the later one's cost and saving shrink."""
+def _claim_once(
+    found: list[tuple[Rule, Finding]],
+) -> tuple[list[tuple[Rule, Finding]], list[tuple[Rule, Clear]]]:
+    """No nanosecond is claimed twice: the earlier rule keeps it, the later one's cost and saving shrink."""
     taken: dict[int, Intervals] = {}
     kept: list[tuple[Rule, Finding]] = []
     explained: list[tuple[Rule, Clear]] = []
     for rule, finding in found:
-        claims: dict[int, Intervals] = {}
-        twice_ns = 0
-        for device, claim in finding.claims.items():
-            before = taken.get(device)
-            claims[device] = claim
-            if before is not None:
-                twice_ns += intersect(claim, before).total
-                claims[device] = subtract(claim, before)
-            taken[device] = claim if before is None else _together(before, claim)
-        if not twice_ns:
-            kept.append((rule, finding))
-        elif twice_ns >= finding.cost_ns:
-            explained.append((rule, Clear(f"all of the {time_ns(finding.cost_ns)} it would claim has an earlier cause")))
-        else:
-            kept.append((rule, _less(finding, twice_ns, claims)))
+        left = _without(finding, taken)
+        if left is None:
+            explained.append((rule, Clear(f"the {time_ns(finding.cost_ns)} it saw have an earlier cause")))
+            continue
+        kept.append((rule, left))
+        for device, claim in left.claims.items():
+            before = taken.get(device, EMPTY)
+            taken[device] = union(np.r_[before.start, claim.start], np.r_[before.end, claim.end])
     return kept, explained
 
 
-def _together(a: Intervals, b: Intervals) -> Intervals:
-    return union(np.r_[a.start, b.start], np.r_[a.end, b.end])
-
-
-def _less(finding: Finding, twice_ns: int, claims: dict[int, Intervals]) -> Finding:
+def _without(finding: Finding, taken: dict[int, Intervals]) -> Finding | None:
+    """The finding less what others hold already; None where nothing is left of it."""
+    claims = {device: subtract(claim, taken.get(device, EMPTY)) for device, claim in finding.claims.items()}
+    twice_ns = sum(finding.claims[device].total - claim.total for device, claim in claims.items())
+    if not twice_ns:
+        return finding
+    if twice_ns >= finding.cost_ns:
+        return None
     saving = finding.saving
     if saving is not None:
         saving = Saving(max(0, saving.low_ns - twice_ns), max(0, saving.high_ns - twice_ns), saving.basis)
