@@ -1,0 +1,166 @@
+"""Facts: everything that rules and views may know about a trace, each computed once, on demand. No thresholds, no prose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tb_gpudiag.facts.account import Account, account, whole
+from tb_gpudiag.facts.busy import Busy, communication_kernels
+from tb_gpudiag.facts.handover import HostTime, Pieces
+from tb_gpudiag.facts.host import Host
+from tb_gpudiag.facts.hotspots import Hotspot, Kind, hotspots
+from tb_gpudiag.facts.idle import Ledger, build_ledger
+from tb_gpudiag.facts.launches import Work, join_launches
+from tb_gpudiag.facts.steps import Steps, Window, find_steps, step_window
+from tb_gpudiag.trace.events import NONE, Bool, Category, Trace
+
+
+@dataclass
+class DeviceFacts:
+    """One GPU that did some work in the trace."""
+
+    id: int
+    name: str  # "" where the trace does not say
+    busy: Busy
+    ledger: Ledger
+    window: Window  # the step window, the same for all devices
+
+    @property
+    def span(self) -> Window:
+        """The GPU span: first GPU event's start to the last one's end."""
+        return self.busy.span
+
+    @cached_property
+    def whole(self) -> Account:
+        """The step window as one slice: what the verdict and every share are computed from."""
+        return whole(self.busy, self.ledger, self.window)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the trace holds, and so what can be known."""
+
+    steps: bool
+    stacks: bool
+    shapes: bool
+    memory: bool
+    flops: bool
+
+
+class Facts:
+    """Facts of one trace. `facts.devices` is ordered by busy time: `facts.device` is the one that verdicts speak of."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.events = trace.events
+
+    @cached_property
+    def recording(self) -> Window:
+        """First event's start to the last one's end, those that are neither host nor GPU activity left out."""
+        known = self.events.category != Category.OTHER
+        if not known.any():
+            return Window(0, 0)
+        return Window(int(self.events.start_ns[known].min()), int(self.events.end_ns[known].max()))
+
+    @cached_property
+    def steps(self) -> Steps:
+        return find_steps(self.events)
+
+    @cached_property
+    def work(self) -> Work:
+        return join_launches(self.events)
+
+    @cached_property
+    def window(self) -> Window:
+        """The step window: see steps.step_window."""
+        return step_window(
+            self.steps, self.recording, self.work.launch_start_ns, self.events.end_ns[self.work.event]
+        )
+
+    @cached_property
+    def host(self) -> Host:
+        return Host(self.events)
+
+    @cached_property
+    def main_thread(self) -> int:
+        """Index of the thread that runs the steps; without steps, the one that launches most, or does most; NONE if none."""
+        events = self.events
+        host = self.host.tree.spans
+        of_steps = host[(events.category[host] == Category.USER_ANNOTATION)]
+        of_steps = of_steps[np.isin(events.start_ns[of_steps], self.steps.start_ns)]
+        launches = self.work.launch[self.work.launch != NONE]
+        for chosen in (of_steps, launches, host):
+            if len(chosen):
+                return int(np.bincount(events.thread[chosen]).argmax())
+        return NONE
+
+    @cached_property
+    def communication(self) -> Bool:
+        """Shape (n,): communication kernels."""
+        return communication_kernels(self.events)
+
+    @cached_property
+    def host_time(self) -> HostTime:
+        return HostTime(self.host, self.work, self.main_thread)
+
+    @cached_property
+    def devices(self) -> list[DeviceFacts]:
+        """Every device with work of some duration, the busiest first."""
+        events, work = self.events, self.work
+        found = []
+        for device in np.unique(events.device[work.event]):
+            own = work.event[events.device[work.event] == device]
+            busy = Busy(events, own, self.communication)
+            if not busy.all.total:
+                continue
+            ledger = build_ledger(events, work, busy, self.window, self.host_time)
+            found.append(DeviceFacts(int(device), self._device_name(int(device)), busy, ledger, self.window))
+        return sorted(found, key=lambda d: -d.busy.all.total)
+
+    @property
+    def device(self) -> DeviceFacts | None:
+        """The busiest device; None when no GPU work was recorded."""
+        return self.devices[0] if self.devices else None
+
+    def account(self, device: DeviceFacts) -> Account:
+        """The device's time step by step."""
+        return account(device.busy, device.ledger, self.steps, self.window)
+
+    def hotspots(self, kind: Kind) -> list[Hotspot]:
+        """Launch hotspots over the step window and all devices."""
+        ledgers = [device.ledger for device in self.devices]
+        return hotspots(self.events, self.work, self.host, ledgers, self.window, kind)
+
+    @cached_property
+    def host_pieces(self) -> Pieces:
+        """The step window as the main thread lived it: pieces that cover it exactly (columns as in idle.Ledger)."""
+        if self.main_thread == NONE or not self.window.duration_ns:
+            return Pieces.join([])
+        start, end = np.array([self.window.start_ns]), np.array([self.window.end_ns])
+        pieces = self.host_time.explain(
+            start, end, np.array([self.main_thread], np.int32), np.zeros(1, np.int64)
+        )
+        return pieces.take(np.argsort(pieces.start_ns, kind="stable"))
+
+    def _device_name(self, device: int) -> str:
+        for properties in self.trace.metadata.device_properties:
+            if isinstance(properties, dict) and properties.get("id") == device:
+                return str(properties.get("name") or "")
+        return ""
+
+    @cached_property
+    def recorded(self) -> Recorded:
+        events, metadata = self.events, self.trace.metadata
+        stacks = bool((events.category == Category.PYTHON_FUNCTION).any()) or bool(
+            (events.call_stack != NONE).any()
+        )
+        return Recorded(
+            steps=len(self.steps) > 0,
+            stacks=stacks,
+            shapes=metadata.record_shapes,
+            memory=len(self.trace.memory) > 0,
+            flops=metadata.with_flops,
+        )

@@ -1,0 +1,113 @@
+"""What each host span means for a GPU that waits: its cause, its operator, its place in the code."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from tb_gpudiag.facts import names
+from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.threads import Activity, HostTree
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64, UInt8
+
+OPEN = np.uint8(255)
+"""Cause of an activity that says nothing by itself: the thread may be waiting for another one."""
+
+
+class Host:
+    """Arrays over all events, shape (n,); meaningful for host spans."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.tree = HostTree(events)
+
+    @cached_property
+    def _is_call(self) -> Bool:
+        return np.isin(self.events.category, np.array(CALL_CATEGORIES, np.uint8))
+
+    @cached_property
+    def loader(self) -> Bool:
+        return self.tree.under(names.match(self.events, names.LOADER) & (self.tree.depth >= 0))
+
+    @cached_property
+    def engine_wait(self) -> Bool:
+        return names.match(self.events, names.ENGINE_WAIT) & (
+            self.events.category == Category.PYTHON_FUNCTION
+        )
+
+    @cached_property
+    def see_through(self) -> Bool:
+        """Frames of the profiler that never returned in the trace: the ones open when recording began, and
+        `record_function.__enter__`, whose return is not recorded. User code runs "inside" them, so they are nobody's."""
+        profiler = names.match(self.events, names.PROFILER_FRAME) & (
+            self.events.category == Category.PYTHON_FUNCTION
+        )
+        return profiler & self._holds_work
+
+    @cached_property
+    def _holds_work(self) -> Bool:
+        """Host spans with an operator or a call below them."""
+        work = (self.events.category == Category.CPU_OP) | self._is_call
+        return self.tree.any_below(work & ~names.match(self.events, names.PROFILER_FRAME))
+
+    @cached_property
+    def cause(self) -> UInt8:
+        """Shape (n,): what an idle GPU is put down to while this span is the innermost one; OPEN if it does not tell."""
+        events, match = self.events, names.match
+        cause = np.full(len(events), OPEN, np.uint8)
+        python = events.category == Category.PYTHON_FUNCTION
+        operator = events.category == Category.CPU_OP
+        cause[python & ~self.engine_wait] = Cause.PYTHON
+        cause[operator] = Cause.DISPATCH
+        cause[self._is_call] = Cause.DISPATCH
+        cause[self._is_call & match(events, names.LAUNCH_CALL)] = Cause.LAUNCH
+        cause[
+            match(events, names.COLLECTIVE) & (operator | (events.category == Category.USER_ANNOTATION))
+        ] = Cause.COLLECTIVE
+        cause[match(events, names.PROFILER_FRAME) & (python | operator)] = Cause.PROFILER
+        cause[self.see_through] = OPEN
+        cause[self._is_call & match(events, names.BLOCKING_CALL)] = Cause.SYNC
+        cause[self._is_call & match(events, names.ALLOCATOR_CALL)] = Cause.ALLOCATOR
+        cause[self._is_call & match(events, names.MODULE_LOAD_CALL)] = Cause.COMPILE
+        compiling = self.tree.under(match(events, names.COMPILE) & (self.tree.depth >= 0))
+        cause[compiling] = Cause.COMPILE
+        cause[self.loader] = Cause.INPUT
+        return cause
+
+    @cached_property
+    def operator(self) -> Int64:
+        """The innermost operator that is or encloses the event, or NONE."""
+        own = np.where(self.events.category == Category.CPU_OP, np.arange(len(self.events)), NONE)
+        return self.tree.nearest(own)
+
+    @cached_property
+    def place(self) -> Int64:
+        """The event that names the nearest Python frame which a user could change (names.place_frame), or NONE."""
+        python = (self.events.category == Category.PYTHON_FUNCTION) & names.match_place(self.events)
+        has_stack = np.zeros(len(self.events), np.bool_)
+        stacked = np.flatnonzero(self.events.call_stack != NONE)
+        if len(stacked):
+            known = np.array([names.stack_place(s) is not None for s in self.events.call_stacks], np.bool_)
+            has_stack[stacked] = known[self.events.call_stack[stacked]]
+        own = np.where(python | has_stack, np.arange(len(self.events)), NONE)
+        return self.tree.nearest(own)
+
+    def frame(self, event: int) -> names.Frame | None:
+        """The frame that an event of `place` names."""
+        if event == NONE:
+            return None
+        if self.events.category[event] == Category.PYTHON_FUNCTION:
+            return names.place_frame(self.events.names[self.events.name[event]])
+        return names.stack_place(self.events.call_stacks[self.events.call_stack[event]])
+
+    @cached_property
+    def activities(self) -> dict[int, Activity]:
+        """thread index -> segments; frames that are seen through give way to what encloses them."""
+        own = np.where((self.tree.depth >= 0) & ~self.see_through, np.arange(len(self.events)), NONE)
+        owner = self.tree.nearest(own)
+        found = {}
+        for thread, activity in self.tree.activities().items():
+            event = np.where(activity.event == NONE, NONE, owner[activity.event])
+            found[thread] = Activity(activity.start_ns, activity.end_ns, event)
+        return found

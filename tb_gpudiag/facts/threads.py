@@ -1,0 +1,162 @@
+"""Host threads: spans nested by time, and each thread as a sequence of innermost activities.
+
+A trace gives spans that should nest but, with stamps cut to whole microseconds, sometimes cross by one. Starts and
+ends are read as brackets: where two spans cross, the inner one closes first. Every instant of a thread keeps exactly
+one innermost span, and no time is lost or counted twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.intervals import Intervals
+from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64
+
+# Where spans begin and end together, the outer kind comes first: user annotations are put around Python functions,
+# those around operators, and calls into the driver are innermost.
+_OUTER_FIRST = np.full(max(Category) + 1, 9, np.uint8)
+_OUTER_FIRST[
+    [Category.USER_ANNOTATION, Category.PYTHON_FUNCTION, Category.CPU_OP, Category.RUNTIME, Category.DRIVER]
+] = range(5)
+
+
+@dataclass(frozen=True)
+class Activity:
+    """One thread (or all, one after another) as segments, each with its innermost span. Shape (s,) each."""
+
+    start_ns: Int64
+    end_ns: Int64
+    event: Int64  # the innermost event, or NONE between outermost spans
+
+    @property
+    def intervals(self) -> Intervals:
+        return Intervals(self.start_ns, self.end_ns)
+
+
+class HostTree:
+    """The host spans of a trace, nested. `parent` and `depth` have shape (n,) over all events.
+
+    parent: the event that encloses this one on its thread, or NONE.
+    depth: 0 for an outermost span; NONE for events that are no host spans or have no duration.
+    """
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        n = len(events)
+        self.parent: Int64 = np.full(n, NONE, np.int64)
+        self.depth: Int32 = np.full(n, NONE, np.int32)
+        self.spans = _in_nesting_order(events)
+        starts, ends, self._stride = self._on_one_axis()
+        self._starts = starts
+        count = len(starts)
+        closes = np.sort(ends)
+        depth_of_open = np.arange(count) - np.searchsorted(closes, starts, side="right")
+        opens_before_close = np.searchsorted(starts, closes, side="left")
+        depth_of_close = opens_before_close - np.arange(count) - 1
+        by_depth = np.argsort(depth_of_open, kind="stable")
+        parents = _parents(depth_of_open, by_depth)
+        self.depth[self.spans] = depth_of_open
+        self.parent[self.spans] = np.where(parents < 0, NONE, self.spans[parents]) if count else parents
+        # The k-th opening of a depth is closed by the k-th closing of that depth.
+        opened_by = np.empty(count, np.int64)
+        opened_by[np.argsort(depth_of_close, kind="stable")] = by_depth
+        self._closes, self._opened_by, self._parents = closes, opened_by, parents
+
+    def _on_one_axis(self) -> tuple[Int64, Int64, int]:
+        """Starts and ends with each thread shifted to a stretch of its own, so that all are handled in one pass."""
+        events = self.events
+        start, end = events.start_ns[self.spans], events.end_ns[self.spans]
+        stride = int(end.max()) + 1 if len(end) else 1
+        shift = events.thread[self.spans].astype(np.int64) * stride
+        return start + shift, end + shift, stride
+
+    def activities(self) -> dict[int, Activity]:
+        """thread index -> its segments, from its first span's start to its last one's end, in order of time."""
+        count = len(self._starts)
+        if not count:
+            return {}
+        # Position of each bracket in the merged order: closings before openings at the same instant.
+        open_at = np.arange(count) + np.searchsorted(self._closes, self._starts, side="right")
+        close_at = np.arange(count) + np.searchsorted(self._starts, self._closes, side="left")
+        time = np.empty(2 * count, np.int64)
+        innermost = np.empty(2 * count, np.int64)
+        time[open_at], time[close_at] = self._starts, self._closes
+        innermost[open_at], innermost[close_at] = np.arange(count), self._parents[self._opened_by]
+        thread = np.empty(2 * count, np.int64)
+        of_span = self.events.thread[self.spans].astype(np.int64)
+        thread[open_at], thread[close_at] = of_span, of_span[self._opened_by]
+        keep = np.flatnonzero((time[1:] > time[:-1]) & (thread[1:] == thread[:-1]))
+        shift = thread[keep] * self._stride
+        inner = innermost[keep]
+        start, end = time[keep] - shift, time[keep + 1] - shift
+        event = np.where(inner < 0, NONE, self.spans[np.maximum(inner, 0)])
+        threads = thread[keep]
+        cuts = np.flatnonzero(np.r_[True, threads[1:] != threads[:-1]])
+        stops = np.r_[cuts[1:], len(threads)]
+        return {
+            int(threads[a]): Activity(start[a:b], end[a:b], event[a:b])
+            for a, b in zip(cuts, stops, strict=True)
+        }
+
+    def any_below(self, chosen: Bool) -> Bool:
+        """Shape (n,): the host spans that enclose a chosen one. In nesting order, what a span encloses follows it."""
+        count = len(self.spans)
+        before = np.r_[0, np.cumsum(chosen[self.spans])]
+        last = np.empty(count, np.int64)
+        last[self._opened_by] = np.searchsorted(self._starts, self._closes, side="left")
+        found = np.zeros(len(chosen), np.bool_)
+        found[self.spans] = before[last] - before[np.arange(1, count + 1)] > 0
+        return found
+
+    def under(self, chosen: Bool) -> Bool:
+        """Shape (n,): the host events that are chosen or lie below a chosen one."""
+        return self.nearest(np.where(chosen, np.arange(len(chosen)), NONE)) != NONE
+
+    def nearest(self, own: Int64) -> Int64:
+        """Shape (n,): each event's own value where it has one (not NONE), else that of its nearest ancestor with one."""
+        found = own.copy()
+        depth = self.depth[self.spans]
+        order = np.argsort(depth, kind="stable")
+        levels = np.searchsorted(depth[order], np.arange(int(depth.max(initial=0)) + 2))
+        for level in range(1, len(levels) - 1):
+            here = self.spans[order[levels[level] : levels[level + 1]]]
+            here = here[found[here] == NONE]
+            found[here] = found[self.parent[here]]
+        return found
+
+    def ancestors(self, event: int) -> list[int]:
+        """The event and what encloses it, outermost first."""
+        chain = []
+        while event != NONE:
+            chain.append(event)
+            event = int(self.parent[event])
+        return chain[::-1]
+
+
+def _in_nesting_order(events: Events) -> Int64:
+    """Host spans with a duration, by thread, then start; of those that start together the outer one first."""
+    host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8)) & (events.duration_ns > 0)
+    spans = np.flatnonzero(host).astype(np.int64)
+    spans = spans[np.argsort(events.thread[spans], kind="stable")]
+    start, thread = events.start_ns[spans], events.thread[spans]
+    same = np.r_[False, (start[1:] == start[:-1]) & (thread[1:] == thread[:-1])]
+    tied = np.flatnonzero(same | np.r_[same[1:], False])
+    if len(tied):
+        some = spans[tied]
+        group = np.cumsum(~same)[tied]
+        order = np.lexsort((_OUTER_FIRST[events.category[some]], -events.duration_ns[some], group))
+        spans[tied] = some[order]
+    return spans
+
+
+def _parents(depth: Int64, by_depth: Int64) -> Int64:
+    """For spans in nesting order: the last one before each that is one level up, or NONE."""
+    count = len(depth)
+    if not count:
+        return depth
+    keys = depth[by_depth] * count + by_depth
+    wanted = (depth - 1) * count + np.arange(count)
+    at = np.searchsorted(keys, wanted) - 1
+    return np.where(depth == 0, NONE, by_depth[np.maximum(at, 0)])

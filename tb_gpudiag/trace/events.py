@@ -1,0 +1,147 @@
+"""Events: a trace as columns. No opinions: what a column means, and nothing about what is good or bad."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+UInt8 = npt.NDArray[np.uint8]
+Bool = npt.NDArray[np.bool_]
+
+NONE = -1
+"""What a column holds where the trace says nothing."""
+
+
+class Category(IntEnum):
+    """What an event is, over all generations of names (see kineto.py)."""
+
+    OTHER = 0
+    CPU_OP = 1
+    USER_ANNOTATION = 2
+    PYTHON_FUNCTION = 3
+    RUNTIME = 4
+    DRIVER = 5
+    KERNEL = 6
+    MEMCPY = 7
+    MEMSET = 8
+    GPU_USER_ANNOTATION = 9
+    OVERHEAD = 10
+    CUDA_SYNC = 11
+    INSTANT = 12
+
+
+HOST_CATEGORIES = (
+    Category.CPU_OP,
+    Category.USER_ANNOTATION,
+    Category.PYTHON_FUNCTION,
+    Category.RUNTIME,
+    Category.DRIVER,
+)
+"""Spans of a host thread, outermost kind first where two begin and end together."""
+
+CALL_CATEGORIES = (Category.RUNTIME, Category.DRIVER)
+GPU_WORK_CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
+
+Status = Literal["COMPLETE", "PARTIAL", "WRITING"]
+
+
+@dataclass(frozen=True)
+class Thread:
+    """One (pid, tid) pair as the trace names it; both are text, for a tid may be a number or "stream 7"."""
+
+    pid: str
+    tid: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Events:
+    """Spans (phase X, and matched B/E pairs), ordered by start, then by file order. All arrays have shape (n,).
+
+    Instants, flows, counters and metadata are counted in `Trace.events_read` but are no rows here.
+    """
+
+    category: UInt8
+    name: Int32  # index into `names`
+    start_ns: Int64  # from the trace's start
+    duration_ns: Int64  # never negative
+    thread: Int32  # index into `threads`
+    correlation: Int64  # NONE where there is none
+    device: Int32  # GPU index of GPU work; NONE elsewhere
+    stream: Int32  # NONE where there is none
+    bytes: Int64  # of copies and sets; NONE elsewhere
+    python_id: Int64  # `Python id` of a python_function
+    python_parent: Int64  # `Python parent id`
+    sequence: Int64  # autograd's `Sequence number` of an operator
+    forward_thread: Int64  # `Fwd thread id` of a backward operator; 0 or NONE elsewhere
+    call_stack: Int32  # index into `call_stacks` (old traces), or NONE
+    names: list[str]
+    threads: list[Thread]
+    call_stacks: list[str]
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def end_ns(self) -> Int64:
+        """Shape (n,): start + duration."""
+        return self.start_ns + self.duration_ns
+
+    def where(self, *categories: Category) -> Int64:
+        """Indices, in order of start, of the events of these categories."""
+        return np.flatnonzero(np.isin(self.category, np.array(categories, np.uint8))).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class MemoryEvents:
+    """The `[memory]` events in order of time. All arrays have shape (m,); sizes are bytes."""
+
+    time_ns: Int64
+    bytes: Int64  # signed: negative is a free
+    address: npt.NDArray[np.uint64]
+    device_type: Int32  # 0 CPU, 1 CUDA, 6 HIP, 12 XPU
+    device: Int32  # NONE for the CPU
+    allocated: Int64  # `Total Allocated` after the event; NONE in old traces
+    reserved: Int64
+    thread: Int32  # index into Events.threads
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What stands beside the events at the top level of the file."""
+
+    schema_version: int = 0
+    base_time_ns: int = 0
+    device_properties: list[dict[str, Any]] = field(default_factory=list)
+    distributed: dict[str, Any] = field(default_factory=dict)
+    record_shapes: bool = False
+    profile_memory: bool = False
+    with_stack: bool = False
+    with_flops: bool = False
+    with_modules: bool = False
+    simulated: bool = False  # written by a simulator, not recorded (top-level key `simulated`)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One trace file, read."""
+
+    events: Events
+    memory: MemoryEvents
+    metadata: Metadata
+    status: Status
+    events_read: int  # whole elements of traceEvents, of all phases
+    malformed_events: int  # skipped
+    start_ns: int  # the earliest event's own stamp: add it (and base_time_ns) for absolute time
+    notes: list[str] = field(
+        default_factory=list
+    )  # one line for each thing that had to be skipped or repaired
