@@ -1,0 +1,44 @@
+"""Tiny traces in code: a test tells what happened, and gets Kineto's JSON in any generation of the format.
+
+    from tests.builder import TraceBuilder
+
+    def test_loader_wait(tmp_path):
+        trace = TraceBuilder()                     # "C2", one GPU; or "A", "B", "B+", "C1"
+        main = trace.thread()
+        main.step(0, at=0, us=1000)                # all times are µs from the window's start
+        main.frame("train.py(12): train", at=0, us=1000)
+        main.loader(at=0, us=700)
+        main.op("aten::mm", at=720, us=40)
+        main.launch("gemm", at=730, us=10, runs_at=745, runs_us=250)
+        path = trace.write(tmp_path / "run")       # or trace.bytes(), or trace.document()
+
+Correlations, operators' ids, frames' parents, flows and memory totals are filled in. Each thing that a thread
+does has a method in `HostThread`; `TraceBuilder.raw` takes any event as it is, for malformed ones. Nothing is
+checked. Generation A has no Python frames: there `frame` becomes the operators' `Call stack`.
+"""
+
+from __future__ import annotations
+
+from tests.builder.forms import BASE_NS, EPOCH_NS, GENERATIONS, Generation
+from tests.builder.recording import DeviceProperties, GpuSpan, HostSpan, MemoryEvent, Recording
+from tests.builder.story import HostThread, TraceBuilder, copy_name
+from tests.builder.write import TopLevel, document, to_bytes, write_file
+
+__all__ = [
+    "BASE_NS",
+    "EPOCH_NS",
+    "GENERATIONS",
+    "DeviceProperties",
+    "Generation",
+    "GpuSpan",
+    "HostSpan",
+    "HostThread",
+    "MemoryEvent",
+    "Recording",
+    "TopLevel",
+    "TraceBuilder",
+    "copy_name",
+    "document",
+    "to_bytes",
+    "write_file",
+]

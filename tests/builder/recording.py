@@ -1,0 +1,124 @@
+"""Recording: what happened, in whole nanoseconds, before any generation of the format has been chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+HostKind = Literal["op", "annotation", "frame", "runtime", "driver"]
+GpuKind = Literal["kernel", "memcpy", "memset", "annotation"]
+
+
+@dataclass(frozen=True)
+class HostSpan:
+    """A span of a host thread. `correlation` joins a call with the GPU work that it launched."""
+
+    kind: HostKind
+    name: str
+    thread: int
+    start_ns: int
+    end_ns: int
+    correlation: int | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GpuSpan:
+    """A span of a stream of a device. Work that has no `correlation` has no launch in the trace either."""
+
+    kind: GpuKind
+    name: str
+    device: int
+    stream: int
+    start_ns: int
+    end_ns: int
+    correlation: int | None = None
+    bytes: int | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MemoryEvent:
+    """One allocation (`bytes` > 0) or free (< 0). `device` None is the CPU."""
+
+    thread: int
+    time_ns: int
+    bytes: int
+    address: int
+    device: int | None = 0
+    reserved: int | None = None  # the allocator's total from here on; None leaves it as it was
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """A GPU as the trace's `deviceProperties` describe it."""
+
+    name: str = "Test GPU"
+    total_bytes: int = 16 * 2**30
+    multiprocessors: int = 80
+    compute_major: int = 8
+    compute_minor: int = 0
+
+
+@dataclass
+class Recording:
+    """Everything of one profiled window. Times are nanoseconds from its start."""
+
+    host: list[HostSpan] = field(default_factory=list)
+    gpu: list[GpuSpan] = field(default_factory=list)
+    memory: list[MemoryEvent] = field(default_factory=list)
+    overhead: list[tuple[str, int, int]] = field(default_factory=list)  # name, start_ns, end_ns
+    raw: list[dict[str, Any]] = field(default_factory=list)  # events to be written as they are
+    threads: dict[int, str] = field(default_factory=dict)  # tid -> name
+    devices: list[DeviceProperties] = field(default_factory=list)
+    pid: int = 4242
+    start_ns: int = 0
+    end_ns: int | None = None  # None: where the last event ends
+
+    def last_ns(self) -> int:
+        """Where the window ends."""
+        if self.end_ns is not None:
+            return self.end_ns
+        ends = [span.end_ns for span in self.host] + [span.end_ns for span in self.gpu]
+        ends += [event.time_ns for event in self.memory]
+        return max(ends, default=self.start_ns)
+
+
+def innermost(spans: Sequence[HostSpan], times: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """The innermost of properly nested `spans` that holds each time.
+
+    `times` are pairs (key, time_ns). Returns {key: index into spans} for those that lie within a span
+    (start ≤ time < end). All spans are taken to be of one thread.
+    """
+    order = sorted(range(len(spans)), key=lambda i: (spans[i].start_ns, -spans[i].end_ns, i))
+    found: dict[int, int] = {}
+    open_spans: list[int] = []
+    at = 0
+    for key, time in sorted(times, key=lambda pair: pair[1]):
+        while at < len(order) and spans[order[at]].start_ns <= time:
+            _close(open_spans, spans, spans[order[at]].start_ns)
+            open_spans.append(order[at])
+            at += 1
+        _close(open_spans, spans, time)
+        if open_spans:
+            found[key] = open_spans[-1]
+    return found
+
+
+def _close(open_spans: list[int], spans: Sequence[HostSpan], time_ns: int) -> None:
+    while open_spans and spans[open_spans[-1]].end_ns <= time_ns:
+        open_spans.pop()
+
+
+def parents(spans: Sequence[HostSpan]) -> list[int | None]:
+    """For each of properly nested `spans` of one thread, the index of the span around it, or None."""
+    order = sorted(range(len(spans)), key=lambda i: (spans[i].start_ns, -spans[i].end_ns, i))
+    result: list[int | None] = [None] * len(spans)
+    open_spans: list[int] = []
+    for index in order:
+        _close(open_spans, spans, spans[index].start_ns)
+        if open_spans:
+            result[index] = open_spans[-1]
+        open_spans.append(index)
+    return result

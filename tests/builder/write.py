@@ -1,0 +1,139 @@
+"""A recording as a file: the document around the events, stamps exact to the nanosecond."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.builder.forms import BASE_NS, EPOCH_NS, Form, Generation, Timed
+from tests.builder.recording import Recording
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TopLevel:
+    """What stands beside the events."""
+
+    simulated: bool = False
+    rank: int | None = None
+    world_size: int | None = None
+    memory_as_spans: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def document(recording: Recording, generation: Generation, top: TopLevel) -> Document:
+    """The document as Python values; stamps are numbers, which float64 rounds in generation B+."""
+    before, after = _keys(recording, generation, top)
+    events = [_with_numbers(timed, generation) for timed in _events(recording, generation, top)]
+    return {**before, "traceEvents": events, **after}
+
+
+def to_bytes(recording: Recording, generation: Generation, top: TopLevel, *, gzipped: bool = False) -> bytes:
+    """The file's bytes, the same for the same recording."""
+    before, after = _keys(recording, generation, top)
+    events = ",\n".join(_text(timed, generation) for timed in _events(recording, generation, top))
+    parts = [_inner(before), f'"traceEvents": [\n{events}\n]', _inner(after)]
+    content = ("{" + ",\n".join(part for part in parts if part) + "}\n").encode()
+    return gzip.compress(content, compresslevel=6, mtime=0) if gzipped else content
+
+
+def write_file(
+    recording: Recording,
+    generation: Generation,
+    top: TopLevel,
+    folder: Path,
+    *,
+    worker: str,
+    time: int | None,
+    gzipped: bool,
+) -> Path:
+    """Writes the file, named as `tensorboard_trace_handler` does: the time in ms in old torch, else ns."""
+    if time is None:
+        end_ns = EPOCH_NS + recording.last_ns()
+        time = end_ns // 1_000_000 if generation == "A" else end_ns
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{worker}.{time}.pt.trace.json{'.gz' if gzipped else ''}"
+    path.write_bytes(to_bytes(recording, generation, top, gzipped=gzipped))
+    return path
+
+
+def _events(recording: Recording, generation: Generation, top: TopLevel) -> list[Timed]:
+    return list(Form(recording, generation, memory_as_spans=top.memory_as_spans).events())
+
+
+def _keys(recording: Recording, generation: Generation, top: TopLevel) -> tuple[Document, Document]:
+    """What stands before the events, and after them."""
+    before: Document = {"schemaVersion": 1}
+    before["deviceProperties"] = [
+        {
+            "id": number,
+            "name": device.name,
+            "totalGlobalMem": device.total_bytes,
+            "computeMajor": device.compute_major,
+            "computeMinor": device.compute_minor,
+            "warpSize": 32,
+            "numSms": device.multiprocessors,
+        }
+        for number, device in enumerate(recording.devices)
+    ]
+    if generation != "A":
+        if any("Input Dims" in span.args for span in recording.host):
+            before["record_shapes"] = 1
+        if any(span.kind == "frame" for span in recording.host):
+            before["with_stack"] = 1
+        if recording.memory:
+            before["profile_memory"] = 1
+    if top.rank is not None:
+        before["distributedInfo"] = {"backend": "nccl", "rank": top.rank, "world_size": top.world_size or 1}
+    if top.simulated:
+        before["simulated"] = True
+    after: Document = {"traceName": "trace.json"}
+    if generation == "C1":
+        after.update({"displayTimeUnit": "ms", "baseTimeNanoseconds": BASE_NS})
+    if generation == "C2":
+        before.update({"displayTimeUnit": "ms", "baseTimeNanoseconds": BASE_NS})
+    after.update(top.extra)
+    return before, after
+
+
+def _stamp_ns(window_ns: int, generation: Generation) -> int:
+    absolute = EPOCH_NS + window_ns
+    return absolute - BASE_NS if generation in ("C1", "C2") else absolute
+
+
+def _stamps(timed: Timed, generation: Generation) -> dict[str, str]:
+    """`ts` and `dur` as decimal µs. Generations A and B cut both ends down to whole µs."""
+    if timed.start_ns is None:
+        return {}
+    start = _stamp_ns(timed.start_ns, generation)
+    end = start if timed.end_ns is None else _stamp_ns(timed.end_ns, generation)
+    if generation in ("A", "B"):
+        texts = {"ts": str(start // 1000), "dur": str(end // 1000 - start // 1000)}
+    else:
+        texts = {"ts": _decimal_us(start), "dur": _decimal_us(end - start)}
+    if timed.end_ns is None:
+        del texts["dur"]
+    return texts
+
+
+def _decimal_us(ns: int) -> str:
+    return f"{'-' if ns < 0 else ''}{abs(ns) // 1000}.{abs(ns) % 1000:03d}"
+
+
+def _with_numbers(timed: Timed, generation: Generation) -> dict[str, Any]:
+    numbers = {key: json.loads(text) for key, text in _stamps(timed, generation).items()}
+    return {**timed.event, **numbers}
+
+
+def _text(timed: Timed, generation: Generation) -> str:
+    stamps = ", ".join(f'"{key}": {text}' for key, text in _stamps(timed, generation).items())
+    event = json.dumps(timed.event)
+    return f"{{{stamps}, {event[1:]}" if stamps else event
+
+
+def _inner(keys: Document) -> str:
+    return json.dumps(keys)[1:-1]
