@@ -1,4 +1,5 @@
-"""The whole time of each step on one device: computing, communicating, copying, and idle by cause. It adds up."""
+"""The whole time of each step on one device: computing, communicating, copying, and idle by cause. It adds
+up."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from tb_gpudiag.trace.events import Int64
 class Account:
     """Slices of the step window, one a step. Shape (k,) each; idle_ns has shape (k, causes).
 
-    A slice runs from its step's start to the next one's; the last one to the window's end, with the GPU work that the
-    steps launched. computing + communicating + copying + idle = end - start, exactly.
+    A slice runs from its step's start to the next one's; the last one to the window's end, with the GPU work
+    that the steps launched. computing + communicating + copying + idle = end - start, exactly.
     """
 
     names: list[str]

@@ -1,4 +1,5 @@
-"""What each device did: its work as sets of intervals, and the time split over computing, communicating and copying."""
+"""What each device did: its work as sets of intervals, and the time split over computing, communicating and
+copying."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from tb_gpudiag.trace.events import Bool, Category, Events, Int64
 class Busy:
     """One device. `work` are its GPU events in order of start, all streams merged, unlinked ones included.
 
-    A copy or a collective counts only where nothing computes at the same time: what is hidden costs nothing. The three
-    disjoint sets computing, communicating and copying make up `all`.
+    A copy or a collective counts only where nothing computes at the same time: what is hidden costs nothing.
+    The three disjoint sets computing, communicating and copying make up `all`.
     """
 
     events: Events
@@ -55,4 +56,5 @@ class Busy:
 
 def communication_kernels(events: Events) -> Bool:
     """Shape (n,): kernels of NCCL, RCCL and the like."""
-    return (events.category == Category.KERNEL) & match(events, COMMUNICATION_KERNEL)
+    found: Bool = (events.category == Category.KERNEL) & match(events, COMMUNICATION_KERNEL)
+    return found

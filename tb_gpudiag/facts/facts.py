@@ -1,4 +1,5 @@
-"""Facts: everything that rules and views may know about a trace, each computed once, on demand. No thresholds, no prose."""
+"""Facts: everything that rules and views may know about a trace, each computed once, on demand. No
+thresholds, no prose."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class Recorded:
 
 
 class Facts:
-    """Facts of one trace. `facts.devices` is ordered by busy time: `facts.device` is the one that verdicts speak of."""
+    """Facts of one trace. `facts.devices` is ordered by busy time: `facts.device` is the one that verdicts
+    speak of."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -59,7 +61,8 @@ class Facts:
 
     @cached_property
     def recording(self) -> Window:
-        """First event's start to the last one's end, those that are neither host nor GPU activity left out."""
+        """First event's start to the last one's end, those that are neither host nor GPU activity left
+        out."""
         known = self.events.category != Category.OTHER
         if not known.any():
             return Window(0, 0)
@@ -86,7 +89,8 @@ class Facts:
 
     @cached_property
     def main_thread(self) -> int:
-        """Index of the thread that runs the steps; without steps, the one that launches most, or does most; NONE if none."""
+        """Index of the thread that runs the steps; without steps, the one that launches most, or does most;
+        NONE if none."""
         events = self.events
         host = self.host.tree.spans
         of_steps = host[(events.category[host] == Category.USER_ANNOTATION)]
@@ -136,7 +140,8 @@ class Facts:
 
     @cached_property
     def host_pieces(self) -> Pieces:
-        """The step window as the main thread lived it: pieces that cover it exactly (columns as in idle.Ledger)."""
+        """The step window as the main thread lived it: pieces that cover it exactly (columns as in
+        idle.Ledger)."""
         if self.main_thread == NONE or not self.window.duration_ns:
             return Pieces.join([])
         start, end = np.array([self.window.start_ns]), np.array([self.window.end_ns])

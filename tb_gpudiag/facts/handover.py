@@ -15,12 +15,13 @@ from tb_gpudiag.facts.names import BLOCKING_CALL, match
 from tb_gpudiag.facts.threads import Activity
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64, UInt8
 
-# A launching thread that waits hands over to another launching thread. Jobs have one or two of them a device; more than
-# these few only cost time.
+# A launching thread that waits hands over to another launching thread. Jobs have one or two of them a device;
+# more than these few only cost time.
 _MOST_THREADS = 8
 
-# CUPTI's own kinds of overhead (Kineto's `overhead` events). The first is the driver loading a kernel at its first use:
-# the user pays for it without the profiler too. A full command buffer is the launch queue's bound: nothing to explain.
+# CUPTI's own kinds of overhead (Kineto's `overhead` events). The first is the driver loading a kernel at its
+# first use: the user pays for it without the profiler too. A full command buffer is the launch queue's bound:
+# nothing to explain.
 _LAZY_LOADING = "Lazy Function Loading"
 _NOT_OVERHEAD = frozenset({_LAZY_LOADING, "Command Buffer Full"})
 
@@ -65,10 +66,11 @@ class Pieces:
 class HostTime:
     """The launching threads' activities, and the rule of handing over.
 
-    A thread whose innermost activity is OPEN (nothing at all, an annotation, or the wait for autograd's engine) may be
-    waiting: autograd's thread before its first operator waits for the thread that called backward(), and that one waits
-    for autograd's. So an OPEN stretch takes what another launching thread did in it. What stays OPEN is user code between
-    operators; inside the wait for the engine it is the engine's own dispatch.
+    A thread whose innermost activity is OPEN (nothing at all, an annotation, or the wait for autograd's
+    engine) may be
+    waiting: autograd's thread before its first operator waits for the thread that called backward(), and that
+    one waits for autograd's. So an OPEN stretch takes what another launching thread did in it. What stays
+    OPEN is user code between operators; inside the wait for the engine it is the engine's own dispatch.
     """
 
     def __init__(self, host: Host, work: Work, main: int) -> None:
@@ -76,10 +78,11 @@ class HostTime:
         self._host = host
         self._events = host.events
         self._threads = _launching_threads(host.events, work, main)
-        self._blocking = _blocking_calls(host.events, work)
+        self._blocking, self._blocking_event = _blocking_calls(host.events, work)
 
     def explain(self, start: Int64, end: Int64, thread: Int32, gap: Int64) -> Pieces:
-        """The queries [start, end) on their threads, cut into pieces that cover them exactly. Queries do not overlap."""
+        """The queries [start, end) on their threads, cut into pieces that cover them exactly. Queries do not
+        overlap."""
         nobody = np.full(len(start), NONE, np.int64)
         pieces = Pieces(start, end, np.full(len(start), OPEN, np.uint8), gap.astype(np.int64), nobody, thread)
         done = [self._on_threads(pieces)]
@@ -128,7 +131,8 @@ class HostTime:
         )
 
     def _handed_to(self, pieces: Pieces, other: int) -> Pieces:
-        """OPEN pieces, cut by another thread's activity; where that one is OPEN too, the piece stays its own thread's."""
+        """OPEN pieces, cut by another thread's activity; where that one is OPEN too, the piece stays its own
+        thread's."""
         cut = self._cut(pieces, other)
         still = cut.cause == OPEN
         if not len(still):
@@ -140,7 +144,8 @@ class HostTime:
         return Pieces(cut.start_ns, cut.end_ns, cut.cause, cut.gap, event, thread)
 
     def _settle(self, pieces: Pieces) -> Pieces:
-        """What nobody explained: inside the wait for the engine it is dispatch, else user code between operators."""
+        """What nobody explained: inside the wait for the engine it is dispatch, else user code between
+        operators."""
         cause = pieces.cause.copy()
         still = np.flatnonzero(cause == OPEN)
         event = pieces.event[still]
@@ -151,8 +156,8 @@ class HostTime:
         return Pieces(pieces.start_ns, pieces.end_ns, cause, pieces.gap, pieces.event, pieces.thread)
 
     def profiled(self, pieces: Pieces) -> Pieces:
-        """Pieces on the way to a launch, split where the profiler or lazy loading held the thread (their events have no
-        thread of their own)."""
+        """Pieces on the way to a launch, split where the profiler or lazy loading held the thread (their
+        events have no thread of their own)."""
         events = self._events
         overhead = np.flatnonzero(events.category == Category.OVERHEAD)
         if not len(overhead):
@@ -164,13 +169,13 @@ class HostTime:
             pieces = _repaint(pieces, spans, cause)
         return pieces
 
-    def blocked_before(self, start: Int64, end: Int64, noise_ns: int) -> Int64:
-        """For each gap [start, end): how long the host had been held by a blocking call that was running when the gap
-        began and returned within it; 0 where there was none. A call that found nothing to wait for drained nothing."""
+    def blocked_before(self, start: Int64, end: Int64, noise_ns: int) -> tuple[Int64, Int64]:
+        """For each gap [start, end): the blocking call that was running when it began and returned within it, or
+        NONE, and how long the host had sat in it by then. A call that found nothing to wait for drained nothing."""
         calls = self._blocking
-        found = np.zeros(len(start), np.int64)
+        found, event = np.zeros(len(start), np.int64), np.full(len(start), NONE, np.int64)
         if not len(calls.start):
-            return found
+            return event, found
         at = np.searchsorted(calls.end, start - noise_ns, side="right")
         for step in range(
             2
@@ -182,8 +187,10 @@ class HostTime:
                 & (calls.start[index] < start)
             )
             waited = np.minimum(calls.end[index], start + noise_ns) - calls.start[index]
-            found = np.where(held, np.maximum(found, waited), found)
-        return found
+            longer = held & (waited > found)
+            found = np.where(longer, waited, found)
+            event = np.where(longer, self._blocking_event[index], event)
+        return event, found
 
 
 def _repaint(pieces: Pieces, spans: Intervals, cause: Cause) -> Pieces:
@@ -207,7 +214,8 @@ def _repaint(pieces: Pieces, spans: Intervals, cause: Cause) -> Pieces:
 
 
 def _launching_threads(events: Events, work: Work, main: int) -> list[int]:
-    """Threads to hand over to: the main one first, then those with most launches (without a GPU, with most operators)."""
+    """Threads to hand over to: the main one first, then those with most launches (without a GPU, with most
+    operators)."""
     working = work.launch[work.launch != NONE]
     if not len(working):
         working = events.where(Category.CPU_OP)
@@ -216,9 +224,9 @@ def _launching_threads(events: Events, work: Work, main: int) -> list[int]:
     return [main, *busiest][:_MOST_THREADS]
 
 
-def _blocking_calls(events: Events, work: Work) -> Intervals:
-    """Calls that waited for the GPU, in order of their end: blocking ones by name, and copies that returned only when
-    the copy was done (to or from pageable memory)."""
+def _blocking_calls(events: Events, work: Work) -> tuple[Intervals, Int64]:
+    """Calls that waited for the GPU, in order of their end: blocking ones by name, and copies that returned
+    only when the copy was done (to or from pageable memory)."""
     is_call = np.isin(events.category, np.array(CALL_CATEGORIES, np.uint8))
     blocking = is_call & match(events, BLOCKING_CALL)
     copies = (events.category[work.event] == Category.MEMCPY) & (work.launch != NONE)
@@ -226,4 +234,4 @@ def _blocking_calls(events: Events, work: Work) -> Intervals:
     blocking[work.launch[waited]] = True
     calls = np.flatnonzero(blocking)
     calls = calls[np.argsort(events.end_ns[calls], kind="stable")]
-    return Intervals(events.start_ns[calls], events.end_ns[calls])
+    return Intervals(events.start_ns[calls], events.end_ns[calls]), calls

@@ -32,18 +32,18 @@ class Host:
 
     @cached_property
     def engine_wait(self) -> Bool:
-        return names.match(self.events, names.ENGINE_WAIT) & (
-            self.events.category == Category.PYTHON_FUNCTION
-        )
+        python = self.events.category == Category.PYTHON_FUNCTION
+        found: Bool = names.match(self.events, names.ENGINE_WAIT) & python
+        return found
 
     @cached_property
     def see_through(self) -> Bool:
         """Frames of the profiler that never returned in the trace: the ones open when recording began, and
-        `record_function.__enter__`, whose return is not recorded. User code runs "inside" them, so they are nobody's."""
-        profiler = names.match(self.events, names.PROFILER_FRAME) & (
-            self.events.category == Category.PYTHON_FUNCTION
-        )
-        return profiler & self._holds_work
+        `record_function.__enter__`, whose return is not recorded. User code runs "inside" them, so they are
+        nobody's."""
+        python = self.events.category == Category.PYTHON_FUNCTION
+        found: Bool = python & names.match(self.events, names.PROFILER_FRAME) & self._holds_work
+        return found
 
     @cached_property
     def _holds_work(self) -> Bool:
@@ -53,7 +53,8 @@ class Host:
 
     @cached_property
     def cause(self) -> UInt8:
-        """Shape (n,): what an idle GPU is put down to while this span is the innermost one; OPEN if it does not tell."""
+        """Shape (n,): what an idle GPU is put down to while this span is the innermost one; OPEN if it does
+        not tell."""
         events, match = self.events, names.match
         cause = np.full(len(events), OPEN, np.uint8)
         python = events.category == Category.PYTHON_FUNCTION
@@ -83,7 +84,8 @@ class Host:
 
     @cached_property
     def place(self) -> Int64:
-        """The event that names the nearest Python frame which a user could change (names.place_frame), or NONE."""
+        """The event that names the nearest Python frame which a user could change (names.place_frame), or
+        NONE."""
         python = (self.events.category == Category.PYTHON_FUNCTION) & names.match_place(self.events)
         has_stack = np.zeros(len(self.events), np.bool_)
         stacked = np.flatnonzero(self.events.call_stack != NONE)

@@ -1,8 +1,9 @@
 """The idle ledger: every nanosecond that a device sat idle, with exactly one cause.
 
-A gap is ended by a GPU event k, launched by host call L. Either the work was there (L had returned before the gap
-began), or the host was late: then the gap is cut at L's start and return, and what comes before L is put down to what
-the launching thread did. Segments of a device never overlap and add up to its idle time, to the nanosecond.
+A gap is ended by a GPU event k, launched by host call L. Either the work was there (L had returned before the
+gap began), or the host was late: then the gap is cut at L's start and return, and what comes before L is put
+down to what the launching thread did. Segments of a device never overlap and add up to its idle time, to the
+nanosecond.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.steps import Window
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, UInt8
 
-# Work that was queued starts this soon after the work before it, or after its launch returned, on every GPU in the
-# public traces unless it waits for something: back-to-back kernels follow in 1-3 us, dependent ones across streams
-# and copy engines in up to about 10 us, launches reach an idle GPU in 2-15 us.
+# Work that was queued starts this soon after the work before it, or after its launch returned, on every GPU
+# in the public traces unless it waits for something: back-to-back kernels follow in 1-3 us, dependent ones
+# across streams and copy engines in up to about 10 us, launches reach an idle GPU in 2-15 us.
 TURNAROUND_NS = 20_000
 
-# A launch call takes 3-20 us. On an idle GPU, one that takes a hundred times that did something else on its way.
+# A launch call takes 3-20 us. On an idle GPU, one that takes a hundred times that did something else on its
+# way.
 LOADING_CALL_NS = 1_000_000
 
-# Old traces cut starts and durations to whole microseconds, so a call that ended with its gap's beginning may seem to
-# have ended up to 2 us before it.
+# Old traces cut starts and durations to whole microseconds, so a call that ended with its gap's beginning may
+# seem to have ended up to 2 us before it.
 STAMP_NOISE_NS = 2_000
 
 # Without the drain the host would have been ahead: these are what the drained gap then consists of.
@@ -46,7 +48,8 @@ class Gaps:
     trigger: UInt8  # Trigger
     ended_by: Int64  # event index of the work that ended it, or NONE at the window's end
     launch: Int64  # event index of that work's launch, or NONE
-    blocked_ns: Int64  # how long the host had sat in the call that drained the queue; 0 where none did
+    blocked_in: Int64  # event index of the call that drained the queue, or NONE
+    blocked_ns: Int64  # how long the host had sat in it; 0 where none did
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -58,8 +61,9 @@ class Ledger:
 
     event: the innermost host event that the segment is put down to, or NONE.
     thread: the host thread it is on, or NONE.
-    drained_ns: the part of the segment that would not be there, at most, had the host not been held in the blocking
-    call that drained the queue: without it the host would have been that much earlier. Never more than the segment.
+    drained_ns: the part of the segment that would not be there, at most, had the host not been held in the
+    blocking call that drained the queue: without it the host would have been that much earlier. Never more
+    than the segment.
     """
 
     start_ns: Int64
@@ -76,9 +80,8 @@ class Ledger:
 
     def inside(self, window: Window) -> Int64:
         """Shape (s,): how much of each segment lies in the window."""
-        return np.maximum(
-            np.minimum(self.end_ns, window.end_ns) - np.maximum(self.start_ns, window.start_ns), np.int64(0)
-        )
+        length: Int64 = np.minimum(self.end_ns, window.end_ns) - np.maximum(self.start_ns, window.start_ns)
+        return np.maximum(length, 0)
 
     def idle_ns(self, window: Window) -> int:
         return int(self.inside(window).sum())
@@ -130,12 +133,13 @@ def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: H
     order = np.argsort(pieces.start_ns, kind="stable")
     pieces = pieces.take(order)
 
-    blocked = np.where(late, host.blocked_before(start, end, STAMP_NOISE_NS), 0)
+    blocked_in, blocked = host.blocked_before(start, end, STAMP_NOISE_NS)
+    blocked_in, blocked = np.where(late, blocked_in, NONE), np.where(late, blocked, 0)
     trigger = np.full(len(start), Trigger.STARVED, np.uint8)
     trigger[blocked > 0] = Trigger.DRAINED
     trigger[there] = Trigger.QUEUED
     trigger[unlinked | (trailing & (blocked == 0))] = Trigger.UNKNOWN
-    gaps = Gaps(start, end, trigger, ended_by, launch, blocked)
+    gaps = Gaps(start, end, trigger, ended_by, launch, blocked_in, blocked)
     drained = _drained(pieces, gaps)
     return Ledger(
         pieces.start_ns, pieces.end_ns, pieces.cause, pieces.gap, pieces.event, pieces.thread, drained, gaps
@@ -143,7 +147,8 @@ def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: H
 
 
 def _who_ended(events: Events, work: Work, busy: Busy, end: Int64) -> tuple[Int64, Int64]:
-    """The GPU event that starts as each gap ends (a linked one, where several start together) and its launch."""
+    """The GPU event that starts as each gap ends (a linked one, where several start together) and its
+    launch."""
     launch_of = np.full(len(events), NONE, np.int64)
     launch_of[work.event] = work.launch
     own = busy.work[np.lexsort((launch_of[busy.work] == NONE, events.start_ns[busy.work]))]
@@ -176,8 +181,8 @@ def _piece(
 
 
 def _in_call(start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events, work: Work) -> Pieces:
-    """Inside the launch call. The GPU was idle, so a long one was not held up by a full queue: if it is a kernel's
-    first use, the call loaded the kernel's module (CUDA loads lazily from 11.7 on)."""
+    """Inside the launch call. The GPU was idle, so a long one was not held up by a full queue: if it is a
+    kernel's first use, the call loaded the kernel's module (CUDA loads lazily from 11.7 on)."""
     first_use = np.zeros(len(events), np.bool_)
     first_use[work.launch[work.first_use & (work.launch != NONE)]] = True
     loading = (end - start > LOADING_CALL_NS) & (_at(first_use, launch, np.zeros(len(launch), np.int64)) > 0)

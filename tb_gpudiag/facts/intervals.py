@@ -1,4 +1,5 @@
-"""Sets of half-open intervals [start, end) as pairs of int64 arrays. Pure: no trace, no units beyond "the same"."""
+"""Sets of half-open intervals [start, end) as pairs of int64 arrays. Pure: no trace, no units beyond "the
+same"."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from tb_gpudiag.trace.events import Bool, Int64
 
 
 class Intervals(NamedTuple):
-    """Shape (k,) each. Where a function says "a set", they are sorted, disjoint, not touching and not empty."""
+    """Shape (k,) each. Where a function says "a set", they are sorted, disjoint, not touching and not
+    empty."""
 
     start: Int64
     end: Int64
@@ -69,7 +71,8 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
 
 
 def overlapping(intervals: Intervals, start: Int64, end: Int64) -> tuple[Int64, Int64]:
-    """For each query [start, end): the range left:right of members that it overlaps. Members are sorted and disjoint."""
+    """For each query [start, end): the range left:right of members that it overlaps. Members are sorted and
+    disjoint."""
     left = np.searchsorted(intervals.end, start, side="right")
     right = np.maximum(np.searchsorted(intervals.start, end, side="left"), left)
     return left.astype(np.int64), right.astype(np.int64)

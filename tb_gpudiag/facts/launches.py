@@ -13,8 +13,8 @@ from tb_gpudiag.trace.events import CALL_CATEGORIES, GPU_WORK_CATEGORIES, NONE, 
 class Work:
     """GPU work of all devices in order of start. Shape (g,) each; a graph launch owns all its kernels.
 
-    launch: the host call's event index; NONE where the trace has none (2.5 % of GPU work in public traces, mostly
-    queued before the recording began). Never dropped: it keeps the device busy all the same.
+    launch: the host call's event index; NONE where the trace has none (2.5 % of GPU work in public traces,
+    mostly queued before the recording began). Never dropped: it keeps the device busy all the same.
     """
 
     event: Int64
@@ -53,7 +53,8 @@ def join_launches(events: Events) -> Work:
 
 
 def _empty_queue(events: Events, work: Int64, launch_start: Int64, launch_end: Int64) -> Bool:
-    """For each device in order of launch: had everything launched earlier ended by the time this call returned?"""
+    """For each device in order of launch: had everything launched earlier ended by the time this call
+    returned?"""
     empty = np.zeros(len(work), np.bool_)
     for device in np.unique(events.device[work]):
         own = np.flatnonzero(events.device[work] == device)

@@ -1,6 +1,8 @@
-"""What the names of host calls, operators, Python frames and kernels tell. Data, and one look-up per distinct name.
+"""What the names of host calls, operators, Python frames and kernels tell. Data, and one look-up per distinct
+name.
 
-Names come from CUDA's and HIP's runtime and driver APIs, PyTorch's dispatcher and Python files, and NCCL/RCCL.
+Names come from CUDA's and HIP's runtime and driver APIs, PyTorch's dispatcher and Python files, and
+NCCL/RCCL.
 """
 
 from __future__ import annotations
@@ -17,44 +19,68 @@ from tb_gpudiag.trace.events import Bool, Events
 
 STEP = re.compile(r"ProfilerStep\s?#\d+")
 
-# Calls that return only when the device has caught up. The asynchronous copies that block all the same (from
-# pageable memory) are told by their GPU side, in transfers.py.
-BLOCKING_CALL = re.compile(
-    r"(cuda|hip)(Stream|Device|Event|Thread)Synchronize|cu(Stream|Ctx|Event)Synchronize"
-    r"|(cuda|hip)Memcpy(2D|3D|To\w+|From\w+|DtoH|HtoD|DtoD|WithStream)?|cuMemcpy(DtoH|HtoD|DtoD)?(_v2)?"
+# Where a path may begin; on Windows the separators differ: `_any` takes both.
+_PATH = r"(.*/)?"
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    """One of these, as the whole name; `/` stands for `\\` too."""
+    return re.compile("|".join(f"(?:{p})" for p in patterns).replace("/", r"[/\\]"))
+
+
+# Calls that return only when the device has caught up. The asynchronous copies that block all the same (to
+# or from pageable memory) are told by their GPU side, in handover.py.
+BLOCKING_CALL = _any(
+    r"(cuda|hip)(Stream|Device|Event|Thread)Synchronize",
+    r"cu(Stream|Ctx|Event)Synchronize",
+    r"(cuda|hip)Memcpy(2D|3D|(To|From)\w+(?<!Async)|DtoH|HtoD|DtoD|WithStream)?",
+    r"cuMemcpy(DtoH|HtoD|DtoD)?(_v2)?",
 )
-ALLOCATOR_CALL = re.compile(
-    r"(cuda|hip)(Malloc|Free|HostAlloc|HostMalloc|HostFree|FreeHost|HostRegister|HostUnregister|ExtMalloc|MemPool)\w*"
-    r"|cu(Mem(Alloc|Free|Create|Release|Map|Unmap|AddressReserve|AddressFree|HostAlloc|SetAccess))\w*|hipMem(Create|Map|Unmap|Release)\w*"
+ALLOCATOR_CALL = _any(
+    r"(cuda|hip)(Malloc|Free|HostAlloc|HostMalloc|HostFree|FreeHost|HostRegister|HostUnregister)\w*",
+    r"(cuda|hip)(ExtMalloc|MemPool)\w*",
+    r"cuMem(Alloc|Free|Create|Release|Map|Unmap|AddressReserve|AddressFree|HostAlloc|SetAccess)\w*",
+    r"hipMem(Create|Map|Unmap|Release)\w*",
 )
-MODULE_LOAD_CALL = re.compile(
-    r"(cu|cuda|hip)(Module|Library)(Load|GetFunction|GetKernel)\w*|hipModuleLoad\w*|cuLink\w*|nvrtc\w*|hiprtc\w*"
+MODULE_LOAD_CALL = _any(
+    r"(cu|cuda|hip)(Module|Library)(Load|GetFunction|GetKernel)\w*",
+    r"cuLink\w*",
+    r"(nv|hip)rtc\w*",
 )
 LAUNCH_CALL = re.compile(r"\w*(Launch|Memcpy|Memset)\w*")
 
-LOADER = re.compile(
-    r"enumerate\(DataLoader\)#.*__next__"  # the annotation that torch puts around a batch
-    r"|(.*[/\\])?torch[/\\]utils[/\\]data[/\\]dataloader\.py\(\d+\): (__next__|__iter__|_next_data|_get_iterator)"
-    r"|\[pl\]\[profile\].*dataloader_next|\[pl\]\[module\].*dataloader.*"  # Lightning
+LOADER = _any(
+    r"enumerate\(DataLoader\)#.*__next__",  # the annotation that torch puts around a batch
+    _PATH + r"torch/utils/data/dataloader\.py\(\d+\): (__next__|__iter__|_next_data|_get_iterator)",
+    r"\[pl\]\[profile\].*dataloader_next",  # Lightning
 )
-COMPILE = re.compile(
-    r".*\(dynamo_timed\)|(.*[/\\])?torch[/\\]_dynamo[/\\]convert_frame\.py\(\d+\): .*"
-    r"|(.*[/\\])?triton[/\\](compiler[/\\]compiler|runtime[/\\]autotuner)\.py\(\d+\): (compile|_bench)"
-    r"|(.*[/\\])?torch[/\\]_inductor[/\\]runtime[/\\]triton_heuristics\.py\(\d+\): (autotune_to_one_config|benchmark_all_configs|precompile)"
-    r"|(.*[/\\])?torch[/\\]utils[/\\]cpp_extension\.py\(\d+\): (load|load_inline|_jit_compile)"
-    r"|(.*[/\\])?torch[/\\]cuda[/\\]graphs\.py\(\d+\): (capture_begin|capture_end)"
+COMPILE = _any(
+    r".*\(dynamo_timed\)",
+    _PATH + r"torch/_dynamo/convert_frame\.py\(\d+\): .*",
+    _PATH + r"triton/compiler/compiler\.py\(\d+\): compile",
+    _PATH + r"triton/runtime/autotuner\.py\(\d+\): _bench",
+    _PATH + r"torch/_inductor/runtime/triton_heuristics\.py\(\d+\): "
+    r"(autotune_to_one_config|benchmark_all_configs|precompile)",
+    _PATH + r"torch/utils/cpp_extension\.py\(\d+\): (load|load_inline|_jit_compile)",
+    _PATH + r"torch/cuda/graphs\.py\(\d+\): (capture_begin|capture_end)",
 )
-PROFILER_FRAME = re.compile(
-    r"(.*[/\\])?torch[/\\](profiler|autograd)[/\\](profiler|_utils|kineto)\.py\(\d+\): .*"
-    r"|<built-in (method|function) _record_function_\w+.*|profiler::_record_function_\w+"
+PROFILER_FRAME = _any(
+    _PATH + r"torch/(profiler|autograd)/(profiler|_utils|kineto)\.py\(\d+\): .*",
+    r"<built-in (method|function) _record_function_\w+.*",
+    r"profiler::_record_function_\w+",
 )
-COLLECTIVE = re.compile(
-    r"(nccl|rccl|gloo|mpi|ucc):.*|c10d::.*|record_param_comms|_c10d_functional::.*|ncclGroup\w+"
+COLLECTIVE = _any(
+    r"(nccl|rccl|gloo|mpi|ucc):.*",
+    r"c10d::.*",
+    r"_c10d_functional::.*",
+    r"record_param_comms",
+    r"ncclGroup\w+",
 )
 # The thread that called backward() sits here while autograd's own threads work.
-ENGINE_WAIT = re.compile(
-    r"<built-in method run_backward of .*|(.*[/\\])?torch[/\\]autograd[/\\]\w+\.py\(\d+\): (_engine_run_backward|backward)"
-    r"|(.*[/\\])?torch[/\\]_tensor\.py\(\d+\): backward"
+ENGINE_WAIT = _any(
+    r"<built-in method run_backward of .*",
+    _PATH + r"torch/autograd/\w+\.py\(\d+\): (_engine_run_backward|backward)",
+    _PATH + r"torch/_tensor\.py\(\d+\): backward",
 )
 COMMUNICATION_KERNEL = re.compile(
     r"(nccl|rccl|mscclpp|nvshmem)\w*|.*\b(all_?reduce|reduce_?scatter|all_?gather)_?kernel.*", re.I
@@ -62,7 +88,8 @@ COMMUNICATION_KERNEL = re.compile(
 
 _FRAME = re.compile(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.S)
 
-# Frames of the interpreter and of the libraries whose own lines nobody can change. The nearest other frame is the place.
+# Frames of the interpreter and of the libraries whose own lines nobody can change. The nearest other frame is
+# the place.
 _PLUMBING_FOLDERS = (
     "torch",
     "numpy",
@@ -83,7 +110,8 @@ _SITE = re.compile(r".*[/\\](site-packages|dist-packages)[/\\]|.*[/\\]lib[/\\]py
 
 
 class Frame(NamedTuple):
-    """A Python frame. `line` is where the function begins, or the running line in traces with call stacks; 0 unknown."""
+    """A Python frame. `line` is where the function begins, or the running line in traces with call stacks; 0
+    unknown."""
 
     file: str
     line: int
@@ -110,7 +138,8 @@ def _by_name(events: Events, test: Callable[[str], bool]) -> Bool:
 
 @lru_cache(maxsize=65_536)
 def place_frame(name: str) -> Frame | None:
-    """The frame that a python_function's name spells, unless it is plumbing (torch, NumPy, the standard library)."""
+    """The frame that a python_function's name spells, unless it is plumbing (torch, NumPy, the standard
+    library)."""
     frame = parse_frame(name)
     if frame is None:
         return None
@@ -135,7 +164,8 @@ def parse_frame(name: str) -> Frame | None:
 
 @lru_cache(maxsize=65_536)
 def stack_place(call_stack: str) -> Frame | None:
-    """Of an old trace's `Call stack` (innermost first, `;` between), the innermost frame that is not plumbing."""
+    """Of an old trace's `Call stack` (innermost first, `;` between), the innermost frame that is not
+    plumbing."""
     for part in call_stack.split(";"):
         frame = place_frame(part.strip())
         if frame is not None and _SITE.match(frame.file) is None:

@@ -49,7 +49,8 @@ def find_steps(events: Events) -> Steps:
 def step_window(steps: Steps, recording: Window, launch_ns: Int64, work_end_ns: Int64) -> Window:
     """The steps, extended to the end of the GPU work that they launched; without steps, the whole recording.
 
-    launch_ns, work_end_ns: shape (g,), for each piece of GPU work when its launch began (NONE: unknown) and when it ended.
+    launch_ns, work_end_ns: shape (g,), for each piece of GPU work when its launch began (NONE: unknown) and
+    when it ended.
     """
     if not len(steps):
         return recording

@@ -1,8 +1,8 @@
 """Host threads: spans nested by time, and each thread as a sequence of innermost activities.
 
-A trace gives spans that should nest but, with stamps cut to whole microseconds, sometimes cross by one. Starts and
-ends are read as brackets: where two spans cross, the inner one closes first. Every instant of a thread keeps exactly
-one innermost span, and no time is lost or counted twice.
+A trace gives spans that should nest but, with stamps cut to whole microseconds, sometimes cross by one.
+Starts and ends are read as brackets: where two spans cross, the inner one closes first. Every instant of a
+thread keeps exactly one innermost span, and no time is lost or counted twice.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from tb_gpudiag.facts.intervals import Intervals
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64
 
-# Where spans begin and end together, the outer kind comes first: user annotations are put around Python functions,
-# those around operators, and calls into the driver are innermost.
+# Where spans begin and end together, the outer kind comes first: user annotations are put around Python
+# functions, those around operators, and calls into the driver are innermost.
 _OUTER_FIRST = np.full(max(Category) + 1, 9, np.uint8)
 _OUTER_FIRST[
     [Category.USER_ANNOTATION, Category.PYTHON_FUNCTION, Category.CPU_OP, Category.RUNTIME, Category.DRIVER]
@@ -65,7 +65,8 @@ class HostTree:
         self._closes, self._opened_by, self._parents = closes, opened_by, parents
 
     def _on_one_axis(self) -> tuple[Int64, Int64, int]:
-        """Starts and ends with each thread shifted to a stretch of its own, so that all are handled in one pass."""
+        """Starts and ends with each thread shifted to a stretch of its own, so that all are handled in one
+        pass."""
         events = self.events
         start, end = events.start_ns[self.spans], events.end_ns[self.spans]
         stride = int(end.max()) + 1 if len(end) else 1
@@ -73,7 +74,8 @@ class HostTree:
         return start + shift, end + shift, stride
 
     def activities(self) -> dict[int, Activity]:
-        """thread index -> its segments, from its first span's start to its last one's end, in order of time."""
+        """thread index -> its segments, from its first span's start to its last one's end, in order of
+        time."""
         count = len(self._starts)
         if not count:
             return {}
@@ -101,7 +103,8 @@ class HostTree:
         }
 
     def any_below(self, chosen: Bool) -> Bool:
-        """Shape (n,): the host spans that enclose a chosen one. In nesting order, what a span encloses follows it."""
+        """Shape (n,): the host spans that enclose a chosen one. In nesting order, what a span encloses
+        follows it."""
         count = len(self.spans)
         before = np.r_[0, np.cumsum(chosen[self.spans])]
         last = np.empty(count, np.int64)
@@ -112,11 +115,13 @@ class HostTree:
 
     def under(self, chosen: Bool) -> Bool:
         """Shape (n,): the host events that are chosen or lie below a chosen one."""
-        return self.nearest(np.where(chosen, np.arange(len(chosen)), NONE)) != NONE
+        found: Bool = self.nearest(np.where(chosen, np.arange(len(chosen)), NONE)) != NONE
+        return found
 
     def nearest(self, own: Int64) -> Int64:
-        """Shape (n,): each event's own value where it has one (not NONE), else that of its nearest ancestor with one."""
-        found = own.copy()
+        """Shape (n,): each event's own value where it has one (not NONE), else that of its nearest ancestor
+        with one."""
+        found: Int64 = own.copy()
         depth = self.depth[self.spans]
         order = np.argsort(depth, kind="stable")
         levels = np.searchsorted(depth[order], np.arange(int(depth.max(initial=0)) + 2))

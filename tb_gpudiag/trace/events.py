@@ -62,7 +62,8 @@ class Thread:
 
 @dataclass(frozen=True)
 class Events:
-    """Spans (phase X, and matched B/E pairs), ordered by start, then by file order. All arrays have shape (n,).
+    """Spans (phase X, and matched B/E pairs), ordered by start, then by file order. All arrays have shape
+    (n,).
 
     Instants, flows, counters and metadata are counted in `Trace.events_read` but are no rows here.
     """
