@@ -1,0 +1,161 @@
+"""Parts of a trace, in file order, to one Events and one MemoryEvents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tb_gpudiag.trace.columns import Part
+from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, MemoryEvents, Thread
+
+
+class Assembly:
+    """Takes parts as they come and lets go of each as it is joined, so that little is held twice."""
+
+    def __init__(self) -> None:
+        self.events_read = 0
+        self.malformed = 0
+        self.notes: list[str] = []
+        self._parts: list[Part] = []
+        self._thread_index: dict[tuple[str, str], int] = {}
+        self._thread_names: dict[tuple[str, str], str] = {}
+        self._threads_of_part: list[Int32] = []
+        self._negative = 0
+        self._no_duration = 0
+
+    def add(self, part: Part) -> None:
+        """The next part in the order of the file."""
+        self.events_read += part.read
+        self.malformed += part.malformed
+        self._negative += part.negative_durations
+        self._no_duration += part.missing_durations
+        index = self._thread_index
+        self._threads_of_part.append(np.array([index.setdefault(t, len(index)) for t in part.threads], np.int32))
+        self._thread_names.update(part.thread_names)
+        self._parts.append(part)
+
+    def finish(self) -> tuple[Events, MemoryEvents, int]:
+        """Events, memory events, and the earliest one's own stamp. The assembly is empty afterwards."""
+        if self._negative:
+            self.notes.append(f"{_count(self._negative, 'span')} of negative duration taken as of no duration")
+        if self._no_duration:
+            self.notes.append(f"{_count(self._no_duration, 'span')} without a usable duration taken as of no duration")
+        parts, threads_of_part = self._parts, self._threads_of_part
+        self._parts, self._threads_of_part = [], []
+        start_ns = _joined([p.spans.start_ns for p in parts], np.int64)
+        time_ns = _joined([p.memory.time_ns for p in parts], np.int64)
+        stamps = [int(stamps.min()) for stamps in (start_ns, time_ns) if len(stamps)]
+        first_ns = min(stamps, default=0)
+        threads = [Thread(pid, tid, self._thread_names.get((pid, tid), "")) for pid, tid in self._thread_index]
+        memory = self._memory(parts, threads_of_part, time_ns - first_ns)
+        events = self._events(parts, threads_of_part, threads, start_ns - first_ns)
+        return events, memory, first_ns
+
+    def _memory(self, parts: list[Part], threads_of_part: list[Int32], time_ns: Int64) -> MemoryEvents:
+        order = np.argsort(time_ns, kind="stable")
+        columns = [p.memory for p in parts]
+        thread = [own[m.thread] for own, m in zip(threads_of_part, columns, strict=True)]
+        return MemoryEvents(
+            time_ns=time_ns[order],
+            bytes=_joined([m.bytes for m in columns], np.int64)[order],
+            address=_joined([m.address for m in columns], np.uint64)[order],
+            device_type=_joined([m.device_type for m in columns], np.int32)[order],
+            device=_joined([m.device for m in columns], np.int32)[order],
+            allocated=_joined([m.allocated for m in columns], np.int64)[order],
+            reserved=_joined([m.reserved for m in columns], np.int64)[order],
+            thread=_joined(thread, np.int32)[order],
+        )
+
+    def _events(
+        self, parts: list[Part], threads_of_part: list[Int32], threads: list[Thread], start_ns: Int64
+    ) -> Events:
+        spans = [p.spans for p in parts]
+        name, names = _texts([s.name for s in spans])
+        stack, stacks = _texts([s.call_stack for s in spans])
+        thread = _joined([own[s.thread] for own, s in zip(threads_of_part, spans, strict=True)], np.int32)
+        duration_ns = _joined([s.duration_ns for s in spans], np.int64)
+        begin = _joined([s.phase_begin for s in spans], np.bool_)
+        end = _joined([s.phase_end for s in spans], np.bool_)
+        keep = np.ones(len(start_ns), np.bool_)
+        if begin.any() or end.any():
+            keep = self._pair(begin, end, thread, start_ns, duration_ns)
+        order = np.argsort(start_ns, kind="stable")
+        order = order[keep[order]]
+
+        def column(of: Callable[[Any], npt.NDArray[Any]], kind: Any) -> npt.NDArray[Any]:
+            return _joined([of(s) for s in spans], kind)[order]
+
+        call_stack, call_stacks = _without_empty(stack[order], stacks)
+        return Events(
+            category=column(lambda s: s.category, np.uint8),
+            name=name[order],
+            start_ns=start_ns[order],
+            duration_ns=duration_ns[order],
+            thread=thread[order],
+            correlation=column(lambda s: s.numbers[0], np.int64),
+            device=column(lambda s: s.device, np.int32),
+            stream=column(lambda s: s.stream, np.int32),
+            bytes=column(lambda s: s.numbers[1], np.int64),
+            python_id=column(lambda s: s.numbers[2], np.int64),
+            python_parent=column(lambda s: s.numbers[3], np.int64),
+            sequence=column(lambda s: s.numbers[4], np.int64),
+            forward_thread=column(lambda s: s.numbers[5], np.int64),
+            call_stack=call_stack,
+            names=names,
+            threads=threads,
+            call_stacks=call_stacks,
+        )
+
+    def _pair(self, begin: Bool, end: Bool, thread: Int32, start_ns: Int64, duration_ns: Int64) -> Bool:
+        """Give each matched `B` its duration; which rows stay. Matches nest within a thread, as the format has it."""
+        rows = np.flatnonzero(begin | end)
+        rows = rows[np.lexsort((rows, start_ns[rows], thread[rows]))]
+        opens = begin[rows]
+        # The level of a B is the depth after it, of an E the depth before it: a B and the E next to it on the same
+        # level of the same thread belong together. Unmatched events shift a thread's later levels alike.
+        depth = np.cumsum(np.where(opens, 1, -1))
+        level = np.where(opens, depth, depth + 1)
+        by_level = np.lexsort((np.arange(len(rows)), level, thread[rows]))
+        first, second = by_level[:-1], by_level[1:]
+        same = (level[first] == level[second]) & (thread[rows[first]] == thread[rows[second]])
+        matched = same & opens[first] & ~opens[second]
+        starts, ends = rows[first[matched]], rows[second[matched]]
+        duration_ns[starts] = start_ns[ends] - start_ns[starts]
+        keep = ~(begin | end)
+        keep[starts] = True
+        lone = len(rows) - 2 * len(starts)
+        if lone:
+            self.notes.append(f"{_count(lone, 'begin or end event')} without its counterpart left out")
+        return keep
+
+
+def _joined(arrays: list[npt.NDArray[Any]], kind: Any) -> npt.NDArray[Any]:
+    return np.concatenate(arrays) if arrays else np.zeros(0, kind)
+
+
+def _texts(parts: list[pa.DictionaryArray]) -> tuple[Int32, list[str]]:
+    """One dictionary for all parts: codes of shape (n,) and the texts, in order of first appearance."""
+    if not parts:
+        return np.zeros(0, np.int32), []
+    whole = pa.chunked_array(parts).unify_dictionaries()
+    codes = _joined([chunk.indices.to_numpy() for chunk in whole.chunks], np.int32).astype(np.int32, copy=False)
+    return codes, whole.chunk(0).dictionary.to_pylist()
+
+
+def _without_empty(codes: Int32, texts: list[str]) -> tuple[Int32, list[str]]:
+    """Codes and texts with the empty text as NONE."""
+    if "" not in texts:
+        return codes, texts
+    empty = texts.index("")
+    new = np.arange(len(texts), dtype=np.int32)
+    new[empty + 1 :] -= 1
+    new[empty] = NONE
+    return new[codes] if len(codes) else codes, texts[:empty] + texts[empty + 1 :]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("s" if number != 1 else "")

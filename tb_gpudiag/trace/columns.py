@@ -1,0 +1,291 @@
+"""JSON text to columns: chunks of whole events through DuckDB's parser, then joined into Events.
+
+A chunk's result is reduced to compact arrays at once (`Part`), so that memory grows with the number of spans and not
+with the size of the file. No step here loops over events in Python.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tb_gpudiag.trace import kineto
+from tb_gpudiag.trace.events import NONE, Bool, Category, Int32, Int64, UInt8
+
+# Stamps beyond these are not times: the earliest is year 1938, the latest 2096 as nanoseconds since 1970. Within them
+# no difference of two stamps, and no start plus duration, leaves 64 bits.
+EARLIEST_NS: Final = -(10**18)
+LATEST_NS: Final = 4 * 10**18
+LONGEST_NS: Final = 4 * 10**18
+
+_NUMBERS: Final = ("correlation", "bytes", "Python id", "Python parent id", "Sequence number", "Fwd thread id")
+_WORK: Final = np.array([Category.KERNEL, Category.MEMCPY, Category.MEMSET], np.uint8)
+
+
+def _query() -> str:
+    schema = json.dumps([{**kineto.FIELDS, "args": kineto.ARGUMENTS}])
+    fields = [f'e."{name}" AS "{name}"' for name in kineto.FIELDS]
+    arguments = [f'e.args."{name}" AS "args.{name}"' for name in kineto.ARGUMENTS]
+    columns = ", ".join(fields + arguments)
+    return f"SELECT {columns} FROM (SELECT unnest(from_json(text, '{schema}')) AS e FROM chunk)"
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Spans of one chunk, in file order; strings as codes into Arrow dictionaries. All arrays have shape (n,)."""
+
+    phase_end: Bool  # an `E` that ends an earlier `B`
+    phase_begin: Bool
+    category: UInt8
+    name: pa.DictionaryArray
+    thread: Int32  # index into Part.threads
+    start_ns: Int64  # the event's own stamp
+    duration_ns: Int64
+    device: Int32
+    stream: Int32
+    numbers: tuple[Int64, ...]  # in the order of _NUMBERS
+    call_stack: pa.DictionaryArray
+
+
+@dataclass(frozen=True)
+class Memory:
+    """`[memory]` events of one chunk, in file order. All arrays have shape (m,)."""
+
+    time_ns: Int64
+    bytes: Int64
+    address: npt.NDArray[np.uint64]
+    device_type: Int32
+    device: Int32
+    allocated: Int64
+    reserved: Int64
+    thread: Int32  # index into Part.threads
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one chunk of events came to."""
+
+    read: int
+    malformed: int
+    negative_durations: int
+    missing_durations: int
+    spans: Spans
+    memory: Memory
+    threads: list[tuple[str, str]]  # (pid, tid) of this chunk
+    thread_names: dict[tuple[str, str], str]
+
+
+class Parser:
+    """One thread's way into DuckDB. Not to be shared between threads; `clone` gives another thread its own."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
+        # Nothing may be fetched or read by SQL: the text comes from us, and the extension for JSON is built in.
+        self._connection = connection or duckdb.connect(
+            config={
+                "threads": 1,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "enable_external_access": False,
+            }
+        )
+        self._query = _query()
+
+    def clone(self) -> Parser:
+        """A Parser for another thread, on the same in-memory database."""
+        return Parser(self._connection.cursor())
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._connection.close()
+
+    def parse(self, text: bytes) -> Part | None:
+        """A JSON array of events as a Part, or None where the text is not JSON."""
+        table = self._run(self._query, [kineto.one_spelling(text)])
+        return None if table is None else _part(table)
+
+    def valid(self, texts: list[bytes]) -> Bool:
+        """Shape (len(texts),): which of these are JSON."""
+        if not texts:
+            return np.zeros(0, np.bool_)
+        table = self._run("SELECT json_valid(text) AS valid FROM chunk", texts)
+        if table is None:  # cannot be: the function answers false instead of failing
+            return np.zeros(len(texts), np.bool_)
+        return np.asarray(pc.fill_null(table.column("valid"), False).to_numpy(), np.bool_)
+
+    def _run(self, query: str, texts: list[bytes]) -> pa.Table | None:
+        # The bytes go over as they are: DuckDB's parser checks UTF-8 itself.
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        joined = texts[0] if len(texts) == 1 else b"".join(texts)
+        buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(joined)]
+        column = pa.Array.from_buffers(pa.large_string(), len(texts), buffers)
+        self._connection.register("chunk", pa.table({"text": column}))
+        try:
+            return self._connection.sql(query).to_arrow_table()
+        except (duckdb.InvalidInputException, UnicodeDecodeError):
+            # The message quotes the text, and so cannot even be decoded where the text is no UTF-8.
+            return None
+        finally:
+            self._connection.unregister("chunk")
+
+
+def _part(table: pa.Table) -> Part:
+    rows = len(table)
+    columns = {name: _whole(table.column(name)) for name in table.column_names}
+    phase = columns["ph"]
+    start_ns, start_known = _nanoseconds(columns["ts"])
+    start_known &= (start_ns >= EARLIEST_NS) & (start_ns <= LATEST_NS)
+    memory = _equal(columns["name"], kineto.MEMORY_NAME) & _among(phase, kineto.MEMORY_PHASES)
+    begin, end = _equal(phase, kineto.BEGIN_PHASE), _equal(phase, kineto.END_PHASE)
+    span = (_equal(phase, kineto.SPAN_PHASE) | begin | end) & ~memory
+    malformed = np.asarray(pc.is_null(phase)) | ((span | memory) & ~start_known)
+    span_rows = np.flatnonzero(span & ~malformed)
+    memory_rows = np.flatnonzero(memory & ~malformed)
+    name_rows = np.flatnonzero(_equal(phase, kineto.METADATA_PHASE) & _equal(columns["name"], kineto.THREAD_NAME))
+
+    thread, threads = _threads(columns["pid"], columns["tid"], np.concatenate([span_rows, memory_rows, name_rows]))
+    span_thread, memory_thread, name_thread = np.split(thread, np.cumsum([len(span_rows), len(memory_rows)]))
+    names = columns["args.name"].take(pa.array(name_rows)).to_pylist()
+    spans, negative, missing = _spans(columns, span_rows, start_ns, begin, end, span_thread, threads)
+    return Part(
+        read=rows - int(malformed.sum()),
+        malformed=int(malformed.sum()),
+        negative_durations=negative,
+        missing_durations=missing,
+        spans=spans,
+        memory=_memory(columns, memory_rows, start_ns, memory_thread),
+        threads=threads,
+        thread_names={threads[t]: n for t, n in zip(name_thread.tolist(), names, strict=True) if n},
+    )
+
+
+def _spans(
+    columns: dict[str, pa.Array],
+    rows: Int64,
+    start_ns: Int64,
+    begin: Bool,
+    end: Bool,
+    thread: Int32,
+    threads: list[tuple[str, str]],
+) -> tuple[Spans, int, int]:
+    take = pa.array(rows)
+    name = _encoded(columns["name"].take(take))
+    category = _categories(columns["cat"].take(take), name)
+    duration_ns, duration_known = _nanoseconds(columns["dur"])
+    duration_ns, duration_known = duration_ns[rows], duration_known[rows]
+    duration_known &= duration_ns <= LONGEST_NS
+    negative = duration_known & (duration_ns < 0)
+    duration_ns = np.where(duration_known & ~negative, duration_ns, 0)
+    paired = (begin | end)[rows]
+    work = np.isin(category, _WORK)
+    pids = np.array([kineto.number_of(pid) for pid, _ in threads], np.int32)
+    tids = np.array([kineto.number_of(tid) for _, tid in threads], np.int32)
+    spans = Spans(
+        phase_end=end[rows],
+        phase_begin=begin[rows],
+        category=category,
+        name=name,
+        thread=thread,
+        start_ns=start_ns[rows],
+        duration_ns=duration_ns,
+        device=_place(columns["args.device"], rows, work, pids, thread),
+        stream=_place(columns["args.stream"], rows, work, tids, thread),
+        numbers=tuple(_numbers(columns[f"args.{key}"], rows) for key in _NUMBERS),
+        call_stack=_encoded(columns["args.Call stack"].take(take)),
+    )
+    return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
+
+
+def _memory(columns: dict[str, pa.Array], rows: Int64, time_ns: Int64, thread: Int32) -> Memory:
+    return Memory(
+        time_ns=time_ns[rows],
+        bytes=_numbers(columns["args.bytes"], rows, 0),
+        address=_filled(columns["args.Addr"], 0)[rows].astype(np.uint64),
+        device_type=_small(_numbers(columns["args.Device Type"], rows)),
+        device=_small(_numbers(columns["args.Device Id"], rows)),
+        allocated=_numbers(columns["args.Total Allocated"], rows),
+        reserved=_numbers(columns["args.Total Reserved"], rows),
+        thread=thread,
+    )
+
+
+def _categories(cat: pa.Array, name: pa.DictionaryArray) -> UInt8:
+    cats = _encoded(cat)
+    texts = cats.dictionary.to_pylist()
+    table = np.array([kineto.category(text) for text in texts] or [Category.OTHER], np.uint8)
+    codes = cats.indices.to_numpy()
+    category = table[codes] if len(codes) else np.zeros(0, np.uint8)
+    old = np.array([kineto.is_old_operator(text) for text in texts], np.bool_)
+    if old.any():
+        annotation = np.array([kineto.is_annotation(text) for text in name.dictionary.to_pylist()], np.bool_)
+        category[old[codes] & annotation[name.indices.to_numpy()]] = Category.USER_ANNOTATION
+    return category
+
+
+def _place(column: pa.Array, rows: Int64, work: Bool, by_thread: Int32, thread: Int32) -> Int32:
+    """Device or stream of GPU work: from the arguments, else from the event's pid or tid."""
+    given = _small(_numbers(column, rows))
+    if len(thread):
+        given = np.where(given == NONE, by_thread[thread], given)
+    return np.where(work, given, NONE).astype(np.int32)
+
+
+def _threads(pid: pa.Array, tid: pa.Array, rows: Int64) -> tuple[Int32, list[tuple[str, str]]]:
+    """The (pid, tid) pair of each of `rows`, as an index into the list of the pairs that occur."""
+    take = pa.array(rows)
+    pids, tids = _encoded(pid.take(take)), _encoded(tid.take(take))
+    pair = pids.indices.to_numpy().astype(np.int64) * max(len(tids.dictionary), 1) + tids.indices.to_numpy()
+    pairs, thread = np.unique(pair, return_inverse=True)
+    left, right = np.divmod(pairs, max(len(tids.dictionary), 1))
+    pid_text, tid_text = pids.dictionary.to_pylist(), tids.dictionary.to_pylist()
+    texts = [(pid_text[a], tid_text[b]) for a, b in zip(left.tolist(), right.tolist(), strict=True)]
+    return thread.astype(np.int32), texts
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    whole: Any = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _encoded(strings: pa.Array) -> pa.DictionaryArray:
+    return pc.fill_null(strings, "").dictionary_encode()
+
+
+def _equal(strings: pa.Array, text: str) -> Bool:
+    return np.asarray(pc.fill_null(pc.equal(strings, text), False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _among(strings: pa.Array, texts: frozenset[str]) -> Bool:
+    found = pc.is_in(strings, value_set=pa.array(sorted(texts)))
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _filled(column: pa.Array, value: int) -> npt.NDArray[Any]:
+    return np.asarray(pc.fill_null(column, value).to_numpy())
+
+
+def _numbers(column: pa.Array, rows: Int64, missing: int = NONE) -> Int64:
+    return _filled(column, missing)[rows].astype(np.int64)
+
+
+def _small(values: Int64) -> Int32:
+    """As 32 bits, NONE where a value does not fit."""
+    return np.where((values >= NONE) & (values < 2**31), values, NONE).astype(np.int32)
+
+
+def _nanoseconds(column: pa.Array) -> tuple[Int64, Bool]:
+    """A decimal of microseconds with 3 places is a whole number of nanoseconds: its own low 64 bits, where they do."""
+    known = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), np.bool_)
+    data = column.buffers()[1]
+    if data is None or not len(column):
+        return np.zeros(len(column), np.int64), known
+    halves = np.frombuffer(data, np.int64)[2 * column.offset : 2 * (column.offset + len(column))].reshape(-1, 2)
+    low, high = halves[:, 0], halves[:, 1]
+    known &= high == low >> 63
+    return np.where(known, low, 0), known

@@ -1,0 +1,214 @@
+"""A file as blocks of raw bytes: local or remote, plain or gzip, bounded, read ahead by a thread of its own."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any, Final
+
+import fsspec
+
+from tb_gpudiag.errors import EmptyFile, TooLarge, TraceError, Unreadable
+from tb_gpudiag.trace.limits import Limits
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+
+# Blocks that may wait: enough that reading and unpacking overlap with parsing.
+_BLOCKS_AHEAD: Final = 2
+# Compressed bytes, and the first bytes of any file, taken at a time.
+_FIRST_READ_BYTES: Final = 256 << 10
+# A reader that is told to stop does so at its next block. One that hangs in a dead store is left behind.
+_STOP_WAIT_S: Final = 1.0
+
+
+def is_remote(path: str) -> bool:
+    """Whether `path` is a URL (`scheme://`), which fsspec reads, and not a local path."""
+    return "://" in path
+
+
+class Source:
+    """Blocks of a file's raw (unpacked) bytes, each of about Limits.chunk_bytes. A context manager, iterated once.
+
+    `truncated` and `notes` are final once iteration has ended. Iterating raises TooLarge and Unreadable.
+    """
+
+    def __init__(self, path: str, limits: Limits) -> None:
+        self.path = path
+        self.truncated = False  # the gzip stream ends in the middle or is damaged
+        self.notes: list[str] = []
+        self.size_bytes = 0
+        self.consumed_bytes = 0
+        self._modified_s = 0.0
+        self._limits = limits
+        self._blocks: queue.SimpleQueue[bytes | Exception | None] = queue.SimpleQueue()
+        self._room = threading.Semaphore(_BLOCKS_AHEAD)
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Source:
+        file = self._open()
+        # Daemon: a store that hangs must not keep the process from ending.
+        self._thread = threading.Thread(target=self._read_ahead, args=(file,), name="gpudiag-read", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped = True
+        self._room.release()
+        if self._thread is not None:
+            self._thread.join(_STOP_WAIT_S)
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            block = self._blocks.get()
+            if block is None:
+                return
+            if isinstance(block, Exception):
+                raise block
+            self._room.release()
+            yield block
+
+    @property
+    def share(self) -> float:
+        """How much of the file has been read, 0 to 1."""
+        return min(self.consumed_bytes / self.size_bytes, 1.0) if self.size_bytes else 0.0
+
+    def age_s(self) -> float:
+        """Seconds since the file was last modified; infinite where the store does not say."""
+        return time.time() - self._modified_s if self._modified_s else float("inf")
+
+    def _open(self) -> IO[bytes]:
+        try:
+            if is_remote(self.path):
+                system, inner = fsspec.core.url_to_fs(self.path)
+                info = system.info(inner)
+                if info.get("type") == "directory":
+                    raise IsADirectoryError("it is a directory")
+                self.size_bytes = int(info.get("size") or 0)
+                self._modified_s = modified_s(info)
+                file: IO[bytes] = system.open(inner, "rb")
+            else:
+                file = open(self.path, "rb")  # noqa: SIM115  (closed by the thread that reads it)
+                status = os.fstat(file.fileno())
+                self.size_bytes = status.st_size
+                self._modified_s = status.st_mtime
+        except Exception as error:  # fsspec's back ends raise whatever they like
+            raise unreadable(error, self.path) from error
+        return file
+
+    def _read_ahead(self, file: IO[bytes]) -> None:
+        try:
+            with file:
+                for block in self._raw(file):
+                    self._room.acquire()
+                    if self._stopped:
+                        return
+                    self._blocks.put(block)
+            self._blocks.put(None)
+        except TraceError as error:
+            self._blocks.put(error)
+        except Exception as error:
+            failure = unreadable(error, self.path)
+            failure.__cause__ = error
+            self._blocks.put(failure)
+
+    def _raw(self, file: IO[bytes]) -> Iterator[bytes]:
+        first = file.read(_FIRST_READ_BYTES)
+        if not first:
+            raise EmptyFile(
+                "the file is empty", where=self.path, remedy="if it is still being written, try again when it is done"
+            )
+        blocks = self._unpacked(file, first) if first[:2] == GZIP_MAGIC else self._plain(file, first)
+        total = 0
+        for block in blocks:
+            total += len(block)
+            if total > self._limits.max_raw_bytes:
+                raise TooLarge(
+                    f"it holds more than {self._limits.max_raw_bytes:,} bytes of JSON",
+                    where=self.path,
+                    remedy="record fewer steps, or raise Limits.max_raw_bytes",
+                )
+            yield block
+
+    def _plain(self, file: IO[bytes], first: bytes) -> Iterator[bytes]:
+        block = first
+        while block:
+            self.consumed_bytes += len(block)
+            yield block
+            block = file.read(self._limits.chunk_bytes)
+
+    def _unpacked(self, file: IO[bytes], first: bytes) -> Iterator[bytes]:
+        size = self._limits.chunk_bytes
+        unpacker = zlib.decompressobj(wbits=31)
+        block = bytearray()
+        raw = 0
+        packed = first
+        while packed:
+            self.consumed_bytes += len(packed)
+            while packed:
+                try:
+                    piece = unpacker.decompress(packed, size - len(block))
+                except zlib.error as error:
+                    self.truncated = True
+                    self.notes.append(f"the gzip data is damaged after {raw:,} unpacked bytes ({error})")
+                    if block:
+                        yield bytes(block)
+                    return
+                block += piece
+                raw += len(piece)
+                self._check_ratio(raw)
+                if len(block) >= size:
+                    yield bytes(block)
+                    block = bytearray()
+                packed = unpacker.unconsumed_tail
+                if unpacker.eof:
+                    # Another member may follow; padding and anything else after the last one is no part of the data.
+                    packed = unpacker.unused_data or file.read(_FIRST_READ_BYTES)
+                    if packed[:1] != GZIP_MAGIC[:1]:
+                        if block:
+                            yield bytes(block)
+                        return
+                    unpacker = zlib.decompressobj(wbits=31)
+            packed = file.read(_FIRST_READ_BYTES)
+        block += unpacker.flush()
+        if block:
+            yield bytes(block)
+        self.truncated = not unpacker.eof
+
+    def _check_ratio(self, raw: int) -> None:
+        ratio = self._limits.max_gzip_ratio
+        if raw > self._limits.gzip_ratio_floor_bytes and raw > ratio * self.consumed_bytes:
+            raise TooLarge(
+                f"it unpacks to more than {ratio:g} times its size, as no trace does",
+                where=self.path,
+                remedy="check where it came from, or raise Limits.max_gzip_ratio",
+            )
+
+
+def modified_s(info: dict[str, Any]) -> float:
+    """When a file was last modified, in seconds since 1970, from fsspec's details; 0 where they do not say."""
+    for key in ("mtime", "LastModified", "last_modified", "modified", "updated", "created"):
+        value = info.get(key)
+        if hasattr(value, "timestamp"):
+            return float(value.timestamp())
+        if isinstance(value, (int, float)):
+            return float(value)
+    return 0.0
+
+
+def unreadable(error: Exception, path: str) -> Unreadable:
+    """The store's or the system's refusal in one line, with what to do about it."""
+    if isinstance(error, FileNotFoundError):
+        return Unreadable("there is no such file", where=path, remedy="check the path")
+    if isinstance(error, PermissionError):
+        return Unreadable("it may not be read", where=path, remedy="check its permissions")
+    if isinstance(error, IsADirectoryError):
+        return Unreadable("it is a directory", where=path, remedy="name a trace file")
+    if isinstance(error, ImportError):
+        return Unreadable(f"{error}", where=path, remedy="install the package that reads this kind of URL")
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return Unreadable(" ".join(text.split()), where=path, remedy="check the path and the connection")

@@ -1,0 +1,122 @@
+"""Where JSON's brackets and strings lie, found with NumPy: for the stretches that the parser cannot be given as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.trace.events import Int32, Int64
+
+_QUOTE: Final = ord('"')
+_BACKSLASH: Final = ord("\\")
+_STEP: Final = np.zeros(256, np.int8)
+_STEP[[ord("{"), ord("[")]] = 1
+_STEP[[ord("}"), ord("]")]] = -1
+
+# Positions take several times the memory of the text in the worst case; scanning by this much bounds it.
+_SCAN_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Brackets outside strings. All arrays have shape (n,)."""
+
+    at: Int64  # byte positions
+    depth: Int32  # after the bracket
+    segment: Int64  # which of the segments it is in
+
+
+def unescaped_quotes(codes: npt.NDArray[np.uint8], escaped: bool = False) -> tuple[Int64, bool]:
+    """Positions of the quotes that begin or end strings, and whether the byte after the last one would be escaped.
+
+    `escaped`: the first byte is. Outside strings a backslash is no JSON, and what it does there does not matter.
+    """
+    quotes = np.flatnonzero(codes == _QUOTE)
+    slashes = np.flatnonzero(codes == _BACKSLASH)
+    if escaped and len(codes) and codes[0] == _BACKSLASH:
+        slashes = slashes[1:]
+    if not len(slashes):
+        if escaped and len(quotes) and quotes[0] == 0:
+            quotes = quotes[1:]
+        return quotes, escaped and not len(codes)
+    run_end, length = runs(slashes)
+    escapes = run_end[length % 2 == 1]  # the last backslash of an odd run escapes the next byte
+    hidden = escapes + 1
+    if escaped:
+        hidden = np.concatenate([[0], hidden])
+    quotes = quotes[~np.isin(quotes, hidden, assume_unique=True)]
+    return quotes, bool(len(escapes)) and int(escapes[-1]) == len(codes) - 1
+
+
+def runs(positions: Int64) -> tuple[Int64, Int64]:
+    """Runs of adjacent positions: the last position of each, and its length."""
+    last = np.flatnonzero(np.append(np.diff(positions) != 1, True))
+    return positions[last], np.diff(last, prepend=-1)
+
+
+def segmented(text: bytes, starts: Int64) -> Marks:
+    """Marks of text cut at `starts` (ascending, the first is 0), each segment taken as beginning outside a string at depth 0."""
+    codes = np.frombuffer(text, np.uint8)
+    quotes, _ = unescaped_quotes(codes)
+    step = _STEP[codes]
+    at = np.flatnonzero(step)
+    segment = np.searchsorted(starts, at, side="right") - 1
+    outside = (np.searchsorted(quotes, at) - np.searchsorted(quotes, starts)[segment]) % 2 == 0
+    at, segment = at[outside], segment[outside]
+    total = np.cumsum(step[at], dtype=np.int32)
+    before = np.concatenate([np.zeros(1, np.int32), total])[np.searchsorted(at, starts)]
+    return Marks(at, total - before[segment], segment)
+
+
+class Scanner:
+    """Scans text that comes in pieces, and keeps depth and string state in between."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.max_depth = 0
+        self.in_string = False
+        self._escaped = False
+
+    def feed(self, text: bytes) -> Marks:
+        """Marks of the next piece, with positions in it."""
+        codes = np.frombuffer(text, np.uint8)
+        quotes, self._escaped = unescaped_quotes(codes, self._escaped)
+        step = _STEP[codes]
+        at = np.flatnonzero(step)
+        if len(quotes) or self.in_string:
+            at = at[(np.searchsorted(quotes, at) + self.in_string) % 2 == 0]
+        depth = self.depth + np.cumsum(step[at], dtype=np.int32)
+        self.in_string = (len(quotes) + self.in_string) % 2 == 1
+        if len(depth):
+            self.depth = int(depth[-1])
+            self.max_depth = max(self.max_depth, int(depth.max()))
+        return Marks(at, depth, np.zeros(len(at), np.int64))
+
+
+@dataclass(frozen=True)
+class Elements:
+    """The elements of an array, from just after its `[`."""
+
+    last_end: int  # just after the last element that is an object or an array; 0 where none has ended
+    array_end: int  # position of the array's own `]`, or -1
+    max_depth: int
+
+
+def elements(text: bytes) -> Elements:
+    """Where the array ends that `text` is the inside of, and the last whole element before that."""
+    scanner = Scanner()
+    last_end = 0
+    for offset in range(0, len(text), _SCAN_BYTES):
+        marks = scanner.feed(text[offset : offset + _SCAN_BYTES])
+        below = np.flatnonzero(marks.depth < 0)
+        stop = int(below[0]) if len(below) else len(marks.depth)
+        # Depth 0 is reached by closing only: an element opens to 1.
+        closed = np.flatnonzero(marks.depth[:stop] == 0)
+        if len(closed):
+            last_end = offset + int(marks.at[closed[-1]]) + 1
+        if len(below):
+            return Elements(last_end, offset + int(marks.at[stop]), scanner.max_depth)
+    return Elements(last_end, -1, scanner.max_depth)

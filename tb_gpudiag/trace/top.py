@@ -1,0 +1,237 @@
+"""The top level of a trace file: an object around `traceEvents`, in any order, or the bare array of events."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from tb_gpudiag.errors import NotATrace, TooDeep
+from tb_gpudiag.trace import kineto
+from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.repair import repaired
+from tb_gpudiag.trace.structure import Scanner, unescaped_quotes
+
+_SPACE: Final = re.compile(rb"[ \t\r\n\x00,]*")
+_SCALAR: Final = re.compile(rb"[^\s,:{}\[\]\"]*")
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+# Keys are names; one longer than this is no key of a trace.
+_MAX_KEY_BYTES: Final = 64 << 10
+# Values are scanned by pieces that grow from this: most are small, some are megabytes.
+_FIRST_LOOK_BYTES: Final = 4 << 10
+
+
+class Stream:
+    """Blocks of text, of which some may be put back."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._returned: list[bytes] = []
+
+    def next(self) -> bytes:
+        """The next block; empty at the end."""
+        if self._returned:
+            return self._returned.pop()
+        for block in self._blocks:
+            if block:
+                return block
+        return b""
+
+    def put_back(self, text: bytes) -> None:
+        """Text that is to come again, before everything else."""
+        if text:
+            self._returned.append(text)
+
+
+class _Ended(Exception):
+    """The text ended in the middle."""
+
+
+class TopLevel:
+    """Walks the top level. After `walk`: the values kept, how many arrays of events there were, whether it ended whole."""
+
+    def __init__(self, stream: Stream, limits: Limits, path: str, read_events: Callable[[Stream], bool]) -> None:
+        """`read_events` takes the stream just inside an array of events, returns whether it found the array's end,
+        and leaves the stream just after it."""
+        self.values: dict[str, Any] = {}
+        self.event_arrays = 0
+        self.bare = False
+        self.whole = False
+        self.notes: list[str] = []
+        self._stream = stream
+        self._limits = limits
+        self._path = path
+        self._read_events = read_events
+        self._text = b""
+        self._at = 0
+
+    def walk(self) -> None:
+        """Read it all. Raises NotATrace and TooDeep."""
+        try:
+            self._walk()
+        except _Ended:
+            if not self.event_arrays:
+                raise self._not_a_trace("it ends before any trace events") from None
+            return
+        self.whole = True
+
+    def _walk(self) -> None:
+        self._fill()
+        if self._text.startswith(_BYTE_ORDER_MARK):
+            self._at = len(_BYTE_ORDER_MARK)
+        opening = self._next_byte()
+        if opening == b"[":
+            self._at += 1
+            self.bare = True
+            self._events()
+            return
+        if opening != b"{":
+            raise self._not_a_trace("it is not JSON")
+        self._at += 1
+        while self._next_byte() != b"}":
+            if self._next_byte() != b'"':
+                if not self.event_arrays:
+                    raise self._not_a_trace("it is not JSON")
+                self.notes.append("what follows the trace events is not JSON and was left out")
+                return
+            key = self._key()
+            if self._next_byte() == b":":
+                self._at += 1
+            if key == kineto.TRACE_EVENTS and self._next_byte() == b"[":
+                self._at += 1
+                self._events()
+            else:
+                self._value(key)
+        if not self.event_arrays:
+            raise self._not_a_trace("it is JSON without trace events")
+
+    def _events(self) -> None:
+        self.event_arrays += 1
+        if self.event_arrays == 2:
+            self.notes.append("the file has more than one list of trace events: all were read")
+        self._stream.put_back(self._text[self._at :])
+        self._text, self._at = b"", 0
+        if not self._read_events(self._stream):
+            raise _Ended
+
+    def _key(self) -> str:
+        text = self._string(_MAX_KEY_BYTES)
+        if text is None:
+            raise self._not_a_trace("it has a key of more than 64 KiB")
+        return str(_loaded(text) or "")
+
+    def _value(self, key: str) -> None:
+        opening = self._next_byte()
+        keep = self._limits.max_metadata_bytes if key in kineto.METADATA_KEYS else 0
+        if opening == b'"':
+            text = self._string(keep)
+        elif opening in (b"{", b"["):
+            text = self._nested(keep)
+        else:
+            text = self._scalar()
+            if not text and self._next_byte() != b"}":
+                self._at += 1  # a stray character must not stop the walk
+        if not keep:
+            return
+        value = _loaded(text) if text is not None else None
+        if value is None and text != b"null":
+            self.notes.append(f"the value of {key} could not be read")
+        else:
+            self.values[key] = value
+
+    def _string(self, keep: int) -> bytes | None:
+        """Passes over a string; its text where that is no longer than `keep`."""
+        escaped = False
+        seen = 0
+
+        def end_in(piece: bytes) -> int:
+            nonlocal escaped, seen
+            quotes, escaped = unescaped_quotes(np.frombuffer(piece, np.uint8), escaped)
+            need, seen = 2 - seen, seen + len(quotes)
+            return int(quotes[need - 1]) + 1 if len(quotes) >= need else 0
+
+        return self._pass_over(end_in, keep)
+
+    def _nested(self, keep: int) -> bytes | None:
+        """Passes over an object or array; its text where that is no longer than `keep`."""
+        scanner = Scanner()
+
+        def end_in(piece: bytes) -> int:
+            marks = scanner.feed(piece)
+            closed = np.flatnonzero(marks.depth == 0)
+            inside = marks.depth[: closed[0]] if len(closed) else marks.depth
+            if len(inside) and int(inside.max()) > self._limits.max_depth:
+                raise too_deep(self._path, self._limits)
+            return int(marks.at[closed[0]]) + 1 if len(closed) else 0
+
+        return self._pass_over(end_in, keep)
+
+    def _pass_over(self, end_in: Callable[[bytes], int], keep: int) -> bytes | None:
+        """Goes on to where `end_in`, fed piece by piece, finds the end (just after it; 0: not in this piece)."""
+        kept: list[bytes] = []
+        size = 0
+        look = _FIRST_LOOK_BYTES
+        while True:
+            if self._at >= len(self._text):
+                self._fill()
+            piece = self._text[self._at : self._at + look]
+            end = end_in(piece)
+            taken = end or len(piece)
+            self._at += taken
+            size += taken
+            if size <= keep:
+                kept.append(piece[:taken])
+            if end:
+                return b"".join(kept) if size <= keep else None
+            look = min(4 * look, self._limits.chunk_bytes)
+
+    def _scalar(self) -> bytes:
+        match = _SCALAR.match(self._text, self._at)
+        while match is not None and match.end() == len(self._text) and match.end() - self._at < _MAX_KEY_BYTES:
+            self._fill()
+            match = _SCALAR.match(self._text, self._at)
+        text = match.group() if match is not None else b""
+        self._at += len(text)
+        return text
+
+    def _next_byte(self) -> bytes:
+        """The next byte that is neither space nor comma, without passing it."""
+        while True:
+            match = _SPACE.match(self._text, self._at)
+            self._at = match.end() if match is not None else self._at
+            if self._at < len(self._text):
+                return self._text[self._at : self._at + 1]
+            self._fill()
+
+    def _fill(self) -> None:
+        block = self._stream.next()
+        if not block:
+            raise _Ended
+        self._text = self._text[self._at :] + block
+        self._at = 0
+
+    def _not_a_trace(self, what: str) -> NotATrace:
+        return NotATrace(
+            what, where=self._path, remedy="name a file that torch.profiler.tensorboard_trace_handler wrote"
+        )
+
+
+def too_deep(path: str, limits: Limits) -> TooDeep:
+    """The error of a file that nests beyond the bound."""
+    return TooDeep(
+        f"its JSON nests more than {limits.max_depth} levels deep, as no trace does",
+        where=path,
+        remedy="check where it came from, or raise Limits.max_depth",
+    )
+
+
+def _loaded(text: bytes) -> Any:
+    for candidate in (text, repaired(text)):
+        try:
+            return json.loads(candidate.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            continue
+    return None
