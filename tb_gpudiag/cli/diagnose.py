@@ -1,0 +1,208 @@
+"""`gpudiag diagnose PATH…`: the Report of every trace below the paths, as text, JSON, Markdown or HTML."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from tb_gpudiag.errors import GpudiagError, NothingToRead, Unreadable, UsageError
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.diagnose import diagnose_file
+from tb_gpudiag.report.html import to_html
+from tb_gpudiag.report.markdown import to_markdown
+from tb_gpudiag.report.text import print_reports, to_text
+from tb_gpudiag.report.wire import dump, to_dict
+from tb_gpudiag.rules.all import RULES, find_rule
+from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.trace.find import TraceFile, find_traces
+
+FORMATS = ("text", "json", "markdown", "html")
+
+
+@dataclass
+class Result:
+    """What was read, and what could not be."""
+
+    reports: list[pb.Report] = field(default_factory=list)
+    errors: list[GpudiagError] = field(default_factory=list)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """0 done, 1 a --fail-on condition met, 2 nothing could be read. Raises UsageError."""
+    parsed = _parser().parse_intermixed_args(arguments)
+    conditions, paths = _sort_out(parsed.fail_on, parsed.paths)
+    if not paths:
+        raise UsageError("no PATH is named", remedy="name a trace file or a log directory")
+    result = Result()
+    files = _find(paths, parsed.run, result)
+    _diagnose(files, result, quiet=parsed.quiet)
+    for error in result.errors:
+        print(f"gpudiag: {error}", file=sys.stderr)
+    if result.reports or parsed.format == "json":
+        _write(result, parsed.format, parsed.output)
+    if not result.reports:
+        return 2
+    return 1 if _fails(result.reports, conditions) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpudiag diagnose",
+        description="Says where the GPU's time went, why it was idle, and what to fix first.",
+        epilog="Exit status: 0 done, 1 a --fail-on condition met, 2 bad usage or nothing to read.",
+    )
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="a trace file, or a log directory")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of standard output")
+    parser.add_argument(
+        "--fail-on",
+        metavar="ID|SEVERITY",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="exit with 1 where a rule of this id found something, or a finding is at least this severe "
+        "(info, warning, error)",
+    )
+    parser.add_argument("--run", metavar="RUN", help="only the traces of this run")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    return parser
+
+
+def _sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[str | Severity], list[str]]:
+    """The --fail-on conditions as ids and severities, and the paths.
+
+    `--fail-on warning DIR` gives DIR to --fail-on; what is neither an id nor a severity and exists is a path.
+    """
+    conditions: list[str | Severity] = []
+    paths = list(paths)
+    for word in (part for value in fail_on for part in value.split(",") if part):
+        rule = find_rule(word)
+        if rule is not None:
+            conditions.append(rule.id)
+        elif word.upper() in Severity.__members__:
+            conditions.append(Severity[word.upper()])
+        elif os.path.exists(word) or "://" in word:
+            paths.append(word)
+        else:
+            raise UsageError(
+                "--fail-on takes a rule's id or a severity",
+                where=word,
+                remedy=f"severities: info, warning, error; ids: {', '.join(rule.id for rule in RULES)}",
+            )
+    return conditions, paths
+
+
+def _find(paths: list[str], run: str | None, result: Result) -> list[TraceFile]:
+    """The trace files below the paths, each once, in the order of the paths."""
+    files: dict[str, TraceFile] = {}
+    runs: set[str] = set()
+    for path in paths:
+        try:
+            found = find_traces(path)
+        except GpudiagError as error:
+            result.errors.append(error)
+            continue
+        result.errors += found.problems
+        if not found.files and not found.problems:
+            result.errors.append(
+                NothingToRead(
+                    "no trace was found", where=path, remedy="traces are named *.pt.trace.json[.gz]"
+                )
+            )
+        for file in found.files:
+            runs.add(file.run)
+            if run is None or file.run == run:
+                files.setdefault(file.path, file)
+    if run is not None and runs and not files:
+        names = ", ".join(sorted(runs)[:10])
+        raise NothingToRead("no trace is of this run", where=run, remedy=f"runs there: {names}")
+    return list(files.values())
+
+
+def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool) -> None:
+    with _progress(len(files), quiet=quiet) as show:
+        for number, file in enumerate(files):
+            try:
+                result.reports.append(
+                    diagnose_file(file, lambda share, stage, n=number: show(n + share, stage))
+                )
+            except GpudiagError as error:
+                result.errors.append(error)
+
+
+@contextlib.contextmanager
+def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[float, str], None]]:
+    """A bar on standard error while somebody can see it."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal or not total:
+        yield lambda _done, _stage: None
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("reading", total=total)
+        yield lambda done, stage: bar.update(task, completed=done, description=stage)
+
+
+def _write(result: Result, kind: str, output: str | None) -> None:
+    if kind == "text" and output is None:
+        if sys.stdout.isatty():
+            print_reports(result.reports, Console())
+            return
+    text = _render(result, kind)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        _write_file(Path(output), text)
+
+
+def _render(result: Result, kind: str) -> str:
+    if kind == "markdown":
+        return to_markdown(result.reports)
+    if kind == "html":
+        return to_html(result.reports)
+    if kind == "text":
+        return to_text(result.reports)
+    document: dict[str, object] = {"reports": [to_dict(report) for report in result.reports]}
+    if result.errors:
+        document["errors"] = [{"what": e.what, "where": e.where, "remedy": e.remedy} for e in result.errors]
+    return dump(document) + "\n"
+
+
+def _write_file(path: Path, text: str) -> None:
+    """Whole or not at all: a reader never sees half a report, and a failure leaves the old one."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with open(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise Unreadable(f"cannot be written: {error.strerror or error}", where=str(path)) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def _fails(reports: list[pb.Report], conditions: list[str | Severity]) -> bool:
+    findings = [finding for report in reports for finding in report.findings]
+    return any(
+        finding.severity >= condition if isinstance(condition, Severity) else finding.rule == condition
+        for finding in findings
+        for condition in conditions
+    )

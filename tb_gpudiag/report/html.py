@@ -1,0 +1,181 @@
+"""A Report as one HTML file: no scripts, nothing fetched, light or dark as the reader's system is.
+
+Everything goes through markupsafe: what is not a Markup of this module is escaped where it is put in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from markupsafe import Markup
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report import sections
+
+_PAGE = Markup(
+    """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+{style}
+</style>
+</head>
+<body>
+<main>
+{body}
+<footer>{generator}</footer>
+</main>
+</body>
+</html>
+"""
+)
+
+_STYLE = Markup(
+    """:root {
+  --ink: #1b1f24; --soft: #57606a; --paper: #ffffff; --card: #f6f8fa; --line: #d0d7de;
+  --error: #b3261e; --warning: #8a5a00; --info: #0b5cad;
+  --computing: #2e7d32; --copying: #00838f; --communicating: #1565c0;
+  --input: #c62828; --compile: #6a1b9a; --sync: #d84315; --allocator: #9e9d24; --collective: #283593;
+  --python: #ad1457; --dispatch: #ef6c00; --launch: #f9a825; --latency: #8d6e63; --queued: #607d8b;
+  --unlinked: #90a4ae; --profiler: #b0bec5;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --ink: #e6edf3; --soft: #9da7b1; --paper: #0d1117; --card: #161b22; --line: #30363d;
+    --error: #ff8a80; --warning: #ffcc66; --info: #79b8ff;
+  }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 1.5rem; }
+h1 { font-size: 1.4rem; margin: 0; overflow-wrap: anywhere; }
+h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+.soft, footer { color: var(--soft); font-size: .85rem; overflow-wrap: anywhere; }
+.verdict, details { border: 1px solid var(--line); border-radius: .5rem; background: var(--card); }
+.verdict { font-size: 1.1rem; padding: 1rem; }
+.bar { display: flex; height: 1.5rem; border-radius: .25rem; overflow: hidden; margin: .5rem 0; }
+.swatch { display: inline-block; width: .8em; height: .8em; border-radius: .15em; margin-right: .5em; }
+table { border-collapse: collapse; font-size: .9rem; max-width: 100%; }
+th, td { padding: .2rem 1.2rem .2rem 0; text-align: right; font-variant-numeric: tabular-nums; }
+th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
+th { color: var(--soft); font-weight: normal; }
+tfoot td { border-top: 1px solid var(--line); font-weight: 600; }
+details { margin: .5rem 0; padding: .6rem 1rem; }
+summary { cursor: pointer; font-weight: 600; overflow-wrap: anywhere; }
+.ERROR { color: var(--error); } .WARNING { color: var(--warning); } .INFO { color: var(--info); }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .5rem 0; }
+dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
+pre { background: var(--paper); border: 1px solid var(--line); border-radius: .3rem; padding: .6rem; }
+pre { overflow-x: auto; }
+hr { border: 0; border-top: 1px solid var(--line); margin: 2.5rem 0; }
+footer { margin-top: 3rem; }"""
+)
+
+_PARTS = frozenset({"computing", "copying", "communicating", *sections.CAUSES})
+
+
+def to_html(reports: Sequence[pb.Report]) -> str:
+    """Reports as one page, one under the other."""
+    title = sections.heading(reports[0].trace) if len(reports) == 1 else f"{len(reports)} traces"
+    generator = reports[0].generator if reports else ""
+    body = Markup("\n<hr>\n").join(_report(report) for report in reports)
+    return str(_PAGE.format(title=f"Diagnosis: {title}", style=_STYLE, body=body, generator=generator))
+
+
+def _report(report: pb.Report) -> Markup:
+    parts = [
+        Markup('<h1>{}</h1>\n<p class="soft">{}<br>{}</p>').format(
+            sections.heading(report.trace), report.trace.path, sections.trace_line(report.trace)
+        ),
+        Markup('<p class="verdict"><strong>{}.</strong> {}</p>').format(
+            sections.limiter(report.verdict), report.verdict.sentence
+        ),
+        *(_account(sections.account(device, len(report.steps))) for device in report.devices),
+        _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report)),
+        Markup("<h2>Findings</h2>"),
+        *(_finding(finding) for finding in report.findings),
+        Markup("") if report.findings else Markup("<p>Nothing found to fix.</p>"),
+        _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report)),
+        _list("Memory", [("", line) for line in sections.memory_lines(report.memory)]),
+        _list(
+            "Cannot tell from this trace",
+            [(f"{u.rule} {u.name}", sections.unchecked(u)) for u in report.unchecked],
+        ),
+        _list("Looked at, nothing wrong", [(f"{c.rule} {c.name}", c.reason) for c in report.clear]),
+        _list("Notes on the file", [("", note) for note in report.trace.notes]),
+    ]
+    return Markup("\n").join(part for part in parts if part)
+
+
+def _account(account: sections.Account) -> Markup:
+    bar = Markup("").join(
+        Markup('<span style="width:{:.3f}%;background:{}" title="{} {}"></span>').format(
+            100 * row.fraction, _colour(row.part), row.label, row.time
+        )
+        for row in account.rows
+    )
+    rows = Markup("\n").join(
+        Markup(
+            '<tr><td><span class="swatch" style="background:{}"></span>{}</td><td>{}</td><td>{}</td></tr>'
+        ).format(_colour(row.part), row.label, row.time, row.share)
+        for row in account.rows
+    )
+    return Markup(
+        '<h2>{}</h2>\n<div class="bar">{}</div>\n<table>\n<tbody>\n{}\n</tbody>\n'
+        "<tfoot><tr><td>step window</td><td>{}</td><td>100 %</td></tr></tfoot>\n</table>"
+    ).format(account.title, bar, rows, account.total)
+
+
+def _colour(part: str) -> str:
+    return f"var(--{part})" if part in _PARTS else "var(--soft)"
+
+
+def _finding(finding: pb.Finding) -> Markup:
+    severity = sections.SEVERITIES[finding.severity]
+    facts = [("cost", sections.cost(finding))] if finding.cost_us else []
+    facts += [(evidence.label, evidence.value) for evidence in finding.evidence]
+    facts += [("at", f"{place} {time}".rstrip()) for place, time in sections.places(finding)]
+    lines = Markup("").join(Markup("<dt>{}</dt><dd>{}</dd>").format(label, value) for label, value in facts)
+    parts = [
+        Markup('<summary><span class="{}">{}</span> {} {}: {}</summary>').format(
+            severity, severity, finding.rule, finding.name, finding.title
+        ),
+        Markup("<p>{}</p>\n<dl>{}</dl>").format(finding.summary, lines),
+    ]
+    if finding.fix.text:
+        parts.append(Markup("<p><strong>Fix.</strong> {}</p>").format(finding.fix.text))
+    if finding.fix.code:
+        parts.append(Markup("<pre><code>{}</code></pre>").format(finding.fix.code.rstrip("\n")))
+    if finding.fix.url.startswith("https://"):
+        parts.append(
+            Markup('<p><a href="{}" rel="noopener noreferrer">{}</a></p>').format(
+                finding.fix.url, finding.fix.url
+            )
+        )
+    return Markup("<details open>\n{}\n</details>").format(Markup("\n").join(parts))
+
+
+def _table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> Markup:
+    if not rows:
+        return Markup("")
+    head = Markup("").join(Markup("<th>{}</th>").format(cell) for cell in titles)
+    body = Markup("\n").join(_row(row) for row in rows)
+    return Markup("<h2>{}</h2>\n<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>\n</table>").format(
+        title, head, body
+    )
+
+
+def _row(row: Iterable[str]) -> Markup:
+    return Markup("<tr>{}</tr>").format(Markup("").join(Markup("<td>{}</td>").format(cell) for cell in row))
+
+
+def _list(title: str, items: list[tuple[str, str]]) -> Markup:
+    if not items:
+        return Markup("")
+    lines = Markup("").join(Markup("<dt>{}</dt><dd>{}</dd>").format(label, text) for label, text in items)
+    return Markup("<h2>{}</h2>\n<dl>{}</dl>").format(title, lines)

@@ -1,0 +1,185 @@
+"""What the views have in common: a Report's parts as labels and texts. Every figure is the Report's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.rules.format import column_us, count, share, size_bytes, time_us
+
+SEVERITIES = {pb.Finding.INFO: "INFO", pb.Finding.WARNING: "WARNING", pb.Finding.ERROR: "ERROR"}
+
+CAUSES = {
+    "input": "data loading",
+    "compile": "compilation",
+    "sync": "blocking call",
+    "allocator": "memory allocation",
+    "collective": "collective call",
+    "python": "Python between operators",
+    "dispatch": "operators on the host",
+    "launch": "launch calls",
+    "latency": "launch latency",
+    "queued": "work queued, cause not visible",
+    "unlinked": "no launch recorded",
+    "profiler": "the profiler itself",
+}
+"""Each idle cause in words."""
+
+LIMITERS = {
+    "input": "Input",
+    "launch": "Kernel launches",
+    "sync": "Synchronisation",
+    "python": "Python on the host",
+    "compute": "GPU computing",
+    "copy": "Copies",
+    "communication": "Communication",
+    "memory": "Memory",
+    "mixed": "Several causes",
+    "unknown": "Not known",
+}
+
+HOTSPOTS_SHOWN = 5
+"""Launch hotspots, host activities and memory sites that a view lists; the Report holds more."""
+
+PLACES_SHOWN = 5
+
+
+class Row(NamedTuple):
+    """One row of a step account: `part` is computing, copying, communicating or an idle cause."""
+
+    part: str
+    label: str
+    fraction: float  # of the step window
+    time: str
+    share: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where a device's step window went. The rows add up to the window, also as printed."""
+
+    title: str
+    rows: list[Row]
+    total: str
+
+
+def heading(trace: pb.TraceInfo) -> str:
+    """`run · worker · span`, with what is not there left out."""
+    parts = [trace.run, trace.worker, f"span {trace.span}" if trace.span else ""]
+    name = " · ".join(part for part in parts if part) or trace.path
+    return f"{name} (simulated)" if trace.simulated else name
+
+
+def trace_line(trace: pb.TraceInfo) -> str:
+    """What was read, in one line."""
+    parts = [count(trace.events, "event"), time_us(trace.duration_us)]
+    if trace.rank >= 0:
+        parts.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
+    kept = [
+        name for name in ("steps", "stacks", "shapes", "memory", "flops") if getattr(trace.recorded, name)
+    ]
+    parts.append("recorded: " + (", ".join(kept) or "nothing beside the events"))
+    if trace.malformed_events:
+        parts.append(count(trace.malformed_events, "malformed event") + " skipped")
+    if trace.status == pb.TraceInfo.PARTIAL:
+        parts.append("the file ends in the middle")
+    if trace.status == pb.TraceInfo.WRITING:
+        parts.append("the file is still being written")
+    return " · ".join(parts)
+
+
+def limiter(verdict: pb.Verdict) -> str:
+    return LIMITERS.get(verdict.limiter, verdict.limiter)
+
+
+def account(device: pb.Device, steps: int) -> Account:
+    """The device's step window by part, parts of no time left out."""
+    parts = [
+        ("computing", "computing", device.window_computing_us),
+        ("copying", "copying, not hidden", device.window_copying_us),
+        ("communicating", "communicating, not hidden", device.window_communicating_us),
+        *((c.cause, f"idle: {CAUSES.get(c.cause, c.cause)}", c.us) for c in device.window_idle_by_cause),
+    ]
+    parts = [part for part in parts if part[2] > 0 and device.window_us > 0]
+    times, total = column_us([us for _, _, us in parts], device.window_us)
+    rows = [
+        Row(part, label, us / device.window_us, time, share(us, device.window_us))
+        for (part, label, us), time in zip(parts, times, strict=True)
+    ]
+    name = f"GPU {device.id}" + (f", {device.name}" if device.name else "")
+    return Account(
+        f"{name}: {count(steps, 'step')}" if steps else f"{name}: the whole recording", rows, total
+    )
+
+
+def cost(finding: pb.Finding) -> str:
+    """What it costs and what a fix gives back; empty for a finding about the recording."""
+    if not finding.cost_us:
+        return ""
+    text = f"costs {time_us(finding.cost_us)}"
+    if not finding.HasField("saving") or not finding.saving.high_us:
+        return text
+    saving = finding.saving
+    low, high = time_us(saving.low_us), time_us(saving.high_us)
+    if saving.basis == "at most":
+        return f"{text}, a fix gives back at most {high}"
+    span = high if low == high else f"{low} to {high}"
+    return f"{text}, a fix gives back {span}" + (f" ({saving.basis})" if saving.basis else "")
+
+
+def place(where: pb.Place) -> str:
+    """`file:line in function (operator)`, as much of it as is known."""
+    spot = f"{where.file}:{where.line}" if where.file and where.line else where.file
+    if where.function:
+        spot = f"{spot} in {where.function}" if spot else where.function
+    if where.operator:
+        spot = f"{spot} ({where.operator})" if spot else where.operator
+    return spot
+
+
+def places(finding: pb.Finding) -> list[tuple[str, str]]:
+    """(place, time) of the first places."""
+    return [(place(p), time_us(p.us) if p.us else "") for p in finding.places[:PLACES_SHOWN]]
+
+
+def host_rows(report: pb.Report) -> list[tuple[str, ...]]:
+    """(kind, name, time, place) of what took the main host thread's time."""
+    return [(h.kind, h.name, time_us(h.us), place(h.place)) for h in report.host[:HOTSPOTS_SHOWN]]
+
+
+def hotspot_rows(report: pb.Report) -> list[tuple[str, ...]]:
+    """Rows for HOTSPOT_TITLES."""
+    return [
+        (
+            spot.key,
+            count(spot.launches),
+            time_us(spot.host_us),
+            time_us(spot.kernel_us),
+            share(spot.empty_queue_share),
+            time_us(spot.idle_us),
+        )
+        for spot in report.launch_hotspots[:HOTSPOTS_SHOWN]
+    ]
+
+
+HOTSPOT_TITLES = ("launched by", "launches", "host", "kernels", "into an empty queue", "idle caused")
+HOST_TITLES = ("kind", "what", "time", "where")
+
+
+def memory_lines(memory: Sequence[pb.DeviceMemory]) -> list[str]:
+    """One line a device: what the allocator held at its peak."""
+    lines = []
+    for m in memory:
+        line = f"GPU {m.device}: {size_bytes(m.peak_allocated_bytes)} allocated at the peak"
+        if m.peak_reserved_bytes:
+            line += f", {size_bytes(m.peak_reserved_bytes)} reserved"
+        if m.capacity_bytes:
+            line += f", of {size_bytes(m.capacity_bytes)}"
+        lines.append(line)
+    return lines
+
+
+def unchecked(item: pb.Unchecked) -> str:
+    return f"{item.reason}. {item.how_to_record}" if item.how_to_record else item.reason

@@ -1,0 +1,129 @@
+"""A Report for the terminal. The trace's names are shown as text, never as markup."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report import sections
+
+PLAIN_WIDTH = 110
+"""Columns where there is no terminal to ask."""
+
+_BAR_WIDTH = 28
+_STYLES = {"ERROR": "bold red", "WARNING": "bold yellow", "INFO": "cyan"}
+_PART_STYLES = {"computing": "green", "copying": "cyan", "communicating": "blue"}
+_IDLE_STYLE = "red"
+
+
+def to_text(reports: Iterable[pb.Report]) -> str:
+    """Reports as plain text, without colours."""
+    out = io.StringIO()
+    console = Console(
+        file=out, width=PLAIN_WIDTH, color_system=None, force_terminal=False, legacy_windows=False
+    )
+    print_reports(reports, console)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def print_reports(reports: Iterable[pb.Report], console: Console) -> None:
+    """Reports onto a console, one under the other."""
+    for i, report in enumerate(reports):
+        if i:
+            console.print()
+        _print(report, console)
+
+
+def _print(report: pb.Report, console: Console) -> None:
+    console.rule(Text(sections.heading(report.trace), style="bold"), align="left", characters="─")
+    console.print(Text(report.trace.path, style="dim"), soft_wrap=True)
+    console.print(Text(sections.trace_line(report.trace), style="dim"))
+    console.print()
+    console.print(Text.assemble((f"{sections.limiter(report.verdict)}. ", "bold"), report.verdict.sentence))
+    for device in report.devices:
+        console.print()
+        _print_account(sections.account(device, len(report.steps)), console)
+    _print_table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report), console)
+    for number, finding in enumerate(report.findings, start=1):
+        console.print()
+        _print_finding(number, finding, console)
+    if not report.findings:
+        console.print()
+        console.print(Text("Nothing found to fix."))
+    _print_table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report), console)
+    _print_list("Memory", [("", line) for line in sections.memory_lines(report.memory)], console)
+    unchecked = [(f"{u.rule} {u.name}", sections.unchecked(u)) for u in report.unchecked]
+    _print_list("Cannot tell from this trace", unchecked, console)
+    _print_list("Looked at, nothing wrong", [(f"{c.rule} {c.name}", c.reason) for c in report.clear], console)
+    _print_list("Notes on the file", [("", note) for note in report.trace.notes], console)
+
+
+def _print_account(account: sections.Account, console: Console) -> None:
+    console.print(Text(account.title, style="bold"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    for row in account.rows:
+        style = _PART_STYLES.get(row.part, _IDLE_STYLE)
+        table.add_row(Text(row.label), Text(row.time), Text(row.share), Text(_bar(row.fraction), style=style))
+    table.add_row(Text("step window", style="bold"), Text(account.total, style="bold"), Text("100 %"), Text())
+    console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def _bar(fraction: float) -> str:
+    return "█" * round(fraction * _BAR_WIDTH) or ("▏" if fraction > 0 else "")
+
+
+def _print_finding(number: int, finding: pb.Finding, console: Console) -> None:
+    severity = sections.SEVERITIES[finding.severity]
+    head = Text.assemble(f"{number}. ", (severity, _STYLES[severity]), f" {finding.rule} {finding.name}: ")
+    console.print(head.append(finding.title, style="bold"))
+    body = Table.grid(padding=(0, 2, 0, 0))
+    body.add_column(no_wrap=True)
+    body.add_column()
+    if cost := sections.cost(finding):
+        body.add_row(Text("cost"), Text(cost))
+    for evidence in finding.evidence:
+        body.add_row(Text(evidence.label), Text(evidence.value))
+    for place, time in sections.places(finding):
+        body.add_row(Text("at"), Text(f"{place}  {time}".rstrip()))
+    if finding.fix.text:
+        body.add_row(Text("fix", style="bold"), Text(finding.fix.text))
+    indent = (0, 0, 0, 3)
+    console.print(Padding(Text(finding.summary), indent))
+    console.print(Padding(body, indent))
+    if finding.fix.code:
+        console.print(Padding(Text(finding.fix.code.rstrip("\n"), style="green"), (0, 0, 0, 8)))
+    if finding.fix.url:
+        console.print(Padding(Text(finding.fix.url, style="dim"), (0, 0, 0, 8)), soft_wrap=True)
+
+
+def _print_table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]], console: Console) -> None:
+    if not rows:
+        return
+    console.print()
+    table = Table(
+        title=title, title_style="bold", title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    for i, heading in enumerate(titles):
+        table.add_column(heading, justify="left" if i == 0 else "right", header_style="dim", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+
+
+def _print_list(title: str, items: list[tuple[str, str]], console: Console) -> None:
+    if not items:
+        return
+    console.print()
+    console.print(Text(title, style="bold"))
+    for label, text in items:
+        console.print(Padding(Text.assemble((f"{label}: ", "dim") if label else "", text), (0, 0, 0, 2)))

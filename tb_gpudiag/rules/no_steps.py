@@ -1,0 +1,28 @@
+"""GD901: nothing marks where a step begins and ends."""
+
+from __future__ import annotations
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.format import count, time_ns
+from tb_gpudiag.rules.recording import record_again
+from tb_gpudiag.rules.rule import Answer, Clear, Evidence, Finding, Rule, Severity
+
+
+def check(facts: Facts) -> Answer:
+    if facts.recorded.steps:
+        return Clear(f"{count(len(facts.steps), 'step')} recorded")
+    return Finding(
+        title="No steps are marked, so nothing can be said per step",
+        summary=(
+            "The trace holds no ProfilerStep marks. All figures are over the whole recording, with whatever "
+            "came before the first step and after the last one in it."
+        ),
+        fix=record_again("Give the profiler a schedule, and call prof.step() at the end of every step."),
+        evidence=[
+            Evidence("steps", "none"),
+            Evidence("whole recording", time_ns(facts.recording.duration_ns)),
+        ],
+    )
+
+
+RULE = Rule("GD901", "no_steps", "No steps recorded", check, severity=Severity.INFO)

@@ -1,0 +1,30 @@
+"""What the rules about the recording (GD9xx) share: how to record a trace that can be diagnosed."""
+
+from __future__ import annotations
+
+from tb_gpudiag.rules.rule import Fix
+
+PROFILER_URL = "https://docs.pytorch.org/docs/stable/profiler.html"
+
+GOOD_RECORDING = """\
+from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
+
+with profile(
+    activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+    schedule=schedule(wait=1, warmup=2, active=3, repeat=1),
+    on_trace_ready=tensorboard_trace_handler("./log/my_run"),
+    record_shapes=True,
+    profile_memory=True,
+    with_stack=True,
+) as prof:
+    for step, batch in enumerate(loader):
+        train_step(batch)
+        prof.step()  # once a step, at its end
+        if step == 6:
+            break
+"""
+
+
+def record_again(text: str) -> Fix:
+    """A fix that is a better recording."""
+    return Fix(text, GOOD_RECORDING, PROFILER_URL)

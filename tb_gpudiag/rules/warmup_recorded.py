@@ -1,0 +1,76 @@
+"""GD902: the first recorded steps are still warming up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.format import count, share, time_ns
+from tb_gpudiag.rules.ledger import NO_DEVICE
+from tb_gpudiag.rules.recording import record_again
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Range, Rule, Severity
+from tb_gpudiag.trace.events import Int64
+
+# First steps take 10 to 100 times as long where compilation, autotuning and the first allocations are in them
+# (a rule of thumb of the field). Twice the median of the others is far outside the spread of steady steps,
+# and far below that.
+SLOW_RATIO = 2.0
+
+# From here on the warm-up is so much of the step window that the window's figures are about it, and not about
+# training.
+SPOILS_SHARE = 0.25
+
+# With fewer there is no steady state to compare with.
+FEWEST_STEPS = 3
+
+
+def check(facts: Facts) -> Answer:
+    start_ns, end_ns = _slices(facts)
+    if len(start_ns) < FEWEST_STEPS:
+        return CannotTell(
+            f"{count(len(start_ns), 'step')} recorded, and it takes {FEWEST_STEPS} to tell a warm-up",
+            "Record at least three steps after warming up: schedule(wait=1, warmup=2, active=3).",
+        )
+    length_ns = end_ns - start_ns
+    slow, steady_ns = _leading_slow_steps(length_ns)
+    if not slow:
+        return Clear(f"the first step took {time_ns(int(length_ns[0]))}, the median one {time_ns(steady_ns)}")
+    extra_ns = int(length_ns[:slow].sum() - slow * steady_ns)
+    window_ns = facts.window.duration_ns
+    return Finding(
+        title=f"The first step took {length_ns[0] / steady_ns:.1f} times as long as the later ones",
+        summary=(
+            "The recording began before the job was warm. Compilation, autotuning and first allocations "
+            "happen once; the figures over the step window contain them as if they happened in every step."
+        ),
+        fix=record_again("Skip more steps before recording: raise wait and warmup in the schedule."),
+        evidence=[
+            Evidence("first step", time_ns(int(length_ns[0]))),
+            Evidence("slow steps", f"{slow} of {len(length_ns)}"),
+            Evidence("median of the steady steps", time_ns(steady_ns)),
+            Evidence("extra time in the step window", f"{time_ns(extra_ns)} ({share(extra_ns, window_ns)})"),
+        ],
+        ranges=[Range(int(start_ns[0]), int(end_ns[slow - 1]), facts.device.id if facts.device else
+        NO_DEVICE)], severity=Severity.WARNING if extra_ns >= SPOILS_SHARE * window_ns else None,
+    )
+
+
+def _slices(facts: Facts) -> tuple[Int64, Int64]:
+    """Start and end of each step: with a GPU to the next step's start, so that its work counts where it was
+    issued."""
+    if facts.device is None:
+        return facts.steps.start_ns, facts.steps.end_ns
+    account = facts.account(facts.device)
+    return account.start_ns, account.end_ns
+
+
+def _leading_slow_steps(length_ns: Int64) -> tuple[int, int]:
+    """How many of the first steps are slow, and the median of the rest; at most half can be slow."""
+    for slow in range(len(length_ns) // 2 + 1):
+        steady_ns = int(np.median(length_ns[slow:]))
+        if length_ns[slow] <= SLOW_RATIO * steady_ns:
+            return (slow, steady_ns) if steady_ns > 0 else (0, 0)
+    return 0, int(np.median(length_ns))
+
+
+RULE = Rule("GD902", "warmup_recorded", "Warm-up recorded", check, severity=Severity.INFO)
