@@ -34,23 +34,31 @@ class Assembly:
         self._negative += part.negative_durations
         self._no_duration += part.missing_durations
         index = self._thread_index
-        self._threads_of_part.append(np.array([index.setdefault(t, len(index)) for t in part.threads], np.int32))
+        self._threads_of_part.append(
+            np.array([index.setdefault(t, len(index)) for t in part.threads], np.int32)
+        )
         self._thread_names.update(part.thread_names)
         self._parts.append(part)
 
     def finish(self) -> tuple[Events, MemoryEvents, int]:
         """Events, memory events, and the earliest one's own stamp. The assembly is empty afterwards."""
         if self._negative:
-            self.notes.append(f"{_count(self._negative, 'span')} of negative duration taken as of no duration")
+            self.notes.append(
+                f"{_count(self._negative, 'span')} of negative duration taken as of no duration"
+            )
         if self._no_duration:
-            self.notes.append(f"{_count(self._no_duration, 'span')} without a usable duration taken as of no duration")
+            self.notes.append(
+                f"{_count(self._no_duration, 'span')} without a usable duration taken as of no duration"
+            )
         parts, threads_of_part = self._parts, self._threads_of_part
         self._parts, self._threads_of_part = [], []
         start_ns = _joined([p.spans.start_ns for p in parts], np.int64)
         time_ns = _joined([p.memory.time_ns for p in parts], np.int64)
         stamps = [int(stamps.min()) for stamps in (start_ns, time_ns) if len(stamps)]
         first_ns = min(stamps, default=0)
-        threads = [Thread(pid, tid, self._thread_names.get((pid, tid), "")) for pid, tid in self._thread_index]
+        threads = [
+            Thread(pid, tid, self._thread_names.get((pid, tid), "")) for pid, tid in self._thread_index
+        ]
         memory = self._memory(parts, threads_of_part, time_ns - first_ns)
         events = self._events(parts, threads_of_part, threads, start_ns - first_ns)
         return events, memory, first_ns
@@ -142,7 +150,9 @@ def _texts(parts: list[pa.DictionaryArray]) -> tuple[Int32, list[str]]:
     if not parts:
         return np.zeros(0, np.int32), []
     whole = pa.chunked_array(parts).unify_dictionaries()
-    codes = _joined([chunk.indices.to_numpy() for chunk in whole.chunks], np.int32).astype(np.int32, copy=False)
+    codes = _joined([chunk.indices.to_numpy() for chunk in whole.chunks], np.int32).astype(
+        np.int32, copy=False
+    )
     return codes, whole.chunk(0).dictionary.to_pylist()
 
 

@@ -25,7 +25,14 @@ EARLIEST_NS: Final = -(10**18)
 LATEST_NS: Final = 4 * 10**18
 LONGEST_NS: Final = 4 * 10**18
 
-_NUMBERS: Final = ("correlation", "bytes", "Python id", "Python parent id", "Sequence number", "Fwd thread id")
+_NUMBERS: Final = (
+    "correlation",
+    "bytes",
+    "Python id",
+    "Python parent id",
+    "Sequence number",
+    "Fwd thread id",
+)
 _WORK: Final = np.array([Category.KERNEL, Category.MEMCPY, Category.MEMSET], np.uint8)
 
 
@@ -147,9 +154,13 @@ def _part(table: pa.Table) -> Part:
     malformed = np.asarray(pc.is_null(phase)) | ((span | memory) & ~start_known)
     span_rows = np.flatnonzero(span & ~malformed)
     memory_rows = np.flatnonzero(memory & ~malformed)
-    name_rows = np.flatnonzero(_equal(phase, kineto.METADATA_PHASE) & _equal(columns["name"], kineto.THREAD_NAME))
+    name_rows = np.flatnonzero(
+        _equal(phase, kineto.METADATA_PHASE) & _equal(columns["name"], kineto.THREAD_NAME)
+    )
 
-    thread, threads = _threads(columns["pid"], columns["tid"], np.concatenate([span_rows, memory_rows, name_rows]))
+    thread, threads = _threads(
+        columns["pid"], columns["tid"], np.concatenate([span_rows, memory_rows, name_rows])
+    )
     span_thread, memory_thread, name_thread = np.split(thread, np.cumsum([len(span_rows), len(memory_rows)]))
     names = columns["args.name"].take(pa.array(name_rows)).to_pylist()
     spans, negative, missing = _spans(columns, span_rows, start_ns, begin, end, span_thread, threads)
@@ -285,7 +296,9 @@ def _nanoseconds(column: pa.Array) -> tuple[Int64, Bool]:
     data = column.buffers()[1]
     if data is None or not len(column):
         return np.zeros(len(column), np.int64), known
-    halves = np.frombuffer(data, np.int64)[2 * column.offset : 2 * (column.offset + len(column))].reshape(-1, 2)
+    halves = np.frombuffer(data, np.int64)[2 * column.offset : 2 * (column.offset + len(column))].reshape(
+        -1, 2
+    )
     low, high = halves[:, 0], halves[:, 1]
     known &= high == low >> 63
     return np.where(known, low, 0), known

@@ -143,7 +143,9 @@ def metadata(values: dict[str, Any]) -> Metadata:
     return Metadata(
         schema_version=_integer(values.get("schemaVersion")),
         base_time_ns=_integer(values.get("baseTimeNanoseconds")),
-        device_properties=[p for p in properties if isinstance(p, dict)] if isinstance(properties, list) else [],
+        device_properties=[p for p in properties if isinstance(p, dict)]
+        if isinstance(properties, list)
+        else [],
         distributed=distributed if isinstance(distributed, dict) else {},
         record_shapes=bool(values.get("record_shapes")),
         profile_memory=bool(values.get("profile_memory")),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import queue
+import stat
 import threading
 import time
 import zlib
 from collections.abc import Iterator
+from datetime import datetime
 from typing import IO, Any, Final
 
 import fsspec
@@ -52,7 +54,9 @@ class Source:
     def __enter__(self) -> Source:
         file = self._open()
         # Daemon: a store that hangs must not keep the process from ending.
-        self._thread = threading.Thread(target=self._read_ahead, args=(file,), name="gpudiag-read", daemon=True)
+        self._thread = threading.Thread(
+            target=self._read_ahead, args=(file,), name="gpudiag-read", daemon=True
+        )
         self._thread.start()
         return self
 
@@ -92,8 +96,12 @@ class Source:
                 self._modified_s = modified_s(info)
                 file: IO[bytes] = system.open(inner, "rb")
             else:
+                status = os.stat(self.path)
+                if stat.S_ISDIR(status.st_mode):
+                    raise IsADirectoryError
+                if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
+                    raise OSError("it is not a regular file")
                 file = open(self.path, "rb")  # noqa: SIM115  (closed by the thread that reads it)
-                status = os.fstat(file.fileno())
                 self.size_bytes = status.st_size
                 self._modified_s = status.st_mtime
         except Exception as error:  # fsspec's back ends raise whatever they like
@@ -120,7 +128,9 @@ class Source:
         first = file.read(_FIRST_READ_BYTES)
         if not first:
             raise EmptyFile(
-                "the file is empty", where=self.path, remedy="if it is still being written, try again when it is done"
+                "the file is empty",
+                where=self.path,
+                remedy="if it is still being written, try again when it is done",
             )
         blocks = self._unpacked(file, first) if first[:2] == GZIP_MAGIC else self._plain(file, first)
         total = 0
@@ -193,8 +203,8 @@ def modified_s(info: dict[str, Any]) -> float:
     """When a file was last modified, in seconds since 1970, from fsspec's details; 0 where they do not say."""
     for key in ("mtime", "LastModified", "last_modified", "modified", "updated", "created"):
         value = info.get(key)
-        if hasattr(value, "timestamp"):
-            return float(value.timestamp())
+        if isinstance(value, datetime):
+            return value.timestamp()
         if isinstance(value, (int, float)):
             return float(value)
     return 0.0

@@ -53,7 +53,9 @@ class _Ended(Exception):
 class TopLevel:
     """Walks the top level. After `walk`: the values kept, how many arrays of events there were, whether it ended whole."""
 
-    def __init__(self, stream: Stream, limits: Limits, path: str, read_events: Callable[[Stream], bool]) -> None:
+    def __init__(
+        self, stream: Stream, limits: Limits, path: str, read_events: Callable[[Stream], bool]
+    ) -> None:
         """`read_events` takes the stream just inside an array of events, returns whether it found the array's end,
         and leaves the stream just after it."""
         self.values: dict[str, Any] = {}
@@ -190,7 +192,9 @@ class TopLevel:
 
     def _scalar(self) -> bytes:
         match = _SCALAR.match(self._text, self._at)
-        while match is not None and match.end() == len(self._text) and match.end() - self._at < _MAX_KEY_BYTES:
+        while (
+            match is not None and match.end() == len(self._text) and match.end() - self._at < _MAX_KEY_BYTES
+        ):
             self._fill()
             match = _SCALAR.match(self._text, self._at)
         text = match.group() if match is not None else b""

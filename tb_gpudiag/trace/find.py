@@ -1,0 +1,191 @@
+"""A log directory to its trace files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import fsspec
+
+from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.trace.source import is_remote, modified_s, unreadable
+
+_TRACE_NAME: Final = re.compile(
+    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pt\.trace\.json(?:\.gz)?", re.DOTALL
+)
+_JSON_NAME: Final = re.compile(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json)?(?:\.gz)?", re.DOTALL)
+# TensorBoard's own test for a URL in --logdir_spec.
+_SPEC_URL: Final = re.compile(r"[a-zA-Z][0-9a-zA-Z.]*://")
+_SPEC_DRIVE: Final = re.compile(r"[a-zA-Z]:\\")
+# What object stores call a content's version; any of them changes when the content does.
+_VERSION_KEYS: Final = ("ETag", "etag", "md5Hash", "generation", "content_md5", "created", "mtime")
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """One trace file below a log directory."""
+
+    path: str  # as read_trace takes it
+    run: str  # the folder relative to the log directory, "." for itself, as TensorBoard names runs
+    worker: str
+    span: str  # digits, or empty where the name has none
+    size_bytes: int
+    modified_ns: int  # since 1970; 0 where the store does not say
+    identity: str  # changes whenever the file does
+
+
+@dataclass
+class Found:
+    """The trace files, ordered by run, worker and span as numbers, and what could not be looked at."""
+
+    files: list[TraceFile] = field(default_factory=list)
+    problems: list[GpudiagError] = field(default_factory=list)
+
+
+def find_traces(root: str) -> Found:
+    """Every `*.pt.trace.json` and `*.pt.trace.json.gz` below a directory, or the one file named, of any name.
+
+    `root` is a local path or an fsspec URL. Links are followed; a folder is visited once, by its real path
+    where it has one below `root`. Raises nothing: what cannot be listed is among the problems.
+    """
+    found = Found()
+    if is_remote(root):
+        _find_remote(root, found)
+    else:
+        _find_local(os.path.expanduser(root), found)
+    found.files.sort(key=lambda f: (_natural(f.run), _natural(f.worker), int(f.span or 0), f.path))
+    return found
+
+
+def parse_logdir_spec(spec: str) -> list[tuple[str, str]]:
+    """TensorBoard's `--logdir_spec` as (name, path) pairs; the name is empty where none is given.
+
+    `name:path` entries are separated by commas. `/a:b` is a path with a colon, `C:\\logs` a path with a
+    drive, and `gs://bucket` a URL. Where a path comes twice, the last one counts. Empty entries are left out.
+    """
+    named: dict[str, str] = {}
+    for entry in spec.split(","):
+        if not entry:
+            continue
+        name, path = "", entry
+        drive = os.path.splitdrive(entry)[0] or _SPEC_DRIVE.match(entry)
+        if ":" in entry and entry[0] != "/" and not drive and not _SPEC_URL.match(entry):
+            name, _, path = entry.partition(":")
+        if not _SPEC_URL.match(path) and not _SPEC_DRIVE.match(path):
+            path = os.path.realpath(os.path.expanduser(path))
+        named[path] = name
+    return [(name, path) for path, name in named.items()]
+
+
+def _find_local(root: str, found: Found) -> None:
+    try:
+        status = os.stat(root)
+    except (OSError, ValueError) as error:  # ValueError: a NUL within the path
+        found.problems.append(unreadable(error, root))
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        found.files.append(_local_file(root, ".", status))
+        return
+    seen: set[tuple[int, int]] = set()
+    folders = deque([(root, ".")])
+    linked_folders: deque[tuple[str, str]] = deque()
+    linked_files: list[tuple[str, str]] = []
+    while folders or linked_folders:
+        # Real folders first, so that one that is also linked goes by its own name.
+        folder, run = folders.popleft() if folders else linked_folders.popleft()
+        try:
+            if _is_new(os.stat(folder), seen):
+                with os.scandir(folder) as entries:
+                    listed = sorted(entries, key=lambda entry: entry.name)
+            else:
+                continue
+        except OSError as error:
+            found.problems.append(unreadable(error, folder))
+            continue
+        for entry in listed:
+            try:
+                if entry.is_dir():
+                    below = entry.name if run == "." else f"{run}/{entry.name}"
+                    (linked_folders if entry.is_symlink() else folders).append((entry.path, below))
+                elif _TRACE_NAME.fullmatch(entry.name) is None:
+                    continue
+                elif entry.is_symlink():
+                    linked_files.append((entry.path, run))
+                else:
+                    _take(entry.path, run, seen, found)
+            except OSError as error:
+                found.problems.append(unreadable(error, entry.path))
+    for path, run in linked_files:
+        try:
+            _take(path, run, seen, found)
+        except OSError as error:
+            found.problems.append(unreadable(error, path))
+
+
+def _take(path: str, run: str, seen: set[tuple[int, int]], found: Found) -> None:
+    status = os.stat(path)
+    # Only regular files: opening a pipe would wait for ever. A link to a file that is also found by its own
+    # name is no other file.
+    if stat.S_ISREG(status.st_mode) and (_is_new(status, seen) or not os.path.islink(path)):
+        found.files.append(_local_file(path, run, status))
+
+
+def _is_new(status: os.stat_result, seen: set[tuple[int, int]]) -> bool:
+    key = (status.st_dev, status.st_ino)
+    new = key not in seen
+    seen.add(key)
+    return new
+
+
+def _local_file(path: str, run: str, status: os.stat_result) -> TraceFile:
+    content = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    return _trace_file(path, run, os.path.basename(path), status.st_size, status.st_mtime_ns, content)
+
+
+def _find_remote(root: str, found: Found) -> None:
+    try:
+        system, inner = fsspec.core.url_to_fs(root)
+        listed: dict[str, dict[str, Any]] = system.find(inner, detail=True)
+        if not listed and not system.exists(inner):
+            raise FileNotFoundError(root)
+    except Exception as error:  # fsspec's back ends raise whatever they like
+        found.problems.append(unreadable(error, root))
+        return
+    base = inner.rstrip("/")
+    for path, info in listed.items():
+        folder, _, name = path.rpartition("/")
+        named = path.rstrip("/") == base
+        if named or _TRACE_NAME.fullmatch(name):
+            run = "." if named else folder[len(base) :].strip("/") or "."
+            size = int(info.get("size") or 0)
+            modified_ns = int(modified_s(info) * 1e9)
+            content = (size, modified_ns, *(str(info.get(key)) for key in _VERSION_KEYS))
+            url = system.unstrip_protocol(path)
+            found.files.append(_trace_file(url, run, name, size, modified_ns, content))
+
+
+def _trace_file(
+    path: str, run: str, name: str, size_bytes: int, modified_ns: int, content: tuple[object, ...]
+) -> TraceFile:
+    match = _TRACE_NAME.fullmatch(name) or _JSON_NAME.fullmatch(name)
+    worker, span = (match["worker"], match["span"] or "") if match is not None else (name, "")
+    identity = hashlib.blake2b(
+        repr((path, content)).encode("utf-8", "surrogatepass"), digest_size=16
+    ).hexdigest()
+    return TraceFile(path, _text(run), _text(worker), span, size_bytes, modified_ns, identity)
+
+
+def _text(name: str) -> str:
+    """A file system's name as text that can be shown and sent: bytes that are no UTF-8 as U+FFFD."""
+    return os.fsencode(name).decode("utf-8", "replace") if not name.isascii() else name
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """A key that orders numbers within names as numbers: rank2 before rank10."""
+    parts = re.split(r"([0-9]+)", text)  # every other part is a number
+    return [(0, int(part), "") if i % 2 else (1, 0, part) for i, part in enumerate(parts)]
