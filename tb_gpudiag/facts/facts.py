@@ -16,6 +16,7 @@ from tb_gpudiag.facts.hotspots import Hotspot, Kind, hotspots
 from tb_gpudiag.facts.idle import Ledger, build_ledger
 from tb_gpudiag.facts.launches import Work, join_launches
 from tb_gpudiag.facts.steps import Steps, Window, find_steps, step_window
+from tb_gpudiag.facts.transfers import Transfers, find_transfers
 from tb_gpudiag.trace.events import NONE, Bool, Category, Trace
 
 
@@ -82,6 +83,10 @@ class Facts:
         return step_window(
             self.steps, self.recording, self.work.launch_start_ns, self.events.end_ns[self.work.event]
         )
+
+    @cached_property
+    def transfers(self) -> Transfers:
+        return find_transfers(self.events, self.work)
 
     @cached_property
     def host(self) -> Host:

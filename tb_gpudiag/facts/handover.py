@@ -170,8 +170,9 @@ class HostTime:
         return pieces
 
     def blocked_before(self, start: Int64, end: Int64, noise_ns: int) -> tuple[Int64, Int64]:
-        """For each gap [start, end): the blocking call that was running when it began and returned within it, or
-        NONE, and how long the host had sat in it by then. A call that found nothing to wait for drained nothing."""
+        """For each gap [start, end): the blocking call that was running when it began and returned within it,
+        or NONE, and how long the host had sat in it by then. A call that found nothing to wait for drained
+        nothing."""
         calls = self._blocking
         found, event = np.zeros(len(start), np.int64), np.full(len(start), NONE, np.int64)
         if not len(calls.start):

@@ -8,6 +8,7 @@ import numpy as np
 
 from tb_gpudiag.facts import names
 from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.steps import Window
 from tb_gpudiag.facts.threads import Activity, HostTree
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64, UInt8
 
@@ -29,6 +30,14 @@ class Host:
     @cached_property
     def loader(self) -> Bool:
         return self.tree.under(names.match(self.events, names.LOADER) & (self.tree.depth >= 0))
+
+    def loads(self, window: Window) -> Int64:
+        """The outermost loader spans that begin in the window: one for each batch that was fetched."""
+        events = self.events
+        parent = self.tree.parent
+        inner = np.where(parent == NONE, False, self.loader[parent])
+        begins = (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
+        return np.flatnonzero(self.loader & ~inner & begins).astype(np.int64)
 
     @cached_property
     def engine_wait(self) -> Bool:

@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.rules import (
+    allocator_in_step,
+    compilation_in_step,
+    host_bound,
+    host_sync,
+    input_pipeline,
+    launch_bound,
+    pageable_copies,
+    queued_not_visible,
+)
 from tb_gpudiag.rules.rule import Rule
 
-RULES: tuple[Rule, ...] = ()
+RULES: tuple[Rule, ...] = (
+    input_pipeline.RULE,
+    compilation_in_step.RULE,
+    allocator_in_step.RULE,
+    host_sync.RULE,
+    pageable_copies.RULE,
+    launch_bound.RULE,
+    host_bound.RULE,
+    queued_not_visible.RULE,
+)
 
 
 def find_rule(key: str) -> Rule | None:

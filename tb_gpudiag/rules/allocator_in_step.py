@@ -1,0 +1,72 @@
+"""GD103: the driver is asked for memory, or given it back, inside the steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.names import ALLOCATOR_CALL, match
+from tb_gpudiag.rules.format import count, share, time_ns
+from tb_gpudiag.rules.ledger import lost_time, places
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving
+
+# PyTorch's caching allocator keeps what it got, so a steady step asks the driver for nothing. 1 % leaves room
+# for one late growth of the cache in a recording.
+LEAST_SHARE = 0.01
+
+_CODE = """# Before torch is imported (or in the shell):
+#   PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+# and in the training loop, take out:
+torch.cuda.empty_cache()      # hands the cache back: the next step pays for it again
+x.pin_memory()                # once per step; use DataLoader(pin_memory=True)"""
+
+
+def check(facts: Facts) -> Answer:
+    """Idle time inside cudaMalloc, cudaFree, host allocations and their like."""
+    lost = lost_time(facts)
+    if facts.device is None:
+        return CannotTell(
+            "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
+        )
+    chosen = lost.of(Cause.ALLOCATOR)
+    cost_ns = lost.total_ns(chosen)
+    if lost.share(cost_ns) < LEAST_SHARE:
+        return Clear(f"memory calls to the driver cost {share(cost_ns, lost.window_ns)} of the step window")
+    events, window = facts.events, facts.window
+    calls = (
+        match(events, ALLOCATOR_CALL)
+        & (events.start_ns >= window.start_ns)
+        & (events.start_ns < window.end_ns)
+    )
+    names, number = np.unique(events.name[calls], return_counts=True)
+    return Finding(
+        title=f"Memory calls to the driver hold the GPU up for {share(cost_ns, lost.window_ns)} of the time",
+        summary="cudaMalloc, cudaFree and host allocations are slow, and some wait until the GPU has "
+        "finished all its "
+        "work. In a steady step PyTorch's caching allocator needs none of them.",
+        fix=Fix(
+            "Keep the caching allocator's memory: no empty_cache() in the loop, no changing peak sizes, "
+            "pinned buffers "
+            "made once.",
+            _CODE,
+            "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
+        ),
+        cost_ns=cost_ns,
+        saving=Saving(0, cost_ns),
+        evidence=[
+            Evidence(
+                "GPU idle inside them", f"{time_ns(cost_ns)}, {share(cost_ns, lost.window_ns)} of the window"
+            ),
+            *(
+                Evidence(events.names[name], count(int(n), "call"))
+                for name, n in sorted(zip(names, number, strict=True), key=lambda x: -x[1])[:4]
+            ),
+        ],
+        places=places(facts, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
+        ranges=lost.ranges(chosen),
+        claims=lost.claims(chosen),
+    )
+
+
+RULE = Rule("GD103", "allocator_in_step", "Memory calls in the step", check, error_share=0.20)

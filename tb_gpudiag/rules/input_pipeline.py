@@ -1,0 +1,103 @@
+"""GD101: the GPU waits for the next batch."""
+
+from __future__ import annotations
+
+from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.format import count, share, time_ns
+from tb_gpudiag.rules.ledger import NO_DEVICE, Lost, lost_time, places
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving
+
+# Fetching a batch should cost the GPU next to nothing: it can be done while the GPU computes. Practice takes
+# 5 % of the step as the point where it is worth a look; with working loaders, public traces show 1.5 % and
+# less.
+LEAST_SHARE = 0.05
+
+_SINGLE_PROCESS = "_SingleProcessDataLoaderIter"
+_MULTI_PROCESS = "_MultiProcessingDataLoaderIter"
+
+_WORKERS = """loader = DataLoader(
+    dataset,
+    batch_size=batch_size,
+    num_workers=8,            # from 0: try 4, 8, 16, up to the CPU cores of this rank
+    persistent_workers=True,  # keep them from epoch to epoch
+    prefetch_factor=4,
+    pin_memory=True,
+)
+for x, y in loader:
+    x = x.to(device, non_blocking=True)
+    y = y.to(device, non_blocking=True)"""
+
+_SLOW_WORKERS = """loader = DataLoader(
+    dataset,
+    batch_size=batch_size,
+    num_workers=16,           # more than now, up to the CPU cores of this rank
+    persistent_workers=True,
+    prefetch_factor=4,
+    pin_memory=True,
+)
+# Then make one item cheaper: cache what is decoded, move augmentation to the GPU,
+# and call torch.set_num_threads(1) in worker_init_fn so that workers do not fight for cores."""
+
+_URL = "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading"
+
+
+def check(facts: Facts) -> Answer:
+    """Idle time under data loading, anywhere below a loader's __next__."""
+    lost = lost_time(facts)
+    if not lost.window_ns:
+        return CannotTell("the trace holds no host or GPU activity")
+    chosen = lost.of(Cause.INPUT)
+    cost_ns = lost.total_ns(chosen)
+    if lost.share(cost_ns) < LEAST_SHARE:
+        return Clear(
+            f"the {_waits(lost)} {share(cost_ns, lost.window_ns)} of the step window for data loading"
+        )
+    kind = _loader_kind(facts)
+    fetches, steps = len(facts.host.loads(facts.window)), len(facts.steps)
+    evidence = [
+        Evidence(
+            "waiting for data", f"{time_ns(cost_ns)}, {share(cost_ns, lost.window_ns)} of the step window"
+        ),
+        Evidence("batches fetched", count(fetches)),
+    ]
+    if steps:
+        evidence.append(Evidence("per step", time_ns(cost_ns / steps)))
+    if kind:
+        evidence.append(Evidence("loader", kind))
+    single = kind == _SINGLE_PROCESS
+    how = "in the training process itself" if single else "by worker processes that do not keep up"
+    known = f"Batches are made {how}. " if kind else ""
+    return Finding(
+        title=f"The {_waits(lost)} {share(cost_ns, lost.window_ns)} of the time for the next batch",
+        summary=f"{known}Until a batch is there, nothing can be launched. "
+        "Loading can run beside the computing, so most of this time is not needed.",
+        fix=Fix(
+            "Load batches in worker processes, ahead of time."
+            if single or not kind
+            else "Give the loader more workers, or make one item cheaper to load.",
+            _WORKERS if single or not kind else _SLOW_WORKERS,
+            _URL,
+        ),
+        cost_ns=cost_ns,
+        saving=Saving(0, cost_ns),
+        evidence=evidence,
+        places=places(facts, lost.event[chosen], lost.length_ns[chosen]),
+        ranges=lost.ranges(chosen),
+        claims=lost.claims(chosen),
+    )
+
+
+def _waits(lost: Lost) -> str:
+    return "main thread spends" if lost.device == NO_DEVICE else "GPU waits"
+
+
+def _loader_kind(facts: Facts) -> str:
+    """Which of torch's iterators fetched; "" where the trace does not say."""
+    for kind in (_SINGLE_PROCESS, _MULTI_PROCESS):
+        if any(kind in name for name in facts.events.names):
+            return kind
+    return ""
+
+
+RULE = Rule("GD101", "input_pipeline", "Waiting for data", check, error_share=0.20)

@@ -1,0 +1,112 @@
+"""GD201: kernels end faster than the host can launch new ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.facts.causes import Trigger
+from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.rules.format import count, share, time_ns
+from tb_gpudiag.rules.ledger import ISSUING, Lost, lost_time, places
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving
+from tb_gpudiag.trace.events import NONE, Bool, Int64
+
+# A GPU that loses 5 % to launching has some launches on an empty queue in every job; public traces of healthy
+# training lose below 1 %, host-bound ones 10 to 45 %.
+LEAST_SHARE = 0.05
+
+# The way from one operator's end to its successor's kernel takes 5 to 200 us. A gap of over a millisecond is
+# not made by a launch: the host did something else, and that has a rule of its own.
+LONGEST_GAP_NS = 1_000_000
+
+_CODE = """# Fewer, larger kernels, launched together:
+model = torch.compile(model)                           # fuses elementwise kernels
+model = torch.compile(model, mode="reduce-overhead")   # and replays them as CUDA graphs (fixed shapes)
+
+# One launch for all parameters instead of one for each:
+optimizer = torch.optim.AdamW(model.parameters(), fused=True)   # or foreach=True
+optimizer.zero_grad(set_to_none=True)                           # no kernel at all"""
+
+
+def issuing(lost: Lost, device: DeviceFacts) -> Bool:
+    """Shape (s,): the segments on the way to a launch, in short gaps that the host let run dry."""
+    trigger = device.ledger.gaps.trigger[lost.gap]
+    dry = np.isin(trigger, np.array([Trigger.STARVED, Trigger.DRAINED], np.uint8))
+    return lost.of(*ISSUING) & dry & (lost.gap_ns <= LONGEST_GAP_NS)
+
+
+def check(facts: Facts) -> Answer:
+    """Idle time in dispatch, launch call and latency, of launches that were issued while the queue was
+    empty."""
+    device = facts.device
+    if device is None:
+        return CannotTell(
+            "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
+        )
+    lost = lost_time(facts)
+    chosen = issuing(lost, device)
+    cost_ns = lost.total_ns(chosen)
+    calls, empty, kernel_ns = _launches(facts, device)
+    if not len(calls):
+        return CannotTell(
+            "no launch call of this GPU's work is in the trace",
+            "Record with both ProfilerActivity.CPU and ProfilerActivity.CUDA.",
+        )
+    on_empty = share(float(empty.sum()), float(len(calls)))
+    if lost.share(cost_ns) < LEAST_SHARE:
+        return Clear(
+            f"launching cost {share(cost_ns, lost.window_ns)} of the step window; {on_empty} of the "
+            f"launches found an "
+            "empty queue"
+        )
+    in_call_ns = facts.events.duration_ns[calls]
+    steps = len(facts.steps)
+    per_step = f", {count(round(len(calls) / steps))} a step" if steps else ""
+    return Finding(
+        title=f"The host cannot launch fast enough: {share(cost_ns, lost.window_ns)} of the time goes into "
+        f"launching",
+        summary=f"Kernels are so short that the GPU has finished them before the next "
+        f"launch arrives: {on_empty} of the "
+        f"launches found nothing queued. The GPU then waits for "
+        f"the operator's dispatch, the launch call and the "
+        "kernel's start.",
+        fix=Fix(
+            "Launch fewer and larger kernels: fuse them, or replay the whole step as a CUDA graph.",
+            _CODE,
+            "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
+        ),
+        cost_ns=cost_ns,
+        saving=Saving(0, cost_ns),
+        evidence=[
+            Evidence(
+                "GPU idle for launching",
+                f"{time_ns(cost_ns)}, {share(cost_ns, lost.window_ns)} of the window",
+            ),
+            Evidence("launches", f"{count(len(calls))}{per_step}"),
+            Evidence("issued on an empty queue", on_empty),
+            Evidence("median launch call", time_ns(float(np.median(in_call_ns)))),
+            Evidence("median GPU time of a launch", time_ns(float(np.median(kernel_ns)))),
+        ],
+        places=places(facts, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
+        ranges=lost.ranges(chosen),
+        claims=lost.claims(chosen),
+    )
+
+
+def _launches(facts: Facts, device: DeviceFacts) -> tuple[Int64, Bool, Int64]:
+    """The window's launch calls of the device: event, whether on an empty queue, and the GPU time that each
+    started."""
+    work, events, window = facts.work, facts.events, facts.window
+    some = np.flatnonzero(
+        (work.launch != NONE)
+        & (events.device[work.event] == device.id)
+        & (work.launch_start_ns >= window.start_ns)
+        & (work.launch_start_ns < window.end_ns)
+    )
+    calls, first, of_call = np.unique(work.launch[some], return_index=True, return_inverse=True)
+    kernel_ns = np.zeros(len(calls), np.int64)
+    np.add.at(kernel_ns, of_call, events.duration_ns[work.event[some]])
+    return calls, work.empty_queue[some[first]], kernel_ns
+
+
+RULE = Rule("GD201", "launch_bound", "Launch-bound", check, error_share=0.30)

@@ -1,0 +1,149 @@
+"""What the ledger's rules share: picking stretches of lost time, and saying where in the code they lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.intervals import Intervals, union
+from tb_gpudiag.rules.rule import Place, Range
+from tb_gpudiag.trace.events import NONE, Bool, Int64, UInt8
+
+# A page shows a handful; what follows is a list nobody reads.
+MOST_PLACES = 5
+MOST_RANGES = 20
+
+NO_DEVICE = -1
+"""The device of stretches when no GPU was recorded: the main host thread's own time."""
+
+ISSUING = (Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY)
+"""Causes that are the price of a launch, from inside its operator to the kernel's start."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Lost time in the step window: idle segments of the busiest device, or without a GPU the main thread's
+    time.
+
+    Shape (s,) each, in order of time, clipped to the window. gap_ns is the length of the gap that a segment
+    is in.
+    """
+
+    device: int
+    window_ns: int
+    start_ns: Int64
+    end_ns: Int64
+    cause: UInt8
+    event: Int64  # what the time is put down to, or NONE
+    drained_ns: Int64
+    gap: Int64
+    gap_ns: Int64
+    launch: Int64  # of the work that ended the gap, or NONE
+
+    @property
+    def length_ns(self) -> Int64:
+        return self.end_ns - self.start_ns
+
+    def of(self, *causes: Cause) -> Bool:
+        """Shape (s,)."""
+        return np.isin(self.cause, np.array(causes, np.uint8))
+
+    def total_ns(self, chosen: Bool) -> int:
+        return int(self.length_ns[chosen].sum())
+
+    def share(self, nanoseconds: int) -> float:
+        """Of the step window; 0 of an empty one."""
+        return nanoseconds / self.window_ns if self.window_ns else 0.0
+
+    def claims(self, chosen: Bool) -> dict[int, Intervals]:
+        """The instants of the chosen segments. Host time is nobody else's: it claims nothing."""
+        if self.device == NO_DEVICE:
+            return {}
+        return {self.device: self.stretches(chosen)}
+
+    def stretches(self, chosen: Bool) -> Intervals:
+        """The chosen segments, neighbours joined."""
+        return union(self.start_ns[chosen], self.end_ns[chosen])
+
+    def ranges(self, chosen: Bool) -> list[Range]:
+        """The longest stretches, the longest first."""
+        return longest(self.stretches(chosen), self.device)
+
+
+def longest(stretches: Intervals, device: int) -> list[Range]:
+    """Where a finding shows on the timeline."""
+    order = np.argsort(stretches.start - stretches.end, kind="stable")[:MOST_RANGES]
+    return [Range(int(stretches.start[i]), int(stretches.end[i]), device) for i in order]
+
+
+def lost_time(facts: Facts) -> Lost:
+    """The busiest device's idle time over the step window; without a device, the main thread's whole time."""
+    window, device = facts.window, facts.device
+    if device is None:
+        pieces = facts.host_pieces
+        zero, none = np.zeros_like(pieces.start_ns), np.full_like(pieces.start_ns, NONE)
+        start, end, cause, event = pieces.start_ns, pieces.end_ns, pieces.cause, pieces.event
+        return Lost(
+            NO_DEVICE,
+            window.duration_ns,
+            start,
+            end,
+            cause,
+            event,
+            zero,
+            zero,
+            zero + window.duration_ns,
+            none,
+        )
+    ledger = device.ledger
+    inside = np.flatnonzero(ledger.inside(window))
+    gap = ledger.gap[inside]
+    start = np.maximum(ledger.start_ns[inside], window.start_ns)
+    end = np.minimum(ledger.end_ns[inside], window.end_ns)
+    gaps = ledger.gaps
+    return Lost(
+        device.id,
+        window.duration_ns,
+        start,
+        end,
+        ledger.cause[inside],
+        ledger.event[inside],
+        np.minimum(ledger.drained_ns[inside], end - start),
+        gap,
+        (gaps.end_ns - gaps.start_ns)[gap],
+        gaps.launch[gap],
+    )
+
+
+def places(facts: Facts, event: Int64, weight_ns: Int64, *, by_operator: bool = False) -> list[Place]:
+    """Host events as places in the user's code, the weightiest first.
+
+    event: shape (k,), host events or NONE; weight_ns: shape (k,), the time that each stands for. Events of
+    one frame are one place, or one for each of its operators; where no frame is known, the operator is the
+    place. Time with neither is left out.
+    """
+    known = event != NONE
+    event, weight_ns = event[known], weight_ns[known]
+    place, operator = facts.host.place[event], facts.host.operator[event]
+    events = facts.events
+    names = np.where(operator == NONE, NONE, events.name[operator])
+    if not by_operator:
+        names = np.where(place == NONE, names, NONE)
+    if not len(event):
+        return []
+    pairs, member = np.unique(np.stack([place, names]), axis=1, return_inverse=True)
+    total = np.zeros(pairs.shape[1], np.int64)
+    np.add.at(total, member.reshape(-1), weight_ns)
+    merged: dict[tuple[str, int, str, str], int] = {}
+    for (frame_event, name), time_ns in zip(pairs.T.tolist(), total.tolist(), strict=True):
+        frame = facts.host.frame(frame_event)
+        label = "" if name == NONE else events.names[name]
+        if frame is None and not label:
+            continue
+        key = (frame.file, frame.line, frame.function, label) if frame else ("", 0, "", label)
+        merged[key] = merged.get(key, 0) + time_ns
+    ranked = sorted(merged.items(), key=lambda item: -item[1])[:MOST_PLACES]
+    return [Place(*key, time_ns=time_ns) for key, time_ns in ranked]

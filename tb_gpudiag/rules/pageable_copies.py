@@ -1,0 +1,91 @@
+"""GD302: copies between the GPU and pageable host memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.intervals import clip, intersect, union
+from tb_gpudiag.rules.format import count, share, size_bytes, time_ns
+from tb_gpudiag.rules.ledger import longest, lost_time, places
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving
+from tb_gpudiag.trace.events import NONE
+
+# Below this the finding could not be measured after the fix (see host_sync.py).
+LEAST_SHARE = 0.02
+
+# Reading a loss or a few statistics back is a copy too, but its price is the wait (host_sync), not the memory
+# it lands in. From about 64 KiB on the bytes themselves take longer than the call.
+LEAST_BYTES = 64 * 1024
+
+_CODE = """loader = DataLoader(dataset, ..., pin_memory=True)   # batches arrive in pinned memory
+for x, y in loader:
+    x = x.to(device, non_blocking=True)               # returns at once, copies beside the computing
+    y = y.to(device, non_blocking=True)
+
+# A buffer of your own: make it once, pinned.
+buffer = torch.empty(shape, pin_memory=True)"""
+
+
+def check(facts: Facts) -> Answer:
+    """Time in which such a copy was not hidden under computing, and idle time inside the call that issued
+    it."""
+    device = facts.device
+    if device is None:
+        return CannotTell(
+            "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
+        )
+    events, window, transfers = facts.events, facts.window, facts.transfers
+    begins = events.start_ns[transfers.event]
+    large = (transfers.bytes >= LEAST_BYTES) | (transfers.bytes == NONE)
+    chosen = (
+        transfers.pageable
+        & large
+        & (events.device[transfers.event] == device.id)
+        & (begins >= window.start_ns)
+        & (begins < window.end_ns)
+    )
+    copies = transfers.event[chosen]
+    lost = lost_time(facts)
+    copying = union(events.start_ns[copies], events.end_ns[copies])
+    exposed = intersect(clip(copying, window.start_ns, window.end_ns), device.busy.copying)
+    issuing = lost.of(Cause.LAUNCH) & np.isin(
+        lost.launch, transfers.launch[chosen & (transfers.launch != NONE)]
+    )
+    cost_ns = exposed.total + lost.total_ns(issuing)
+    if lost.share(cost_ns) < LEAST_SHARE:
+        return Clear(
+            f"copies from or to pageable memory cost {share(cost_ns, lost.window_ns)} of the step window"
+        )
+    stretches = union(np.r_[exposed.start, lost.start_ns[issuing]], np.r_[exposed.end, lost.end_ns[issuing]])
+    size = int(np.maximum(transfers.bytes[chosen], 0).sum())
+    taken_ns = int(events.duration_ns[copies].sum())
+    rate = f", {size / taken_ns:.1f} GB/s" if size and taken_ns else ""
+    in_call_ns = np.where(transfers.launch == NONE, 0, events.duration_ns[transfers.launch])[chosen]
+    return Finding(
+        title=f"Copies from pageable memory cost {share(cost_ns, lost.window_ns)} of the time",
+        summary="Ordinary host memory cannot be read by the GPU directly: the driver copies it piece by "
+        "piece through a "
+        "buffer of its own, the call returns late, and nothing overlaps. From pinned "
+        "memory the same copy is faster "
+        "and runs beside the computing.",
+        fix=Fix(
+            "Pin the host memory, and copy with non_blocking=True.",
+            _CODE,
+            "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
+        ),
+        cost_ns=cost_ns,
+        saving=Saving(0, cost_ns),
+        evidence=[
+            Evidence("pageable copies", f"{count(len(copies))}, {size_bytes(size)}{rate}"),
+            Evidence("not hidden under computing", time_ns(exposed.total)),
+            Evidence("GPU idle inside the copy calls", time_ns(lost.total_ns(issuing))),
+        ],
+        places=places(facts, transfers.launch[chosen], in_call_ns, by_operator=True),
+        ranges=longest(stretches, device.id),
+        claims={device.id: stretches},
+    )
+
+
+RULE = Rule("GD302", "pageable_copies", "Copies from pageable memory", check, error_share=0.20)
