@@ -6,9 +6,9 @@ import argparse
 import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -26,6 +26,9 @@ from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.trace.find import TraceFile, find_traces
 
 FORMATS = ("text", "json", "markdown", "html")
+
+Show = Callable[[float, str], None]
+"""Called with the number of files done, and what is being done."""
 
 
 @dataclass
@@ -132,15 +135,17 @@ def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool) -> None:
     with _progress(len(files), quiet=quiet) as show:
         for number, file in enumerate(files):
             try:
-                result.reports.append(
-                    diagnose_file(file, lambda share, stage, n=number: show(n + share, stage))
-                )
+                result.reports.append(diagnose_file(file, partial(_show_within, show, number)))
             except GpudiagError as error:
                 result.errors.append(error)
 
 
+def _show_within(show: Show, number: int, share: float, stage: str) -> None:
+    show(number + share, stage)
+
+
 @contextlib.contextmanager
-def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[float, str], None]]:
+def _progress(total: int, *, quiet: bool) -> Iterator[Show]:
     """A bar on standard error while somebody can see it."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal or not total:
@@ -153,10 +158,9 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[float, str], Non
 
 
 def _write(result: Result, kind: str, output: str | None) -> None:
-    if kind == "text" and output is None:
-        if sys.stdout.isatty():
-            print_reports(result.reports, Console())
-            return
+    if kind == "text" and output is None and sys.stdout.isatty():
+        print_reports(result.reports, Console())
+        return
     text = _render(result, kind)
     if output is None:
         sys.stdout.write(text)
@@ -180,23 +184,18 @@ def _render(result: Result, kind: str) -> str:
 def _write_file(path: Path, text: str) -> None:
     """Whole or not at all: a reader never sees half a report, and a failure leaves the old one."""
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        path = path.resolve()  # of a link, its target is replaced
+        if path.exists() and not path.is_file():  # /dev/null, a pipe: there is nothing to replace
+            path.write_text(text, encoding="utf-8")
+            return
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            with open(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise Unreadable(f"cannot be written: {error.strerror or error}", where=str(path)) from error
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def _fails(reports: list[pb.Report], conditions: list[str | Severity]) -> bool:

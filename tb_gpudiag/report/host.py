@@ -37,7 +37,7 @@ def host_activity(facts: Facts) -> list[pb.HostActivity]:
         message = pb.HostActivity(
             kind=KINDS[group_kind], name=one_line(_label(facts, group_kind, group_name)), us=us(total[i])
         )
-        for where in places(facts, pieces.event[own], length_ns[own], limit=1):
+        for where in places(facts, pieces.event[own], length_ns[own])[:1]:
             message.place.CopyFrom(place(where))
         activities.append(message)
     return activities
