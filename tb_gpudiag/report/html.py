@@ -62,7 +62,7 @@ h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
 .swatch { display: inline-block; width: .8em; height: .8em; border-radius: .15em; margin-right: .5em; }
 table { border-collapse: collapse; font-size: .9rem; max-width: 100%; }
 th, td { padding: .2rem 1.2rem .2rem 0; text-align: right; font-variant-numeric: tabular-nums; }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
+.text { text-align: left; overflow-wrap: anywhere; }
 th { color: var(--soft); font-weight: normal; }
 tfoot td { border-top: 1px solid var(--line); font-weight: 600; }
 details { margin: .5rem 0; padding: .6rem 1rem; }
@@ -96,10 +96,10 @@ def _report(report: pb.Report) -> Markup:
             sections.limiter(report.verdict), report.verdict.sentence
         ),
         *(_account(sections.account(device, len(report.steps))) for device in report.devices),
-        _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report)),
         Markup("<h2>Findings</h2>"),
         *(_finding(finding) for finding in report.findings),
         Markup("") if report.findings else Markup("<p>Nothing found to fix.</p>"),
+        _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report)),
         _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report)),
         _list("Memory", [("", line) for line in sections.memory_lines(report.memory)]),
         _list(
@@ -121,13 +121,14 @@ def _account(account: sections.Account) -> Markup:
     )
     rows = Markup("\n").join(
         Markup(
-            '<tr><td><span class="swatch" style="background:{}"></span>{}</td><td>{}</td><td>{}</td></tr>'
+            '<tr><td class="text"><span class="swatch" style="background:{}"></span>{}</td>'
+            "<td>{}</td><td>{}</td></tr>"
         ).format(_colour(row.part), row.label, row.time, row.share)
         for row in account.rows
     )
     return Markup(
         '<h2>{}</h2>\n<div class="bar">{}</div>\n<table>\n<tbody>\n{}\n</tbody>\n'
-        "<tfoot><tr><td>step window</td><td>{}</td><td>100 %</td></tr></tfoot>\n</table>"
+        '<tfoot><tr><td class="text">step window</td><td>{}</td><td>100 %</td></tr></tfoot>\n</table>'
     ).format(account.title, bar, rows, account.total)
 
 
@@ -163,15 +164,21 @@ def _finding(finding: pb.Finding) -> Markup:
 def _table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> Markup:
     if not rows:
         return Markup("")
-    head = Markup("").join(Markup("<th>{}</th>").format(cell) for cell in titles)
-    body = Markup("\n").join(_row(row) for row in rows)
+    kinds = ["" if title in sections.NUMBERS else "text" for title in titles]
+    head = Markup("").join(
+        Markup('<th class="{}">{}</th>').format(kind, cell) for kind, cell in zip(kinds, titles, strict=True)
+    )
+    body = Markup("\n").join(_row(kinds, row) for row in rows)
     return Markup("<h2>{}</h2>\n<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>\n</table>").format(
         title, head, body
     )
 
 
-def _row(row: Iterable[str]) -> Markup:
-    return Markup("<tr>{}</tr>").format(Markup("").join(Markup("<td>{}</td>").format(cell) for cell in row))
+def _row(kinds: Iterable[str], row: Iterable[str]) -> Markup:
+    cells = (
+        Markup('<td class="{}">{}</td>').format(kind, cell) for kind, cell in zip(kinds, row, strict=True)
+    )
+    return Markup("<tr>{}</tr>").format(Markup("").join(cells))
 
 
 def _list(title: str, items: list[tuple[str, str]]) -> Markup:

@@ -27,12 +27,12 @@ def _lines(report: pb.Report) -> Iterable[str]:
     yield f"**{text(sections.limiter(report.verdict))}.** {text(report.verdict.sentence)}"
     for device in report.devices:
         yield from _account(sections.account(device, len(report.steps)))
-    yield from _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report))
     yield from ["", "### Findings", ""]
     if not report.findings:
         yield "Nothing found to fix."
     for number, finding in enumerate(report.findings, start=1):
         yield from _finding(number, finding)
+    yield from _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report))
     yield from _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report))
     yield from _list("Memory", [text(line) for line in sections.memory_lines(report.memory)])
     unchecked = [f"{u.rule} {text(u.name)}: {text(sections.unchecked(u))}" for u in report.unchecked]

@@ -67,7 +67,7 @@ class Account:
 
 def heading(trace: pb.TraceInfo) -> str:
     """`run · worker · span`, with what is not there left out."""
-    parts = [trace.run, trace.worker, f"span {trace.span}" if trace.span else ""]
+    parts = ["" if trace.run == "." else trace.run, trace.worker, f"span {trace.span}" if trace.span else ""]
     name = " · ".join(part for part in parts if part) or trace.path
     return f"{name} (simulated)" if trace.simulated else name
 
@@ -145,8 +145,12 @@ def places(finding: pb.Finding) -> list[tuple[str, str]]:
 
 
 def host_rows(report: pb.Report) -> list[tuple[str, ...]]:
-    """(kind, name, time, place) of what took the main host thread's time."""
-    return [(h.kind, h.name, time_us(h.us), place(h.place)) for h in report.host[:HOTSPOTS_SHOWN]]
+    """(name, kind, time, place) of what took the main host thread's time."""
+    return [
+        # A Python frame is its own place.
+        (h.name, h.kind, time_us(h.us), "" if h.kind == "python" else place(h.place))
+        for h in report.host[:HOTSPOTS_SHOWN]
+    ]
 
 
 def hotspot_rows(report: pb.Report) -> list[tuple[str, ...]]:
@@ -164,8 +168,11 @@ def hotspot_rows(report: pb.Report) -> list[tuple[str, ...]]:
     ]
 
 
+NUMBERS = frozenset({"time", "launches", "host", "kernels", "into an empty queue", "idle caused"})
+"""Titles of the columns that are aligned to the right."""
+
 HOTSPOT_TITLES = ("launched by", "launches", "host", "kernels", "into an empty queue", "idle caused")
-HOST_TITLES = ("kind", "what", "time", "where")
+HOST_TITLES = ("what", "kind", "time", "mostly in")
 
 
 def memory_lines(memory: Sequence[pb.DeviceMemory]) -> list[str]:

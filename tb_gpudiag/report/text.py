@@ -49,13 +49,13 @@ def _print(report: pb.Report, console: Console) -> None:
     for device in report.devices:
         console.print()
         _print_account(sections.account(device, len(report.steps)), console)
-    _print_table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report), console)
     for number, finding in enumerate(report.findings, start=1):
         console.print()
         _print_finding(number, finding, console)
     if not report.findings:
         console.print()
         console.print(Text("Nothing found to fix."))
+    _print_table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report), console)
     _print_table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report), console)
     _print_list("Memory", [("", line) for line in sections.memory_lines(report.memory)], console)
     unchecked = [(f"{u.rule} {u.name}", sections.unchecked(u)) for u in report.unchecked]
@@ -113,8 +113,15 @@ def _print_table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]
     table = Table(
         title=title, title_style="bold", title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
-    for i, heading in enumerate(titles):
-        table.add_column(heading, justify="left" if i == 0 else "right", header_style="dim", overflow="fold")
+    for heading in titles:
+        number = heading in sections.NUMBERS
+        table.add_column(
+            heading,
+            justify="right" if number else "left",
+            no_wrap=number,
+            header_style="dim",
+            overflow="fold",
+        )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)

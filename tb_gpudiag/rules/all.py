@@ -9,8 +9,14 @@ from tb_gpudiag.rules import (
     host_sync,
     input_pipeline,
     launch_bound,
+    no_gpu,
+    no_stacks,
+    no_steps,
     pageable_copies,
+    partial_file,
     queued_not_visible,
+    unlinked_kernels,
+    warmup_recorded,
 )
 from tb_gpudiag.rules.rule import Rule
 
@@ -23,6 +29,13 @@ RULES: tuple[Rule, ...] = (
     launch_bound.RULE,
     host_bound.RULE,
     queued_not_visible.RULE,
+    # Of the recording: these claim no time.
+    no_steps.RULE,
+    warmup_recorded.RULE,
+    no_stacks.RULE,
+    unlinked_kernels.RULE,
+    no_gpu.RULE,
+    partial_file.RULE,
 )
 
 

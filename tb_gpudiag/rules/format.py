@@ -37,6 +37,8 @@ def share(part: float, whole: float = 1.0) -> str:
     if whole <= 0:
         return "n/a"
     percent = 100.0 * part / whole
+    if percent == 0:
+        return "0 %"
     if 0 < percent < 0.05:
         return "< 0.1 %"
     if 99.95 <= percent < 100:

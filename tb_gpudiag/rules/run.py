@@ -31,7 +31,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What all rules answered. Findings: what gives back most first. The others: in the rules' order."""
+    """What all rules answered. Findings: what gives back most first. The others: by id."""
 
     findings: list[Found]
     clear: list[tuple[Rule, Clear]]
@@ -55,7 +55,11 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
     window_ns = facts.window.duration_ns
     findings = [Found(rule, finding, rule.severity_of(finding, window_ns)) for rule, finding in kept]
     findings.sort(key=lambda f: (-_gives_back(f.finding), -f.finding.cost_ns, -f.severity, f.rule.id))
-    return Outcome(findings, clear + explained, unchecked)
+    return Outcome(findings, sorted(clear + explained, key=_id), sorted(unchecked, key=_id))
+
+
+def _id(answer: tuple[Rule, object]) -> str:
+    return answer[0].id
 
 
 def _ask(rule: Rule, facts: Facts) -> Answer:
