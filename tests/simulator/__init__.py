@@ -1,0 +1,33 @@
+"""A small discrete-event GPU that writes Kineto's JSON and knows the truth it planted.
+
+    from tests.simulator import simulate
+
+    run = simulate("input_pipeline", severity=1.0, seed=0)
+    path = run.write(tmp_path / "input_pipeline")     # or run.bytes()
+    run.truth.idle_ns["input"]                        # ns over the step window
+    run.truth.steps[2].busy_ns
+
+`scenarios()` lists them, each fault beside its fix; `simulate(Job(...))` runs a job of one's own.
+`python -m tests.simulator OUTDIR` writes one run folder a scenario. Every trace says `"simulated": true`.
+"""
+
+from __future__ import annotations
+
+from tests.simulator.machine import Costs, Machine
+from tests.simulator.scenarios import Scenario, Simulated, scenarios, simulate
+from tests.simulator.training import Job, Training
+from tests.simulator.truth import StepTruth, Truth, find_truth
+
+__all__ = [
+    "Costs",
+    "Job",
+    "Machine",
+    "Scenario",
+    "Simulated",
+    "StepTruth",
+    "Training",
+    "Truth",
+    "find_truth",
+    "scenarios",
+    "simulate",
+]

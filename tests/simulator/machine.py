@@ -1,0 +1,267 @@
+"""Machine: one host process and one simulated GPU, in virtual nanoseconds.
+
+Host code is told in the order in which it runs; one of its threads runs at a time, as in a PyTorch process
+where main waits for autograd. A launch fixes at once when its work will run, for nothing that comes later can
+delay it: streams are first in, first out, and do not slow each other down. Kernels keep their duration.
+
+Whatever the host spends is spent for a cause that the caller names, so the machine knows the truth that a
+diagnosis has to find out from names and nesting alone (see truth.py).
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.builder import DeviceProperties, GpuSpan, HostSpan, MemoryEvent, Recording, copy_name
+from tests.builder.recording import GpuKind, HostKind
+from tests.builder.story import DEFAULT_STREAM, FIRST_ADDRESS, Direction
+
+COPY_STREAM = 20
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What things cost, in ns. Defaults are of the size that traces of real jobs show."""
+
+    launch: int = 5_000  # a launch call
+    latency: int = 2_000  # from a launch call's return to its kernel's start on an idle stream
+    turnaround: int = 1_100  # from one kernel's end to the next one's start on its stream
+    wake: int = 6_000  # from the GPU's end to the return of the call that waited for it
+    graph_launch: int = 15_000
+    allocation: int = 350_000  # cudaMalloc
+    release: int = 250_000  # cudaFree, after it has waited for the GPU
+    copy_call: int = 7_000
+    pinned_bytes_per_us: int = 24_000
+    pageable_bytes_per_us: int = 6_000
+    queue_depth: int = 1_024  # launches that may be outstanding; a further one waits inside its call
+
+
+@dataclass(frozen=True)
+class Told:
+    """A stretch of host time, and what it was spent for."""
+
+    start_ns: int
+    end_ns: int
+    cause: str
+
+
+@dataclass(frozen=True)
+class Launched:
+    """GPU work and the call that launched it."""
+
+    start_ns: int
+    end_ns: int
+    called_ns: int
+    returned_ns: int
+    waits: bool  # held back by something else than its own stream's earlier work
+
+
+class Machine:
+    """See the module. `noise` is the relative spread of every cost and duration, drawn from `seed`."""
+
+    def __init__(self, *, seed: int | str = 0, noise: float = 0.05, costs: Costs | None = None) -> None:
+        self.costs = costs or Costs()
+        self.recording = Recording(devices=[DeviceProperties("Simulated GPU")])
+        self.now_ns = 0
+        self.told: list[Told] = []
+        self.work: list[Launched] = []
+        self.waits: list[tuple[int, int]] = []  # blocking calls that found something to wait for
+        self._random = random.Random(seed)
+        self._noise = noise
+        self._free_ns: dict[int, int] = {}  # stream -> end of the last work on it
+        self._held_ns: dict[int, int] = {}  # stream -> nothing starts before
+        self._outstanding: list[int] = []  # ends of work that has not ended
+        self._correlation = 0
+        self._address = FIRST_ADDRESS
+        self._sizes: dict[int, int] = {}
+        self._cause: str | None = None
+        self.main = self._new_thread("python")
+        self.autograd = self._new_thread("pt_autograd_0")
+        self._thread = self.main
+
+    def _new_thread(self, name: str) -> int:
+        tid = self.recording.pid + len(self.recording.threads)
+        self.recording.threads[tid] = name
+        return tid
+
+    def about(self, ns: float) -> int:
+        """A cost with noise, at least 1 ns."""
+        return max(1, round(ns * (1 + self._noise * self._random.uniform(-1, 1))))
+
+    # The host
+
+    def spend(self, ns: float, cause: str) -> None:
+        """The running thread works for about `ns`."""
+        self._until(self.now_ns + self.about(ns), cause)
+
+    def _until(self, end_ns: int, cause: str) -> None:
+        if end_ns > self.now_ns:
+            self.told.append(Told(self.now_ns, end_ns, self._cause or cause))
+            self.now_ns = end_ns
+
+    def wait_until(self, end_ns: int, cause: str) -> None:
+        """The running thread waits for something outside, such as a loader's worker."""
+        self._until(end_ns, cause)
+
+    @contextmanager
+    def span(self, kind: HostKind, name: str) -> Iterator[None]:
+        """A span around what the running thread does inside."""
+        start, thread = self.now_ns, self._thread
+        yield
+        self.recording.host.append(HostSpan(kind, name, thread, start, self.now_ns))
+
+    @contextmanager
+    def all_for(self, cause: str) -> Iterator[None]:
+        """Everything inside is spent for this one cause, whatever it is in itself."""
+        outer, self._cause = self._cause, self._cause or cause
+        yield
+        self._cause = outer
+
+    @contextmanager
+    def on_autograd(self, hand_over_ns: float) -> Iterator[None]:
+        """Autograd's thread runs, and the main thread waits for it."""
+        self.spend(hand_over_ns, "dispatch")
+        self._thread = self.autograd
+        yield
+        self._thread = self.main
+        self.spend(hand_over_ns, "dispatch")
+
+    @contextmanager
+    def _call(self, name: str) -> Iterator[int]:
+        self._correlation += 1
+        correlation, start = self._correlation, self.now_ns
+        yield correlation
+        kind: HostKind = "driver" if name.startswith("cu") and not name.startswith("cuda") else "runtime"
+        self.recording.host.append(HostSpan(kind, name, self._thread, start, self.now_ns, correlation))
+
+    # The GPU
+
+    def _run(self, ready_ns: int, duration_ns: int, stream: int) -> tuple[int, int, bool]:
+        """Puts work on a stream; returns its start, its end, and whether something else held it back."""
+        after = self._free_ns.get(stream, 0) + self.about(self.costs.turnaround)
+        own = max(ready_ns + self.about(self.costs.latency), after)
+        held = self._held_ns.get(stream, 0)
+        start = max(own, held)
+        end = start + duration_ns
+        self._free_ns[stream] = end
+        heapq.heappush(self._outstanding, end)
+        return start, end, held > own
+
+    def _wait_for_room(self) -> None:
+        while self._outstanding and self._outstanding[0] <= self.now_ns:
+            heapq.heappop(self._outstanding)
+        if len(self._outstanding) >= self.costs.queue_depth:
+            self._until(heapq.heappop(self._outstanding), "launch")
+
+    def launch(
+        self,
+        name: str,
+        duration_ns: float,
+        *,
+        stream: int = DEFAULT_STREAM,
+        call: str = "cudaLaunchKernel",
+        kind: GpuKind = "kernel",
+        bytes: int | None = None,
+    ) -> int:
+        """A launch; returns when its work will end."""
+        with self._call(call) as correlation:
+            called = self.now_ns
+            self._wait_for_room()
+            self.spend(self.costs.launch, "launch")
+            start, end, waits = self._run(self.now_ns, self.about(duration_ns), stream)
+            self._note(kind, name, stream, start, end, correlation, bytes, called, waits)
+        return end
+
+    def _note(
+        self,
+        kind: GpuKind,
+        name: str,
+        stream: int,
+        start: int,
+        end: int,
+        correlation: int,
+        bytes: int | None,
+        called: int,
+        waits: bool,
+    ) -> None:
+        self.recording.gpu.append(GpuSpan(kind, name, 0, stream, start, end, correlation, bytes))
+        self.work.append(Launched(start, end, called, self.now_ns, waits))
+
+    def graph_launch(self, kernels: list[tuple[str, float]], *, stream: int = DEFAULT_STREAM) -> int:
+        """One launch of many (name, duration ns) kernels; returns when the last one will end."""
+        end = self.now_ns
+        with self._call("cudaGraphLaunch") as correlation:
+            called = self.now_ns
+            self._wait_for_room()
+            self.spend(self.costs.graph_launch, "launch")
+            for name, duration_ns in kernels:
+                start, end, waits = self._run(self.now_ns, self.about(duration_ns), stream)
+                self._note("kernel", name, stream, start, end, correlation, None, called, waits)
+        return end
+
+    def copy(self, direction: Direction, bytes: int, *, pinned: bool, stream: int = DEFAULT_STREAM) -> int:
+        """A copy; returns when it will end. From or to pageable memory, the call lasts until then."""
+        speed = self.costs.pinned_bytes_per_us if pinned else self.costs.pageable_bytes_per_us
+        duration = self.about(1_500 + bytes * 1_000 / speed)
+        with self._call("cudaMemcpyAsync") as correlation:
+            called = self.now_ns
+            self._wait_for_room()
+            self.spend(self.costs.copy_call, "launch")
+            start, end, waits = self._run(self.now_ns, duration, stream)
+            if not pinned:
+                self._block(end)
+            name = copy_name(direction, pinned=pinned)
+            self._note("memcpy", name, stream, start, end, correlation, bytes, called, waits)
+        return end
+
+    def busy_until(self, stream: int = DEFAULT_STREAM) -> int:
+        """When the last work on a stream will end."""
+        return self._free_ns.get(stream, 0)
+
+    def hold(self, until_ns: int, *, stream: int = DEFAULT_STREAM) -> None:
+        """Nothing on the stream may start before: it waits for an event that comes from elsewhere."""
+        with self._call("cudaStreamWaitEvent"):
+            self.spend(1_500, "dispatch")
+            self._held_ns[stream] = max(self._held_ns.get(stream, 0), until_ns)
+
+    def _block(self, until_ns: int) -> None:
+        """The host sits in a call until the GPU is that far."""
+        start = self.now_ns
+        if until_ns > self.now_ns:
+            self._until(until_ns + self.about(self.costs.wake), "sync")
+        self.waits.append((start, self.now_ns))
+
+    def sync(self, call: str = "cudaStreamSynchronize", *, until_ns: int | None = None) -> None:
+        """A blocking call: until `until_ns`, or until the GPU has nothing left to do."""
+        with self._call(call):
+            self.spend(1_500, "sync")
+            self._block(max(self._free_ns.values(), default=0) if until_ns is None else until_ns)
+
+    def allocate_from_driver(self) -> None:
+        """cudaMalloc: the caching allocator had nothing that fits."""
+        with self._call("cudaMalloc"):
+            self.spend(self.costs.allocation, "allocator")
+
+    def release_to_driver(self) -> None:
+        """cudaFree: waits for the GPU, then gives memory back."""
+        with self._call("cudaFree"):
+            self._until(max([*self._free_ns.values(), self.now_ns]), "allocator")
+            self.spend(self.costs.release, "allocator")
+
+    # Memory of the caching allocator
+
+    def alloc(self, bytes: int) -> int:
+        address = self._address
+        self._address += bytes
+        self._sizes[address] = bytes
+        self.recording.memory.append(MemoryEvent(self._thread, self.now_ns, bytes, address))
+        return address
+
+    def free(self, address: int) -> None:
+        size = self._sizes.pop(address)
+        self.recording.memory.append(MemoryEvent(self._thread, self.now_ns, -size, address))

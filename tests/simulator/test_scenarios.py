@@ -1,0 +1,129 @@
+"""What every simulated run must keep, and what each scenario plants."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.simulator import Simulated, scenarios, simulate
+from tests.simulator.script import SCRIPT
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PLANTED_CAUSE = {
+    "input_pipeline": "input",
+    "host_bound": "python",
+    "allocator_in_step": "allocator",
+    "compilation_in_step": "compile",
+    "queued": "queued",
+    "launch_bound": "launch",
+}
+"""The scenarios whose fault is one cause of idle time."""
+
+
+@lru_cache
+def run(name: str) -> Simulated:
+    return simulate(name)
+
+
+def idle(name: str) -> int:
+    return sum(run(name).truth.idle_ns.values())
+
+
+@pytest.mark.parametrize("name", scenarios())
+def test_every_nanosecond_of_the_window_is_busy_or_idle_for_one_cause(name: str) -> None:
+    truth = run(name).truth
+    assert truth.busy_ns + sum(truth.idle_ns.values()) == truth.window_ns
+    assert sum(truth.trigger_ns.values()) == sum(truth.idle_ns.values())
+    for step in truth.steps:
+        assert step.busy_ns + sum(step.idle_ns.values()) == step.duration_ns
+    if truth.steps:
+        assert sum(step.duration_ns for step in truth.steps) == truth.window_ns
+        assert sum(step.busy_ns for step in truth.steps) == truth.busy_ns
+
+
+@pytest.mark.parametrize("name", scenarios())
+def test_no_work_begins_before_its_launch_and_no_stream_runs_two_things(name: str) -> None:
+    recording = run(name).recording
+    called = {span.correlation: span.start_ns for span in recording.host if span.correlation is not None}
+    assert all(work.start_ns > called[work.correlation or 0] for work in recording.gpu)
+    for stream in {work.stream for work in recording.gpu}:
+        spans = sorted((w.start_ns, w.end_ns) for w in recording.gpu if w.stream == stream)
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+def test_the_same_arguments_give_the_same_bytes_and_another_seed_does_not() -> None:
+    first = simulate("host_sync", seed=3).bytes()
+    assert simulate("host_sync", seed=3).bytes() == first
+    assert simulate("host_sync", seed=4).bytes() != first
+
+
+def test_the_healthy_gpu_only_ever_takes_its_turnaround() -> None:
+    """Once it has its first kernel; before that the host has to come to the first launch."""
+    truth = run("healthy").truth
+    for step in truth.steps[1:]:
+        assert set(step.idle_ns) == {"latency"}
+        assert step.idle_ns["latency"] < 0.02 * step.duration_ns
+
+
+@pytest.mark.parametrize(("name", "cause"), PLANTED_CAUSE.items())
+def test_a_planted_cause_leads_and_goes_with_its_fix(name: str, cause: str) -> None:
+    faulty, fixed = run(name).truth, run(f"{name}_fixed").truth
+    assert faulty.idle_ns[cause] > 0.5 * idle(name)
+    assert faulty.idle_ns[cause] > 0.2 * faulty.window_ns
+    assert fixed.idle_ns.get(cause, 0) < 0.01 * fixed.window_ns
+
+
+def test_a_planted_sync_drains_the_queue() -> None:
+    faulty, fixed = run("host_sync").truth, run("host_sync_fixed").truth
+    assert faulty.trigger_ns["drained"] > 0.8 * idle("host_sync")
+    assert "drained" not in fixed.trigger_ns
+
+
+def test_a_pageable_copy_is_exposed_and_a_pinned_one_is_hidden() -> None:
+    assert run("pageable_copies_fixed").truth.window_ns < 0.7 * run("pageable_copies").truth.window_ns
+
+
+def test_a_leak_raises_the_floor_by_what_each_step_keeps() -> None:
+    kept = scenarios()["leak"].job.leak_bytes
+    floors = run("leak").truth.floor_bytes
+    assert [b - a for a, b in pairwise(floors)] == [kept] * (len(floors) - 1)
+    assert len(set(run("leak_fixed").truth.floor_bytes)) == 1
+
+
+@pytest.mark.parametrize("name", PLANTED_CAUSE)
+def test_severity_scales_what_is_planted(name: str) -> None:
+    planted = [
+        simulate(name, severity=severity).truth.idle_ns.get(PLANTED_CAUSE[name], 0)
+        for severity in (0.25, 1, 2)
+    ]
+    assert planted[0] < planted[1] < planted[2]
+
+
+def test_python_frames_name_lines_of_the_script() -> None:
+    lines = SCRIPT.read_text(encoding="utf-8").splitlines()
+    frames = {span.name for span in run("host_sync").recording.host if span.name.startswith("train.py")}
+    for frame in frames - {f"train.py({len(lines)}): <module>"}:
+        number, function = frame.removeprefix("train.py(").split("): ")
+        assert f"def {function}(" in lines[int(number) - 1]
+    assert any("log_gradients" in frame for frame in frames)
+
+
+def test_the_command_writes_marked_traces(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.simulator", str(tmp_path), "--only", "queued", "--only", "leak"]
+    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
+    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)  # writes over, adds none
+    files = sorted(tmp_path.rglob("*"))
+    assert [f.parent.name for f in files if f.is_file()] == ["leak", "queued"]
+    for file in files:
+        if file.is_file():
+            assert file.name.endswith(".pt.trace.json.gz")
+            content = json.loads(gzip.decompress(file.read_bytes()))
+            assert content["simulated"] is True
+            assert content["deviceProperties"][0]["name"].startswith("Simulated")

@@ -1,0 +1,96 @@
+"""The script that simulated traces are about: their Python frames name its functions' lines.
+
+It is here to be read beside such a trace. Each fault is one function, and is switched on by its scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Images(Dataset[torch.Tensor]):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return augment(torch.load(f"{index}.pt"))
+
+
+def augment(image: torch.Tensor) -> torch.Tensor:
+    return image.flip(-1) if torch.rand(()) < 0.5 else image
+
+
+class Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x))
+
+
+class Model(nn.Module):
+    def __init__(self, width: int, blocks: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(width) for _ in range(blocks))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def reweigh_tokens(batch: torch.Tensor, counts: dict[int, int]) -> list[float]:
+    """host_bound: a Python loop over a batch, in every step."""
+    return [1.0 / (1 + counts.get(token, 0)) for token in range(len(batch))]
+
+
+def log_gradients(model: nn.Module) -> dict[str, float]:
+    """host_sync: every `.item()` waits for the GPU."""
+    norms = {}
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        norms[name] = parameter.grad.norm().item()
+    return norms
+
+
+def grow_workspace(step: int) -> torch.Tensor:
+    """allocator_in_step: each step wants another size, so the caching allocator has none that fits."""
+    return torch.empty(64_000_000 + step * 4_000_000, device="cuda")
+
+
+def train_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, batch: torch.Tensor
+) -> tuple[torch.Tensor, Any]:
+    batch = batch.to("cuda", non_blocking=batch.is_pinned())
+    loss: torch.Tensor = model(batch).sum()
+    host_loss = loss.detach().to("cpu", non_blocking=True)
+    arrived = torch.cuda.Event()
+    arrived.record()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return host_loss, arrived
+
+
+def train(
+    model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[torch.Tensor], profiler: Any
+) -> None:
+    history = []
+    for batch in batches:
+        loss, arrived = train_step(model, optimizer, batch)
+        arrived.synchronize()  # of the forward pass: the GPU has the backward pass to do meanwhile
+        history.append(loss)
+        profiler.step()
+
+
+def main() -> None:
+    model = Model(2048, 12).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, optimizer, iter(DataLoader(Images(), batch_size=64)), torch.profiler.profile())
+
+
+if __name__ == "__main__":
+    main()

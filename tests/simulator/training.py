@@ -1,0 +1,238 @@
+"""A training job on the machine: the steps of train.py, with the faults that a `Job` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from tests.simulator.loader import Loader
+from tests.simulator.machine import COPY_STREAM, MIB, Machine
+from tests.simulator.script import place
+
+WEIGHTS_BYTES = 200 * MIB
+GEMM = "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_cublas"
+RELU = "void at::native::vectorized_elementwise_kernel<4, at::native::clamp_min_kernel>"
+REDUCE = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>"
+FOREACH = "void at::native::multi_tensor_apply_kernel<at::native::BinaryOpListAlphaFunctor>"
+
+ENGINE = (
+    "torch/_tensor.py(566): backward",
+    "torch/autograd/__init__.py(255): backward",
+    "torch/autograd/graph.py(966): _engine_run_backward",
+    "<built-in method run_backward of torch._C._EngineBase object at 0x7f81a44c7010>",
+)
+COMPILER = (
+    "torch/_dynamo/convert_frame.py(2308): __call__",
+    "torch/_dynamo/convert_frame.py(1633): _compile",
+    "torch/_dynamo/convert_frame.py(1667): compile_inner",
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the job is like. Times are µs; the defaults are a job in which the GPU never waits."""
+
+    steps: int = 6
+    blocks: int = 12
+    kernel_us: float = 150  # the matrix product of one block's forward
+    small_us: float = 12  # the elementwise kernel after it
+    launch_us: float = 5  # a launch call
+    dispatch_us: float = 7  # an operator, from its start to its launch
+    python_us: float = 5  # between operators
+    workers: int = 4  # of the loader; 0 loads in the main thread
+    batch_us: float = 6_000  # to load one batch
+    batch_bytes: int = 8 * MIB
+    pinned: bool = True
+    graph: bool = False  # forward, backward and optimizer are one CUDA graph
+    extra_python_us: float = 0  # in reweigh_tokens, each step
+    items: int = 0  # `.item()` calls in each step
+    workspace: int = 0  # cudaFree and cudaMalloc pairs in each step
+    compile_us: float = 0  # compilation in each step
+    stall_us: float = 0  # the compute stream waits for something that the trace does not show
+    leak_bytes: int = 0  # kept by each step
+    with_steps: bool = True
+    with_stacks: bool = True
+    with_memory: bool = True
+
+
+class Training:
+    """One run of a job. `run` fills the machine's recording; `steps` are (name, start ns, end ns)."""
+
+    def __init__(self, job: Job, machine: Machine) -> None:
+        self.job = job
+        self.machine = machine
+        self.steps: list[tuple[str, int, int]] = []
+        self._loader = Loader(
+            machine,
+            workers=job.workers,
+            batch_ns=job.batch_us * 1_000,
+            stacks=job.with_stacks,
+        )
+        self._loss_ns = 0  # when the loss that the host will wait for is there
+        self._graph_ns = 0  # when the last graph launched will have run
+        self._activations: list[int] = []
+
+    def run(self) -> None:
+        machine = self.machine
+        machine.alloc(WEIGHTS_BYTES)
+        with self._frames(place("<module>"), place("main"), place("train")):
+            machine.spend(30_000, "python")
+            for number in range(self.job.steps):
+                start = machine.now_ns
+                with ExitStack() as stack:
+                    if self.job.with_steps:
+                        stack.enter_context(machine.span("annotation", f"ProfilerStep#{number}"))
+                    self._one_step(number)
+                if self.job.with_steps:
+                    self.steps.append((f"ProfilerStep#{number}", start, machine.now_ns))
+            with self._frames("torch/profiler/profiler.py(1205): stop"):
+                machine.sync("cudaDeviceSynchronize")
+        if not self.job.with_memory:
+            machine.recording.memory.clear()
+
+    def _one_step(self, number: int) -> None:
+        machine, job = self.machine, self.job
+        self._loader.next_batch()
+        machine.spend(job.python_us * 1_000, "python")
+        with self._frames(place("train_step")):
+            if job.extra_python_us:
+                with self._frames(place("reweigh_tokens")):
+                    machine.spend(job.extra_python_us * 1_000, "python")
+            self._copy_batch()
+            if job.compile_us:
+                self._compile()
+            for _ in range(job.workspace):
+                self._grow_workspace()
+            if job.graph:
+                self._replay_graph()
+            else:
+                self._forward()
+                self._backward()
+                self._optimizer()
+            if job.items:
+                self._log_gradients()
+        if job.leak_bytes:
+            machine.alloc(job.leak_bytes)
+        # The loss was copied as soon as it was there. A wait for that copy keeps the host from running ahead
+        # without bound, and leaves the GPU the backward pass to do meanwhile.
+        machine.sync("cudaEventSynchronize", until_ns=self._loss_ns)
+        with self._frames("torch/profiler/profiler.py(1227): step"):
+            machine.spend(15_000, "profiler")
+
+    @contextmanager
+    def _frames(self, *names: str) -> Iterator[None]:
+        with ExitStack() as stack:
+            if self.job.with_stacks:
+                for name in names:
+                    stack.enter_context(self.machine.span("frame", name))
+            yield
+
+    @contextmanager
+    def _op(self, *names: str) -> Iterator[None]:
+        """Nested operators, the outermost first; what leads to a launch, and what follows it, is dispatch."""
+        with ExitStack() as stack:
+            for name in names:
+                stack.enter_context(self.machine.span("op", name))
+            self.machine.spend(self.job.dispatch_us * 1_000, "dispatch")
+            yield
+            self.machine.spend(1_500, "dispatch")
+
+    def _copy_batch(self) -> None:
+        machine, job = self.machine, self.job
+        with self._op("aten::to", "aten::_to_copy", "aten::copy_"):
+            if job.pinned:
+                machine.hold(machine.copy("HtoD", job.batch_bytes, pinned=True, stream=COPY_STREAM))
+            else:
+                machine.copy("HtoD", job.batch_bytes, pinned=False)
+                machine.sync("cudaStreamSynchronize")
+        if job.stall_us:
+            machine.hold(machine.busy_until() + machine.about(job.stall_us * 1_000))
+
+    def _compile(self) -> None:
+        """Dynamo compiles again, for it has not seen this batch's shape before."""
+        machine = self.machine
+        with self._frames(*COMPILER), machine.all_for("compile"):
+            with self._op("_compile.compile_inner (dynamo_timed)"):
+                machine.spend(self.job.compile_us * 1_000, "compile")
+                with self._op("aten::empty_strided"):
+                    machine.spend(5_000, "dispatch")
+
+    def _grow_workspace(self) -> None:
+        with self._frames(place("grow_workspace")), self._op("aten::empty"):
+            self.machine.release_to_driver()
+            self.machine.allocate_from_driver()
+
+    def _forward(self) -> None:
+        machine, job = self.machine, self.job
+        with self._frames(
+            "nn.Module: Model_0", "torch/nn/modules/module.py(1782): _call_impl", place("Model.forward")
+        ):
+            for block in range(job.blocks):
+                machine.spend(job.python_us * 1_000, "python")
+                with self._frames(f"nn.Module: Block_{block}", place("Block.forward")):
+                    with self._frames(
+                        f"nn.Module: Linear_{block}", "torch/nn/modules/linear.py(124): forward"
+                    ):
+                        with self._op("aten::linear", "aten::addmm"):
+                            self._activations.append(machine.alloc(4 * MIB))
+                            machine.launch(GEMM, job.kernel_us * 1_000)
+                    machine.spend(job.python_us * 500, "python")
+                    with self._op("aten::relu", "aten::clamp_min"):
+                        machine.launch(RELU, job.small_us * 1_000)
+        with self._op("aten::sum"):
+            machine.launch(REDUCE, job.small_us * 1_000)
+        with self._op("aten::to", "aten::_to_copy", "aten::copy_"):
+            self._loss_ns = machine.copy("DtoH", 4, pinned=True)
+
+    def _backward(self) -> None:
+        machine, job = self.machine, self.job
+        with self._frames(*ENGINE), machine.on_autograd(hand_over_ns=12_000):
+            for _ in range(job.blocks):
+                with self._backward_of("ThresholdBackward0", "aten::threshold_backward"):
+                    machine.launch(RELU, job.small_us * 1_000)
+                with self._backward_of("AddmmBackward0", "aten::mm"):
+                    machine.launch(GEMM, job.kernel_us * 1_000)
+                    machine.spend(job.dispatch_us * 1_000, "dispatch")
+                    machine.launch(GEMM, job.kernel_us * 1_000)
+                    machine.free(self._activations.pop())
+
+    @contextmanager
+    def _backward_of(self, node: str, operator: str) -> Iterator[None]:
+        with self._op(f"autograd::engine::evaluate_function: {node}", node, operator):
+            yield
+
+    def _optimizer(self) -> None:
+        machine, job = self.machine, self.job
+        machine.spend(job.python_us * 1_000, "python")
+        with self._frames("torch/optim/optimizer.py(492): wrapper"):
+            with (
+                machine.span("annotation", "Optimizer.step#SGD.step"),
+                self._frames("torch/optim/sgd.py(108): step"),
+            ):
+                machine.spend(job.python_us * 2_000, "python")
+                with self._op("aten::_foreach_add_"):
+                    machine.launch(FOREACH, job.small_us * job.blocks * 500)
+                    machine.launch(FOREACH, job.small_us * job.blocks * 500)
+
+    def _replay_graph(self) -> None:
+        """The loss that the host waits for is the last step's: this one's is there only when all is done."""
+        job = self.job
+        gemm, relu = (GEMM, job.kernel_us * 1_000), (RELU, job.small_us * 1_000)
+        kernels = (
+            [gemm, relu] * job.blocks + [(REDUCE, job.small_us * 1_000)] + [relu, gemm, gemm] * job.blocks
+        )
+        kernels += [(FOREACH, job.small_us * job.blocks * 500)] * 2
+        with self._frames("torch/cuda/graphs.py(138): replay"):
+            self._loss_ns, self._graph_ns = self._graph_ns, self.machine.graph_launch(kernels)
+
+    def _log_gradients(self) -> None:
+        machine, job = self.machine, self.job
+        with self._frames(place("log_gradients")):
+            for _ in range(job.items):
+                machine.spend(job.python_us * 1_000, "python")
+                with self._op("aten::norm", "aten::linalg_vector_norm"):
+                    machine.launch(REDUCE, job.small_us * 1_000)
+                with self._op("aten::item", "aten::_local_scalar_dense"):
+                    machine.copy("DtoH", 4, pinned=False)
+                    machine.sync("cudaStreamSynchronize")

@@ -1,0 +1,174 @@
+"""Truth: what a simulated run spent its time on, computed from what the machine was told, not from the trace.
+
+The definitions are those of the idle ledger, followed here in the plainest way, one gap after another. What
+differs is where causes come from: the ledger infers them from names and nesting, and here they are known.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tests.simulator.machine import Launched, Machine
+
+
+@dataclass(frozen=True)
+class StepTruth:
+    """One step's slice of the step window: from its start to the next one's start."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    busy_ns: int
+    idle_ns: dict[str, int]  # cause -> ns
+
+    @property
+    def duration_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What was planted. Times are ns from the window's start; `idle_ns` is over the step window."""
+
+    steps: list[StepTruth]
+    window_start_ns: int
+    window_end_ns: int
+    busy_ns: int
+    idle_ns: dict[str, int]  # cause -> ns
+    trigger_ns: dict[str, int]  # trigger -> ns
+    floor_bytes: list[int] = field(default_factory=list)  # least allocated in each step
+
+    @property
+    def window_ns(self) -> int:
+        return self.window_end_ns - self.window_start_ns
+
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Gap:
+    start_ns: int
+    end_ns: int
+    ended_by: Launched | None
+
+
+def find_truth(machine: Machine, steps: list[tuple[str, int, int]]) -> Truth:
+    """`steps` are (name, start, end) on the host; without any, the window is the whole recording."""
+    if steps:
+        begin, last = steps[0][1], steps[-1][2]
+        launched = [work.end_ns for work in machine.work if begin <= work.called_ns < last]
+        end = max([last, *launched])
+    else:
+        begin, end = 0, machine.recording.last_ns()
+    busy = _union([(work.start_ns, work.end_ns) for work in machine.work])
+    segments: list[tuple[int, int, str]] = []
+    triggers: Counter[str] = Counter()
+    for gap in _gaps(machine, busy, begin, end):
+        segments += _explain(gap, machine)
+        triggers[_trigger(gap, machine)] += gap.end_ns - gap.start_ns
+    borders = [start for _, start, _ in steps] + [end]
+    return Truth(
+        steps=[
+            StepTruth(name, *span, _inside(busy, *span), _by_cause(segments, *span))
+            for (name, _, _), span in zip(steps, pairwise(borders), strict=True)
+        ],
+        window_start_ns=begin,
+        window_end_ns=end,
+        busy_ns=_inside(busy, begin, end),
+        idle_ns=_by_cause(segments, begin, end),
+        trigger_ns=dict(triggers),
+        floor_bytes=_floors(machine, borders),
+    )
+
+
+def _union(spans: list[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _inside(spans: list[Span], start: int, end: int) -> int:
+    return sum(max(0, min(b, end) - max(a, start)) for a, b in spans)
+
+
+def _by_cause(segments: list[tuple[int, int, str]], start: int, end: int) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for a, b, cause in segments:
+        if min(b, end) > max(a, start):
+            total[cause] += min(b, end) - max(a, start)
+    return dict(total)
+
+
+def _gaps(machine: Machine, busy: list[Span], begin: int, end: int) -> list[_Gap]:
+    """The stretches of [begin, end) without work, each with the work that ended it."""
+    starting = {work.start_ns: work for work in machine.work}
+    gaps, at = [], begin
+    for start, stop in [*busy, (end, end)]:
+        if begin <= at < min(start, end):
+            gaps.append(_Gap(at, min(start, end), starting.get(start)))
+        at = max(at, stop)
+    return gaps
+
+
+def _explain(gap: _Gap, machine: Machine) -> list[tuple[int, int, str]]:
+    work = gap.ended_by
+    if work is None:
+        return _told(machine, gap.start_ns, gap.end_ns)
+    after_launch = "queued" if work.waits else "latency"
+    if work.returned_ns <= gap.start_ns:
+        return [(gap.start_ns, gap.end_ns, after_launch)]
+    called = max(work.called_ns, gap.start_ns)
+    returned = min(work.returned_ns, gap.end_ns)
+    segments = _told(machine, gap.start_ns, called)
+    segments += [(called, returned, "launch"), (returned, gap.end_ns, after_launch)]
+    return [(start, end, cause) for start, end, cause in segments if end > start]
+
+
+def _told(machine: Machine, start: int, end: int) -> list[tuple[int, int, str]]:
+    """What the host did in [start, end); where nothing was told, it had nothing to do: user code's doing."""
+    segments = []
+    at = start
+    first = max(0, bisect_right([told.start_ns for told in machine.told], start) - 1)
+    for told in machine.told[first:]:
+        if told.start_ns >= end:
+            break
+        a, b = max(told.start_ns, start), min(told.end_ns, end)
+        if b > a:
+            if a > at:
+                segments.append((at, a, "python"))
+            segments.append((a, b, told.cause))
+            at = b
+    if at < end:
+        segments.append((at, end, "python"))
+    return segments
+
+
+def _trigger(gap: _Gap, machine: Machine) -> str:
+    work = gap.ended_by
+    if work is not None and work.returned_ns <= gap.start_ns:
+        return "queued"
+    if any(start < gap.start_ns < end < gap.end_ns for start, end in machine.waits):
+        return "drained"
+    return "starved" if work is not None else "unknown"
+
+
+def _floors(machine: Machine, borders: list[int]) -> list[int]:
+    """The least that was allocated in each slice between two borders."""
+    floors = []
+    for start, end in pairwise(borders):
+        allocated = sum(event.bytes for event in machine.recording.memory if event.time_ns < start)
+        least = allocated
+        for event in machine.recording.memory:
+            if start <= event.time_ns < end:
+                allocated += event.bytes
+                least = min(least, allocated)
+        floors.append(least)
+    return floors
