@@ -33,11 +33,11 @@ class Host:
 
     def loads(self, window: Window) -> Int64:
         """The outermost loader spans that begin in the window: one for each batch that was fetched."""
-        events = self.events
-        parent = self.tree.parent
-        inner = np.where(parent == NONE, False, self.loader[parent])
+        events, parent = self.events, self.tree.parent
+        fetch = names.match(events, names.BATCH) & self.loader
+        inner = (parent != NONE) & self.tree.under(fetch)[parent]
         begins = (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
-        return np.flatnonzero(self.loader & ~inner & begins).astype(np.int64)
+        return np.flatnonzero(fetch & ~inner & begins).astype(np.int64)
 
     @cached_property
     def engine_wait(self) -> Bool:

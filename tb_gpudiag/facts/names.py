@@ -54,6 +54,9 @@ LOADER = _any(
     _PATH + r"torch/utils/data/dataloader\.py\(\d+\): (__next__|__iter__|_next_data|_get_iterator)",
     r"\[pl\]\[profile\].*dataloader_next",  # Lightning
 )
+BATCH = re.compile(r".*(__next__|_next_data|dataloader_next)", re.S)
+"""Of the loader's spans, those that fetch: not the ones that start its workers."""
+
 COMPILE = _any(
     r".*\(dynamo_timed\)",
     _PATH + r"torch/_dynamo/convert_frame\.py\(\d+\): .*",
