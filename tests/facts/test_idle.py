@@ -266,7 +266,7 @@ lengths = st.integers(0, 120)
 
 @st.composite
 def stories(draw: st.DrawFn) -> TraceBuilder:
-    """Anything at all, with crossing spans, several threads, streams, devices, and launches after their work."""
+    """Anything at all: crossing spans, several threads, streams, devices, launches after their work."""
     trace = TraceBuilder(draw(st.sampled_from(GENERATIONS)), devices=("GPU a", "GPU b"))
     threads = [trace.thread(), trace.thread("autograd")]
     some = st.sampled_from(threads)

@@ -1,4 +1,4 @@
-"""Facts on real traces: the laws on every one, and what is known of some, computed a second way from the raw JSON."""
+"""Facts on real traces: the laws on every one, and what is known of some, computed a second way."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ def swept_idle(path: Path, device: int) -> tuple[int, int]:
     events = loaded if isinstance(loaded, list) else loaded["traceEvents"]
     spans = []
     for event in events:
-        if event.get("ph") == "X" and event.get("cat") in GPU_WORK:
-            if int(event.get("args", {}).get("device", event["pid"])) == device:
-                start, length = int(Decimal(event["ts"]) * 1000), int(Decimal(event["dur"]) * 1000)
-                spans.append((start, start + max(0, length)))
+        if event.get("ph") != "X" or event.get("cat") not in GPU_WORK:
+            continue
+        if int(event.get("args", {}).get("device", event["pid"])) == device:
+            start, length = int(Decimal(event["ts"]) * 1000), int(Decimal(event["dur"]) * 1000)
+            spans.append((start, start + max(0, length)))
     spans.sort()
     first, reached, idle = spans[0][0], spans[0][1], 0
     for start, end in spans:

@@ -123,7 +123,7 @@ def test_hotspots_by_operator_line_and_kernel() -> None:
     assert operator["aten::add"].host_ns == 30 * US
     assert operator["aten::add"].kernel_ns == 12 * US
     assert operator["aten::add"].empty_queue_share == 1.0
-    # Each: 15 µs of dispatch, 10 in the call, 5 until the kernel starts; the first one's too, in the step window.
+    # Each: 15 µs of dispatch, 10 in the call, 5 until the kernel starts; in the step window the first too.
     assert operator["aten::add"].idle_ns == 3 * 30 * US
     assert operator["aten::mm"].launches == 1
     assert operator["aten::mm"].kernel_ns == 60 * US
@@ -161,7 +161,8 @@ def test_which_frames_are_a_place(name: str, expected: str | None) -> None:
 
 def test_an_old_call_stack_names_the_users_line() -> None:
     site = "/home/me/env/lib/python3.7/site-packages/"
-    stack = f"{site}torch/nn/functional.py(9): relu;{site}torchvision/models/resnet.py(5): forward;job.py(46): <module>"
+    libraries = [f"{site}torch/nn/functional.py(9): relu", f"{site}torchvision/models/resnet.py(5): forward"]
+    stack = ";".join([*libraries, "job.py(46): <module>"])
     frame = stack_place(stack)
     assert frame is not None
     assert (frame.file, frame.line, frame.function) == ("job.py", 46, "<module>")
