@@ -1,0 +1,30 @@
+import js from "@eslint/js";
+import hooks from "eslint-plugin-react-hooks";
+import { defineConfig } from "eslint/config";
+import tseslint from "typescript-eslint";
+
+export default defineConfig(
+  { ignores: ["node_modules", "src/wire/report.ts"] },
+  js.configs.recommended,
+  tseslint.configs.strictTypeChecked,
+  tseslint.configs.stylisticTypeChecked,
+  hooks.configs.flat["recommended-latest"],
+  {
+    languageOptions: { parserOptions: { projectService: { allowDefaultProject: ["eslint.config.js"] } } },
+    rules: {
+      "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
+      // Names in a trace are other people's text: they are never markup.
+      "no-restricted-syntax": [
+        "error",
+        {
+          selector: "JSXAttribute[name.name='dangerouslySetInnerHTML']",
+          message: "Names are text, never markup.",
+        },
+        {
+          selector: "AssignmentExpression[left.property.name='innerHTML']",
+          message: "Names are text, never markup.",
+        },
+      ],
+    },
+  },
+);

@@ -1,0 +1,70 @@
+// Deep links: TensorBoard keeps "#<tab>&p.<tab>.<key>=<value>" across reloads, tab switches, back and forward.
+
+const TAB = "gpudiag";
+const PREFIX = `p.${TAB}.`;
+
+export interface Link {
+  readonly trace?: string;
+  readonly finding?: string;
+  readonly start_us?: number;
+  readonly end_us?: number;
+}
+
+function decode(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined; // a broken escape in a pasted link
+  }
+}
+
+function number(text: string | undefined): number | undefined {
+  if (text === undefined || text.trim() === "") return undefined;
+  const value = Number(text);
+  return Number.isFinite(value) ? value : undefined;
+}
+
+/** What a link says. Whatever is missing, broken or makes no sense is left out. */
+export function readHash(hash: string): Link {
+  const found = new Map<string, string>();
+  for (const token of hash.replace(/^#/, "").split("&")) {
+    const [key = "", value = ""] = token.split("=");
+    if (!key.startsWith(PREFIX)) continue;
+    const text = decode(value);
+    if (text !== undefined) found.set(key.slice(PREFIX.length), text);
+  }
+  const trace = found.get("trace");
+  const finding = found.get("finding");
+  const start_us = number(found.get("t0"));
+  const end_us = number(found.get("t1"));
+  return {
+    ...(trace ? { trace } : {}),
+    ...(finding ? { finding } : {}),
+    ...(start_us !== undefined && end_us !== undefined && start_us < end_us ? { start_us, end_us } : {}),
+  };
+}
+
+/** Can this page write the hash, or does another tab own it now? */
+export function isOurs(hash: string): boolean {
+  const tab = hash.replace(/^#/, "").split("&")[0] ?? "";
+  return tab === "" || tab === TAB;
+}
+
+/** `hash` with this page's part replaced by `link`; what other plugins keep there stays. */
+export function writeHash(hash: string, link: Link): string {
+  const others = hash
+    .replace(/^#/, "")
+    .split("&")
+    .slice(1)
+    .filter((token) => token !== "" && !token.startsWith(PREFIX));
+  const own: [string, string | undefined][] = [
+    ["trace", link.trace],
+    ["finding", link.finding],
+    ["t0", link.start_us?.toFixed(3)],
+    ["t1", link.end_us?.toFixed(3)],
+  ];
+  const tokens = own.flatMap(([key, value]) =>
+    value ? [`${PREFIX}${key}=${encodeURIComponent(value)}`] : [],
+  );
+  return `#${[TAB, ...others, ...tokens].join("&")}`;
+}

@@ -1,0 +1,66 @@
+// What lies under the pointer.
+
+import { toTime, type Viewport } from "../base/viewport";
+import type { Row, Rows } from "./rows";
+import { firstEndingAfter, type Slice } from "./slice";
+
+export interface Hit {
+  readonly row: Row;
+  readonly depth: number;
+  readonly start_us: number;
+  readonly end_us: number;
+  readonly name: string;
+  readonly count: number;
+  readonly kind: number;
+  /** The gap's number; null in lanes that hold no gaps, and for merged ones. */
+  readonly gap: number | null;
+}
+
+/** Boxes are narrow: the pointer may miss by this much. */
+const NEAR_PX = 3;
+
+export function rowAt(rows: Rows, y: number): Row | null {
+  return rows.rows.find((row) => y >= row.top && y < row.top + row.height) ?? null;
+}
+
+/** `x` in pixels from the left of the lanes, `y` from the top of the first. */
+export function hit(
+  slice: Slice,
+  rows: Rows,
+  view: Viewport,
+  width_px: number,
+  x: number,
+  y: number,
+): Hit | null {
+  const row = rowAt(rows, y);
+  if (!row) return null;
+  const depth = Math.floor((y - row.top) / row.step);
+  const boxes = slice.lanes.get(row.key)?.depths[depth];
+  if (!boxes) return null;
+  const at_us = toTime(view, x, width_px);
+  const near_us = toTime(view, x + NEAR_PX, width_px) - at_us;
+  let best = -1;
+  let nearest = Infinity;
+  for (let at = firstEndingAfter(boxes, at_us - near_us); at < boxes.start_us.length; at += 1) {
+    const start = boxes.start_us[at] ?? 0;
+    if (start > at_us + near_us) break;
+    const away = Math.max(start - at_us, at_us - (boxes.end_us[at] ?? 0), 0);
+    if (away < nearest) {
+      nearest = away;
+      best = at;
+    }
+    if (away === 0) break;
+  }
+  if (best === -1) return null;
+  const merged = boxes.count[best] ?? 1;
+  return {
+    row,
+    depth,
+    start_us: boxes.start_us[best] ?? 0,
+    end_us: boxes.end_us[best] ?? 0,
+    name: slice.names[boxes.name[best] ?? 0] ?? "",
+    count: merged,
+    kind: boxes.kind[best] ?? 0,
+    gap: row.kind === "gaps" && merged <= 1 ? (boxes.gap[best] ?? 0) : null,
+  };
+}

@@ -1,0 +1,57 @@
+// A device's step window and its steps as parts to show. Every figure is the report's: nothing is computed again.
+
+import { rank } from "../base/causes";
+import type { CauseTime, Device, Report, StepAccount } from "../wire/report";
+
+export interface Part {
+  /** computing, copying, communicating, or an idle cause. */
+  readonly name: string;
+  readonly us: number;
+}
+
+function parts(
+  computing: number,
+  copying: number,
+  communicating: number,
+  idle: readonly CauseTime[],
+): Part[] {
+  return [
+    { name: "computing", us: computing },
+    { name: "copying", us: copying },
+    { name: "communicating", us: communicating },
+    ...idle.map(({ cause, us }) => ({ name: cause, us })),
+  ]
+    .filter(({ us }) => us > 0)
+    .sort((a, b) => rank(a.name) - rank(b.name));
+}
+
+export function windowParts(device: Device): Part[] {
+  return parts(
+    device.window_computing_us,
+    device.window_copying_us,
+    device.window_communicating_us,
+    device.window_idle_by_cause,
+  );
+}
+
+export function stepParts(step: StepAccount): Part[] {
+  return parts(step.computing_us, step.copying_us, step.communicating_us, step.idle_by_cause);
+}
+
+/** What costs and savings are shares of: the step window, the same for all devices. */
+export function window_us(report: Report): number {
+  const device = report.devices[0];
+  if (device) return device.window_us;
+  const first = report.steps[0];
+  const last = report.steps.at(-1);
+  if (first && last) return last.start_us + last.duration_us - first.start_us;
+  return report.trace?.duration_us ?? 0;
+}
+
+export function meanStep_us(report: Report): number {
+  return report.steps.reduce((sum, step) => sum + step.duration_us, 0) / report.steps.length;
+}
+
+export function deviceLabel(device: Device): string {
+  return device.name ? `GPU ${device.id} · ${device.name}` : `GPU ${device.id}`;
+}

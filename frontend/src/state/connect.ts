@@ -1,0 +1,53 @@
+// Ties the store to the window around the page: address, theme, visibility, TensorBoard's reload button.
+
+import type { QueryClient } from "@tanstack/react-query";
+import { isOurs, readHash, writeHash } from "../base/hash";
+import { currentHash, replaceHash, watchHash, watchReload, watchScheme, watchVisible } from "./frame";
+import { TRACES } from "./queries";
+import { linkOf, usePage } from "./store";
+
+/** Browsers refuse an address that changes with every frame of a zoom. */
+const WRITE_AFTER_MS = 250;
+
+/** Stays connected as long as the page lives; returns how to end it, for tests. */
+export function connect(client: QueryClient): () => void {
+  usePage.getState().openLink(readHash(currentHash()));
+  const stops = [
+    watchScheme((scheme) => {
+      usePage.setState({ scheme });
+    }),
+    watchVisible((visible) => {
+      if (usePage.getState().visible !== visible) usePage.setState({ visible });
+    }),
+    watchHash((hash) => {
+      if (isOurs(hash) && writeHash(hash, linkOf(usePage.getState())) !== hash) {
+        usePage.getState().openLink(readHash(hash));
+      }
+    }),
+    watchReload(() => {
+      void client.invalidateQueries({ queryKey: TRACES });
+    }),
+    keepAddress(),
+  ];
+  return () => {
+    for (const stop of stops) stop();
+  };
+}
+
+function keepAddress(): () => void {
+  let timer = 0;
+  const write = () => {
+    const before = currentHash();
+    const after = writeHash(before, linkOf(usePage.getState()));
+    if (usePage.getState().visible && isOurs(before) && after !== before) replaceHash(after);
+  };
+  const unsubscribe = usePage.subscribe((now, before) => {
+    if (now.trace === before.trace && now.finding === before.finding && now.view === before.view) return;
+    window.clearTimeout(timer);
+    timer = window.setTimeout(write, WRITE_AFTER_MS);
+  });
+  return () => {
+    window.clearTimeout(timer);
+    unsubscribe();
+  };
+}

@@ -1,0 +1,83 @@
+// What the page asks the server for, and how often.
+
+import { keepPreviousData, QueryClient, useQuery } from "@tanstack/react-query";
+import type { Tile } from "../base/tiles";
+import { fetchGap, fetchReport, fetchTimeline, fetchTraces, ServerError } from "../wire/client";
+import type { TraceEntry, TraceList } from "../wire/report";
+import { usePage, type GapKey } from "./store";
+
+/** While an analysis is under way its progress is looked at this often. */
+const BUSY_MS = 800;
+
+/** New files are noticed this soon: the server looks at the directory every two seconds. */
+const IDLE_MS = 3000;
+
+/** Slices that were seen are kept this long, so that going back needs no new one. */
+const SLICE_KEPT_MS = 120_000;
+
+export function isPending(state: string): boolean {
+  return state === "queued" || state === "running";
+}
+
+export function createQueryClient(): QueryClient {
+  return new QueryClient({
+    defaultOptions: {
+      queries: {
+        // The polls ask again anyway; what the server refused it will refuse again.
+        retry: (failures, error) => failures < 2 && !(error instanceof ServerError),
+        refetchOnWindowFocus: false,
+        networkMode: "always",
+        staleTime: Infinity,
+      },
+    },
+  });
+}
+
+export const TRACES = ["traces"] as const;
+
+export function useTraces() {
+  const visible = usePage((page) => page.visible);
+  return useQuery({
+    queryKey: TRACES,
+    queryFn: ({ signal }) => fetchTraces(signal),
+    staleTime: 0,
+    refetchInterval: ({ state }) => (visible ? pollEvery(state.data) : false),
+  });
+}
+
+function pollEvery(list: TraceList | undefined): number {
+  const busy = !list?.scanned || list.traces.some((entry) => isPending(entry.state) || entry.writing);
+  return busy ? BUSY_MS : IDLE_MS;
+}
+
+/** Asking is what starts the analysis. A file that changed is another question. */
+export function useReport(entry: TraceEntry | null, wanted: boolean) {
+  const visible = usePage((page) => page.visible);
+  return useQuery({
+    queryKey: ["report", entry?.id, entry?.content],
+    queryFn: ({ signal }) => fetchReport(entry?.id ?? "", signal),
+    enabled: entry !== null && wanted && visible,
+    placeholderData: (earlier, query) => (query?.queryKey[1] === entry?.id ? earlier : undefined),
+    refetchInterval: ({ state }) => (visible && isPending(state.data?.state ?? "") ? BUSY_MS : false),
+  });
+}
+
+export function useTimeline(entry: TraceEntry, tile: Tile | null) {
+  const visible = usePage((page) => page.visible);
+  return useQuery({
+    queryKey: ["timeline", entry.id, entry.content, tile?.start_us, tile?.end_us, tile?.width_px],
+    queryFn: ({ signal }) => fetchTimeline(entry.id, tile, signal),
+    enabled: tile !== null && visible,
+    placeholderData: keepPreviousData,
+    gcTime: SLICE_KEPT_MS,
+    refetchInterval: ({ state }) => (visible && isPending(state.data?.state ?? "") ? BUSY_MS : false),
+  });
+}
+
+export function useGap(entry: TraceEntry, key: GapKey | null) {
+  return useQuery({
+    queryKey: ["gap", entry.id, entry.content, key?.device, key?.gap],
+    queryFn: ({ signal }) => fetchGap(entry.id, key?.device ?? 0, key?.gap ?? 0, signal),
+    enabled: key !== null,
+  });
+}

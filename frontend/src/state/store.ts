@@ -1,0 +1,94 @@
+// The one store: what is selected, which time range is seen, and how the page stands in its window.
+
+import { create } from "zustand";
+import type { Scheme } from "../base/causes";
+import type { Link } from "../base/hash";
+import type { Viewport } from "../base/viewport";
+import type { TimeRange } from "../wire/report";
+
+export interface GapKey {
+  readonly device: number;
+  readonly gap: number;
+}
+
+export interface PageState {
+  readonly trace: string | null;
+  /** The finding that stands open, by `findingKey`. */
+  readonly finding: string | null;
+  /** What the timeline shows; null is all of it. */
+  readonly view: Viewport | null;
+  /** A range that the user drew. */
+  readonly selection: Viewport | null;
+  readonly gap: GapKey | null;
+  readonly highlight: readonly TimeRange[];
+  /** Traces whose analysis the user stopped: not asked for again until told to. */
+  readonly stopped: ReadonlySet<string>;
+  readonly scheme: Scheme;
+  /** False while another tab of TensorBoard is in front. */
+  readonly visible: boolean;
+
+  readonly openTrace: (id: string | null) => void;
+  readonly openLink: (link: Link) => void;
+  readonly toggleFinding: (key: string) => void;
+  readonly setView: (view: Viewport | null) => void;
+  readonly setSelection: (selection: Viewport | null) => void;
+  readonly openGap: (gap: GapKey | null) => void;
+  readonly showRanges: (ranges: readonly TimeRange[], view: Viewport | null) => void;
+  readonly stop: (id: string) => void;
+  readonly resume: (id: string) => void;
+}
+
+/** What belongs to one trace, and is gone with it. */
+const OF_TRACE = { finding: null, view: null, selection: null, gap: null, highlight: [] } as const;
+
+export const usePage = create<PageState>()((set) => ({
+  trace: null,
+  ...OF_TRACE,
+  stopped: new Set(),
+  scheme: "light",
+  visible: true,
+
+  openTrace: (trace) => {
+    set((now) => (now.trace === trace ? now : { trace, ...OF_TRACE }));
+  },
+  openLink: (link) => {
+    set((now) => {
+      const trace = link.trace ?? now.trace;
+      const view =
+        link.start_us !== undefined && link.end_us !== undefined
+          ? { start_us: link.start_us, end_us: link.end_us }
+          : null;
+      return { ...(trace === now.trace ? {} : OF_TRACE), trace, finding: link.finding ?? null, view };
+    });
+  },
+  toggleFinding: (key) => {
+    set((now) => ({ finding: now.finding === key ? null : key }));
+  },
+  setView: (view) => {
+    set({ view });
+  },
+  setSelection: (selection) => {
+    set({ selection });
+  },
+  openGap: (gap) => {
+    set({ gap });
+  },
+  showRanges: (highlight, view) => {
+    set({ highlight, view, gap: null, selection: null });
+  },
+  stop: (id) => {
+    set((now) => ({ stopped: new Set([...now.stopped, id]) }));
+  },
+  resume: (id) => {
+    set((now) => ({ stopped: new Set([...now.stopped].filter((other) => other !== id)) }));
+  },
+}));
+
+/** The part of the state that a deep link keeps. */
+export function linkOf(state: PageState): Link {
+  return {
+    ...(state.trace === null ? {} : { trace: state.trace }),
+    ...(state.finding === null ? {} : { finding: state.finding }),
+    ...(state.view ?? {}),
+  };
+}

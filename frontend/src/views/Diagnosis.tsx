@@ -1,0 +1,25 @@
+import type { Report, TraceEntry } from "../wire/report";
+import { About } from "./about/About";
+import { Findings } from "./findings/Findings";
+import { HostActivities } from "./host/HostActivities";
+import { Steps } from "./steps/Steps";
+import { Timeline } from "./timeline/Timeline";
+import { Verdict } from "./verdict/Verdict";
+
+/** Everything that a report says, from the short to the long. */
+export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report }) {
+  const onlyHost = report.devices.length === 0;
+  return (
+    <>
+      <div className="gd-top" data-single={onlyHost || undefined}>
+        <Verdict report={report} />
+        {!onlyHost && <Steps report={report} />}
+      </div>
+      {onlyHost && <HostActivities report={report} />}
+      <Findings report={report} />
+      <Timeline entry={entry} report={report} />
+      {!onlyHost && <HostActivities report={report} />}
+      <About report={report} />
+    </>
+  );
+}

@@ -1,0 +1,58 @@
+import { useEffect } from "react";
+import { newest } from "../state/choose";
+import { useTraces } from "../state/queries";
+import { usePage } from "../state/store";
+import type { TraceList } from "../wire/report";
+import { Chooser } from "./chooser/Chooser";
+import { Empty } from "./empty/Empty";
+import { Notice } from "./parts/Notice";
+import { Problem } from "./status/Problem";
+import { Searching } from "./status/Searching";
+import { Trace } from "./Trace";
+
+export function Page() {
+  const { data, isError } = useTraces();
+  return (
+    <div className="gd-page">
+      {isError && (
+        <Notice tone="warning">TensorBoard does not answer. The page tries again by itself.</Notice>
+      )}
+      {data && (data.scanned || data.traces.length > 0) ? (
+        <Listed list={data} />
+      ) : (
+        <Searching failed={isError} />
+      )}
+    </div>
+  );
+}
+
+function Listed({ list }: { list: TraceList }) {
+  const wanted = usePage((page) => page.trace);
+  const openTrace = usePage((page) => page.openTrace);
+  const known = list.traces.find((entry) => entry.id === wanted) ?? null;
+  const shown = known ?? newest(list.traces);
+
+  // Chosen once and kept: a newer file that appears later does not pull the page away from under its reader.
+  useEffect(() => {
+    if (wanted === null && shown !== null) openTrace(shown.id);
+  }, [wanted, shown, openTrace]);
+
+  const problems = list.problems.map((problem) => (
+    <Problem key={problem.where + problem.what} problem={problem} />
+  ));
+  if (!shown) return <Empty problems={problems} />;
+  return (
+    <>
+      <Chooser traces={list.traces} entry={shown} />
+      <main className="gd-main">
+        {problems}
+        {wanted !== null && !known && (
+          <Notice tone="warning">
+            The trace of this link is not in the log directory any more. This is the newest one.
+          </Notice>
+        )}
+        <Trace key={shown.id} entry={shown} />
+      </main>
+    </>
+  );
+}

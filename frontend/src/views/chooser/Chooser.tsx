@@ -1,0 +1,133 @@
+import { Select, type ComboboxItem } from "@mantine/core";
+import { useMemo } from "react";
+import { bytes, date } from "../../base/format";
+import { inRun, levels, newest, spanLabel } from "../../state/choose";
+import { usePage } from "../../state/store";
+import type { TraceEntry } from "../../wire/report";
+
+/** A list longer than this is searched, not scrolled. */
+const OPTIONS_SHOWN = 100;
+
+interface Props {
+  readonly traces: readonly TraceEntry[];
+  readonly entry: TraceEntry;
+}
+
+export function Chooser({ traces, entry }: Props) {
+  const openTrace = usePage((page) => page.openTrace);
+  const { runs, workers, spans } = useMemo(() => levels(traces, entry), [traces, entry]);
+  const open = (next: TraceEntry | null) => {
+    if (next) openTrace(next.id);
+  };
+  return (
+    <header className="gd-chooser">
+      <Level
+        label="Run"
+        width={320}
+        value={entry.run}
+        options={runs.map((run) => ({
+          value: run,
+          label: run,
+          ...summary(traces.filter((t) => t.run === run)),
+        }))}
+        onPick={(run) => {
+          open(inRun(traces, run, entry.worker));
+        }}
+      />
+      <Level
+        label="Worker"
+        width={250}
+        value={entry.worker}
+        options={workers.map((worker) => ({
+          value: worker,
+          label: worker || "–",
+          ...summary(traces.filter((t) => t.run === entry.run && t.worker === worker)),
+        }))}
+        onPick={(worker) => {
+          open(newest(traces.filter((t) => t.run === entry.run && t.worker === worker)));
+        }}
+      />
+      <Level
+        label="Span"
+        width={230}
+        value={entry.id}
+        options={spans.map((span) => ({ value: span.id, label: spanLabel(span.span), ...summary([span]) }))}
+        onPick={(id) => {
+          open(spans.find((span) => span.id === id) ?? null);
+        }}
+      />
+      <span className="gd-chooser-file">
+        {bytes(entry.size_bytes)} · {entry.writing ? "being written" : `written ${date(entry.modified_s)}`}
+      </span>
+    </header>
+  );
+}
+
+interface Option extends ComboboxItem {
+  readonly state: string;
+  readonly note: string;
+}
+
+/** What one line of a list says about the traces behind it. */
+function summary(traces: readonly TraceEntry[]): { state: string; note: string } {
+  const failed = traces.filter((trace) => trace.state === "failed");
+  const latest = newest(traces);
+  if (failed.length > 0 && failed.length === traces.length) {
+    return { state: "failed", note: failed[0]?.error?.what ?? "cannot be read" };
+  }
+  if (failed.length > 0)
+    return { state: "partly", note: `${failed.length} of ${traces.length} cannot be read` };
+  return { state: latest?.state ?? "new", note: latest?.limiter ? `limited by ${latest.limiter}` : "" };
+}
+
+interface LevelProps {
+  readonly label: string;
+  readonly width: number;
+  readonly value: string;
+  readonly options: readonly Option[];
+  readonly onPick: (value: string) => void;
+}
+
+function Level({ label, width, value, options, onPick }: LevelProps) {
+  const only = options.length === 1;
+  const chosen = options.find((option) => option.value === value)?.label ?? value;
+  return (
+    <label className="gd-level" data-only={only || undefined}>
+      <span>{label}</span>
+      {only ? (
+        <b title={chosen}>{chosen}</b>
+      ) : (
+        <Select
+          aria-label={label}
+          size="xs"
+          w={width}
+          data={[...options]}
+          value={value}
+          limit={OPTIONS_SHOWN}
+          searchable
+          selectFirstOptionOnChange
+          allowDeselect={false}
+          maxDropdownHeight={420}
+          nothingFoundMessage="Nothing of that name"
+          comboboxProps={{ width: "max-content", position: "bottom-start", shadow: "md" }}
+          renderOption={({ option }) => <OptionLine option={option as Option} />}
+          onChange={(next) => {
+            if (next !== null && next !== value) onPick(next);
+          }}
+        />
+      )}
+    </label>
+  );
+}
+
+function OptionLine({ option }: { option: Option }) {
+  return (
+    <span className="gd-option">
+      <i className="gd-dot" data-state={option.state} />
+      <span className="gd-option-name">{option.label}</span>
+      <span className="gd-option-note" data-state={option.state}>
+        {option.note}
+      </span>
+    </span>
+  );
+}

@@ -1,0 +1,62 @@
+import type { ReactNode } from "react";
+import { CodeBlock } from "../parts/CodeBlock";
+
+const RECORD = `from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
+
+with profile(
+    activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+    schedule=schedule(wait=1, warmup=2, active=3, repeat=1),
+    on_trace_ready=tensorboard_trace_handler("LOGDIR/my_run"),
+    record_shapes=True,
+    profile_memory=True,
+    with_stack=True,
+) as prof:
+    for step, batch in enumerate(loader):
+        train_step(batch)
+        prof.step()
+        if step >= 6:
+            break
+`;
+
+const WHY: readonly (readonly [string, string])[] = [
+  [
+    "schedule(…)",
+    "skips the slow first steps and records three: enough to compare, small enough to read quickly.",
+  ],
+  ["prof.step()", "marks where each step ends. Without it nothing can be said per step."],
+  [
+    "with_stack=True",
+    "names your source lines in the findings. It makes the file larger and the steps slower.",
+  ],
+  ["record_shapes, profile_memory", "keep tensor shapes and every allocation."],
+];
+
+/** What to see when there is no trace yet: how to record one. */
+export function Empty({ problems }: { problems: ReactNode }) {
+  return (
+    <main className="gd-empty">
+      {problems}
+      <h1>No trace in this log directory yet</h1>
+      <p>
+        Record a few training steps with <code>torch.profiler</code> into the directory that TensorBoard was
+        started with (<code>--logdir</code>). This page finds the trace by itself within seconds: there is
+        nothing to reload.
+      </p>
+      <CodeBlock code={RECORD} label="recording block" />
+      <dl>
+        {WHY.map(([what, why]) => (
+          <div key={what}>
+            <dt>
+              <code>{what}</code>
+            </dt>
+            <dd>{why}</dd>
+          </div>
+        ))}
+      </dl>
+      <p className="gd-muted">
+        Files whose names end in <code>.pt.trace.json</code> or <code>.pt.trace.json.gz</code> are found, in
+        the directory itself and in every directory below it. A run is named after its directory.
+      </p>
+    </main>
+  );
+}

@@ -1,0 +1,146 @@
+import { Button } from "@mantine/core";
+import { useEffect, useId, useRef } from "react";
+import { percent, time } from "../../base/format";
+import { around } from "../../base/viewport";
+import { savingOf } from "../../state/findings";
+import { usePage } from "../../state/store";
+import type { Finding } from "../../wire/report";
+import { CodeBlock } from "../parts/CodeBlock";
+import { TIMELINE_ID } from "../timeline/id";
+import { Places } from "./Places";
+
+interface Props {
+  readonly id: string;
+  readonly finding: Finding;
+  readonly whole_us: number;
+  readonly duration_us: number;
+  readonly opened: boolean;
+}
+
+export function FindingItem({ id, finding, whole_us, duration_us, opened }: Props) {
+  const toggle = usePage((page) => page.toggleFinding);
+  const body = useId();
+  const item = useRef<HTMLLIElement>(null);
+  const openedByLink = useRef(opened);
+
+  useEffect(() => {
+    if (openedByLink.current) item.current?.scrollIntoView({ block: "start" });
+  }, []);
+
+  return (
+    <li className="gd-finding" data-severity={finding.severity} data-opened={opened || undefined} ref={item}>
+      <button
+        type="button"
+        className="gd-finding-head"
+        aria-expanded={opened}
+        aria-controls={body}
+        onClick={() => {
+          toggle(id);
+        }}
+      >
+        <span className="gd-severity">{finding.severity.toLowerCase()}</span>
+        <span className="gd-finding-title">
+          <b>{finding.title}</b>
+          <span>{finding.summary}</span>
+        </span>
+        <span className="gd-cost">
+          {finding.cost_us > 0 && (
+            <>
+              <b>{time(finding.cost_us)}</b>
+              <span>{percent(finding.cost_us, whole_us)} of the window</span>
+            </>
+          )}
+        </span>
+        <span className="gd-chevron" aria-hidden="true" />
+      </button>
+      {opened && (
+        <div className="gd-finding-body" id={body}>
+          <Details finding={finding} whole_us={whole_us} duration_us={duration_us} />
+        </div>
+      )}
+    </li>
+  );
+}
+
+function Details({ finding, whole_us, duration_us }: Pick<Props, "finding" | "whole_us" | "duration_us">) {
+  return (
+    <>
+      <div className="gd-finding-left">
+        <p className="gd-summary">{finding.summary}</p>
+        {finding.evidence.length > 0 && (
+          <table className="gd-evidence">
+            <caption>Evidence</caption>
+            <tbody>
+              {finding.evidence.map((item, at) => (
+                <tr key={at}>
+                  <th scope="row">{item.label}</th>
+                  <td>{item.value}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        )}
+        <Places places={finding.places} />
+      </div>
+      <div className="gd-finding-right">
+        <SavingLine finding={finding} whole_us={whole_us} />
+        <FixPart finding={finding} />
+        <ShowOnTimeline finding={finding} duration_us={duration_us} />
+      </div>
+    </>
+  );
+}
+
+function SavingLine({ finding, whole_us }: Pick<Props, "finding" | "whole_us">) {
+  const saving = savingOf(finding);
+  if (!saving) return null;
+  const { low_us, high_us, atMost, basis } = saving;
+  const low = time(low_us);
+  const high = time(high_us);
+  const range = atMost ? `at most ${high}` : low === high ? high : `${low} to ${high}`;
+  const share =
+    atMost || low === high
+      ? percent(high_us, whole_us)
+      : `${percent(low_us, whole_us)} to ${percent(high_us, whole_us)}`;
+  return (
+    <p className="gd-saving">
+      <span>A fix gives back</span> <b>{range}</b> <span>({share} of the window)</span>
+      {basis && <span className="gd-basis">{basis}</span>}
+    </p>
+  );
+}
+
+function FixPart({ finding }: Pick<Props, "finding">) {
+  const fix = finding.fix;
+  if (!fix) return null;
+  return (
+    <div className="gd-fix">
+      <h3>Fix</h3>
+      <p>{fix.text}</p>
+      {fix.code && <CodeBlock code={fix.code} label={`fix of ${finding.rule}`} />}
+      {fix.url.startsWith("https://") && (
+        <a href={fix.url} target="_blank" rel="noopener noreferrer">
+          {fix.url.replace(/^https:\/\//, "")}
+        </a>
+      )}
+    </div>
+  );
+}
+
+function ShowOnTimeline({ finding, duration_us }: Pick<Props, "finding" | "duration_us">) {
+  const showRanges = usePage((page) => page.showRanges);
+  const largest = finding.ranges[0];
+  if (!largest) return null;
+  return (
+    <Button
+      size="xs"
+      variant="light"
+      onClick={() => {
+        showRanges(finding.ranges, around(largest, { start_us: 0, end_us: duration_us }));
+        document.getElementById(TIMELINE_ID)?.scrollIntoView({ block: "nearest", behavior: "smooth" });
+      }}
+    >
+      Show on timeline
+    </Button>
+  );
+}

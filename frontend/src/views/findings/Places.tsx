@@ -1,0 +1,38 @@
+import { time } from "../../base/format";
+import type { Place } from "../../wire/report";
+import { More } from "../parts/More";
+
+/** Enough to see where the time goes; the others are one press away. */
+const FIRST = 8;
+
+export function placeText(place: Place): string {
+  return place.file && place.line > 0 ? `${place.file}:${place.line}` : place.file;
+}
+
+/** Where in the code a finding's time is spent. */
+export function Places({ places }: { places: readonly Place[] }) {
+  if (places.length === 0) return null;
+  return (
+    <div className="gd-places">
+      <h3>In the code</h3>
+      <More items={places} first={FIRST}>
+        {(shown) => (
+          <ul>
+            {shown.map((place, at) => (
+              <li key={at}>
+                <span className="gd-place">
+                  {place.file && <code>{placeText(place)}</code>}
+                  <span>
+                    {place.function && <em>{place.function}</em>}
+                    {place.operator && <span className="gd-operator">{place.operator}</span>}
+                  </span>
+                </span>
+                <span className="gd-number">{place.us > 0 ? time(place.us) : ""}</span>
+              </li>
+            ))}
+          </ul>
+        )}
+      </More>
+    </div>
+  );
+}

@@ -1,0 +1,71 @@
+import { percent, time } from "../../base/format";
+import { window_us } from "../../state/account";
+import type { HostActivity, Report } from "../../wire/report";
+import { placeText } from "../findings/Places";
+import { More } from "../parts/More";
+import { Section } from "../parts/Section";
+
+const FIRST = 10;
+
+const KINDS: Readonly<Record<string, string>> = {
+  input: "Data loading",
+  operator: "Operator",
+  python: "Python",
+  call: "Runtime call",
+};
+
+/** Where the main host thread's time went; for a trace without a GPU this is the diagnosis. */
+export function HostActivities({ report }: { report: Report }) {
+  if (report.host.length === 0) return null;
+  const total_us = window_us(report);
+  return (
+    <Section
+      title="Where the host's time went"
+      aside={<span className="gd-muted">main thread over the step window, each moment counted once</span>}
+    >
+      <More items={report.host} first={FIRST}>
+        {(shown) => (
+          <table className="gd-table">
+            <thead>
+              <tr>
+                <th scope="col">What</th>
+                <th scope="col">Kind</th>
+                <th scope="col">Where</th>
+                <th scope="col" className="gd-number">
+                  Time
+                </th>
+                <th scope="col" className="gd-number" title="of the step window">
+                  Share
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {shown.map((item, at) => (
+                <ActivityRow key={at} item={item} total_us={total_us} />
+              ))}
+            </tbody>
+          </table>
+        )}
+      </More>
+    </Section>
+  );
+}
+
+function ActivityRow({ item, total_us }: { item: HostActivity; total_us: number }) {
+  const where = item.place ? placeText(item.place) || item.place.function : "";
+  return (
+    <tr>
+      <td className="gd-name" title={item.name}>
+        {item.name}
+      </td>
+      <td>{KINDS[item.kind] ?? item.kind}</td>
+      <td className="gd-name gd-mono" title={where}>
+        {where}
+      </td>
+      <td className="gd-number">{time(item.us)}</td>
+      <td className="gd-number gd-share" style={{ backgroundSize: `${(100 * item.us) / total_us}% 2px` }}>
+        {percent(item.us, total_us)}
+      </td>
+    </tr>
+  );
+}

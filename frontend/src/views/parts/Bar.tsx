@@ -1,0 +1,30 @@
+import { cause, paint } from "../../base/causes";
+import { percent, time } from "../../base/format";
+import { usePage } from "../../state/store";
+import type { Part } from "../../state/account";
+
+interface Props {
+  readonly parts: readonly Part[];
+  /** What the parts are parts of. */
+  readonly whole_us: number;
+  /** What the full width stands for, so that several bars share one scale. */
+  readonly scale_us?: number;
+  readonly label: string;
+}
+
+/** Time by cause, as one stacked bar. */
+export function Bar({ parts, whole_us, scale_us = whole_us, label }: Props) {
+  const scheme = usePage((page) => page.scheme);
+  const text = parts.map((part) => `${cause(part.name).label} ${time(part.us)}`).join(", ");
+  return (
+    <div className="gd-bar" role="img" aria-label={`${label}: ${text}`}>
+      {parts.map((part) => (
+        <span
+          key={part.name}
+          style={{ width: `${(100 * part.us) / scale_us}%`, background: paint(part.name, scheme) }}
+          title={`${cause(part.name).label}: ${time(part.us)}, ${percent(part.us, whole_us)}`}
+        />
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,114 @@
+import { SegmentedControl, Select } from "@mantine/core";
+import { useState } from "react";
+import { cause } from "../../base/causes";
+import { column, percent, time } from "../../base/format";
+import { deviceLabel, stepParts, windowParts } from "../../state/account";
+import type { Device, Report } from "../../wire/report";
+import { Bar } from "../parts/Bar";
+import { CauseSwatch } from "../parts/CauseSwatch";
+import { Section } from "../parts/Section";
+
+/** More devices than this are chosen from a list. */
+const BUTTONS = 4;
+
+/** Where the step window's time went, in all and step by step. */
+export function Steps({ report }: { report: Report }) {
+  const [chosen, setChosen] = useState(0);
+  const device = report.devices[chosen] ?? report.devices[0];
+  if (!device) return null;
+  return (
+    <Section
+      title="Time per step by cause"
+      className="gd-steps"
+      aside={<DeviceChoice devices={report.devices} chosen={chosen} onChoose={setChosen} />}
+    >
+      <div className="gd-steps-body">
+        <Window device={device} />
+        <StepBars device={device} />
+      </div>
+    </Section>
+  );
+}
+
+interface ChoiceProps {
+  readonly devices: readonly Device[];
+  readonly chosen: number;
+  readonly onChoose: (at: number) => void;
+}
+
+function DeviceChoice({ devices, chosen, onChoose }: ChoiceProps) {
+  if (devices.length < 2) return null;
+  const data = devices.map((device, at) => ({
+    value: String(at),
+    label: devices.length <= BUTTONS ? `GPU ${device.id}` : deviceLabel(device),
+  }));
+  const pick = (value: string | null) => {
+    if (value !== null) onChoose(Number(value));
+  };
+  return devices.length <= BUTTONS ? (
+    <SegmentedControl size="xs" data={data} value={String(chosen)} onChange={pick} aria-label="Device" />
+  ) : (
+    <Select
+      size="xs"
+      data={data}
+      value={String(chosen)}
+      onChange={pick}
+      allowDeselect={false}
+      aria-label="Device"
+    />
+  );
+}
+
+function Window({ device }: { device: Device }) {
+  const parts = windowParts(device);
+  const times = column(
+    parts.map((part) => part.us),
+    device.window_us,
+  );
+  return (
+    <table className="gd-legend">
+      <caption className="gd-unseen">The whole step window by cause</caption>
+      <tbody>
+        {parts.map((part, at) => (
+          <tr key={part.name} title={cause(part.name).meaning}>
+            <th scope="row">
+              <CauseSwatch name={part.name} />
+              {cause(part.name).label}
+            </th>
+            <td>{times.parts[at]}</td>
+            <td>{percent(part.us, device.window_us)}</td>
+          </tr>
+        ))}
+      </tbody>
+      <tfoot>
+        <tr>
+          <th scope="row">Step window</th>
+          <td data-testid="window-total">{times.total}</td>
+          <td>{percent(1)}</td>
+        </tr>
+      </tfoot>
+    </table>
+  );
+}
+
+function StepBars({ device }: { device: Device }) {
+  const longest = Math.max(...device.step_accounts.map((step) => step.duration_us), 0);
+  return (
+    <div className="gd-stepbars">
+      <div className="gd-stepbar" data-total>
+        <span>All</span>
+        <Bar parts={windowParts(device)} whole_us={device.window_us} label="Step window" />
+        <span>{time(device.window_us)}</span>
+      </div>
+      <div className="gd-stepbars-list">
+        {device.step_accounts.map((step, at) => (
+          <div className="gd-stepbar" key={at}>
+            <span title={step.name}>{step.name.replace(/^ProfilerStep#/, "Step ")}</span>
+            <Bar parts={stepParts(step)} whole_us={step.duration_us} scale_us={longest} label={step.name} />
+            <span>{time(step.duration_us)}</span>
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,42 @@
+import { cause } from "../../base/causes";
+import { count, exactTime, time } from "../../base/format";
+import { kindLabel } from "../../canvas/theme";
+import { CauseSwatch } from "../parts/CauseSwatch";
+import type { Hover } from "./usePointer";
+
+interface Props {
+  readonly hover: Hover;
+  readonly width: number;
+  readonly height: number;
+}
+
+const CARD_PX = 330;
+const AWAY_PX = 14;
+
+/** What lies under the pointer, exactly. */
+export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
+  const isGap = hit.row.kind === "gaps";
+  const left = x + AWAY_PX + CARD_PX > width ? Math.max(0, x - AWAY_PX - CARD_PX) : x + AWAY_PX;
+  const vertical = y > height / 2 ? { bottom: height - y + AWAY_PX } : { top: y + AWAY_PX };
+  return (
+    <div className="gd-hover" style={{ left, maxWidth: CARD_PX, ...vertical }} role="tooltip">
+      <b>
+        {isGap && <CauseSwatch name={hit.name} />}
+        {isGap ? cause(hit.name).label : hit.name}
+      </b>
+      {hit.count > 1 && <p>{count(hit.count)} events, merged: zoom in to tell them apart.</p>}
+      {isGap && <p>{cause(hit.name).meaning}</p>}
+      <dl>
+        <dt>Duration</dt>
+        <dd>
+          {time(hit.end_us - hit.start_us)} <span>({exactTime(hit.end_us - hit.start_us)})</span>
+        </dd>
+        <dt>Start</dt>
+        <dd>{exactTime(hit.start_us)}</dd>
+        <dt>{isGap ? "Device" : "Kind"}</dt>
+        <dd>{isGap ? hit.row.title : kindLabel(hit.kind)}</dd>
+      </dl>
+      {hit.gap !== null && <p className="gd-hint">Click to see what led to this gap.</p>}
+    </div>
+  );
+}

@@ -1,0 +1,146 @@
+import { useLayoutEffect, useMemo, useRef, useState, type RefCallback } from "react";
+import type { Viewport } from "../../base/viewport";
+import { draw, HEAD_PX } from "../../canvas/draw";
+import type { Row, Rows } from "../../canvas/rows";
+import { gapsOf, type Gap, type Slice } from "../../canvas/slice";
+import { usePage } from "../../state/store";
+import { onKey } from "./actions";
+import { HoverCard } from "./HoverCard";
+import { usePointer } from "./usePointer";
+
+interface Props {
+  readonly slice: Slice | null;
+  readonly rows: Rows | null;
+  readonly view: Viewport;
+  readonly bounds: Viewport;
+  readonly gaps: readonly Gap[];
+  readonly width: number;
+  readonly measure: RefCallback<HTMLDivElement | null>;
+  readonly onFold: (key: string) => void;
+}
+
+/** Higher than this the lanes scroll by themselves. */
+const TALLEST_PX = 460;
+const EMPTY: Rows = { rows: [], height: 0 };
+
+export function Lanes({ slice, rows, view, bounds, gaps, width, measure, onFold }: Props) {
+  const laid = rows ?? EMPTY;
+  const height = Math.min(HEAD_PX + Math.max(laid.height, 80), TALLEST_PX);
+  const [scroll, setScroll] = useState(0);
+  const scroller = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const pointer = usePointer({ canvas, scroller, slice, rows: laid, view, bounds, width, scroll });
+  useDrawing(canvas, { slice, rows: laid, view, width, height, scroll, hover: pointer.hover?.hit ?? null });
+
+  return (
+    <div
+      className="gd-lanes"
+      ref={scroller}
+      style={{ height }}
+      tabIndex={0}
+      role="group"
+      aria-label="Timeline. Arrow keys move and zoom, 0 shows everything, n and p go from gap to gap, longest first."
+      onScroll={(event) => {
+        setScroll(event.currentTarget.scrollTop);
+      }}
+      onKeyDown={(event) => {
+        if (event.ctrlKey || event.metaKey || event.altKey) return;
+        if (onKey(event.key, view, bounds, gaps)) event.preventDefault();
+      }}
+    >
+      <div className="gd-lanes-inner" style={{ height: Math.max(height, HEAD_PX + laid.height) }}>
+        <div className="gd-labels">
+          <div className="gd-labels-head" style={{ height: HEAD_PX }}>
+            <span>Steps</span>
+          </div>
+          {laid.rows.map((row) => (
+            <Label key={row.key} row={row} onFold={onFold} />
+          ))}
+        </div>
+        <div className="gd-canvas" style={{ height }} ref={measure}>
+          <canvas
+            ref={canvas}
+            style={{ width, height, cursor: pointer.cursor }}
+            role="img"
+            aria-label={`Timeline with ${laid.rows.length} lanes and ${gaps.length} gaps`}
+            {...pointer.handlers}
+          />
+          {pointer.hover && <HoverCard hover={pointer.hover} width={width} height={height} />}
+          {!slice && <p className="gd-lanes-wait">Loading the timeline…</p>}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function Label({ row, onFold }: { row: Row; onFold: (key: string) => void }) {
+  const style = { top: HEAD_PX + row.top, height: row.height };
+  if (row.kind !== "thread" || row.depths < 2) {
+    return (
+      <div className="gd-label" data-kind={row.kind} style={style} title={row.title}>
+        <span>{row.title}</span>
+      </div>
+    );
+  }
+  return (
+    <button
+      type="button"
+      className="gd-label"
+      data-kind={row.kind}
+      data-folded={row.folded || undefined}
+      aria-expanded={!row.folded}
+      style={style}
+      title={row.title}
+      onClick={() => {
+        onFold(row.key);
+      }}
+    >
+      <span>{row.title}</span>
+    </button>
+  );
+}
+
+interface Drawn {
+  readonly slice: Slice | null;
+  readonly rows: Rows;
+  readonly view: Viewport;
+  readonly width: number;
+  readonly height: number;
+  readonly scroll: number;
+  readonly hover: Parameters<typeof draw>[1]["hover"];
+}
+
+function useDrawing(canvas: React.RefObject<HTMLCanvasElement | null>, drawn: Drawn): void {
+  const scheme = usePage((page) => page.scheme);
+  const visible = usePage((page) => page.visible);
+  const highlight = usePage((page) => page.highlight);
+  const selection = usePage((page) => page.selection);
+  const opened = usePage((page) => page.gap);
+  const { slice, rows, view, width, height, scroll, hover } = drawn;
+  const gap = useMemo(() => {
+    const found = slice
+      ? gapsOf(slice).find((g) => g.gap === opened?.gap && g.device === opened.device)
+      : undefined;
+    return found ?? null;
+  }, [slice, opened]);
+
+  useLayoutEffect(() => {
+    if (!visible || !slice || width === 0) return;
+    const frame = requestAnimationFrame(() => {
+      const element = canvas.current;
+      const context = element?.getContext("2d", { alpha: false });
+      if (!element || !context) return;
+      const ratio = window.devicePixelRatio;
+      const wide = Math.round(width * ratio);
+      const high = Math.round(height * ratio);
+      // Setting the size clears the canvas, even to what it was.
+      if (element.width !== wide) element.width = wide;
+      if (element.height !== high) element.height = high;
+      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      draw(context, { slice, rows, view, width, height, scroll, scheme, highlight, selection, gap, hover });
+    });
+    return () => {
+      cancelAnimationFrame(frame);
+    };
+  }, [canvas, visible, scheme, slice, rows, view, width, height, scroll, highlight, selection, gap, hover]);
+}

@@ -1,0 +1,119 @@
+import { ActionIcon, Button, Loader, Tooltip } from "@mantine/core";
+import { plural, time } from "../../base/format";
+import { span, type Viewport } from "../../base/viewport";
+import type { Gap } from "../../canvas/slice";
+import { usePage } from "../../state/store";
+import { fit, stepGap, zoomBy, zoomToSelection } from "./actions";
+
+interface Props {
+  readonly view: Viewport;
+  readonly bounds: Viewport;
+  readonly gaps: readonly Gap[];
+  readonly loading: boolean;
+}
+
+export function Toolbar({ view, bounds, gaps, loading }: Props) {
+  const selection = usePage((page) => page.selection);
+  const highlight = usePage((page) => page.highlight);
+  const setSelection = usePage((page) => page.setSelection);
+  const showRanges = usePage((page) => page.showRanges);
+  const gap = usePage((page) => page.gap);
+  const at = gaps.findIndex((other) => other.gap === gap?.gap && other.device === gap.device);
+  return (
+    <div className="gd-toolbar">
+      {loading && <Loader size={12} aria-label="Loading" />}
+      {selection && (
+        <>
+          <span className="gd-muted">Selected {time(span(selection))}</span>
+          <Button
+            size="compact-xs"
+            variant="light"
+            onClick={() => {
+              zoomToSelection(bounds);
+            }}
+          >
+            Zoom to it
+          </Button>
+          <Button
+            size="compact-xs"
+            variant="subtle"
+            onClick={() => {
+              setSelection(null);
+            }}
+          >
+            Clear
+          </Button>
+        </>
+      )}
+      {highlight.length > 0 && (
+        <Button
+          size="compact-xs"
+          variant="subtle"
+          onClick={() => {
+            showRanges([], view);
+          }}
+        >
+          Clear highlight of {plural(highlight.length, "range")}
+        </Button>
+      )}
+      <span className="gd-muted gd-number">{time(span(view))} shown</span>
+      <span className="gd-buttons" role="group" aria-label="Gaps, longest first">
+        <Key
+          label="Longer gap (p)"
+          sign="‹"
+          disabled={gaps.length === 0 || at === 0}
+          onPress={() => {
+            stepGap(gaps, bounds, -1);
+          }}
+        />
+        <span className="gd-muted">{at >= 0 ? `Gap ${at + 1} of ${gaps.length}` : "Gaps"}</span>
+        <Key
+          label={at >= 0 ? "Shorter gap (n)" : "Longest gap (n)"}
+          sign="›"
+          disabled={gaps.length === 0 || at === gaps.length - 1}
+          onPress={() => {
+            stepGap(gaps, bounds, 1);
+          }}
+        />
+      </span>
+      <span className="gd-buttons" role="group" aria-label="Zoom">
+        <Key
+          label="Zoom out (-)"
+          sign="−"
+          onPress={() => {
+            zoomBy(view, bounds, false);
+          }}
+        />
+        <Key
+          label="Zoom in (+)"
+          sign="+"
+          onPress={() => {
+            zoomBy(view, bounds, true);
+          }}
+        />
+        <Tooltip label="Show the whole trace (0)">
+          <Button size="compact-xs" variant="default" onClick={fit}>
+            Fit
+          </Button>
+        </Tooltip>
+      </span>
+    </div>
+  );
+}
+
+interface KeyProps {
+  readonly label: string;
+  readonly sign: string;
+  readonly disabled?: boolean;
+  readonly onPress: () => void;
+}
+
+function Key({ label, sign, disabled = false, onPress }: KeyProps) {
+  return (
+    <Tooltip label={label}>
+      <ActionIcon size="sm" variant="default" aria-label={label} disabled={disabled} onClick={onPress}>
+        {sign}
+      </ActionIcon>
+    </Tooltip>
+  );
+}

@@ -1,0 +1,98 @@
+// What keys and buttons do to the view. The same for both.
+
+import { around, pan, span, zoom, type Viewport } from "../../base/viewport";
+import type { Gap } from "../../canvas/slice";
+import { usePage } from "../../state/store";
+
+const ZOOM_STEP = 0.6;
+const PAN_STEP = 0.2;
+
+function middle(view: Viewport): number {
+  return (view.start_us + view.end_us) / 2;
+}
+
+export function zoomBy(view: Viewport, bounds: Viewport, inwards: boolean, at_us = middle(view)): void {
+  usePage.getState().setView(zoom(view, inwards ? ZOOM_STEP : 1 / ZOOM_STEP, at_us, bounds));
+}
+
+export function panBy(view: Viewport, bounds: Viewport, direction: -1 | 1): void {
+  usePage.getState().setView(pan(view, direction * PAN_STEP * span(view), bounds));
+}
+
+export function fit(): void {
+  usePage.getState().setView(null);
+}
+
+/** To the trace's start, at the same zoom. */
+export function home(view: Viewport, bounds: Viewport): void {
+  usePage.getState().setView(pan(view, bounds.start_us - view.start_us, bounds));
+}
+
+/** Opens the gap that is `by` places further down the list of gaps, longest first. */
+export function stepGap(gaps: readonly Gap[], bounds: Viewport, by: -1 | 1): void {
+  if (gaps.length === 0) return;
+  const { gap, openGap, setView } = usePage.getState();
+  const now = gaps.findIndex((other) => other.gap === gap?.gap && other.device === gap.device);
+  const next = gaps[now === -1 ? 0 : Math.min(Math.max(now + by, 0), gaps.length - 1)];
+  if (!next) return;
+  openGap({ device: next.device, gap: next.gap });
+  setView(around(next, bounds));
+}
+
+export function zoomToSelection(bounds: Viewport): void {
+  const { selection, setView, setSelection } = usePage.getState();
+  if (!selection) return;
+  setView(around(selection, bounds, 0));
+  setSelection(null);
+}
+
+/** Whether the key meant something to the timeline. */
+export function onKey(key: string, view: Viewport, bounds: Viewport, gaps: readonly Gap[]): boolean {
+  const does = keys(view, bounds, gaps)[key.length === 1 ? key.toLowerCase() : key];
+  does?.();
+  return does !== undefined;
+}
+
+function keys(view: Viewport, bounds: Viewport, gaps: readonly Gap[]): Partial<Record<string, () => void>> {
+  const left = () => {
+    panBy(view, bounds, -1);
+  };
+  const right = () => {
+    panBy(view, bounds, 1);
+  };
+  const closer = () => {
+    zoomBy(view, bounds, true);
+  };
+  const wider = () => {
+    zoomBy(view, bounds, false);
+  };
+  return {
+    ArrowLeft: left,
+    a: left,
+    ArrowRight: right,
+    d: right,
+    ArrowUp: closer,
+    w: closer,
+    "+": closer,
+    "=": closer,
+    ArrowDown: wider,
+    s: wider,
+    "-": wider,
+    "0": fit,
+    Home: () => {
+      home(view, bounds);
+    },
+    n: () => {
+      stepGap(gaps, bounds, 1);
+    },
+    p: () => {
+      stepGap(gaps, bounds, -1);
+    },
+    Enter: () => {
+      zoomToSelection(bounds);
+    },
+    Escape: () => {
+      usePage.setState({ selection: null, gap: null, highlight: [] });
+    },
+  };
+}

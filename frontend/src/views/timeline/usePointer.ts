@@ -1,0 +1,164 @@
+import { useEffect, useRef, useState, type PointerEvent, type RefObject } from "react";
+import { around, pan, span, toTime, zoom, type Viewport } from "../../base/viewport";
+import { HEAD_PX } from "../../canvas/draw";
+import { hit, type Hit } from "../../canvas/hit";
+import type { Rows } from "../../canvas/rows";
+import type { Slice } from "../../canvas/slice";
+import { usePage } from "../../state/store";
+
+export interface Hover {
+  readonly hit: Hit;
+  readonly x: number;
+  readonly y: number;
+}
+
+interface Stage {
+  readonly canvas: RefObject<HTMLCanvasElement | null>;
+  readonly scroller: RefObject<HTMLDivElement | null>;
+  readonly slice: Slice | null;
+  readonly rows: Rows;
+  readonly view: Viewport;
+  readonly bounds: Viewport;
+  readonly width: number;
+  readonly scroll: number;
+}
+
+interface Drag {
+  readonly kind: "pan" | "select";
+  readonly x: number;
+  readonly y: number;
+  readonly view: Viewport;
+  readonly scroll: number;
+  readonly moved: boolean;
+}
+
+/** A pointer that moved less than this between down and up has clicked. */
+const CLICK_PX = 4;
+
+/** How much one unit of the wheel zooms; a usual notch is 100 units. */
+const WHEEL_ZOOM = 0.0016;
+const LINE_PX = 30;
+
+/** A page that scrolls past under the pointer goes on scrolling: its wheel was not meant for the timeline. */
+const PAGE_SCROLL_MS = 250;
+
+export function usePointer(stage: Stage) {
+  const { canvas, scroller, slice, rows, view, bounds, width, scroll } = stage;
+  const [hover, setHover] = useState<Hover | null>(null);
+  const [drag, setDrag] = useState<Drag | null>(null);
+  const { setView, setSelection, openGap } = usePage.getState();
+  useWheel(stage, () => {
+    setHover(null);
+  });
+
+  const spot = (event: PointerEvent<HTMLElement>) => {
+    const box = event.currentTarget.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  };
+  const under = (x: number, y: number): Hit | null =>
+    slice && y > HEAD_PX ? hit(slice, rows, view, width, x, y - HEAD_PX + scroll) : null;
+
+  const onPointerDown = (event: PointerEvent<HTMLElement>) => {
+    if (event.button !== 0 || width === 0) return;
+    event.currentTarget.setPointerCapture(event.pointerId);
+    scroller.current?.focus({ preventScroll: true });
+    setDrag({ kind: event.shiftKey ? "select" : "pan", ...spot(event), view, scroll, moved: false });
+    setHover(null);
+    event.preventDefault();
+  };
+
+  const onPointerMove = (event: PointerEvent<HTMLElement>) => {
+    const { x, y } = spot(event);
+    if (!drag) {
+      const found = under(x, y);
+      setHover(found && { hit: found, x, y });
+      return;
+    }
+    const moved = drag.moved || Math.hypot(x - drag.x, y - drag.y) >= CLICK_PX;
+    if (!moved) return;
+    if (!drag.moved) setDrag({ ...drag, moved });
+    if (drag.kind === "select") {
+      const from = toTime(drag.view, drag.x, width);
+      const to = toTime(drag.view, Math.min(Math.max(x, 0), width), width);
+      setSelection({ start_us: Math.min(from, to), end_us: Math.max(from, to) });
+      return;
+    }
+    setView(pan(drag.view, ((drag.x - x) / width) * span(drag.view), bounds));
+    scroller.current?.scrollTo({ top: drag.scroll + drag.y - y });
+  };
+
+  const onPointerUp = (event: PointerEvent<HTMLElement>) => {
+    setDrag(null);
+    if (!drag || drag.moved) return;
+    const { x, y } = spot(event);
+    const found = under(x, y);
+    setSelection(null);
+    if (found && found.gap !== null) openGap({ device: found.row.device, gap: found.gap });
+    else openGap(null);
+  };
+
+  return {
+    hover: drag?.moved ? null : hover,
+    cursor: drag?.moved
+      ? drag.kind === "pan"
+        ? "grabbing"
+        : "col-resize"
+      : hover?.hit.gap != null
+        ? "pointer"
+        : "default",
+    handlers: {
+      onPointerDown,
+      onPointerMove,
+      onPointerUp,
+      onPointerCancel: () => {
+        setDrag(null);
+      },
+      onPointerLeave: () => {
+        setHover(null);
+      },
+      onDoubleClick: (event: React.MouseEvent<HTMLElement>) => {
+        const box = canvas.current?.getBoundingClientRect();
+        const found = box ? under(event.clientX - box.left, event.clientY - box.top) : null;
+        if (found) setView(around(found, bounds));
+      },
+    },
+  };
+}
+
+/** React listens to wheels passively; zooming must keep the page from scrolling. */
+function useWheel({ canvas, view, bounds, width }: Stage, onZoom: () => void): void {
+  const latest = useRef({ view, bounds, width, onZoom });
+  useEffect(() => {
+    latest.current = { view, bounds, width, onZoom };
+  });
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element) return;
+    let pageScrolled = -Infinity;
+    const onScroll = (event: Event) => {
+      if (event.target === document) pageScrolled = event.timeStamp;
+    };
+    const onWheel = (event: WheelEvent) => {
+      if (event.timeStamp - pageScrolled < PAGE_SCROLL_MS) return;
+      event.preventDefault();
+      const now = latest.current;
+      const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE_PX : 1;
+      const sideways = event.shiftKey ? event.deltaY + event.deltaX : event.deltaX;
+      const { setView } = usePage.getState();
+      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        setView(pan(now.view, ((sideways * unit) / now.width) * span(now.view), now.bounds));
+      } else {
+        const x = event.clientX - element.getBoundingClientRect().left;
+        const factor = Math.exp(event.deltaY * unit * WHEEL_ZOOM);
+        setView(zoom(now.view, factor, toTime(now.view, x, now.width), now.bounds));
+      }
+      now.onZoom();
+    };
+    element.addEventListener("wheel", onWheel, { passive: false });
+    document.addEventListener("scroll", onScroll, { passive: true });
+    return () => {
+      element.removeEventListener("wheel", onWheel);
+      document.removeEventListener("scroll", onScroll);
+    };
+  }, [canvas]);
+}

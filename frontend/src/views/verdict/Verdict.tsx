@@ -1,0 +1,111 @@
+import { count, percent, plural, time } from "../../base/format";
+import { meanStep_us } from "../../state/account";
+import { TraceInfo_Status, type Recorded, type Report, type TraceInfo } from "../../wire/report";
+
+const LIMITERS: Readonly<Record<string, string>> = {
+  input: "Input",
+  launch: "Kernel launches",
+  sync: "Synchronisation",
+  python: "Python on the host",
+  compute: "GPU computing",
+  copy: "Copies",
+  communication: "Communication",
+  memory: "Memory",
+  mixed: "Several causes",
+  unknown: "Not known",
+};
+
+/** One name and one sentence for what limits this job, and the figures to weigh it with. */
+export function Verdict({ report }: { report: Report }) {
+  const { trace, verdict, steps, devices } = report;
+  const limiter = verdict?.limiter ?? "unknown";
+  return (
+    <section className="gd-card gd-verdict" aria-label="Verdict" data-limiter={limiter}>
+      <div className="gd-verdict-head">
+        <span className="gd-over">Limited by</span>
+        {trace && <Badges trace={trace} />}
+      </div>
+      <h1>{LIMITERS[limiter] ?? limiter}</h1>
+      <p>{verdict?.sentence}</p>
+      <dl className="gd-facts">
+        {devices.length > 0 && <Fact name="GPU busy" value={percent(verdict?.busy_share ?? 0)} />}
+        <Fact name="Steps" value={steps.length > 0 ? count(steps.length) : "none marked"} />
+        {steps.length > 0 && <Fact name="Mean step" value={time(meanStep_us(report))} />}
+        <Fact name="Recording" value={time(trace?.duration_us ?? 0)} />
+      </dl>
+      <p className="gd-verdict-gpus">{gpus(report)}</p>
+      {trace?.recorded && <RecordedLine recorded={trace.recorded} />}
+    </section>
+  );
+}
+
+function Fact({ name, value }: { name: string; value: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}
+
+function gpus({ devices, trace }: Report): string {
+  const names = [...new Set(devices.map((device) => device.name || "GPU without a name"))].join(", ");
+  const what =
+    devices.length === 0
+      ? "No GPU activity recorded"
+      : devices.length === 1
+        ? names
+        : `${plural(devices.length, "GPU")}: ${names}`;
+  const rank =
+    trace && trace.rank >= 0
+      ? ` · rank ${trace.rank}${trace.world_size > 0 ? ` of ${trace.world_size}` : ""}`
+      : "";
+  return what + rank;
+}
+
+function Badges({ trace }: { trace: TraceInfo }) {
+  return (
+    <span className="gd-badges">
+      {trace.simulated && (
+        <b data-tone="simulated" title="Written by a simulator, not recorded on a GPU.">
+          Simulated
+        </b>
+      )}
+      {trace.status === TraceInfo_Status.PARTIAL && (
+        <b data-tone="warning" title="The file ends in the middle: it was read up to its last whole event.">
+          Partial
+        </b>
+      )}
+      {trace.status === TraceInfo_Status.WRITING && (
+        <b data-tone="warning" title="The file still grows: this is what it holds so far.">
+          Writing
+        </b>
+      )}
+    </span>
+  );
+}
+
+const RECORDED: readonly (readonly [keyof Recorded, string, string])[] = [
+  ["steps", "steps", "prof.step() after each step"],
+  ["stacks", "stacks", "with_stack=True"],
+  ["shapes", "shapes", "record_shapes=True"],
+  ["memory", "memory", "profile_memory=True"],
+];
+
+/** What the recording holds decides what can be said: what is missing is shown, too. */
+function RecordedLine({ recorded }: { recorded: Recorded }) {
+  return (
+    <ul className="gd-recorded" aria-label="Recorded">
+      {RECORDED.map(([key, label, how]) => (
+        <li
+          key={key}
+          data-missing={!recorded[key] || undefined}
+          title={recorded[key] ? `Recorded: ${label}` : `Not recorded. To record it: ${how}`}
+        >
+          <span aria-hidden="true">{recorded[key] ? "✓" : "–"}</span> {label}
+          {!recorded[key] && <span className="gd-unseen"> not recorded</span>}
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,65 @@
+// Asks the plugin's routes. Addresses are relative, so that TensorBoard works under any prefix.
+
+import type { GapChain, ReportState, Timeline, TraceList } from "./report";
+
+export class ServerError extends Error {
+  constructor(
+    readonly route: string,
+    readonly status: number,
+  ) {
+    super(`${route} answered ${status}`);
+    this.name = "ServerError";
+  }
+}
+
+type Query = Readonly<Record<string, string | number>>;
+
+export function address(route: string, query: Query = {}): string {
+  const text = Object.entries(query)
+    .map(([key, value]) => `${key}=${encodeURIComponent(value)}`)
+    .join("&");
+  return text ? `./${route}?${text}` : `./${route}`;
+}
+
+async function get(route: string, query?: Query, signal?: AbortSignal): Promise<unknown> {
+  const answer = await fetch(address(route, query), signal ? { signal } : {});
+  if (!answer.ok) throw new ServerError(route, answer.status);
+  return answer.json();
+}
+
+export async function fetchTraces(signal?: AbortSignal): Promise<TraceList> {
+  return (await get("traces", {}, signal)) as TraceList;
+}
+
+/** Asking for a report queues its analysis. */
+export async function fetchReport(id: string, signal?: AbortSignal): Promise<ReportState> {
+  return (await get("report", { id }, signal)) as ReportState;
+}
+
+export interface Slice {
+  readonly start_us: number;
+  readonly end_us: number;
+  readonly width_px: number;
+}
+
+export async function fetchTimeline(
+  id: string,
+  slice: Slice | null,
+  signal?: AbortSignal,
+): Promise<Timeline> {
+  const query = slice && { start_us: slice.start_us, end_us: slice.end_us, width: slice.width_px };
+  return (await get("timeline", { id, ...query }, signal)) as Timeline;
+}
+
+export async function fetchGap(
+  id: string,
+  device: number,
+  gap: number,
+  signal?: AbortSignal,
+): Promise<GapChain> {
+  return (await get("gap", { id, device, gap }, signal)) as GapChain;
+}
+
+export async function cancelAnalysis(id: string): Promise<void> {
+  await get("cancel", { id });
+}
