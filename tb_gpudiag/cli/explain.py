@@ -24,7 +24,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     parsed = parser.parse_args(arguments)
     if parsed.rule is None:
-        for rule in RULES:
+        for rule in sorted(RULES, key=lambda rule: rule.id):
             print(f"{rule.id}  {rule.name:22} {rule.title}")
         return 0
     found = find_rule(parsed.rule)

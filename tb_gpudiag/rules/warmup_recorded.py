@@ -28,7 +28,7 @@ def check(facts: Facts) -> Answer:
     start_ns, end_ns = _slices(facts)
     if len(start_ns) < FEWEST_STEPS:
         return CannotTell(
-            f"{count(len(start_ns), 'step')} recorded, and it takes {FEWEST_STEPS} to tell a warm-up",
+            f"it takes {FEWEST_STEPS} steps to tell a warm-up, and the trace has {len(start_ns)}",
             "Record at least three steps after warming up: schedule(wait=1, warmup=2, active=3).",
         )
     length_ns = end_ns - start_ns
