@@ -1,0 +1,358 @@
+"""Analyses, each in a process of its own: a queue, a bound on how many run, and a bound on what each may
+take.
+
+A process because the work would hold up every other tab of TensorBoard, can be killed, and gives its memory
+back. `subprocess` because `multiprocessing` would run the main script of whoever embeds TensorBoard again.
+Only daemon threads: the end of TensorBoard waits for nobody.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import site
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import tb_gpudiag
+from tb_gpudiag.errors import GpudiagError, JobFailed
+from tb_gpudiag.service.cache import Cache
+from tb_gpudiag.service.entry import Entry
+from tb_gpudiag.service.protocol import Done, Failed, Progress, Task, parse
+from tb_gpudiag.service.settings import Settings
+from tb_gpudiag.trace.find import TraceFile
+
+# The page asks every second or so while it is looked at. A tab that is out of sight stops asking, and its
+# user may come back: an analysis that nobody asked about for this long is for nobody.
+ABANDONED_AFTER_S = 60.0
+
+# How often running processes are held against their bounds.
+TICK_S = 0.2
+
+# Failures are remembered, so that asking again does not run the same failure again; of this many traces.
+FAILURES_KEPT = 1000
+
+# A failure that may have been the machine's is tried again when someone asks this much later.
+RETRY_AFTER_S = 20.0
+
+# How much of a dead process's last words is kept for the log.
+LAST_WORDS_BYTES = 2000
+
+COMMAND = (sys.executable, "-m", "tb_gpudiag.service.worker")
+
+logger = logging.getLogger("tensorboard")
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What to tell someone who asks."""
+
+    state: Literal["queued", "running", "failed"]
+    progress: float = 0.0
+    stage: str = ""
+    error: GpudiagError | None = None
+
+
+@dataclass
+class _Job:
+    key: str
+    file: TraceFile
+    asked_s: float
+    state: Literal["queued", "running", "failed", "done"] = "queued"
+    progress: float = 0.0
+    stage: str = ""
+    error: GpudiagError | None = None
+    retry: bool = False  # whether the failure may have been the machine's
+    began_s: float = 0.0
+    ended_s: float = 0.0
+    drafts: list[Path] = field(default_factory=list)
+    process: subprocess.Popen[bytes] | None = None
+    stopped: GpudiagError | None = None  # why we killed it
+
+
+class Jobs:
+    """The queue and its processes. Results go into `cache`.
+
+    `on_change()` is called whenever a job changes its state, with the lock held: it must be quick.
+    `on_ready(key, entry)` is called, before that, when a result is there.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        cache: Cache,
+        *,
+        on_change: Callable[[], None] = lambda: None,
+        on_ready: Callable[[str, Entry], None] = lambda key, entry: None,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        self._settings = settings
+        self._cache = cache
+        self._on_change = on_change
+        self._on_ready = on_ready
+        self._command = tuple(command)
+        self._jobs: dict[str, _Job] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+        self._scheduler: threading.Thread | None = None
+        atexit.register(self.close)
+
+    def ask(self, key: str, file: TraceFile) -> JobState:
+        """The state of the analysis of `file`, whose result goes under `key`; queues it where there is
+        none."""
+        with self._changed:
+            job = self._jobs.get(key)
+            now_s = time.monotonic()
+            if job is None or (job.state == "failed" and job.retry and now_s - job.ended_s > RETRY_AFTER_S):
+                job = self._jobs[key] = _Job(key, file, now_s)
+                if self._scheduler is None and not self._closed:
+                    # It lives as long as this process: Linux kills a worker when the *thread* that began it
+                    # ends.
+                    self._scheduler = threading.Thread(
+                        target=self._schedule, name="gpudiag-jobs", daemon=True
+                    )
+                    self._scheduler.start()
+                self._tell()
+            job.asked_s = now_s
+            return _state_of(job)
+
+    def state(self, key: str) -> JobState | None:
+        """The state without a sign of interest; None where there is no such job."""
+        with self._changed:
+            job = self._jobs.get(key)
+            return _state_of(job) if job is not None else None
+
+    def cancel(self, key: str) -> bool:
+        """Ends a queued or running job at once, and forgets it; whether there was one."""
+        with self._changed:
+            job = self._jobs.get(key)
+            if job is None or job.state not in ("queued", "running"):
+                return False
+            self._drop(job)
+            return True
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        with self._changed:
+            states = [job.state for job in self._jobs.values()]
+        return {state: states.count(state) for state in ("queued", "running", "failed")}
+
+    def close(self) -> None:
+        """Kills every process. Returns at once."""
+        with self._changed:
+            self._closed = True
+            for job in list(self._jobs.values()):
+                if job.state in ("queued", "running"):
+                    self._drop(job)
+            self._changed.notify_all()
+
+    def _drop(self, job: _Job) -> None:
+        job.stopped = JobFailed("The analysis was cancelled.", where=job.file.path)
+        if job.process is not None:
+            job.process.kill()
+        self._jobs.pop(job.key, None)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.notify_all()
+        self._on_change()
+
+    def _schedule(self) -> None:
+        while True:
+            with self._changed:
+                if self._closed:
+                    return
+                self._enforce()
+                job = self._next()
+                if job is None:
+                    busy = any(job.state in ("queued", "running") for job in self._jobs.values())
+                    self._changed.wait(TICK_S if busy else None)
+                    continue
+                job.state, job.began_s, job.stage = "running", time.monotonic(), "starting"
+                self._tell()
+            there = self._cache.find(job.key)
+            if there is not None:
+                # It ended between the asker's look at the cache and its question here, or another TensorBoard
+                # did it.
+                self._on_ready(job.key, there)
+                with self._changed:
+                    self._finish(job)
+            else:
+                self._begin(job)
+
+    def _next(self) -> _Job | None:
+        """Whoever asked last is who looks at the page now."""
+        running = sum(1 for job in self._jobs.values() if job.state == "running")
+        queued = [job for job in self._jobs.values() if job.state == "queued"]
+        if running >= self._settings.workers or not queued:
+            return None
+        return max(queued, key=lambda job: job.asked_s)
+
+    def _enforce(self) -> None:
+        now_s = time.monotonic()
+        for job in list(self._jobs.values()):
+            if job.state in ("queued", "running") and now_s - job.asked_s > ABANDONED_AFTER_S:
+                self._drop(job)
+            elif job.state == "running" and now_s - job.began_s > self._settings.time_limit_s:
+                if job.stopped is None:
+                    job.stopped = JobFailed(
+                        f"The analysis was stopped after {self._settings.time_limit_s:g} s.",
+                        where=job.file.path,
+                        remedy="Record fewer steps, or set GPUDIAG_TIME_LIMIT_S higher.",
+                    )
+                if job.process is not None:
+                    job.process.kill()
+        failed = [job for job in self._jobs.values() if job.state == "failed"]
+        for job in failed[: max(0, len(failed) - FAILURES_KEPT)]:
+            del self._jobs[job.key]
+
+    def _begin(self, job: _Job) -> None:
+        job.drafts = self._cache.drafts()
+        task = Task(
+            file=job.file,
+            drafts=[str(draft) for draft in job.drafts],
+            memory_limit_bytes=self._settings.memory_limit_bytes,
+            parent=os.getpid(),
+        )
+        try:
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,  # its end tells the worker that we are gone
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=worker_environment(),
+                cwd=os.path.abspath(os.sep),  # Python puts it on the path: not a place with a random.py
+                start_new_session=True,  # Ctrl-C in TensorBoard's terminal is TensorBoard's
+            )
+        except OSError as error:
+            with self._changed:
+                self._fail(
+                    job,
+                    JobFailed(
+                        f"No analysis process could be started: {error.strerror or error}.",
+                        where=job.file.path,
+                        remedy="Look whether this machine is out of memory or processes.",
+                    ),
+                    retry=True,
+                )
+            return
+        with self._changed:
+            job.process = process
+            if job.stopped is not None:
+                process.kill()
+        threading.Thread(
+            target=self._follow, args=(job, process, task), name="gpudiag-job", daemon=True
+        ).start()
+
+    def _follow(self, job: _Job, process: subprocess.Popen[bytes], task: Task) -> None:
+        """Reads what the worker says, until it ends."""
+        last_words: list[bytes] = []
+        listener = threading.Thread(
+            target=_listen, args=(process, last_words), name="gpudiag-stderr", daemon=True
+        )
+        listener.start()
+        outcome: Done | Failed | None = None
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(task.to_line())
+            process.stdin.flush()
+            for message in parse(process.stdout):
+                if isinstance(message, Progress):
+                    with self._changed:
+                        job.progress, job.stage = message.share, message.stage
+                else:
+                    outcome = message
+        except OSError:  # it died before it read its task
+            pass
+        code = process.wait()
+        listener.join(1.0)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            try:
+                stream.close()  # type: ignore[union-attr]
+            except OSError:  # what it never read is still in the pipe's buffer
+                pass
+        self._end(job, outcome, code, b"".join(last_words))
+
+    def _end(self, job: _Job, outcome: Done | Failed | None, code: int, last_words: bytes) -> None:
+        filled = Path(outcome.draft) if isinstance(outcome, Done) and job.stopped is None else None
+        for draft in job.drafts:
+            if draft != filled:
+                self._cache.discard(draft)
+        entry = self._cache.commit(filled, job.key) if filled is not None and filled in job.drafts else None
+        if entry is not None:
+            self._on_ready(job.key, entry)
+            self._cache.trim()
+        with self._changed:
+            if job.stopped is not None:
+                self._fail(job, job.stopped, retry=True)
+            elif entry is not None:
+                self._finish(job)
+            elif isinstance(outcome, Failed):
+                self._fail(job, outcome.error, retry=outcome.retry)
+            else:
+                text = last_words.decode("utf-8", "replace").strip()
+                logger.warning(
+                    "gpudiag: an analysis process ended with %s. Its last words: %s", _how(code), text
+                )
+                self._fail(
+                    job,
+                    JobFailed(
+                        f"The analysis process ended unexpectedly ({_how(code)}).",
+                        where=job.file.path,
+                        remedy="The system may have run out of memory: close other programs, or record fewer "
+                        "steps. TensorBoard's log has the process's last words.",
+                    ),
+                    retry=True,
+                )
+
+    def _finish(self, job: _Job) -> None:
+        job.state = "done"
+        if self._jobs.get(job.key) is job:
+            del self._jobs[job.key]
+        self._tell()
+
+    def _fail(self, job: _Job, error: GpudiagError, *, retry: bool) -> None:
+        job.state, job.error, job.retry, job.ended_s = "failed", error, retry, time.monotonic()
+        job.process = None
+        self._tell()
+
+
+def worker_environment() -> dict[str, str]:
+    """Such that the worker imports this very package, and nothing from the directory that it happens to start
+    in."""
+    package_root = str(Path(tb_gpudiag.__file__).resolve().parent.parent)
+    searched_anyway = {
+        os.path.realpath(path) for path in (*site.getsitepackages(), site.getusersitepackages())
+    }
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    paths = [os.path.abspath(path) for path in paths]
+    # Only where needed: what stands in PYTHONPATH goes before the standard library.
+    if package_root not in searched_anyway and package_root not in paths:
+        paths.append(package_root)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUTF8": "1"}
+
+
+def _state_of(job: _Job) -> JobState:
+    assert job.state != "done"  # such a job is no longer in the table
+    return JobState(job.state, job.progress, job.stage, job.error)
+
+
+def _listen(process: subprocess.Popen[bytes], last_words: list[bytes]) -> None:
+    """Keeps the end of what the process writes to stderr, so that it never blocks on it."""
+    assert process.stderr is not None
+    kept = b""
+    while chunk := process.stderr.read1(4096):  # type: ignore[attr-defined]
+        kept = (kept + chunk)[-LAST_WORDS_BYTES:]
+    last_words.append(kept)
+
+
+def _how(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

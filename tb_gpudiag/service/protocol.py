@@ -1,0 +1,101 @@
+"""What TensorBoard's process and an analysis process say to each other: one line of JSON a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import IO
+
+from tb_gpudiag import errors
+from tb_gpudiag.errors import GpudiagError, JobFailed
+from tb_gpudiag.trace.find import TraceFile
+
+# Longer than any message: a line past this is not from our worker.
+LINE_BYTES = 64 * 1024
+
+# Kinds of failure that say nothing about the file: asking again later may succeed.
+PASSING = (errors.JobFailed, errors.Unreadable)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker is to do. The result goes into the first of `drafts` that can be written."""
+
+    file: TraceFile
+    drafts: list[str]
+    memory_limit_bytes: int
+    parent: int  # process id
+
+    def to_line(self) -> bytes:
+        return _line(asdict(self))
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Task:
+        data = json.loads(line)
+        return cls(**{**data, "file": TraceFile(**data["file"])})
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far it is: a share from 0 to 1, and what is being done."""
+
+    share: float
+    stage: str
+
+    def to_line(self) -> bytes:
+        return _line({"progress": self.share, "stage": self.stage})
+
+
+@dataclass(frozen=True)
+class Done:
+    """The result is in this draft."""
+
+    draft: str
+
+    def to_line(self) -> bytes:
+        return _line({"done": self.draft})
+
+
+@dataclass(frozen=True)
+class Failed:
+    """There will be no result."""
+
+    error: GpudiagError
+
+    @property
+    def retry(self) -> bool:
+        """Whether it may have been the machine's fault rather than the file's."""
+        return isinstance(self.error, PASSING)
+
+    def to_line(self) -> bytes:
+        error = self.error
+        return _line(
+            {"failed": type(error).__name__, "what": error.what, "where": error.where, "remedy": error.remedy}
+        )
+
+
+def parse(lines: IO[bytes]) -> Iterator[Progress | Done | Failed]:
+    """The messages of a worker, as they come. What is no message is passed over."""
+    while line := lines.readline(LINE_BYTES):
+        try:
+            data = json.loads(line)
+            if "done" in data:
+                yield Done(str(data["done"]))
+            elif "failed" in data:
+                yield Failed(_error(data))
+            elif "progress" in data:
+                yield Progress(min(max(float(data["progress"]), 0.0), 1.0), str(data["stage"]))
+        except (ValueError, TypeError, KeyError):
+            continue
+
+
+def _error(data: dict[str, object]) -> GpudiagError:
+    kind = getattr(errors, str(data["failed"]), JobFailed)
+    if not (isinstance(kind, type) and issubclass(kind, GpudiagError)):
+        kind = JobFailed
+    return kind(str(data["what"]), where=str(data["where"]), remedy=str(data["remedy"]))
+
+
+def _line(data: object) -> bytes:
+    return json.dumps(data).encode("ascii") + b"\n"

@@ -1,0 +1,238 @@
+"""Everything the plugin serves, without HTTP: the live list of traces, reports, slices of timelines.
+
+A request never waits for an analysis, a scan or a store: it says what is known now.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tb_gpudiag.errors import GpudiagError, Unreadable
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.timeline import gap_chain, slice_timeline
+from tb_gpudiag.service.cache import Cache, entry_key
+from tb_gpudiag.service.entry import Arrays, CorruptEntry, Entry
+from tb_gpudiag.service.index import LogIndex, Snapshot, TraceEntry
+from tb_gpudiag.service.jobs import COMMAND, Jobs
+from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.settings import Settings
+from tb_gpudiag.version import __version__
+
+# Each holds some twenty files open.
+OPEN_TIMELINES = 4
+
+
+Result = TypeVar("Result")
+
+
+class UnknownTrace(Exception):
+    """No trace of the log directory has this id."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What stands in the place of a result that is not there yet, or never will be."""
+
+    state: str  # queued, running, failed
+    progress: float = 0.0
+    stage: str = ""
+    error: GpudiagError | None = None
+
+
+class Service:
+    """One log directory's analyses. Starts its scanning thread at once, its processes when they are
+    needed."""
+
+    def __init__(
+        self,
+        roots: Sequence[Root],
+        settings: Settings,
+        *,
+        command: Sequence[str] = COMMAND,
+        index: Callable[..., LogIndex] = LogIndex,
+    ) -> None:
+        self._cache = Cache(settings.cache_directory, settings.cache_bytes)
+        self._jobs = Jobs(
+            settings, self._cache, on_change=self._changed, on_ready=self._ready, command=command
+        )
+        self._lock = threading.Lock()
+        self._changes = 0
+        self._summaries: dict[str, dict[str, str] | None] = {}
+        self._timelines: OrderedDict[str, Arrays] = OrderedDict()
+        self._index = index(roots, on_change=self._look_up)
+        self._index.start()
+
+    def close(self) -> None:
+        """Ends the thread and the processes; waits for neither."""
+        self._index.close()
+        self._jobs.close()
+
+    def has_traces(self, wait_s: float) -> bool:
+        """Whether the last scan found any; waits at most `wait_s` for the first scan to end."""
+        if wait_s > 0:
+            self._index.wait_for_first_scan(wait_s)
+        return bool(self._index.snapshot().entries)
+
+    def traces(self) -> pb.TraceList:
+        """The list, with what is known of each trace's analysis."""
+        snapshot = self._index.snapshot()
+        problems = list(snapshot.problems)
+        if self._cache.note:
+            problems.append(GpudiagError(self._cache.note))
+        return pb.TraceList(
+            traces=[self._described(entry) for entry in snapshot.entries.values()],
+            generation=(snapshot.generation + self._changes) % 2**32,
+            scanned=snapshot.scanned,
+            version=__version__,
+            problems=[problem(error) for error in problems],
+        )
+
+    def report(self, id_: str) -> bytes | Pending:
+        """The ReportState as gzipped JSON once it is there; asking for it queues the analysis.
+
+        Raises:
+            UnknownTrace: there is no such trace (any more).
+        """
+        return self._result(id_, lambda key, entry: entry.report_gz())
+
+    def timeline(
+        self, id_: str, start_us: float | None, end_us: float | None, width: int
+    ) -> pb.Timeline | Pending:
+        """The slice from start to end (None: of the trace), for `width` pixels.
+
+        Raises:
+            UnknownTrace: there is no such trace (any more).
+        """
+        return self._result(
+            id_, lambda key, entry: slice_timeline(self._arrays(key, entry), start_us, end_us, width)
+        )
+
+    def gap(self, id_: str, device: int, gap: int) -> pb.GapChain | Pending:
+        """Why that gap of that device is there.
+
+        Raises:
+            UnknownTrace: there is no such trace (any more).
+            UsageError: the trace has no such gap.
+        """
+        return self._result(id_, lambda key, entry: gap_chain(self._arrays(key, entry), device, gap))
+
+    def cancel(self, id_: str) -> bool:
+        """Ends the analysis of this trace, if there is one that has not ended by itself.
+
+        Raises:
+            UnknownTrace: there is no such trace (any more).
+        """
+        return self._jobs.cancel(_key(self._entry(id_)))
+
+    def status(self) -> dict[str, Any]:
+        """For people who look for a fault."""
+        snapshot = self._index.snapshot()
+        return {
+            "version": __version__,
+            "scanned": snapshot.scanned,
+            "traces": len(snapshot.entries),
+            "jobs": self._jobs.counts(),
+            "cache_bytes": self._cache.size_bytes(),
+            "notes": [self._cache.note] if self._cache.note else [],
+        }
+
+    def _entry(self, id_: str) -> TraceEntry:
+        entry = self._index.snapshot().entries.get(id_)
+        if entry is None:
+            raise UnknownTrace(id_)
+        return entry
+
+    def _result(self, id_: str, read: Callable[[str, Entry], Result]) -> Result | Pending:
+        """What `read` makes of the trace's entry in the cache; a corrupt entry is dropped and made anew."""
+        trace = self._entry(id_)
+        if not trace.content:
+            return Pending("queued", stage="The file is still being written.")
+        key = _key(trace)
+        entry = self._cache.find(key)
+        if entry is not None:
+            try:
+                return read(key, entry)
+            except CorruptEntry:
+                self._cache.drop(entry)
+                self._forget(key)
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+                return Pending(
+                    "failed",
+                    error=Unreadable(
+                        f"The kept result cannot be read: {reason}.", where=str(entry.directory)
+                    ),
+                )
+        job = self._jobs.ask(key, trace.file)
+        return Pending(job.state, job.progress, job.stage, job.error)
+
+    def _arrays(self, key: str, entry: Entry) -> Arrays:
+        with self._lock:
+            arrays = self._timelines.get(key)
+            if arrays is not None:
+                self._timelines.move_to_end(key)
+                return arrays
+        arrays = entry.arrays()  # reads and checks all of it, once
+        with self._lock:
+            self._timelines[key] = arrays
+            while len(self._timelines) > OPEN_TIMELINES:
+                self._timelines.popitem(last=False)
+        return arrays
+
+    def _forget(self, key: str) -> None:
+        with self._lock:
+            self._timelines.pop(key, None)
+            self._summaries[key] = None
+            self._changes += 1
+
+    def _described(self, entry: TraceEntry) -> pb.TraceEntry:
+        key = _key(entry) if entry.content else ""
+        summary = self._summaries.get(key)
+        job = self._jobs.state(key) if summary is None else None
+        return pb.TraceEntry(
+            id=entry.id,
+            run=entry.file.run,
+            worker=entry.file.worker,
+            span=entry.file.span,
+            size_bytes=entry.file.size_bytes,
+            modified_s=entry.file.modified_ns / 1e9,
+            state="ready" if summary is not None else job.state if job is not None else "new",
+            error=problem(job.error) if job is not None and job.error is not None else None,
+            limiter=summary.get("limiter", "") if summary else "",
+            sentence=summary.get("sentence", "") if summary else "",
+            writing=entry.writing,
+            content=entry.content,
+        )
+
+    def _look_up(self, snapshot: Snapshot) -> None:
+        """On the scanning thread: which of the traces were analysed before, perhaps by another
+        TensorBoard."""
+        keys = {_key(entry) for entry in snapshot.entries.values() if entry.content}
+        found = {key: self._summaries.get(key) or self._summary(key) for key in keys}
+        with self._lock:  # an analysis may have ended meanwhile
+            self._summaries = {key: self._summaries.get(key) or summary for key, summary in found.items()}
+
+    def _summary(self, key: str) -> dict[str, str] | None:
+        entry = self._cache.find(key)
+        return dict(entry.summary) if entry is not None else None
+
+    def _ready(self, key: str, entry: Entry) -> None:
+        with self._lock:
+            self._summaries[key] = dict(entry.summary)
+
+    def _changed(self) -> None:
+        self._changes += 1
+
+
+def problem(error: GpudiagError) -> pb.Problem:
+    """The error as it is sent."""
+    return pb.Problem(what=error.what, where=error.where, remedy=error.remedy)
+
+
+def _key(entry: TraceEntry) -> str:
+    file = entry.file
+    return entry_key(entry.content, file.run, file.worker, file.span, file.path)
