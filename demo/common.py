@@ -1,0 +1,97 @@
+"""What the demo scripts share: their arguments, a model, and a good recording."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
+
+WAIT, WARMUP, ACTIVE = 2, 2, 5
+"""Steps that are passed over, that warm the profiler up, and that are recorded."""
+
+
+def parse(doc: str | None, arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """--logdir, --fixed and --device; `doc` is the script's docstring."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--logdir", type=Path, required=True, help="where the trace goes")
+    parser.add_argument("--fixed", action="store_true", help="run with the fault mended")
+    default = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--device", default=default, help=f"cuda or cpu (default here: {default})")
+    return parser.parse_args(arguments)
+
+
+def needs_gpu(arguments: argparse.Namespace, why: str) -> None:
+    """Ends the script where its fault, or its fix, does not exist without a GPU."""
+    if arguments.device == "cpu":
+        raise SystemExit(f"no GPU: {why}")
+
+
+def record(
+    step: Callable[[], Any], logdir: Path, *, skip_warm_up: bool = False, mark_steps: bool = True
+) -> None:
+    """Runs `step` some times and records the last of them into `logdir`, one trace.
+
+    `skip_warm_up` and `mark_steps` are here to be got wrong on purpose.
+    """
+    activities = [ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(ProfilerActivity.CUDA)
+    wait, warmup = (0, 0) if skip_warm_up else (WAIT, WARMUP)
+    with profile(
+        activities=activities,
+        schedule=schedule(wait=wait, warmup=warmup, active=ACTIVE, repeat=1) if mark_steps else None,
+        on_trace_ready=tensorboard_trace_handler(str(logdir), use_gzip=True),
+        record_shapes=True,
+        profile_memory=True,
+        with_stack=True,
+    ) as profiler:
+        for _ in range(wait + warmup + ACTIVE):
+            step()
+            if mark_steps:
+                profiler.step()
+
+
+class Convolutions(nn.Module):
+    """Some convolutions: enough work for a GPU to be the slower side."""
+
+    def __init__(self, width: int = 64, depth: int = 8) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, width, 3, padding=1)
+        self.rest = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(depth))
+        self.last = nn.Linear(width, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.first(x))
+        for layer in self.rest:
+            x = x + torch.relu(layer(x))
+        return self.last(x.mean(dim=(2, 3)))
+
+
+def convolutions(device: str, *, width: int = 64, depth: int = 8) -> Convolutions:
+    """The model on its device; on a CPU a sixteenth as wide, to be done in seconds."""
+    return Convolutions(width if device != "cpu" else width // 16, depth).to(device)
+
+
+def trainer(model: nn.Module) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """A function that trains `model` on one batch and returns the loss, still on its device."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def train(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return train
+
+
+def batch(device: str, size: int = 64, side: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random images and labels on a device."""
+    images = torch.rand(size, 3, side, side, device=device)
+    return images, torch.randint(10, (size,), device=device)
