@@ -15,6 +15,7 @@ from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.hotspots import Hotspot, Kind, hotspots
 from tb_gpudiag.facts.idle import Ledger, build_ledger
 from tb_gpudiag.facts.launches import Work, join_launches
+from tb_gpudiag.facts.memory import DeviceMemory, device_memory
 from tb_gpudiag.facts.steps import Steps, Window, find_steps, step_window
 from tb_gpudiag.facts.transfers import Transfers, find_transfers
 from tb_gpudiag.trace.events import NONE, Bool, Category, Trace
@@ -160,6 +161,10 @@ class Facts:
             if isinstance(properties, dict) and properties.get("id") == device:
                 return str(properties.get("name") or "")
         return ""
+
+    @cached_property
+    def memory(self) -> list[DeviceMemory]:
+        return device_memory(self.trace)
 
     @cached_property
     def recorded(self) -> Recorded:

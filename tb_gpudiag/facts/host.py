@@ -93,24 +93,32 @@ class Host:
 
     @cached_property
     def place(self) -> Int64:
-        """The event that names the nearest Python frame which a user could change (names.place_frame), or
-        NONE."""
-        python = (self.events.category == Category.PYTHON_FUNCTION) & names.match_place(self.events)
-        has_stack = np.zeros(len(self.events), np.bool_)
-        stacked = np.flatnonzero(self.events.call_stack != NONE)
-        if len(stacked):
-            known = np.array([names.stack_place(s) is not None for s in self.events.call_stacks], np.bool_)
-            has_stack[stacked] = known[self.events.call_stack[stacked]]
-        own = np.where(python | has_stack, np.arange(len(self.events)), NONE)
-        return self.tree.nearest(own)
+        """The nearest Python frame that a user could change (names.place_frame): a number for `frame`, or NONE."""
+        return self.tree.nearest(self._own_frames[1])
 
-    def frame(self, event: int) -> names.Frame | None:
-        """The frame that an event of `place` names."""
-        if event == NONE:
-            return None
-        if self.events.category[event] == Category.PYTHON_FUNCTION:
-            return names.place_frame(self.events.names[self.events.name[event]])
-        return names.stack_place(self.events.call_stacks[self.events.call_stack[event]])
+    def frame(self, place: int) -> names.Frame | None:
+        """The frame with this number of `place`."""
+        return None if place == NONE else self._own_frames[0][place]
+
+    @cached_property
+    def _own_frames(self) -> tuple[list[names.Frame], Int64]:
+        """The distinct frames, and shape (n,): the index of the one that the event itself names, or NONE."""
+        events = self.events
+        numbers: dict[names.Frame, int] = {}
+
+        def number(frame: names.Frame | None) -> int:
+            return NONE if frame is None else numbers.setdefault(frame, len(numbers))
+
+        own = np.full(len(events), NONE, np.int64)
+        python = events.category == Category.PYTHON_FUNCTION
+        if python.any():
+            of_name = np.array([number(names.place_frame(name)) for name in events.names], np.int64)
+            own[python] = of_name[events.name[python]]
+        stacked = events.call_stack != NONE
+        if stacked.any():
+            of_stack = np.array([number(names.stack_place(stack)) for stack in events.call_stacks], np.int64)
+            own[stacked] = of_stack[events.call_stack[stacked]]
+        return list(numbers), own
 
     @cached_property
     def activities(self) -> dict[int, Activity]:

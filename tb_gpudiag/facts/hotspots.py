@@ -73,18 +73,13 @@ def hotspots(
 
 
 def _groups(events: Events, work: Work, host: Host, first: Int64, calls: Int64, kind: Kind) -> Int64:
-    """A number for each launch's group: a name's index, or for lines the name of the frame's event."""
+    """A number for each launch's group: a name's index, or for lines the frame's."""
     if kind == "kernel":
         return events.name[work.event[first]].astype(np.int64)
     if kind == "operator":
         operator = host.operator[calls]
         return np.where(operator == NONE, NONE, events.name[np.maximum(operator, 0)]).astype(np.int64)
-    place = host.place[calls]
-    # Events of one frame are one group: the first of them stands for all.
-    keys = np.unique(place)
-    first_of: dict[str, int] = {}
-    values = [NONE if k == NONE else first_of.setdefault(str(host.frame(int(k))), int(k)) for k in keys]
-    return np.array(values, np.int64)[np.searchsorted(keys, place)]
+    return host.place[calls]
 
 
 def _label(events: Events, host: Host, group: int, kind: Kind) -> str:

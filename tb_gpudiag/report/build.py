@@ -53,6 +53,15 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         ),
         findings=[_finding(found) for found in outcome.findings],
         launch_hotspots=list(_hotspots(facts)),
+        memory=[
+            pb.DeviceMemory(
+                device=memory.device,
+                peak_allocated_bytes=memory.peak_allocated_bytes,
+                peak_reserved_bytes=memory.peak_reserved_bytes,
+                capacity_bytes=memory.capacity_bytes,
+            )
+            for memory in facts.memory
+        ],
         host=host_activity(facts),
     )
     _add_the_rest(report, outcome)

@@ -26,16 +26,16 @@ def host_activity(facts: Facts) -> list[pb.HostActivity]:
         return []
     length_ns = pieces.end_ns - pieces.start_ns
     kind, name = _kinds_and_names(facts, pieces.cause == Cause.INPUT, pieces.event)
-    groups, member = np.unique(np.stack([kind, name]), axis=1, return_inverse=True)
-    member = member.reshape(-1)
-    total = np.zeros(groups.shape[1], np.int64)
+    # Both numbers in one, so that grouping sorts plain integers.
+    groups, member = np.unique((name + 1) * len(KINDS) + kind, return_inverse=True)
+    total = np.zeros(len(groups), np.int64)
     np.add.at(total, member, length_ns)
     activities = []
     for i in np.argsort(-total, kind="stable")[:HOST_LIMIT]:
         own = member == i
-        group_kind, group_name = groups[:, i].tolist()
+        group_name, group_kind = divmod(int(groups[i]), len(KINDS))
         message = pb.HostActivity(
-            kind=KINDS[group_kind], name=one_line(_label(facts, group_kind, group_name)), us=us(total[i])
+            kind=KINDS[group_kind], name=one_line(_label(facts, group_kind, group_name - 1)), us=us(total[i])
         )
         for where in places(facts, pieces.event[own], length_ns[own])[:1]:
             message.place.CopyFrom(place(where))
@@ -44,8 +44,7 @@ def host_activity(facts: Facts) -> list[pb.HostActivity]:
 
 
 def _kinds_and_names(facts: Facts, is_input: np.ndarray, event: Int64) -> tuple[Int64, Int64]:
-    """Shape (p,) each: a piece's kind, and the index of the name that it is listed under (NONE: nothing
-    recorded)."""
+    """Shape (p,) each: a piece's kind, and a number for what it is listed under (NONE: nothing recorded)."""
     events = facts.events
     known = event != NONE
     safe = np.maximum(event, 0)
@@ -54,10 +53,11 @@ def _kinds_and_names(facts: Facts, is_input: np.ndarray, event: Int64) -> tuple[
     kind[category == Category.CPU_OP] = _OPERATOR
     kind[np.isin(category, CALL_CATEGORIES)] = _CALL
     kind[is_input] = _INPUT
-    # Python is listed under the nearest frame of the user's own, not under the built-in that ran.
-    frame = np.where(known, facts.host.place[safe], NONE)
-    shown = np.where((kind == _PYTHON) & (frame != NONE), frame, event)
-    name = np.where(shown == NONE, NONE, events.name[np.maximum(shown, 0)]).astype(np.int64)
+    # Python is listed under the nearest frame of the user's own, not under the built-in that ran. Numbers of
+    # frames come after those of names.
+    name = np.where(known, events.name[safe], NONE).astype(np.int64)
+    frame = np.where(known & (kind == _PYTHON), facts.host.place[safe], NONE)
+    name = np.where(frame == NONE, name, frame + len(events.names))
     name[is_input] = NONE
     return kind, name
 
@@ -65,4 +65,7 @@ def _kinds_and_names(facts: Facts, is_input: np.ndarray, event: Int64) -> tuple[
 def _label(facts: Facts, kind: int, name: int) -> str:
     if kind == _INPUT:
         return "data loading"
-    return "(nothing recorded)" if name == NONE else facts.events.names[name]
+    if name == NONE:
+        return "(nothing recorded)"
+    names = facts.events.names
+    return names[name] if name < len(names) else str(facts.host.frame(name - len(names)))

@@ -129,21 +129,23 @@ def places(facts: Facts, event: Int64, weight_ns: Int64, *, by_operator: bool = 
     event, weight_ns = event[known], weight_ns[known]
     place, operator = facts.host.place[event], facts.host.operator[event]
     events = facts.events
-    names = np.where(operator == NONE, NONE, events.name[operator])
+    names = np.where(operator == NONE, NONE, events.name[operator]).astype(np.int64)
     if not by_operator:
         names = np.where(place == NONE, names, NONE)
     if not len(event):
         return []
-    pairs, member = np.unique(np.stack([place, names]), axis=1, return_inverse=True)
-    total = np.zeros(pairs.shape[1], np.int64)
-    np.add.at(total, member.reshape(-1), weight_ns)
-    merged: dict[tuple[str, int, str, str], int] = {}
-    for (frame_event, name), time_ns in zip(pairs.T.tolist(), total.tolist(), strict=True):
-        frame = facts.host.frame(frame_event)
-        label = "" if name == NONE else events.names[name]
-        if frame is None and not label:
-            continue
-        key = (frame.file, frame.line, frame.function, label) if frame else ("", 0, "", label)
-        merged[key] = merged.get(key, 0) + time_ns
-    ranked = sorted(merged.items(), key=lambda item: -item[1])[:MOST_PLACES]
-    return [Place(*key, time_ns=time_ns) for key, time_ns in ranked]
+    # Both numbers in one, so that grouping sorts plain integers; 0 is neither.
+    base = len(events.names) + 1
+    key, member = np.unique((place + 1) * base + names + 1, return_inverse=True)
+    total = np.zeros(len(key), np.int64)
+    np.add.at(total, member, weight_ns)
+    heaviest = [int(i) for i in np.argsort(-total, kind="stable") if key[i]][:MOST_PLACES]
+    return [_place(facts, *divmod(int(key[i]), base), int(total[i])) for i in heaviest]
+
+
+def _place(facts: Facts, number: int, name: int, time_ns: int) -> Place:
+    operator = facts.events.names[name - 1] if name else ""
+    frame = facts.host.frame(number - 1)
+    if frame is None:
+        return Place(operator=operator, time_ns=time_ns)
+    return Place(frame.file, frame.line, frame.function, operator, time_ns)
