@@ -19,6 +19,7 @@ class Assembly:
     def __init__(self) -> None:
         self.events_read = 0
         self.malformed = 0
+        self.mended = False
         self.notes: list[str] = []
         self._parts: list[Part] = []
         self._thread_index: dict[tuple[str, str], int] = {}
@@ -42,6 +43,12 @@ class Assembly:
 
     def finish(self) -> tuple[Events, MemoryEvents, int]:
         """Events, memory events, and the earliest one's own stamp. The assembly is empty afterwards."""
+        if self.malformed:
+            self.notes.append(f"{_count(self.malformed, 'malformed event')} skipped")
+        if self.mended:
+            self.notes.append(
+                "text that is not JSON (bare backslashes, control characters, N/A, broken UTF-8) was mended"
+            )
         if self._negative:
             self.notes.append(
                 f"{_count(self._negative, 'span')} of negative duration taken as of no duration"
@@ -119,12 +126,14 @@ class Assembly:
         )
 
     def _pair(self, begin: Bool, end: Bool, thread: Int32, start_ns: Int64, duration_ns: Int64) -> Bool:
-        """Give each matched `B` its duration; which rows stay. Matches nest within a thread, as the format has it."""
+        """Give each matched `B` its duration; which rows stay. Matches nest within a thread, as the format
+        has it."""
         rows = np.flatnonzero(begin | end)
         rows = rows[np.lexsort((rows, start_ns[rows], thread[rows]))]
         opens = begin[rows]
-        # The level of a B is the depth after it, of an E the depth before it: a B and the E next to it on the same
-        # level of the same thread belong together. Unmatched events shift a thread's later levels alike.
+        # The level of a B is the depth after it, of an E the depth before it: a B and the E next to it on
+        # the same level of the same thread belong together. Unmatched events shift a thread's later levels
+        # alike.
         depth = np.cumsum(np.where(opens, 1, -1))
         level = np.where(opens, depth, depth + 1)
         by_level = np.lexsort((np.arange(len(rows)), level, thread[rows]))

@@ -1,8 +1,9 @@
 """An array of events as chunks, cut where whole events probably end, and verified by parsing.
 
-A cut is made at the text `}` `,` `{`. From a place that is known to be between two events, the parser accepts the text
-up to the next cut only if that too is between two events: JSON read from the left has one meaning. So a wrong cut
-(within a string, within a nested array) never passes; the stretch around it is then looked at closely (`settle`).
+A cut is made at the text `}` `,` `{`. From a place that is known to be between two events, the parser
+accepts the text up to the next cut only if that too is between two events: JSON read from the left has one
+meaning. So a wrong cut (within a string, within a nested array) never passes; the stretch around it is then
+looked at closely (`settle`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tb_gpudiag.errors import TooLarge
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.columns import Parser, Part
 from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.settle import Settler
+from tb_gpudiag.trace.pieces import plausible_begin
+from tb_gpudiag.trace.settle import Settled, Settler
 from tb_gpudiag.trace.top import Stream
 
 # DuckDB lets go of the interpreter's lock; two workers keep two cores busy while this thread cuts.
@@ -29,6 +31,8 @@ _CHUNKS_AHEAD: Final = 4
 
 _CUT: Final = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 _FIRST_LOOK_BYTES: Final = 8 << 10
+# What stands between two events is shorter, so that it is found where two chunks meet.
+_GAP_BYTES: Final = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,10 @@ class EventArray:
         self._ended = False  # the stream has
 
     def read(self) -> bool:
-        """Whether the array's end was found: the stream is then just after it. Raises TooLarge and TooDeep."""
+        """Whether the array ended: the stream is then just after it. Raises TooLarge and TooDeep."""
         chunks: deque[_Chunk] = deque()
         leftover = b""  # the beginning of an element whose end is in the next chunk
+        lost = False  # within an element that is too large: waiting for the beginning of another
         while True:
             while len(chunks) < _CHUNKS_AHEAD and not (self._ended and not self._carry):
                 chunks.append(self._next_chunk())
@@ -101,22 +106,38 @@ class EventArray:
                 return False
             chunk = chunks.popleft()
             self._progress()
-            part = None if leftover or chunk.parsing is None else chunk.parsing.result()
-            if part is not None:
-                self._add(part)
-                continue
+            if not leftover and not lost and chunk.parsing is not None:
+                part = chunk.parsing.result()
+                if part is not None:
+                    self._add(part)
+                    continue
+            text = leftover + chunk.raw
+            if lost:
+                begin = plausible_begin(text)
+                if begin < 0:
+                    leftover = text[-_GAP_BYTES:]
+                    continue
+                lost = False
+                text = text[begin:]
             final = self._ended and not self._carry and not chunks
-            settled = self._settler.settle(leftover + chunk.raw, final)
-            self._add(settled.part)
+            settled = self._settler.settle(text, final)
+            if len(settled.leftover) > self._limits.max_element_bytes:
+                self._take(settled)
+                settled = self._settler.give_up(settled.leftover)
+                lost = not settled.ended
+            self._take(settled)
             leftover = settled.leftover
             if settled.ended:
-                after = b"".join([settled.rest, *(c.raw for c in chunks), self._carry])
-                self._stream.put_back(after)
+                self._stream.put_back(b"".join([settled.rest, *(c.raw for c in chunks), self._carry]))
                 return True
 
-    def _add(self, part: Part | None) -> None:
-        if part is None:
-            return
+    def _take(self, settled: Settled) -> None:
+        self._assembly.malformed += settled.malformed
+        self._assembly.mended |= settled.mended
+        if settled.part is not None:
+            self._add(settled.part)
+
+    def _add(self, part: Part) -> None:
         self._assembly.add(part)
         if self._assembly.events_read > self._limits.max_events:
             raise TooLarge(

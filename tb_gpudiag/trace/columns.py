@@ -1,7 +1,7 @@
 """JSON text to columns: chunks of whole events through DuckDB's parser, then joined into Events.
 
-A chunk's result is reduced to compact arrays at once (`Part`), so that memory grows with the number of spans and not
-with the size of the file. No step here loops over events in Python.
+A chunk's result is reduced to compact arrays at once (`Part`), so that memory grows with the number of
+spans and not with the size of the file. No step here loops over events in Python.
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ import pyarrow.compute as pc
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.events import NONE, Bool, Category, Int32, Int64, UInt8
 
-# Stamps beyond these are not times: the earliest is year 1938, the latest 2096 as nanoseconds since 1970. Within them
-# no difference of two stamps, and no start plus duration, leaves 64 bits.
+# Stamps beyond these are not times: the earliest is year 1938, the latest 2096 as nanoseconds since 1970.
+# Within them no difference of two stamps, and no start plus duration, leaves 64 bits.
 EARLIEST_NS: Final = -(10**18)
 LATEST_NS: Final = 4 * 10**18
 LONGEST_NS: Final = 4 * 10**18
+
+# Before version 2, DuckDB took a decimal's number through a double; a quoted one it has always taken digit
+# by digit.
+_MAY_ROUND: Final = int(duckdb.__version__.split(".")[0]) < 2
+# Below this, a double's nearest thousandth is the number that was written.
+_EXACT_IN_DOUBLE_US: Final = 2**41
 
 _NUMBERS: Final = (
     "correlation",
@@ -46,7 +52,8 @@ def _query() -> str:
 
 @dataclass(frozen=True)
 class Spans:
-    """Spans of one chunk, in file order; strings as codes into Arrow dictionaries. All arrays have shape (n,)."""
+    """Spans of one chunk, in file order; strings as codes into Arrow dictionaries. All arrays have shape
+    (n,)."""
 
     phase_end: Bool  # an `E` that ends an earlier `B`
     phase_begin: Bool
@@ -90,10 +97,11 @@ class Part:
 
 
 class Parser:
-    """One thread's way into DuckDB. Not to be shared between threads; `clone` gives another thread its own."""
+    """One thread's way into DuckDB: `clone` gives another thread its own."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
-        # Nothing may be fetched or read by SQL: the text comes from us, and the extension for JSON is built in.
+        # Nothing may be fetched or read by SQL: the text comes from us, and the extension for JSON is built
+        # in.
         self._connection = connection or duckdb.connect(
             config={
                 "threads": 1,
@@ -114,7 +122,10 @@ class Parser:
 
     def parse(self, text: bytes) -> Part | None:
         """A JSON array of events as a Part, or None where the text is not JSON."""
-        table = self._run(self._query, [kineto.one_spelling(text)])
+        text = kineto.one_spelling(text)
+        table = self._run(self._query, [text])
+        if table is not None and _MAY_ROUND and _beyond_double(table.column("ts")):
+            table = self._run(self._query, [kineto.quoted_stamps(text)])
         return None if table is None else _part(table)
 
     def valid(self, texts: list[bytes]) -> Bool:
@@ -135,7 +146,7 @@ class Parser:
         self._connection.register("chunk", pa.table({"text": column}))
         try:
             return self._connection.sql(query).to_arrow_table()
-        except (duckdb.InvalidInputException, UnicodeDecodeError):
+        except (duckdb.InvalidInputException, duckdb.DataError, UnicodeDecodeError):
             # The message quotes the text, and so cannot even be decoded where the text is no UTF-8.
             return None
         finally:
@@ -290,8 +301,14 @@ def _small(values: Int64) -> Int32:
     return np.where((values >= NONE) & (values < 2**31), values, NONE).astype(np.int32)
 
 
+def _beyond_double(stamps: pa.ChunkedArray) -> bool:
+    ends = pc.min_max(stamps).as_py()
+    return any(abs(end) > _EXACT_IN_DOUBLE_US for end in ends.values() if end is not None)
+
+
 def _nanoseconds(column: pa.Array) -> tuple[Int64, Bool]:
-    """A decimal of microseconds with 3 places is a whole number of nanoseconds: its own low 64 bits, where they do."""
+    """A decimal of microseconds with 3 places is a whole number of nanoseconds: its own low 64 bits, where
+    they do."""
     known = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), np.bool_)
     data = column.buffers()[1]
     if data is None or not len(column):

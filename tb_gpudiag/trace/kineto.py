@@ -17,7 +17,8 @@ FIELDS: Final = {
     "name": "VARCHAR",
     "pid": "VARCHAR",
     "tid": "VARCHAR",
-    # Exact: DuckDB parses a decimal from the digits themselves. 19 digits before the point hold any stamp of 64 bits.
+    # Exact: DuckDB parses a decimal from the digits themselves. 19 digits before the point hold any stamp
+    # of 64 bits.
     "ts": "DECIMAL(22,3)",
     "dur": "DECIMAL(22,3)",
 }
@@ -43,6 +44,8 @@ ARGUMENTS: Final = {
 """Entries of an event's `args` that are read, with their SQL types. No two may differ by case alone."""
 
 _BYTES_KEY: Final = re.compile(rb'"Bytes"(?=[ \t\r\n]*:)')
+
+_STAMP: Final = re.compile(rb'("(?:ts|dur)"[ \t\r\n]*:[ \t\r\n]*)(-?[0-9][0-9.eE+-]*)')
 
 _CATEGORIES: Final = {
     "operator": Category.CPU_OP,
@@ -72,8 +75,9 @@ _CATEGORIES: Final = {
     "cpu_instant_event": Category.INSTANT,
 }
 
-# Before categories had their own name for them (torch 1.8 to 1.11), marks of the profiler, of the loader and of
-# optimizers were `Operator`s. `gpu_user_annotation` repeats ProfilerStep on the GPU and is never a host step.
+# Before categories had their own name for them (torch 1.8 to 1.11), marks of the profiler, of the loader
+# and of optimizers were `Operator`s. `gpu_user_annotation` repeats ProfilerStep on the GPU and is never a
+# host step.
 _ANNOTATION_OF_OLD: Final = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.")
 
 _MEMORY_NAME: Final = "[memory]"
@@ -112,6 +116,11 @@ def one_spelling(chunk: bytes) -> bytes:
     return _BYTES_KEY.sub(b'"bytes"', chunk) if b'"Bytes"' in chunk else chunk
 
 
+def quoted_stamps(chunk: bytes) -> bytes:
+    """The chunk with its stamps as strings."""
+    return _STAMP.sub(rb'\1"\2"', chunk)
+
+
 def category(text: str) -> Category:
     """What a `cat` means."""
     return _CATEGORIES.get(text.lower(), Category.OTHER)
@@ -137,7 +146,8 @@ def number_of(text: str) -> int:
 
 
 def metadata(values: dict[str, Any]) -> Metadata:
-    """Top-level values, wherever in the file they stood, as Metadata; what has another type than expected is left out."""
+    """Top-level values, wherever in the file they stood, as Metadata; what has another type than expected
+    is left out."""
     properties = values.get("deviceProperties")
     distributed = values.get("distributedInfo")
     return Metadata(

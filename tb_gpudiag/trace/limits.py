@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on one file. Each default is far beyond what torch writes, and small enough not to exhaust a machine."""
+    """Bounds on one file. Each default is far beyond what torch writes, and small enough not to exhaust a
+    machine."""
 
     # A step of more than 1 GB is the largest reported; a whole window of such is some ten of them.
     max_raw_bytes: int = 16 << 30
@@ -21,7 +23,12 @@ class Limits:
     max_depth: int = 256
     # The largest event seen has 60 KB (a long list of shapes).
     max_element_bytes: int = 8 << 20
-    # `deviceProperties` of 16 GPUs take 10 KB; process groups of thousands of ranks in `distributedInfo` take some MB.
+    # `deviceProperties` of 16 GPUs take 10 KB; process groups of thousands of ranks in `distributedInfo`
+    # take some MB.
     max_metadata_bytes: int = 16 << 20
-    # Text handed to the parser at a time. Measured on 500 MB: 0.25 MiB 3.2 s, 1 MiB 1.5 s, 2 MiB 1.1 s, 4 MiB 1.0 s.
+    # Text handed to the parser at a time. Measured on 500 MB: 0.25 MiB 3.2 s, 1 MiB 1.5 s, 2 MiB 1.1 s, 4
+    # MiB 1.0 s.
     chunk_bytes: int = 4 << 20
+
+
+DEFAULT_LIMITS: Final = Limits()

@@ -11,7 +11,7 @@ from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.chunks import EventArray, Workers
 from tb_gpudiag.trace.columns import Parser
 from tb_gpudiag.trace.events import Status, Trace
-from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.settle import Settler
 from tb_gpudiag.trace.source import Source
 from tb_gpudiag.trace.top import Stream, TopLevel
@@ -25,14 +25,14 @@ _READING_SHARE: Final = 0.9
 
 
 def read_trace(
-    path: str, *, limits: Limits = Limits(), progress: Callable[[float, str], None] | None = None
+    path: str, *, limits: Limits = DEFAULT_LIMITS, progress: Callable[[float, str], None] | None = None
 ) -> Trace:
     """Read one trace file: a local path or an fsspec URL, plain or gzip, any generation of the format.
 
     `progress` is called from this thread with a share from 0 to 1 and the name of the stage.
 
-    Raises only TraceError: EmptyFile, NotATrace, TooLarge, TooDeep, Unreadable. A file that ends in the middle is no
-    error: it is read up to its last whole event, and `status` says so.
+    Raises only TraceError: EmptyFile, NotATrace, TooLarge, TooDeep, Unreadable. A file that ends in the
+    middle is no error: it is read up to its last whole event, and `status` says so.
     """
     report = progress or (lambda share, stage: None)
     parser = Parser()
@@ -73,5 +73,5 @@ def read_trace(
         events_read=assembly.events_read,
         malformed_events=assembly.malformed,
         start_ns=start_ns,
-        notes=[*source.notes, *top.notes, *assembly.notes],
+        notes=[*([] if top.whole else source.notes), *top.notes, *assembly.notes],
     )

@@ -1,5 +1,5 @@
-"""Mends what some writers get wrong in JSON. It touches only what no JSON may hold, so good text comes back unchanged
-but for white space, and mending twice is mending once."""
+"""Mends what some writers get wrong in JSON. It touches only what no JSON may hold, so good text comes back
+unchanged but for white space, and mending twice is mending once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _ESCAPABLE[list(b'"\\/bfnrtu')] = True
 
 
 def repaired(text: bytes) -> bytes:
-    """Control characters as spaces, bare backslashes doubled, `N/A` as null, broken UTF-8 and lone surrogates as U+FFFD.
+    """Control characters as spaces, bare backslashes doubled, `N/A` as null, broken UTF-8 and lone
+    surrogates as U+FFFD.
 
     An incomplete UTF-8 sequence or escape at the very end is left alone: its rest may follow.
     """

@@ -1,39 +1,94 @@
-"""The exact way through a stretch of events that could not be parsed as it was."""
+"""The exact way through a stretch of events that could not be parsed as it was.
+
+Three reasons bring a stretch here: the array's end is inside it, it was cut within an element, or something
+in it is not JSON. First its brackets are scanned for the array's end and the last whole element, and what
+is before that is parsed. Where that fails, the text is mended (`repair`) and tried again. Where that fails
+too, events are judged one by one (`pieces`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from tb_gpudiag.trace.columns import Parser, Part
 from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.pieces import BETWEEN, BROKEN_END, judge
+from tb_gpudiag.trace.repair import repaired
 from tb_gpudiag.trace.structure import elements
 from tb_gpudiag.trace.top import too_deep
+
+_SPACE: Final = b" \t\r\n"
 
 
 @dataclass(frozen=True)
 class Settled:
     """What a stretch came to."""
 
-    part: Part | None
-    leftover: bytes = b""
-    ended: bool = False
-    rest: bytes = b""
+    part: Part | None  # the whole elements
+    malformed: int = 0  # elements skipped, beside those that `part` counts
+    mended: bool = False  # something was no JSON and could be made so
+    leftover: bytes = b""  # the beginning of an element that has not ended yet
+    ended: bool = False  # the array's end was found
+    rest: bytes = b""  # what follows it
 
 
 class Settler:
+    """Settles stretches of one file."""
+
     def __init__(self, parser: Parser, limits: Limits, path: str) -> None:
         self._parser = parser
         self._limits = limits
         self._path = path
 
     def settle(self, text: bytes, final: bool) -> Settled:
+        """Settle text that begins between two elements. `final`: nothing follows it in the file. Raises
+        TooDeep."""
+        settled = self._by_structure(text, final)
+        if settled is not None:
+            return settled
+        mended = repaired(text)
+        if mended != text:
+            settled = self._by_structure(mended, final)
+            if settled is not None:
+                return replace(settled, mended=True)
+        settled = self._by_pieces(mended, final)
+        return replace(settled, mended=text.translate(None, _SPACE) != mended.translate(None, _SPACE))
+
+    def give_up(self, text: bytes) -> Settled:
+        """Settle an element that has not ended within the bound: it is malformed, what it swallowed is not
+        lost."""
+        settled = self._by_pieces(repaired(text), final=False)
+        if not settled.leftover:
+            return settled
+        return replace(settled, malformed=settled.malformed + 1, leftover=b"")
+
+    def _by_structure(self, text: bytes, final: bool) -> Settled | None:
+        """Settle text of which every whole element is JSON; None where that is not so."""
         found = elements(text)
         end = found.array_end if found.array_end >= 0 else found.last_end
         part = self._parser.parse(b"[" + text[:end] + b"]")
         if part is None:
-            raise NotImplementedError
+            return None
         if found.max_depth > self._limits.max_depth:
             raise too_deep(self._path, self._limits)
         if found.array_end >= 0:
             return Settled(part, ended=True, rest=text[end + 1 :])
-        return Settled(part, leftover=text[end:].lstrip(b" \t\r\n").removeprefix(b","))
+        leftover = text[end:].lstrip(_SPACE).removeprefix(b",").lstrip(_SPACE)
+        if final and (BETWEEN.search(leftover) or (found.in_string and BROKEN_END.search(leftover))):
+            return None  # an unbalanced quote or bracket may have swallowed what is after it
+        return Settled(part, leftover=leftover)
+
+    def _by_pieces(self, text: bytes, final: bool) -> Settled:
+        """Settle text of which some elements are not JSON."""
+        judged = judge(text, self._parser, final)
+        if judged.max_depth > self._limits.max_depth:
+            raise too_deep(self._path, self._limits)
+        part = self._parser.parse(b"[" + judged.accepted + b"]")
+        return Settled(
+            part,
+            judged.malformed,
+            leftover=judged.leftover,
+            ended=judged.rest is not None,
+            rest=judged.rest or b"",
+        )

@@ -1,4 +1,5 @@
-"""A file as blocks of raw bytes: local or remote, plain or gzip, bounded, read ahead by a thread of its own."""
+"""A file as blocks of raw bytes: local or remote, plain or gzip, bounded, read ahead by a thread of its
+own."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def is_remote(path: str) -> bool:
 
 
 class Source:
-    """Blocks of a file's raw (unpacked) bytes, each of about Limits.chunk_bytes. A context manager, iterated once.
+    """Blocks of a file's raw (unpacked) bytes, each of about Limits.chunk_bytes. A context manager,
+    iterated once.
 
     `truncated` and `notes` are final once iteration has ended. Iterating raises TooLarge and Unreadable.
     """
@@ -176,7 +178,8 @@ class Source:
                     block = bytearray()
                 packed = unpacker.unconsumed_tail
                 if unpacker.eof:
-                    # Another member may follow; padding and anything else after the last one is no part of the data.
+                    # Another member may follow; padding and anything else after the last one is no part of
+                    # the data.
                     packed = unpacker.unused_data or file.read(_FIRST_READ_BYTES)
                     if packed[:1] != GZIP_MAGIC[:1]:
                         if block:
@@ -200,7 +203,7 @@ class Source:
 
 
 def modified_s(info: dict[str, Any]) -> float:
-    """When a file was last modified, in seconds since 1970, from fsspec's details; 0 where they do not say."""
+    """When a file was last modified, in seconds since 1970, as fsspec tells it; 0 where it does not."""
     for key in ("mtime", "LastModified", "last_modified", "modified", "updated", "created"):
         value = info.get(key)
         if isinstance(value, datetime):

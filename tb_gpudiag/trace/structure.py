@@ -1,4 +1,5 @@
-"""Where JSON's brackets and strings lie, found with NumPy: for the stretches that the parser cannot be given as they are."""
+"""Where JSON's brackets and strings lie, found with NumPy: for the stretches that the parser cannot be
+given as they are."""
 
 from __future__ import annotations
 
@@ -30,9 +31,11 @@ class Marks:
 
 
 def unescaped_quotes(codes: npt.NDArray[np.uint8], escaped: bool = False) -> tuple[Int64, bool]:
-    """Positions of the quotes that begin or end strings, and whether the byte after the last one would be escaped.
+    """Positions of the quotes that begin or end strings, and whether the byte after the last one would be
+    escaped.
 
-    `escaped`: the first byte is. Outside strings a backslash is no JSON, and what it does there does not matter.
+    `escaped`: the first byte is. Outside strings a backslash is no JSON, and what it does there does not
+    matter.
     """
     quotes = np.flatnonzero(codes == _QUOTE)
     slashes = np.flatnonzero(codes == _BACKSLASH)
@@ -58,7 +61,8 @@ def runs(positions: Int64) -> tuple[Int64, Int64]:
 
 
 def segmented(text: bytes, starts: Int64) -> Marks:
-    """Marks of text cut at `starts` (ascending, the first is 0), each segment taken as beginning outside a string at depth 0."""
+    """Marks of text cut at `starts` (ascending, the first is 0), each segment taken as beginning outside a
+    string at depth 0."""
     codes = np.frombuffer(text, np.uint8)
     quotes, _ = unescaped_quotes(codes)
     step = _STEP[codes]
@@ -103,6 +107,7 @@ class Elements:
     last_end: int  # just after the last element that is an object or an array; 0 where none has ended
     array_end: int  # position of the array's own `]`, or -1
     max_depth: int
+    in_string: bool  # at the end of the text
 
 
 def elements(text: bytes) -> Elements:
@@ -118,5 +123,5 @@ def elements(text: bytes) -> Elements:
         if len(closed):
             last_end = offset + int(marks.at[closed[-1]]) + 1
         if len(below):
-            return Elements(last_end, offset + int(marks.at[stop]), scanner.max_depth)
-    return Elements(last_end, -1, scanner.max_depth)
+            return Elements(last_end, offset + int(marks.at[stop]), scanner.max_depth, False)
+    return Elements(last_end, -1, scanner.max_depth, scanner.in_string)

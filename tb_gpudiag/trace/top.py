@@ -1,4 +1,4 @@
-"""The top level of a trace file: an object around `traceEvents`, in any order, or the bare array of events."""
+"""The top level of a file: an object around `traceEvents`, in any order, or the bare array of events."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ _SCALAR: Final = re.compile(rb"[^\s,:{}\[\]\"]*")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # Keys are names; one longer than this is no key of a trace.
 _MAX_KEY_BYTES: Final = 64 << 10
+# A trace has some ten, and some hundred with a user's own.
+_MAX_KEYS: Final = 1000
 # Values are scanned by pieces that grow from this: most are small, some are megabytes.
 _FIRST_LOOK_BYTES: Final = 4 << 10
+_NO_EVENTS: Final = "it is JSON without trace events"
 
 
 class Stream:
@@ -51,13 +54,14 @@ class _Ended(Exception):
 
 
 class TopLevel:
-    """Walks the top level. After `walk`: the values kept, how many arrays of events there were, whether it ended whole."""
+    """Walks the top level. After `walk`: the values kept, how many arrays of events there were, whether it
+    ended whole."""
 
     def __init__(
         self, stream: Stream, limits: Limits, path: str, read_events: Callable[[Stream], bool]
     ) -> None:
-        """`read_events` takes the stream just inside an array of events, returns whether it found the array's end,
-        and leaves the stream just after it."""
+        """`read_events` takes the stream just inside an array of events, returns whether it found the
+        array's end, and leaves the stream just after it."""
         self.values: dict[str, Any] = {}
         self.event_arrays = 0
         self.bare = False
@@ -93,11 +97,13 @@ class TopLevel:
         if opening != b"{":
             raise self._not_a_trace("it is not JSON")
         self._at += 1
+        keys = 0
         while self._next_byte() != b"}":
-            if self._next_byte() != b'"':
+            keys += 1
+            if self._next_byte() != b'"' or keys > _MAX_KEYS:
                 if not self.event_arrays:
-                    raise self._not_a_trace("it is not JSON")
-                self.notes.append("what follows the trace events is not JSON and was left out")
+                    raise self._not_a_trace("it is not JSON" if keys <= _MAX_KEYS else _NO_EVENTS)
+                self.notes.append("what follows the trace events is not a trace's and was left out")
                 return
             key = self._key()
             if self._next_byte() == b":":
@@ -108,7 +114,7 @@ class TopLevel:
             else:
                 self._value(key)
         if not self.event_arrays:
-            raise self._not_a_trace("it is JSON without trace events")
+            raise self._not_a_trace(_NO_EVENTS)
 
     def _events(self) -> None:
         self.event_arrays += 1
@@ -172,7 +178,8 @@ class TopLevel:
         return self._pass_over(end_in, keep)
 
     def _pass_over(self, end_in: Callable[[bytes], int], keep: int) -> bytes | None:
-        """Goes on to where `end_in`, fed piece by piece, finds the end (just after it; 0: not in this piece)."""
+        """Goes on to where `end_in`, fed piece by piece, finds the end (just after it; 0: not in this
+        piece)."""
         kept: list[bytes] = []
         size = 0
         look = _FIRST_LOOK_BYTES
