@@ -93,7 +93,7 @@ class Host:
 
     @cached_property
     def place(self) -> Int64:
-        """The nearest Python frame that a user could change (names.place_frame): a number for `frame`, or NONE."""
+        """The nearest frame that a user could change (names.place_frame): a number for `frame`, or NONE."""
         return self.tree.nearest(self._own_frames[1])
 
     def frame(self, place: int) -> names.Frame | None:
