@@ -1,0 +1,81 @@
+"""A tiny job for the rules: one step of 1,000 µs with one gap in it, and a host that does one thing
+meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Finding
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import HostThread, TraceBuilder
+
+STEP_AT = 100.0
+STEP_US = 1000.0
+GAP_AT = 300.0
+HOST_AT = 200.0
+LAUNCH_US = 5.0
+LATENCY_US = 1.0
+
+Act = Callable[[HostThread, float, float], object]
+"""Told what the host does: (thread, at, us)."""
+
+
+def one_gap(act: Act, idle_us: float) -> TraceBuilder:
+    """The GPU works from before the step to 300 µs, and again from 306 µs + idle_us to the step's end at
+    1,100 µs.
+
+    The host acts from 200 µs to 300 µs + idle_us, then launches (5 µs), and the kernel starts 1 µs later. So
+    idle_us / 10 is the gap's percentage of the step window, the launch and its latency (0.6 %) left out.
+    """
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=GAP_AT - 60)
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.frame("train.py(12): train", at=STEP_AT, us=STEP_US)
+    act(main, HOST_AT, GAP_AT + idle_us - HOST_AT)
+    launch_at = GAP_AT + idle_us
+    begins = launch_at + LAUNCH_US + LATENCY_US
+    main.launch("after", at=launch_at, us=LAUNCH_US, runs_at=begins, runs_us=STEP_AT + STEP_US - begins)
+    return trace
+
+
+def healthy() -> TraceBuilder:
+    """The host launches far ahead of a GPU that is never idle."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.frame("train.py(12): train", at=STEP_AT, us=STEP_US)
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=60)
+    for i in range(10):
+        main.op("aten::mm", at=STEP_AT + i * 20, us=15)
+        main.launch("gemm", at=STEP_AT + i * 20 + 5, us=5, runs_at=120 + i * 98, runs_us=98)
+    return trace
+
+
+def without_gpu() -> TraceBuilder:
+    """A job that ran on the CPU."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.op("aten::mm", at=STEP_AT, us=STEP_US - 100)
+    return trace
+
+
+def facts_of(trace: TraceBuilder, folder: Path) -> Facts:
+    return Facts(read_trace(str(trace.write(folder))))
+
+
+def finding(answer: Answer) -> Finding:
+    """The one finding that a rule was to make."""
+    assert isinstance(answer, Finding), answer
+    return answer
+
+
+def is_clear(answer: Answer) -> bool:
+    return isinstance(answer, Clear)
+
+
+def cannot_tell(answer: Answer) -> bool:
+    return isinstance(answer, CannotTell)

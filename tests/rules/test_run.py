@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.intervals import Intervals
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Finding, Fix, Rule, Saving, Severity
+from tb_gpudiag.rules.run import run_rules
+from tests.rules.stage import facts_of, healthy
+
+WINDOW_NS = 1_000_000
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Facts:
+    found = facts_of(healthy(), tmp_path)
+    assert found.window.duration_ns == WINDOW_NS
+    return found
+
+
+def _rule(number: int, answer: Answer, *, error_share: float | None = None) -> Rule:
+    return Rule(f"GD99{number}", f"rule_{number}", "A rule", lambda _facts: answer, error_share=error_share)
+
+
+def _claims(*stretches: tuple[int, int], device: int = 0) -> dict[int, Intervals]:
+    start, end = zip(*stretches, strict=True)
+    return {device: Intervals(np.array(start, np.int64), np.array(end, np.int64))}
+
+
+def _finding(cost_ns: int, claims: dict[int, Intervals] | None = None) -> Finding:
+    return Finding("t", "s", Fix("f"), cost_ns=cost_ns, saving=Saving(0, cost_ns), claims=claims or {})
+
+
+def test_answers_are_sorted_by_kind_and_findings_by_what_they_give_back(facts: Facts) -> None:
+    outcome = run_rules(
+        facts,
+        [
+            _rule(3, _finding(10)),
+            _rule(2, [_finding(30), _finding(20)]),
+            _rule(1, Clear("fine")),
+            _rule(4, CannotTell("no data", "record it")),
+        ],
+    )
+    assert [(f.rule.id, f.finding.cost_ns) for f in outcome.findings] == [
+        ("GD992", 30),
+        ("GD992", 20),
+        ("GD993", 10),
+    ]
+    assert outcome.clear[0][1] == Clear("fine")
+    assert outcome.unchecked[0][1] == CannotTell("no data", "record it")
+
+
+def test_a_rule_that_crashes_could_not_be_checked_and_the_others_still_are(
+    facts: Facts, caplog: pytest.LogCaptureFixture
+) -> None:
+    def crash(_facts: Facts) -> Answer:
+        raise ZeroDivisionError("by\nnought")
+
+    with caplog.at_level(logging.ERROR):
+        outcome = run_rules(facts, [Rule("GD990", "crash", "A rule", crash), _rule(1, Clear("fine"))])
+    assert len(outcome.clear) == 1
+    assert outcome.unchecked[0][1].reason == "could not check: ZeroDivisionError: by nought"
+    assert "Traceback" in caplog.text
+
+
+def test_severity_follows_the_rules_policy_unless_the_finding_has_its_own(facts: Facts) -> None:
+    own = Finding("t", "s", Fix("f"), severity=Severity.INFO, cost_ns=WINDOW_NS)
+    outcome = run_rules(
+        facts,
+        [
+            _rule(1, _finding(WINDOW_NS // 4), error_share=0.25),
+            _rule(2, _finding(WINDOW_NS // 4 - 1), error_share=0.25),
+            _rule(3, own, error_share=0.25),
+        ],
+    )
+    assert {f.rule.id: f.severity.name for f in outcome.findings} == {
+        "GD991": "ERROR",
+        "GD992": "WARNING",
+        "GD993": "INFO",
+    }
+
+
+def test_two_findings_never_claim_the_same_nanosecond(facts: Facts) -> None:
+    outcome = run_rules(
+        facts,
+        [
+            _rule(1, _finding(100, _claims((0, 100)))),
+            _rule(2, _finding(130, _claims((50, 150), (200, 230)))),
+            _rule(3, _finding(60, _claims((120, 180)))),
+        ],
+    )
+    costs = {f.rule.id: f.finding.cost_ns for f in outcome.findings}
+    assert costs == {"GD991": 100, "GD992": 80, "GD993": 30}
+    for found in outcome.findings:
+        assert found.finding.saving is not None
+        assert found.finding.saving.high_ns == found.finding.cost_ns
+        assert sum(claim.total for claim in found.finding.claims.values()) == found.finding.cost_ns
+
+
+def test_devices_do_not_claim_each_others_time(facts: Facts) -> None:
+    outcome = run_rules(
+        facts,
+        [_rule(1, _finding(100, _claims((0, 100)))), _rule(2, _finding(100, _claims((0, 100), device=1)))],
+    )
+    assert [f.finding.cost_ns for f in outcome.findings] == [100, 100]
+
+
+def test_a_finding_that_is_left_with_nothing_is_clear(facts: Facts) -> None:
+    outcome = run_rules(
+        facts, [_rule(1, _finding(100, _claims((0, 100)))), _rule(2, _finding(50, _claims((50, 100))))]
+    )
+    assert [f.rule.id for f in outcome.findings] == ["GD991"]
+    assert "earlier cause" in outcome.clear[0][1].reason
