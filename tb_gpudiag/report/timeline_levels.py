@@ -34,8 +34,10 @@ _KEY_BITS = 62
 
 @dataclass(frozen=True)
 class Boxes:
-    """Shape (b,) each. A box of several events has the name, kind and gap of the longest event among those of
-    the name that takes most of its time; its duration is the time that its events take together."""
+    """Shape (b,) each. A box of several events has the name that takes more than half of its time, where one
+    does, else one of those that take most; kind and gap are of an event of that name. Its duration is the
+    time that its events take together.
+    """
 
     row: Int32
     start_ns: Int64
@@ -130,6 +132,7 @@ def build_levels(boxes: Boxes, rows: int) -> Levels:
     end[:-1] = np.where(same_row, np.minimum(end[:-1], alive.start_ns[1:]), end[:-1])
     alive = _with_duration(alive, end - alive.start_ns)
     birth = np.zeros(len(alive), np.uint8)
+    votes = alive.duration_ns
     low = int(alive.start_ns.min()) if len(alive) else 0
     span = int(end.max()) - low if len(alive) else 0
     last = max(0, (span // (FEWEST_CELLS * FINEST_NS)).bit_length())
@@ -145,9 +148,9 @@ def build_levels(boxes: Boxes, rows: int) -> Levels:
         done.append((alive.take(member), birth[member], level))
         first = np.flatnonzero(np.r_[True, ~join])
         end = np.maximum.reduceat(end, first)
-        whole = _merge(alive.take(member), np.cumsum(merged)[group[member]] - 1)
-        alive, birth = _replace(alive.take(first), merged, whole), birth[first]
-        birth[merged] = level
+        whole, won = _merge(alive.take(member), votes[member], np.cumsum(merged)[group[member]] - 1)
+        alive, birth, votes = _replace(alive.take(first), merged, whole), birth[first], votes[first]
+        birth[merged], votes[merged] = level, won
     done.append((alive, birth, last + 1))
     return _indexed(done, rows, last)
 
@@ -161,19 +164,27 @@ def _joins(alive: Boxes, end: Int64, low: int, level: int) -> Bool:
     return joins
 
 
-def _merge(members: Boxes, group: Int64) -> Boxes:
-    """One box for each group; groups are numbered from 0, and members are in order of group."""
+def _merge(members: Boxes, votes: Int64, group: Int64) -> tuple[Boxes, Int64]:
+    """One box for each group, and the votes for its name; groups are numbered from 0, members are in their
+    order.
+
+    A majority vote over merged boxes: the name with most votes wins and keeps its lead over the second. So a
+    name with more than half of all time cannot lose, in whichever order boxes were merged.
+    """
     first = np.searchsorted(group, np.arange(int(group[-1]) + 1))
     order = np.lexsort((-members.duration_ns, members.name, group))
     sorted_group, sorted_name = group[order], members.name[order]
     run = np.flatnonzero(
         np.r_[True, (sorted_group[1:] != sorted_group[:-1]) | (sorted_name[1:] != sorted_name[:-1])]
     )
-    time = np.add.reduceat(members.duration_ns[order], run)
-    by_time = np.lexsort((-time, sorted_group[run]))
-    winner = by_time[np.searchsorted(sorted_group[run][by_time], np.arange(len(first)))]
-    longest = order[run[winner]]
-    return Boxes(
+    for_name, of_group = np.add.reduceat(votes[order], run), sorted_group[run]
+    ranked = np.lexsort((-for_name, of_group))
+    winner = np.searchsorted(of_group[ranked], np.arange(len(first)))
+    second = np.minimum(winner + 1, len(ranked) - 1)
+    contested = (of_group[ranked[second]] == np.arange(len(first))) & (second > winner)
+    lead = for_name[ranked[winner]] - np.where(contested, for_name[ranked[second]], 0)
+    longest = order[run[ranked[winner]]]
+    merged = Boxes(
         members.row[first],
         members.start_ns[first],
         np.add.reduceat(members.duration_ns, first),
@@ -182,6 +193,7 @@ def _merge(members: Boxes, group: Int64) -> Boxes:
         members.gap[longest],
         np.add.reduceat(members.count, first),
     )
+    return merged, lead
 
 
 def _replace(boxes: Boxes, where: Bool, others: Boxes) -> Boxes:
