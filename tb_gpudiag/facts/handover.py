@@ -79,6 +79,10 @@ class HostTime:
         self._events = host.events
         self._threads = _launching_threads(host.events, work, main)
         self._blocking, self._blocking_event = _blocking_calls(host.events, work)
+        # A copy call that returned only with the copy's end was a wait, whatever its name says.
+        self._cause = host.cause.copy()
+        waited = self._blocking_event[host.cause[self._blocking_event] == Cause.LAUNCH]
+        self._cause[waited] = Cause.SYNC
 
     def explain(self, start: Int64, end: Int64, thread: Int32, gap: Int64) -> Pieces:
         """The queries [start, end) on their threads, cut into pieces that cover them exactly. Queries do not
@@ -105,9 +109,8 @@ class HostTime:
         left, right = overlapping(activity.intervals, queries.start_ns, queries.end_ns)
         owner, inner = expand(left, right)
         event = activity.event[inner]
-        cause = np.where(event == NONE, OPEN, self._host.cause[event] if len(self._events) else OPEN).astype(
-            np.uint8
-        )
+        cause = np.full(len(event), OPEN, np.uint8)
+        cause[event != NONE] = self._cause[event[event != NONE]]
         return Pieces(
             np.maximum(queries.start_ns[owner], activity.start_ns[inner]),
             np.minimum(queries.end_ns[owner], activity.end_ns[inner]),
@@ -131,16 +134,17 @@ class HostTime:
         )
 
     def _handed_to(self, pieces: Pieces, other: int) -> Pieces:
-        """OPEN pieces, cut by another thread's activity; where that one is OPEN too, the piece stays its own
-        thread's."""
+        """OPEN pieces, cut by another thread's activity. Where that one is OPEN too, the piece stays its own
+        thread's, unless the other one waits for autograd's engine: then this thread is the engine's."""
         cut = self._cut(pieces, other)
         still = cut.cause == OPEN
         if not len(still):
             return cut
         order = np.argsort(pieces.start_ns, kind="stable")
         origin = order[np.searchsorted(pieces.start_ns[order], cut.start_ns, side="right") - 1]
-        event = np.where(still, pieces.event[origin], cut.event)
-        thread = np.where(still, pieces.thread[origin], cut.thread).astype(np.int32)
+        keep = still & ~self._waits_for_engine(cut.event)
+        event = np.where(keep, pieces.event[origin], cut.event)
+        thread = np.where(keep, pieces.thread[origin], cut.thread).astype(np.int32)
         return Pieces(cut.start_ns, cut.end_ns, cut.cause, cut.gap, event, thread)
 
     def _settle(self, pieces: Pieces) -> Pieces:
@@ -148,12 +152,14 @@ class HostTime:
         operators."""
         cause = pieces.cause.copy()
         still = np.flatnonzero(cause == OPEN)
-        event = pieces.event[still]
-        engine = (event != NONE) & (
-            self._host.engine_wait[np.maximum(event, 0)] if len(self._events) else False
-        )
+        engine = self._waits_for_engine(pieces.event[still])
         cause[still] = np.where(engine, np.uint8(Cause.DISPATCH), np.uint8(Cause.PYTHON))
         return Pieces(pieces.start_ns, pieces.end_ns, cause, pieces.gap, pieces.event, pieces.thread)
+
+    def _waits_for_engine(self, event: Int64) -> Bool:
+        found: Bool = event != NONE
+        found[found] = self._host.engine_wait[event[found]]
+        return found
 
     def profiled(self, pieces: Pieces) -> Pieces:
         """Pieces on the way to a launch, split where the profiler or lazy loading held the thread (their
