@@ -32,9 +32,14 @@ def needs_gpu(arguments: argparse.Namespace, why: str) -> None:
 
 
 def record(
-    step: Callable[[], Any], logdir: Path, *, skip_warm_up: bool = False, mark_steps: bool = True
+    step: Callable[[], Any],
+    logdir: Path,
+    *,
+    active: int = ACTIVE,
+    skip_warm_up: bool = False,
+    mark_steps: bool = True,
 ) -> None:
-    """Runs `step` some times and records the last of them into `logdir`, one trace.
+    """Runs `step` some times and records the last `active` ones into `logdir`, one trace.
 
     `skip_warm_up` and `mark_steps` are here to be got wrong on purpose.
     """
@@ -44,13 +49,13 @@ def record(
     wait, warmup = (0, 0) if skip_warm_up else (WAIT, WARMUP)
     with profile(
         activities=activities,
-        schedule=schedule(wait=wait, warmup=warmup, active=ACTIVE, repeat=1) if mark_steps else None,
+        schedule=schedule(wait=wait, warmup=warmup, active=active, repeat=1) if mark_steps else None,
         on_trace_ready=tensorboard_trace_handler(str(logdir), use_gzip=True),
         record_shapes=True,
         profile_memory=True,
         with_stack=True,
     ) as profiler:
-        for _ in range(wait + warmup + ACTIVE):
+        for _ in range(wait + warmup + active):
             step()
             if mark_steps:
                 profiler.step()

@@ -26,7 +26,7 @@ def main() -> None:
             ragged = torch.nn.functional.pad(ragged, (0, 0, 0, 0, 0, 0, 0, LARGEST - size))
         model(ragged)
 
-    record(step, arguments.logdir)
+    record(step, arguments.logdir, active=2)  # a compilation with its stacks is a large trace
 
 
 if __name__ == "__main__":

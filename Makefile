@@ -1,0 +1,112 @@
+# make demo    TensorBoard with the Diagnosis tab, on traces that show one fault each
+# make test    every check and every test
+# make lint    the checks alone
+# make bench   measure reading and diagnosing
+# make wire    write the Python and TypeScript of report.proto again
+# make clean   remove what these have made
+#
+# Each works alone from a fresh clone and none needs a GPU. Settings: PYTHON=python3.12, PORT=6006 (demo),
+# TORCH=0 (demo: no CPU trace), CHROMIUM=/path/to/chromium (test).
+
+PYTHON ?= python3
+PORT ?= 6006
+TORCH ?= 1
+export CHROMIUM
+
+SHELL := /bin/sh
+BIN := .venv/bin
+STATIC := tb_gpudiag/static/index.js
+LOG := demo/log
+TORCH_VERSION := 2.13.0
+SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_fixed host_bound host_sync \
+	pageable_copies allocator_in_step compilation_in_step queued
+FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
+SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
+
+.PHONY: demo test lint bench wire clean lint-python lint-frontend test-python test-frontend test-browser
+.DELETE_ON_ERROR:
+
+# The environments
+
+.make/venv: setup.py pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "make: no $(PYTHON): install Python 3.10 or newer, or set PYTHON" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "make: $(PYTHON) is older than Python 3.10: set PYTHON to a newer one" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+		{ echo "make: this Python cannot make virtual environments: on Debian, run: apt install python3-venv" >&2; exit 1; }
+	@mkdir -p .make
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+.make/npm: frontend/package-lock.json
+	@command -v npm >/dev/null || \
+		{ echo "make: no npm: install Node.js 20.19 or newer (https://nodejs.org)" >&2; exit 1; }
+	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' || \
+		{ echo "make: Node.js $$(node --version) is too old: install 20.19 or newer (https://nodejs.org)" >&2; exit 1; }
+	@mkdir -p .make
+	cd frontend && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(STATIC): .make/npm $(FRONTEND_FILES)
+	cd frontend && npm run --silent build
+	@touch $@
+
+# The demo
+
+demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
+	@if [ -n "$$(ls -d demo/recorded/*/ 2>/dev/null)" ]; then ln -sfn ../recorded $(LOG)/recorded; fi
+	@$(BIN)/python demo/serve.py $(LOG) --port $(PORT)
+
+.make/simulated: .make/venv $(SIMULATOR_FILES)
+	@rm -rf $(LOG)/simulated
+	$(BIN)/python -m tests.simulator $(LOG)/simulated $(addprefix --only ,$(SHOWN))
+	@touch $@
+
+# A trace that torch records here and now. Without torch the demo goes on, and says so.
+.make/recorded-on-cpu: demo/cpu.py demo/common.py
+	@mkdir -p .make
+	@rm -rf $(LOG)/recorded_on_cpu
+	@PYTHON='$(PYTHON)' TORCH='$(TORCH)' sh demo/cpu.sh $(LOG)/recorded_on_cpu $(TORCH_VERSION) && touch $@ || true
+
+# The tests
+
+test: lint test-python test-frontend test-browser
+
+lint: lint-python lint-frontend
+
+lint-python: .make/venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+lint-frontend: .make/npm
+	cd frontend && npm run --silent check
+
+test-python: .make/venv $(STATIC)
+	$(BIN)/pytest -n auto --dist loadscope
+
+test-frontend: .make/npm
+	cd frontend && npm test
+
+test-browser: .make/venv $(STATIC)
+	@sh .ci/browser
+
+bench: .make/venv
+	$(BIN)/pytest -m benchmark -s tests/benchmarks
+
+# The generated code
+
+wire: .make/wire .make/npm
+	PYTHON='$(PYTHON)' sh tb_gpudiag/report/generate.sh
+	cd frontend && PYTHON='$(CURDIR)/.make/wire-venv/bin/python' npm run --silent wire
+
+.make/wire: tb_gpudiag/report/generate.sh
+	@mkdir -p .make
+	$(PYTHON) -m venv --clear .make/wire-venv
+	.make/wire-venv/bin/python -m pip install --quiet 'grpcio-tools==1.62.3' 'setuptools<81'
+	@touch $@
+
+clean:
+	rm -rf .make .venv build dist *.egg-info $(LOG) frontend/node_modules tb_gpudiag/static
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis

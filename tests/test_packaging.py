@@ -1,0 +1,162 @@
+"""What a user installs: the sdist and the wheel, built from a copy of this checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+pytestmark = pytest.mark.slow
+
+NOT_COPIED = shutil.ignore_patterns(
+    ".git", ".venv", ".make", "node_modules", "__pycache__", ".*_cache", "*.egg-info", "build", "dist", "log"
+)
+BUILT_MODULE = Path("tb_gpudiag/static/index.js")
+
+
+def copy_of_checkout(to: Path) -> Path:
+    """With a built frontend: the checkout's own, or else a stub, for it is packaging that is tested here."""
+    shutil.copytree(REPOSITORY, to, ignore=NOT_COPIED)
+    if not (to / BUILT_MODULE).exists():
+        (to / BUILT_MODULE).parent.mkdir(parents=True, exist_ok=True)
+        (to / BUILT_MODULE).write_text("export function render() {}\n")
+    return to
+
+
+def run(
+    *command: str | Path, cwd: Path, path: str | None = None, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    environment = os.environ if path is None else {**os.environ, "PATH": path}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def build(kind: str, source: Path, out: Path) -> Path:
+    """Builds without npm on the path, so that nothing can be built but what is there."""
+    path = str(Path(sys.executable).parent)
+    run(sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", out, cwd=source, path=path)
+    (made,) = out.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return made
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    return build("sdist", copy_of_checkout(folder / "checkout"), folder / "out")
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from what the sdist holds."""
+    folder = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data") if sys.version_info >= (3, 12) else archive.extractall(
+            folder
+        )
+    (source,) = (child for child in folder.iterdir() if child.is_dir())
+    return build("wheel", source, folder / "out")
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment's `bin`, with the wheel in it, and the dependencies of the tests' own."""
+    folder = tmp_path_factory.mktemp("installed") / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
+    python = folder / "bin" / "python"
+    site = run(
+        python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder
+    ).stdout.strip()
+    Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--no-deps",
+        "--no-index",
+        wheel,
+        cwd=folder,
+    )
+    return folder / "bin"
+
+
+def test_the_sdist_carries_the_built_frontend_and_what_built_it(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert str(BUILT_MODULE) in names
+    assert {"LICENSE", "README.md", "setup.py", "pyproject.toml", "frontend/package-lock.json"} <= names
+    assert {"tests/builder/story.py", "demo/input_pipeline.py"} <= names
+    assert not any("node_modules" in name or name.startswith(".git") for name in names)
+
+
+def test_the_wheel_carries_every_file_that_the_package_reads(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    package = REPOSITORY / "tb_gpudiag"
+    wanted = [*package.rglob("*.py"), *package.rglob("*.md"), *package.rglob("*.proto"), package / "py.typed"]
+    built = (REPOSITORY / BUILT_MODULE.parent).rglob("*")
+    wanted += [file for file in built if file.is_file()]
+    assert {str(file.relative_to(REPOSITORY)) for file in wanted} <= names
+    assert str(BUILT_MODULE) in names
+
+
+def test_the_wheel_carries_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        roots = {name.partition("/")[0] for name in archive.namelist()}
+        assert not any("__pycache__" in name for name in archive.namelist())
+    assert {root for root in roots if not root.endswith(".dist-info")} == {"tb_gpudiag"}
+
+
+def test_the_installed_command_explains_a_rule(installed: Path) -> None:
+    page = run(installed / "gpudiag", "explain", "GD101", cwd=installed).stdout
+    assert "GD101" in page
+    assert "Fix" in page
+
+
+def test_the_installed_entry_point_is_what_tensorboard_loads(installed: Path) -> None:
+    program = (
+        "from importlib.metadata import entry_points\n"
+        "from tensorboard.plugins.base_plugin import TBLoader\n"
+        "import tb_gpudiag\n"
+        "(point,) = entry_points(group='tensorboard_plugins', name='gpudiag')\n"
+        "assert issubclass(point.load(), TBLoader)\n"
+        "print(tb_gpudiag.__file__)\n"
+    )
+    place = run(installed / "python", "-c", program, cwd=installed).stdout
+    assert str(installed.parent) in place
+
+
+def test_a_build_without_frontend_and_npm_says_in_one_line_what_to_run(tmp_path: Path) -> None:
+    checkout = copy_of_checkout(tmp_path / "checkout")
+    shutil.rmtree(checkout / BUILT_MODULE.parent)
+    bare = str(Path(sys.executable).parent)
+    for kind in ("--wheel", "--sdist"):
+        done = run(
+            sys.executable, "-m", "build", "--no-isolation", kind, cwd=checkout, path=bare, check=False
+        )
+        assert done.returncode != 0
+        said = [
+            line for line in (done.stdout + done.stderr).splitlines() if "npm ci && npm run build" in line
+        ]
+        assert len(said) == 1
+
+
+def test_an_editable_install_without_frontend_only_warns(tmp_path: Path) -> None:
+    checkout = copy_of_checkout(tmp_path / "checkout")
+    shutil.rmtree(checkout / BUILT_MODULE.parent)
+    program = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"
+    done = run(sys.executable, "-c", program, cwd=checkout, path=str(Path(sys.executable).parent))
+    assert "npm ci && npm run build" in done.stderr
+    assert list(tmp_path.glob("*.whl"))
