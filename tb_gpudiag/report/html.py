@@ -39,15 +39,19 @@ _STYLE = Markup(
     """:root {
   --ink: #1b1f24; --soft: #57606a; --paper: #ffffff; --card: #f6f8fa; --line: #d0d7de;
   --error: #b3261e; --warning: #8a5a00; --info: #0b5cad;
-  --computing: #2e7d32; --copying: #00838f; --communicating: #1565c0;
-  --input: #c62828; --compile: #6a1b9a; --sync: #d84315; --allocator: #9e9d24; --collective: #283593;
-  --python: #ad1457; --dispatch: #ef6c00; --launch: #f9a825; --latency: #8d6e63; --queued: #607d8b;
-  --unlinked: #90a4ae; --profiler: #b0bec5;
+  --computing: #3f7cac; --copying: #9cc5e3; --communicating: #6457a6; --input: #e8900c;
+  --compile: #eea5c5; --sync: #c0392b; --allocator: #7b4a1e; --collective: #b79ad6;
+  --python: #e3c73a; --dispatch: #8c8a1c; --launch: #b0277a; --latency: #5f6b7a; --queued: #94a0ad;
+  --unlinked: #b9c1ca; --profiler: #d3c9b4;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --ink: #e6edf3; --soft: #9da7b1; --paper: #0d1117; --card: #161b22; --line: #30363d;
     --error: #ff8a80; --warning: #ffcc66; --info: #79b8ff;
+    --computing: #4f93c9; --copying: #a9d3f2; --communicating: #8678cf; --input: #f2a02b;
+    --compile: #f0b1ce; --sync: #dc5a4b; --allocator: #a8713f; --collective: #c7aee4;
+    --python: #ecd65c; --dispatch: #aaa72f; --launch: #d24c9c; --latency: #8793a3;
+    --queued: #6f7b89; --unlinked: #555f6b; --profiler: #6b6351;
   }
 }
 * { box-sizing: border-box; }
@@ -63,6 +67,8 @@ h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
 table { border-collapse: collapse; font-size: .9rem; max-width: 100%; }
 th, td { padding: .2rem 1.2rem .2rem 0; text-align: right; font-variant-numeric: tabular-nums; }
 .text { text-align: left; overflow-wrap: anywhere; }
+th, td:not(.text) { white-space: nowrap; }
+a { color: var(--info); }
 th { color: var(--soft); font-weight: normal; }
 tfoot td { border-top: 1px solid var(--line); font-weight: 600; }
 details { margin: .5rem 0; padding: .6rem 1rem; }
@@ -97,7 +103,7 @@ def _report(report: pb.Report) -> Markup:
         ),
         *(_account(sections.account(device, len(report.steps))) for device in report.devices),
         Markup("<h2>Findings</h2>"),
-        *(_finding(finding) for finding in report.findings),
+        *(_finding(f, sections.code(report, n)) for n, f in enumerate(report.findings, start=1)),
         Markup("") if report.findings else Markup("<p>Nothing found to fix.</p>"),
         _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report)),
         _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report)),
@@ -136,7 +142,7 @@ def _colour(part: str) -> str:
     return f"var(--{part})" if part in _PARTS else "var(--soft)"
 
 
-def _finding(finding: pb.Finding) -> Markup:
+def _finding(finding: pb.Finding, code: str) -> Markup:
     severity = sections.SEVERITIES[finding.severity]
     facts = [("cost", sections.cost(finding))] if finding.cost_us else []
     facts += [(evidence.label, evidence.value) for evidence in finding.evidence]
@@ -150,8 +156,8 @@ def _finding(finding: pb.Finding) -> Markup:
     ]
     if finding.fix.text:
         parts.append(Markup("<p><strong>Fix.</strong> {}</p>").format(finding.fix.text))
-    if finding.fix.code:
-        parts.append(Markup("<pre><code>{}</code></pre>").format(finding.fix.code.rstrip("\n")))
+    if code:
+        parts.append(Markup("<pre><code>{}</code></pre>").format(code))
     if finding.fix.url.startswith("https://"):
         parts.append(
             Markup('<p><a href="{}" rel="noopener noreferrer">{}</a></p>').format(

@@ -31,7 +31,7 @@ def _lines(report: pb.Report) -> Iterable[str]:
     if not report.findings:
         yield "Nothing found to fix."
     for number, finding in enumerate(report.findings, start=1):
-        yield from _finding(number, finding)
+        yield from _finding(number, finding, sections.code(report, number))
     yield from _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report))
     yield from _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report))
     yield from _list("Memory", [text(line) for line in sections.memory_lines(report.memory)])
@@ -49,7 +49,7 @@ def _account(account: sections.Account) -> Iterable[str]:
     yield f"| **step window** | **{account.total}** | **100 %** |"
 
 
-def _finding(number: int, finding: pb.Finding) -> Iterable[str]:
+def _finding(number: int, finding: pb.Finding, code_text: str) -> Iterable[str]:
     severity = sections.SEVERITIES[finding.severity]
     yield f"#### {number}. {severity} {finding.rule} {text(finding.name)}: {text(finding.title)}"
     yield ""
@@ -64,9 +64,9 @@ def _finding(number: int, finding: pb.Finding) -> Iterable[str]:
     yield ""
     if finding.fix.text:
         yield f"**Fix.** {text(finding.fix.text)}"
-    if finding.fix.code:
-        fence = "`" * max(3, _longest_run(finding.fix.code) + 1)
-        yield from ["", f"{fence}python", finding.fix.code.rstrip("\n"), fence]
+    if code_text:
+        fence = "`" * max(3, _longest_run(code_text) + 1)
+        yield from ["", f"{fence}python", code_text, fence]
     if finding.fix.url:
         yield from ["", f"<{finding.fix.url}>"]
     yield ""
@@ -89,7 +89,7 @@ def text(words: str) -> str:
     """Text that Markdown and HTML leave as it is, on one line."""
     plain = html.escape(" ".join(words.split()), quote=False)
     plain = re.sub(r"([\\`*_\[\]|~])", r"\\\1", plain)
-    plain = re.sub(r"^(\d*)([-+.)])", r"\1\\\2", plain)  # would begin a list
+    plain = re.sub(r"^([-+]|\d+[.)])(?=\s|$)", _NOTHING + r"\1", plain)  # would begin a list
     return re.sub(r"([@#]|\b(?:https?|ftp|www))", rf"\1{_NOTHING}", plain)
 
 

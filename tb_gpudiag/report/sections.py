@@ -118,7 +118,7 @@ def cost(finding: pb.Finding) -> str:
     """What it costs and what a fix gives back; empty for a finding about the recording."""
     if not finding.cost_us:
         return ""
-    text = f"costs {time_us(finding.cost_us)}"
+    text = time_us(finding.cost_us)
     if not finding.HasField("saving") or not finding.saving.high_us:
         return text
     saving = finding.saving
@@ -127,6 +127,15 @@ def cost(finding: pb.Finding) -> str:
         return f"{text}, a fix gives back at most {high}"
     span = high if low == high else f"{low} to {high}"
     return f"{text}, a fix gives back {span}" + (f" ({saving.basis})" if saving.basis else "")
+
+
+def code(report: pb.Report, number: int) -> str:
+    """The code of the finding of this number (from 1), or a word on where it stands already."""
+    own = report.findings[number - 1].fix.code.rstrip("\n")
+    for earlier, finding in enumerate(report.findings[: number - 1], start=1):
+        if own and finding.fix.code.rstrip("\n") == own:
+            return f"# as for finding {earlier}"
+    return own
 
 
 def place(where: pb.Place) -> str:

@@ -51,7 +51,7 @@ def _print(report: pb.Report, console: Console) -> None:
         _print_account(sections.account(device, len(report.steps)), console)
     for number, finding in enumerate(report.findings, start=1):
         console.print()
-        _print_finding(number, finding, console)
+        _print_finding(number, finding, sections.code(report, number), console)
     if not report.findings:
         console.print()
         console.print(Text("Nothing found to fix."))
@@ -82,7 +82,7 @@ def _bar(fraction: float) -> str:
     return "█" * round(fraction * _BAR_WIDTH) or ("▏" if fraction > 0 else "")
 
 
-def _print_finding(number: int, finding: pb.Finding, console: Console) -> None:
+def _print_finding(number: int, finding: pb.Finding, code: str, console: Console) -> None:
     severity = sections.SEVERITIES[finding.severity]
     head = Text.assemble(f"{number}. ", (severity, _STYLES[severity]), f" {finding.rule} {finding.name}: ")
     console.print(head.append(finding.title, style="bold"))
@@ -100,8 +100,8 @@ def _print_finding(number: int, finding: pb.Finding, console: Console) -> None:
     indent = (0, 0, 0, 3)
     console.print(Padding(Text(finding.summary), indent))
     console.print(Padding(body, indent))
-    if finding.fix.code:
-        console.print(Padding(Text(finding.fix.code.rstrip("\n"), style="green"), (0, 0, 0, 8)))
+    if code:
+        console.print(Padding(Text(code, style="green"), (0, 0, 0, 8)))
     if finding.fix.url:
         console.print(Padding(Text(finding.fix.url, style="dim"), (0, 0, 0, 8)), soft_wrap=True)
 
