@@ -86,7 +86,7 @@ ENGINE_WAIT = _any(
     _PATH + r"torch/_tensor\.py\(\d+\): backward",
 )
 COMMUNICATION_KERNEL = re.compile(
-    r"(nccl|rccl|mscclpp|nvshmem)\w*|.*\b(all_?reduce|reduce_?scatter|all_?gather)_?kernel.*", re.I
+    r"(nccl|rccl|mscclpp|nvshmem).*|.*\b(all_?reduce|reduce_?scatter|all_?gather)_?kernel.*", re.I
 )
 
 _FRAME = re.compile(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.S)
