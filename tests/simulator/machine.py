@@ -14,7 +14,7 @@ import heapq
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.builder import DeviceProperties, GpuSpan, HostSpan, MemoryEvent, Recording, copy_name
 from tests.builder.recording import GpuKind, HostKind
@@ -111,9 +111,16 @@ class Machine:
     @contextmanager
     def span(self, kind: HostKind, name: str) -> Iterator[None]:
         """A span around what the running thread does inside."""
-        start, thread = self.now_ns, self._thread
+        with self._written(HostSpan(kind, name, self._thread, self.now_ns, self.now_ns)):
+            yield
+
+    @contextmanager
+    def _written(self, span: HostSpan) -> Iterator[None]:
+        """Spans stand in the order in which they begin: of two that begin together, the outer one first."""
+        place = len(self.recording.host)
+        self.recording.host.append(span)
         yield
-        self.recording.host.append(HostSpan(kind, name, thread, start, self.now_ns))
+        self.recording.host[place] = replace(span, end_ns=self.now_ns)
 
     @contextmanager
     def all_for(self, cause: str) -> Iterator[None]:
@@ -134,10 +141,9 @@ class Machine:
     @contextmanager
     def _call(self, name: str) -> Iterator[int]:
         self._correlation += 1
-        correlation, start = self._correlation, self.now_ns
-        yield correlation
         kind: HostKind = "driver" if name.startswith("cu") and not name.startswith("cuda") else "runtime"
-        self.recording.host.append(HostSpan(kind, name, self._thread, start, self.now_ns, correlation))
+        with self._written(HostSpan(kind, name, self._thread, self.now_ns, self.now_ns, self._correlation)):
+            yield self._correlation
 
     # The GPU
 

@@ -12,6 +12,8 @@ from tests.simulator.training import Job, Training
 from tests.simulator.truth import Truth, find_truth
 
 HEALTHY = Job()
+# A host that is slow to launch, and kernels long enough to hide it as long as nothing makes it wait.
+SLOW_HOST = Job(kernel_us=60, small_us=40, dispatch_us=15, python_us=15)
 # Many kernels too short to hide their launches; launches are dear, as on slow hosts, and operators cheap.
 SMALL = Job(blocks=60, kernel_us=2.5, small_us=2, launch_us=9, dispatch_us=2, python_us=1)
 
@@ -37,7 +39,7 @@ def scenarios(severity: float = 1.0) -> dict[str, Scenario]:
         ("compilation_in_step", "GD104", replace(HEALTHY, compile_us=25_000 * severity), {"compile_us": 0}),
         ("queued", "GD105", replace(HEALTHY, stall_us=3_000 * severity), {"stall_us": 0}),
         ("launch_bound", "GD201", replace(SMALL, blocks=round(60 * severity) or 1), {"graph": True}),
-        ("host_sync", "GD301", replace(HEALTHY, items=round(48 * severity)), {"items": 0}),
+        ("host_sync", "GD301", replace(SLOW_HOST, checks=round(24 * severity)), {"checks": 0}),
         (
             "pageable_copies",
             "GD302",

@@ -112,7 +112,7 @@ def test_python_frames_name_lines_of_the_script() -> None:
     for frame in frames - {f"train.py({len(lines)}): <module>"}:
         number, function = frame.removeprefix("train.py(").split("): ")
         assert f"def {function}(" in lines[int(number) - 1]
-    assert any("log_gradients" in frame for frame in frames)
+    assert any("check_alive" in frame for frame in frames)
 
 
 def test_the_command_writes_marked_traces(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Job:
     pinned: bool = True
     graph: bool = False  # forward, backward and optimizer are one CUDA graph
     extra_python_us: float = 0  # in reweigh_tokens, each step
-    items: int = 0  # `.item()` calls in each step
+    checks: int = 0  # reads of a value on the GPU in each step, at most two a block
     workspace: int = 0  # cudaFree and cudaMalloc pairs in each step
     compile_us: float = 0  # compilation in each step
     stall_us: float = 0  # the compute stream waits for something that the trace does not show
@@ -110,8 +110,6 @@ class Training:
                 self._forward()
                 self._backward()
                 self._optimizer()
-            if job.items:
-                self._log_gradients()
         if job.leak_bytes:
             machine.alloc(job.leak_bytes)
         # The loss was copied as soon as it was there. A wait for that copy keeps the host from running ahead
@@ -177,9 +175,13 @@ class Training:
                         with self._op("aten::linear", "aten::addmm"):
                             self._activations.append(machine.alloc(4 * MIB))
                             machine.launch(GEMM, job.kernel_us * 1_000)
+                    if block < job.checks - job.blocks:
+                        self._check_alive()
                     machine.spend(job.python_us * 500, "python")
                     with self._op("aten::relu", "aten::clamp_min"):
                         machine.launch(RELU, job.small_us * 1_000)
+                    if block < job.checks:
+                        self._check_alive()
         with self._op("aten::sum"):
             machine.launch(REDUCE, job.small_us * 1_000)
         with self._op("aten::to", "aten::_to_copy", "aten::copy_"):
@@ -226,13 +228,11 @@ class Training:
         with self._frames("torch/cuda/graphs.py(138): replay"):
             self._loss_ns, self._graph_ns = self._graph_ns, self.machine.graph_launch(kernels)
 
-    def _log_gradients(self) -> None:
+    def _check_alive(self) -> None:
         machine, job = self.machine, self.job
-        with self._frames(place("log_gradients")):
-            for _ in range(job.items):
-                machine.spend(job.python_us * 1_000, "python")
-                with self._op("aten::norm", "aten::linalg_vector_norm"):
-                    machine.launch(REDUCE, job.small_us * 1_000)
-                with self._op("aten::item", "aten::_local_scalar_dense"):
-                    machine.copy("DtoH", 4, pinned=False)
-                    machine.sync("cudaStreamSynchronize")
+        with self._frames(place("check_alive")):
+            with self._op("aten::all"):
+                machine.launch(REDUCE, job.small_us * 1_000)
+            with self._op("aten::is_nonzero", "aten::item", "aten::_local_scalar_dense"):
+                machine.copy("DtoH", 1, pinned=False)
+                machine.sync("cudaStreamSynchronize")
