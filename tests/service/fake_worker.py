@@ -1,0 +1,57 @@
+"""An analysis process that does what its "trace" says, within the real one's bounds and manners.
+
+The file's text is one word: `hang`, `crash`, `eat` (memory, little by little), `gulp` (memory, all at once),
+`refuse`, `defect`, `chatter`; anything else is analysed. Each start is a line in the file that
+GPUDIAG_TEST_STARTS names.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.service.protocol import Task
+from tb_gpudiag.service.worker import main, save
+
+
+def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
+    starts = os.environ.get("GPUDIAG_TEST_STARTS")
+    if starts:
+        with open(starts, "a", encoding="utf-8") as file:
+            file.write(f"{os.getpid()} {Path(task.file.path).name}\n")
+    text = Path(task.file.path).read_text(encoding="utf-8")
+    progress(0.5, "working")
+    word = text.strip()
+    kept = []
+    if word == "hang":
+        time.sleep(600)
+    elif word == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    elif word == "eat":
+        while True:
+            kept.append(np.ones(1 << 20))
+            time.sleep(0.001)
+    elif word == "gulp":
+        kept.append(np.ones(1 << 40, np.uint8))
+    elif word == "refuse":
+        raise NotATrace("no trace", where=task.file.path, remedy="give another")
+    elif word == "defect":
+        raise KeyError("a secret of the trace")
+    elif word == "chatter":
+        print("{not a message")
+        print('{"done": "/etc"}', flush=True)
+        sys.stderr.write("x" * 1_000_000)
+    report = f'{{"state":"ready","progress":1.0,"report":{{"text":"{word}"}}}}'
+    return save(task, gzip.compress(report.encode()), {"x": np.arange(1000)}, {"sentence": word})
+
+
+if __name__ == "__main__":
+    main(analyse)

@@ -1,0 +1,68 @@
+"""What the tests of the service share."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from tb_gpudiag.service import index, jobs
+from tb_gpudiag.trace.find import TraceFile
+
+FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
+
+# Far beyond what anything here takes on a busy machine; a test that waits so long fails.
+DEADLINE_S = 60.0
+
+T = TypeVar("T")
+
+
+def eventually(question: Callable[[], T | None], what: str = "") -> T:
+    """Asks again until the answer is true, and returns it; fails after the deadline."""
+    end_s = time.monotonic() + DEADLINE_S
+    while True:
+        answer = question()
+        if answer:
+            return answer
+        if time.monotonic() > end_s:
+            pytest.fail(f"never: {what or question}")
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that ended and was not waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2]
+    except OSError:
+        return False
+    return state.split()[0] != "Z"
+
+
+def trace_file(path: Path, **more: str) -> TraceFile:
+    status = path.stat()
+    given = {"run": "run", "worker": "w", "span": "1", "identity": f"{status.st_mtime_ns}", **more}
+    return TraceFile(path=str(path), size_bytes=status.st_size, modified_ns=status.st_mtime_ns, **given)
+
+
+def write_trace(folder: Path, name: str, text: str = "fine", *, age_s: float = 3600.0) -> Path:
+    """A "trace" for the fake worker that was written a while ago."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.pt.trace.json"
+    path.write_text(text, encoding="utf-8")
+    then = time.time() - age_s
+    os.utime(path, (then, then))
+    return path
+
+
+def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scans and bounds at the pace of a test."""
+    monkeypatch.setattr(index, "SCAN_EVERY_S", 0.05)
+    monkeypatch.setattr(index, "SCAN_EVERY_IDLE_S", 0.05)
+    monkeypatch.setattr(index, "SHARE_OF_TIME", 1.0)
+    monkeypatch.setattr(index, "SETTLED_AFTER_S", 0.3)
+    monkeypatch.setattr(jobs, "TICK_S", 0.02)

@@ -1,0 +1,310 @@
+"""Jobs: bounded in number, time and memory, cancelled when nobody asks, gone when the parent is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tb_gpudiag.errors import JobFailed, NotATrace
+from tb_gpudiag.service import jobs
+from tb_gpudiag.service.cache import Cache
+from tb_gpudiag.service.jobs import Jobs, JobState, worker_environment
+from tb_gpudiag.service.protocol import Task
+from tb_gpudiag.service.settings import MIB, Settings
+from tests.service.helpers import FAKE_WORKER, eventually, hasten, is_alive, trace_file, write_trace
+
+
+class Desk:
+    """A Jobs over its own cache, and what was started."""
+
+    def __init__(self, folder: Path, settings: Settings, command: tuple[str, ...] = FAKE_WORKER) -> None:
+        self.folder = folder
+        self.cache = Cache(settings.cache_directory, settings.cache_bytes)
+        self.jobs = Jobs(settings, self.cache, command=command)
+
+    def ask(self, name: str, text: str = "fine") -> JobState:
+        path = self.folder / f"{name}.pt.trace.json"
+        if not path.exists():
+            write_trace(self.folder, name, text)
+        return self.jobs.ask(name, trace_file(path))
+
+    def failure(self, name: str, text: str) -> JobState:
+        return eventually(lambda: state if (state := self.ask(name, text)).state == "failed" else None)
+
+    def pid(self, name: str) -> int:
+        """Of the process that works on this trace, once it does."""
+        eventually(lambda: self.ask(name, "hang").stage == "working", f"{name} works")
+        for line in self.starts():
+            pid, file = line.split()
+            if file.startswith(f"{name}."):
+                found = int(pid)
+        return found
+
+    def starts(self) -> list[str]:
+        path = Path(os.environ["GPUDIAG_TEST_STARTS"])
+        return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Desk]]:
+    hasten(monkeypatch)
+    monkeypatch.setenv("GPUDIAG_TEST_STARTS", str(tmp_path / "starts"))
+    desks = []
+
+    def make(command: tuple[str, ...] = FAKE_WORKER, **settings: Any) -> Desk:
+        made = Desk(tmp_path / "log", Settings(tmp_path / "cache", **settings), command)
+        desks.append(made)
+        return made
+
+    yield make
+    for made in desks:
+        made.jobs.close()
+
+
+def test_an_analysis_ends_in_the_cache(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    assert here.ask("a").state == "queued"
+    entry = eventually(lambda: here.cache.find("a"))
+    assert entry.summary == {"sentence": "fine"}
+    assert entry.arrays()["x"].sum() == 999 * 500
+    eventually(lambda: here.jobs.state("a") is None)
+
+
+def test_progress_and_stage_are_told(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    here.ask("a", "hang")
+    state = eventually(lambda: state if (state := here.ask("a")).stage == "working" else None)
+    assert (state.state, state.progress) == ("running", 0.5)
+
+
+def test_at_most_two_run_and_the_newest_request_is_next(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    here.pid("a")
+    here.pid("b")
+    assert here.ask("c", "hang").state == "queued"
+    assert here.ask("d", "hang").state == "queued"
+    assert here.jobs.counts() == {"queued": 2, "running": 2, "failed": 0}
+    here.jobs.cancel("a")
+    eventually(lambda: (state := here.jobs.state("d")) is not None and state.state == "running")
+    assert (state := here.jobs.state("c")) is not None
+    assert state.state == "queued"
+
+
+def test_cancelling_kills_the_process_and_leaves_nothing_behind(
+    desk: Callable[..., Desk], tmp_path: Path
+) -> None:
+    here = desk()
+    pid = here.pid("a")
+    assert here.jobs.cancel("a")
+    eventually(lambda: not is_alive(pid))
+    assert here.jobs.state("a") is None
+    assert not here.jobs.cancel("a")
+    eventually(lambda: not list((tmp_path / "cache" / "drafts").iterdir()))
+
+
+def test_a_job_that_nobody_asks_about_is_ended(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = desk()
+    pid = here.pid("a")
+    monkeypatch.setattr(jobs, "ABANDONED_AFTER_S", 0.2)
+    eventually(lambda: not is_alive(pid))
+    eventually(lambda: here.jobs.state("a") is None)
+
+
+def test_a_process_that_takes_too_long_is_stopped_and_says_so(desk: Callable[..., Desk]) -> None:
+    here = desk(time_limit_s=0.5)
+    error = here.failure("a", "hang").error
+    assert isinstance(error, JobFailed)
+    assert "0.5 s" in error.what
+    assert error.where.endswith("a.pt.trace.json")
+    assert "GPUDIAG_TIME_LIMIT_S" in error.remedy
+    eventually(lambda: not is_alive(int(here.starts()[0].split()[0])))
+
+
+@pytest.mark.parametrize("word", ["eat", "gulp"])
+def test_a_process_that_takes_too_much_memory_is_stopped_and_says_so(
+    desk: Callable[..., Desk], word: str
+) -> None:
+    error = desk(memory_limit_bytes=400 * MIB).failure("a", word).error
+    assert isinstance(error, JobFailed)
+    assert "400 MB of memory" in error.what
+    assert "GPUDIAG_MEMORY_LIMIT_MB" in error.remedy
+
+
+def test_a_process_that_crashes_is_a_clear_failure(desk: Callable[..., Desk]) -> None:
+    error = desk().failure("a", "crash").error
+    assert isinstance(error, JobFailed)
+    assert f"signal {int(signal.SIGSEGV)}" in error.what
+    assert error.remedy
+
+
+def test_a_process_that_is_killed_from_outside_is_a_clear_failure(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    os.kill(here.pid("a"), signal.SIGKILL)
+    error = here.failure("a", "hang").error
+    assert isinstance(error, JobFailed)
+    assert "signal 9" in error.what
+
+
+def test_what_the_reader_says_of_a_file_arrives_whole(desk: Callable[..., Desk]) -> None:
+    error = desk().failure("a", "refuse").error
+    assert isinstance(error, NotATrace)
+    assert (error.what, error.remedy) == ("no trace", "give another")
+
+
+def test_a_defect_names_its_place_and_nothing_of_the_trace(desk: Callable[..., Desk]) -> None:
+    error = desk().failure("a", "defect").error
+    assert isinstance(error, JobFailed)
+    assert "KeyError in fake_worker.py:" in error.what
+    assert "secret" not in str(error)
+
+
+def test_what_a_library_prints_is_no_message(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    here.ask("a", "chatter")
+    assert eventually(lambda: here.cache.find("a")).summary == {"sentence": "chatter"}
+
+
+def test_a_file_that_failed_is_not_tried_again_but_the_machines_faults_are(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = desk()
+    here.failure("bad", "refuse")
+    here.failure("unlucky", "crash")
+    write_trace(here.folder, "unlucky", "fine")
+    monkeypatch.setattr(jobs, "RETRY_AFTER_S", 0.0)
+    eventually(lambda: here.ask("unlucky") and here.cache.find("unlucky"))
+    assert here.ask("bad").state == "failed"
+    assert sum("bad." in line for line in here.starts()) == 1
+
+
+def test_a_command_that_cannot_be_started_is_a_clear_failure(desk: Callable[..., Desk]) -> None:
+    error = desk(command=("/nonexistent/python",)).failure("a", "fine").error
+    assert isinstance(error, JobFailed)
+    assert "could be started" in error.what
+
+
+def test_a_result_that_is_already_there_is_not_made_again(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    here.ask("a")
+    eventually(lambda: here.cache.find("a"))
+    eventually(lambda: here.jobs.state("a") is None)
+    here.ask("a")
+    eventually(lambda: here.jobs.state("a") is None)
+    assert len(here.starts()) == 1
+
+
+def test_where_the_cache_cannot_be_written_results_live_in_a_temporary_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasten(monkeypatch)
+    (tmp_path / "file").write_text("in the way")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    here = Desk(tmp_path / "log", Settings(tmp_path / "file" / "cache"))
+    here.ask("a")
+    entry = eventually(lambda: here.cache.find("a"))
+    assert entry.directory.parent == temporary
+    assert entry.directory.stat().st_mode & 0o777 == 0o700
+    assert "GPUDIAG_CACHE_DIR" in here.cache.note
+    here.jobs.close()
+
+
+def test_where_nothing_can_be_written_the_failure_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasten(monkeypatch)
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    here = Desk(tmp_path / "log", Settings(tmp_path / "file" / "cache"))
+    error = here.failure("a", "fine").error
+    assert isinstance(error, JobFailed)
+    assert "cannot be saved" in error.what
+    assert "GPUDIAG_CACHE_DIR" in error.remedy
+    here.jobs.close()
+
+
+def test_the_worker_dies_with_its_parent(tmp_path: Path) -> None:
+    """The parent is killed outright: it can tell nobody."""
+    write_trace(tmp_path, "a", "hang")
+    script = f"""
+        import sys, time
+        from pathlib import Path
+        from tb_gpudiag.service.cache import Cache
+        from tb_gpudiag.service.jobs import Jobs
+        from tb_gpudiag.service.settings import Settings
+        from tests.service.helpers import trace_file
+        jobs = Jobs(Settings(None), Cache(None), command={FAKE_WORKER!r})
+        while True:
+            jobs.ask("a", trace_file(Path({str(tmp_path / "a.pt.trace.json")!r})))
+            time.sleep(0.05)
+    """
+    starts = tmp_path / "starts"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env={**worker_environment(), "GPUDIAG_TEST_STARTS": str(starts), "PYTHONSAFEPATH": ""},
+        cwd=Path(__file__).parents[2],
+    )
+    try:
+        eventually(lambda: starts.exists() and starts.read_text().endswith("\n"))
+    finally:
+        parent.kill()
+        parent.wait()
+    eventually(lambda: not is_alive(int(starts.read_text().split()[0])))
+
+
+def test_the_worker_ends_when_its_standard_input_does(tmp_path: Path) -> None:
+    """The way that works on every system, without the signal that Linux sends."""
+    path = write_trace(tmp_path, "a", "hang")
+    task = Task(file=trace_file(path), drafts=[], memory_limit_bytes=1 << 40, parent=os.getpid())
+    with subprocess.Popen(
+        FAKE_WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=worker_environment()
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(task.to_line())
+        worker.stdin.flush()
+        assert json.loads(worker.stdout.readline())["stage"] == "working"
+        worker.stdin.close()
+        assert worker.wait(60) == 1
+
+
+def test_the_worker_inherits_no_sockets(tmp_path: Path) -> None:
+    script = (
+        "import os, stat, sys; "
+        "bad = [n for n in range(3, 256) if os.path.exists(f'/proc/self/fd/{n}') "
+        "and stat.S_ISSOCK(os.fstat(n).st_mode)]; "
+        f"open({str(tmp_path / 'found')!r}, 'w').write(str(bad))"
+    )
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        os.set_inheritable(listening.fileno(), True)
+        here = Desk(tmp_path, Settings(tmp_path / "cache"), (sys.executable, "-c", script))
+        here.ask("a")
+        eventually(lambda: (tmp_path / "found").exists() and (tmp_path / "found").read_text())
+    assert (tmp_path / "found").read_text() == "[]"
+    here.jobs.close()
+
+
+def test_a_module_in_the_working_directory_is_not_mistaken_for_the_standard_library(
+    desk: Callable[..., Desk], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('the wrong queue')")
+    (tmp_path / "tb_gpudiag").mkdir()
+    monkeypatch.chdir(tmp_path)
+    here = desk()
+    here.ask("a")
+    eventually(lambda: here.cache.find("a"))

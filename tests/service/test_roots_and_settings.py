@@ -1,0 +1,80 @@
+"""What TensorBoard was asked to watch, and what the environment allows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.service.roots import Root, roots_from
+from tb_gpudiag.service.settings import MIB, machine_memory_bytes, settings_from
+
+
+def test_a_logdir_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert roots_from("runs", None) == [Root(str(tmp_path / "runs"))]
+    assert roots_from("~/runs", None) == [Root("/home/someone/runs")]
+    assert roots_from("/a/../runs/", None) == [Root("/runs")]
+
+
+def test_an_address_is_left_as_it_is() -> None:
+    assert roots_from("s3://bucket/runs", None) == [Root("s3://bucket/runs")]
+
+
+def test_a_spec_names_its_runs_as_tensorboard_does() -> None:
+    roots = roots_from("", "a:/one,b:/two")
+    assert [(root.path, root.run("."), root.run("x/y")) for root in roots] == [
+        ("/one", "a", "a/x/y"),
+        ("/two", "b", "b/x/y"),
+    ]
+
+
+def test_one_directory_without_a_name_needs_none_and_several_have_their_path() -> None:
+    assert [root.run(".") for root in roots_from("", "/one")] == ["."]
+    assert [root.run("x") for root in roots_from("", "/one,/two")] == ["/one/x", "/two/x"]
+
+
+@pytest.mark.parametrize(("logdir", "spec"), [(None, None), ("", ""), ("", None)])
+def test_nothing_to_watch_is_no_error(logdir: str | None, spec: str | None) -> None:
+    assert roots_from(logdir, spec) == []
+
+
+def test_the_environment_sets_the_bounds() -> None:
+    settings = settings_from(
+        {
+            "GPUDIAG_CACHE_DIR": "/cache",
+            "GPUDIAG_CACHE_MB": "10",
+            "GPUDIAG_TIME_LIMIT_S": "1.5",
+            "GPUDIAG_MEMORY_LIMIT_MB": "300",
+        }
+    )
+    assert settings.cache_directory == Path("/cache")
+    assert settings.cache_bytes == 10 * MIB
+    assert settings.time_limit_s == 1.5
+    assert settings.memory_limit_bytes == 300 * MIB
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "many"])
+def test_a_bound_that_is_no_positive_number_is_the_default(text: str) -> None:
+    names = ("GPUDIAG_CACHE_MB", "GPUDIAG_TIME_LIMIT_S", "GPUDIAG_MEMORY_LIMIT_MB")
+    assert settings_from(dict.fromkeys(names, text)) == settings_from({})
+
+
+def test_the_cache_is_where_the_platform_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert settings_from({"XDG_CACHE_HOME": "/xdg"}).cache_directory == Path("/xdg/gpudiag")
+    assert settings_from({"XDG_CACHE_HOME": "relative"}).cache_directory == Path(
+        "/home/someone/.cache/gpudiag"
+    )
+    assert settings_from({}).cache_directory == Path("/home/someone/.cache/gpudiag")
+
+
+def test_two_analyses_leave_memory_to_the_machine() -> None:
+    assert 0 < 2 * settings_from({}).memory_limit_bytes < machine_memory_bytes() <= _physical_bytes()
+
+
+def _physical_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
