@@ -89,7 +89,7 @@ def text(words: str) -> str:
     """Text that Markdown and HTML leave as it is, on one line."""
     plain = html.escape(" ".join(words.split()), quote=False)
     plain = re.sub(r"([\\`*_\[\]|~])", r"\\\1", plain)
-    plain = re.sub(r"^([-+]|\d+[.)])(?=\s|$)", _NOTHING + r"\1", plain)  # would begin a list
+    plain = re.sub(r"^(\d*)([-+.)])(?=\s|$)", r"\1\\\2", plain)  # would begin a list
     return re.sub(r"([@#]|\b(?:https?|ftp|www))", rf"\1{_NOTHING}", plain)
 
 

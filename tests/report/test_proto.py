@@ -79,7 +79,8 @@ def test_the_types_for_mypy_name_every_message_and_field() -> None:
     )
     for name, message in report_pb2.DESCRIPTOR.message_types_by_name.items():
         slots = re.search(r"__slots__ = \((.*?)\)", classes[name])
-        assert slots and re.findall(r'"(\w+)"', slots[1]) == [field.name for field in message.fields], AGAIN
+        assert slots is not None
+        assert re.findall(r'"(\w+)"', slots[1]) == [field.name for field in message.fields], AGAIN
 
 
 def test_it_was_written_by_a_compiler_whose_code_every_protobuf_takes() -> None:

@@ -1,0 +1,47 @@
+"""Reports for the tests of the views: one told in code, and one whose every name is hostile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.build import build_report
+from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import TraceBuilder
+
+HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J\u202e|`**[a](javascript:b)**` @everyone #1 &amp; \"'"
+"""A name with HTML, an escape sequence, text turned round, Markdown, a mention and a link to an issue."""
+
+
+def report_of(trace: TraceBuilder, folder: Path, *, run: str = "run", worker: str = "host_1") -> pb.Report:
+    written = trace.write(folder / run, worker=worker)
+    (file,) = (file for file in find_traces(str(folder)).files if file.path == str(written))
+    return build_report(Facts(read_trace(file.path)), file)
+
+
+def slow_loader(name: str = "train.py(12): train", *, device: str = "Test GPU") -> TraceBuilder:
+    """Two steps of 1,000 µs: 600 µs of loading under `name`, a copy, a kernel."""
+    trace = TraceBuilder(devices=(device,))
+    main = trace.thread()
+    for step in range(2):
+        at = 1000.0 * step
+        main.step(step, at=at, us=1000)
+        main.frame(name, at=at, us=1000)
+        main.loader(at=at + 10, us=600)
+        main.op("aten::to", at=at + 620, us=40)
+        main.copy("HtoD", at=at + 630, us=10, runs_at=at + 645, runs_us=30, bytes=2**20, pinned=True)
+        main.op("aten::mm", at=at + 670, us=30)
+        main.launch("gemm", at=at + 680, us=10, runs_at=at + 700, runs_us=290)
+    return trace
+
+
+def hostile(folder: Path) -> pb.Report:
+    """A report of a trace that wishes its reader ill: file, worker, device, operators and frames."""
+    trace = slow_loader(f"{HOSTILE}.py(3): {HOSTILE}", device=HOSTILE)
+    main = trace.thread(HOSTILE)
+    main.op(HOSTILE, at=3000, us=100)
+    main.launch(HOSTILE, at=3010, us=20, runs_at=3040, runs_us=50)
+    name = HOSTILE.replace("/", "").replace("\x1b", "")
+    return report_of(trace, folder, run=f"run {name}", worker=name)

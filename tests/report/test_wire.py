@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from google.protobuf import json_format
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.wire import from_json, to_json
+from tests.report.reports import HOSTILE, hostile, report_of, slow_loader
+
+
+def test_names_are_the_protos_own_and_defaults_are_printed() -> None:
+    data = json.loads(to_json(pb.Report(trace=pb.TraceInfo(), devices=[pb.Device()])))
+    assert data["schema_version"] == 0
+    assert data["findings"] == []
+    assert data["trace"]["status"] == "COMPLETE"
+    assert data["trace"]["malformed_events"] == 0
+    assert data["trace"]["simulated"] is False
+    assert data["devices"][0]["window_idle_us"] == 0
+
+
+def test_a_message_that_was_never_set_is_left_out() -> None:
+    assert "error" not in json.loads(to_json(pb.ReportState(state="queued")))
+
+
+def test_it_is_one_compact_line(tmp_path: Path) -> None:
+    text = to_json(report_of(slow_loader(), tmp_path))
+    assert "\n" not in text
+    assert '", "' not in text.replace(HOSTILE, "")
+
+
+def test_it_comes_back_as_it_went(tmp_path: Path) -> None:
+    for report in (report_of(slow_loader(), tmp_path / "a"), hostile(tmp_path / "b")):
+        assert from_json(to_json(report), pb.Report) == report
+
+
+def test_a_newer_versions_fields_are_passed_over() -> None:
+    assert from_json('{"schema_version": 1, "horoscope": "fine"}', pb.Report).schema_version == 1
+
+
+def test_what_is_no_report_is_refused() -> None:
+    with pytest.raises(json_format.ParseError):
+        from_json('{"devices": 3}', pb.Report)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_figure_that_is_none_is_refused(value: float) -> None:
+    report = pb.Report(devices=[pb.Device(idle_by_cause=[pb.CauseTime(cause="input", us=value)])])
+    with pytest.raises(ValueError, match=r"CauseTime\.us"):
+        to_json(report)
+
+
+def test_a_name_may_be_nan() -> None:
+    report = pb.Report(devices=[pb.Device(name="NaN")])
+    assert json.loads(to_json(report))["devices"][0]["name"] == "NaN"
