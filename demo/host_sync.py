@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 from common import batch, convolutions, parse, record, trainer
 
 CHECK_EVERY = 50
