@@ -297,21 +297,25 @@ class Jobs:
                 self._finish(job)
             elif isinstance(outcome, Failed):
                 self._fail(job, outcome.error, retry=outcome.retry)
+            elif isinstance(outcome, Done):
+                error = JobFailed(
+                    "The result is not where it was saved.",
+                    where=outcome.draft,
+                    remedy="Another program may clear that directory: set GPUDIAG_CACHE_DIR to another.",
+                )
+                self._fail(job, error, retry=True)
             else:
-                text = last_words.decode("utf-8", "replace").strip()
-                logger.warning(
-                    "gpudiag: an analysis process ended with %s. Its last words: %s", _how(code), text
+                error = JobFailed(
+                    f"The analysis process ended unexpectedly ({_how(code)}).",
+                    where=job.file.path,
+                    remedy="The system may have run out of memory: close other programs, or record fewer "
+                    "steps. TensorBoard's log has the process's last words.",
                 )
-                self._fail(
-                    job,
-                    JobFailed(
-                        f"The analysis process ended unexpectedly ({_how(code)}).",
-                        where=job.file.path,
-                        remedy="The system may have run out of memory: close other programs, or record fewer "
-                        "steps. TensorBoard's log has the process's last words.",
-                    ),
-                    retry=True,
-                )
+                self._fail(job, error, retry=True)
+        if last_words and job.stopped is None and job.state == "failed":
+            text = last_words.decode("utf-8", "replace")
+            shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()
+            logger.warning("gpudiag: an analysis process ended with %s, saying:\n%s", _how(code), shown)
 
     def _finish(self, job: _Job) -> None:
         job.state = "done"

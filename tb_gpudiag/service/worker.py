@@ -6,6 +6,7 @@ It ends when its parent does, however that one died, and keeps to its bound on m
 
 from __future__ import annotations
 
+import faulthandler
 import gzip
 import os
 import shutil
@@ -71,6 +72,7 @@ class Reporter:
 
 def main(analyse: Callable[[Task, Callable[[float, str], None]], Path]) -> None:
     """Takes the task, has it done, and tells how it went."""
+    faulthandler.enable()
     # What a library prints must not stand between the messages.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -88,7 +90,8 @@ def main(analyse: Callable[[Task, Callable[[float, str], None]], Path]) -> None:
     except MemoryError:
         result = Failed(_out_of_memory(task))
     except Exception as error:
-        traceback.print_exc()
+        # Where it happened, for the log; what the exception says may be anything from the trace.
+        traceback.print_tb(error.__traceback__)
         result = Failed(_defect(error, task))
     reporter.say(result)
     # Not sys.exit: the threads that watch never end, and nothing here is worth a slow one.
