@@ -156,14 +156,15 @@ def places(finding: pb.Finding) -> list[tuple[str, str]]:
 def host_rows(report: pb.Report) -> list[tuple[str, ...]]:
     """(name, kind, time, place) of what took the main host thread's time."""
     return [
-        # A Python frame is its own place.
-        (h.name, h.kind, time_us(h.us), "" if h.kind == "python" else place(h.place))
+        # A Python frame is its own place, and so is an operator that no frame encloses.
+        (h.name, h.kind, time_us(h.us), "" if h.kind == "python" or not h.place.file else place(h.place))
         for h in report.host[:HOTSPOTS_SHOWN]
     ]
 
 
 def hotspot_rows(report: pb.Report) -> list[tuple[str, ...]]:
-    """Rows for HOTSPOT_TITLES."""
+    """Rows for HOTSPOT_TITLES, by operator."""
+    operators = [spot for spot in report.launch_hotspots if spot.kind == "operator"]
     return [
         (
             spot.key,
@@ -173,14 +174,14 @@ def hotspot_rows(report: pb.Report) -> list[tuple[str, ...]]:
             share(spot.empty_queue_share),
             time_us(spot.idle_us),
         )
-        for spot in report.launch_hotspots[:HOTSPOTS_SHOWN]
+        for spot in operators[:HOTSPOTS_SHOWN]
     ]
 
 
 NUMBERS = frozenset({"time", "launches", "host", "kernels", "into an empty queue", "idle caused"})
 """Titles of the columns that are aligned to the right."""
 
-HOTSPOT_TITLES = ("launched by", "launches", "host", "kernels", "into an empty queue", "idle caused")
+HOTSPOT_TITLES = ("operator", "launches", "host", "kernels", "into an empty queue", "idle caused")
 HOST_TITLES = ("what", "kind", "time", "mostly in")
 
 

@@ -101,9 +101,10 @@ def _print_finding(number: int, finding: pb.Finding, code: str, console: Console
     console.print(Padding(Text(finding.summary), indent))
     console.print(Padding(body, indent))
     if code:
-        console.print(Padding(Text(code, style="green"), (0, 0, 0, 8)))
+        for line in code.split("\n"):  # code that is to be copied is not broken
+            console.print(Text(f"        {line}".rstrip(), style="green"), soft_wrap=True)
     if finding.fix.url:
-        console.print(Padding(Text(finding.fix.url, style="dim"), (0, 0, 0, 8)), soft_wrap=True)
+        console.print(Text(f"        {finding.fix.url}", style="dim"), soft_wrap=True)
 
 
 def _print_table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]], console: Console) -> None:

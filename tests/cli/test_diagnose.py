@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tb_gpudiag.cli.main import main
+from tests.builder import TraceBuilder
+from tests.report.reports import slow_loader
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log directory: a slow loader in run `slow`, a busy GPU in run `nested/busy`."""
+    slow_loader().write(tmp_path / "log" / "slow")
+    trace = TraceBuilder()
+    main_thread = trace.thread()
+    main_thread.step(0, at=0, us=1000)
+    main_thread.frame("train.py(3): f", at=0, us=1000)
+    main_thread.launch("gemm", at=0, us=5, runs_at=6, runs_us=994)
+    trace.write(tmp_path / "log" / "nested" / "busy")
+    return tmp_path / "log"
+
+
+def _json(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def _runs(document: Any) -> list[str]:
+    return [report["trace"]["run"] for report in document["reports"]]
+
+
+CONTRACT: dict[str, Any] = {
+    "schema_version": 0,
+    "generator": "",
+    "trace": {
+        **dict.fromkeys(("run", "worker", "span", "path", "status", "host"), ""),
+        **dict.fromkeys(("events", "malformed_events", "rank", "world_size"), 0),
+        "recorded": dict.fromkeys(("steps", "stacks", "shapes", "memory", "flops"), False),
+    },
+    "devices": [
+        {
+            "name": "",
+            **dict.fromkeys(
+                ("id", "span_us", "busy_us", "idle_us", "gaps", "window_us", "window_idle_us"), 0
+            ),
+            "idle_by_cause": [{"cause": "", "us": 0}],
+            "idle_by_trigger": [{"trigger": "", "us": 0}],
+            "window_idle_by_cause": [{"cause": "", "us": 0}],
+        }
+    ],
+    "steps": [{"name": "", "start_us": 0, "duration_us": 0}],
+    "verdict": {"limiter": "", "sentence": ""},
+    "findings": [
+        {
+            **dict.fromkeys(("rule", "name", "severity", "title", "summary"), ""),
+            "cost_us": 0,
+            "saving": {"low_us": 0, "high_us": 0, "basis": ""},
+            "evidence": [{"label": "", "value": ""}],
+            "places": [{"file": "", "line": 0, "function": "", "operator": "", "us": 0}],
+            "fix": {"text": "", "code": "", "url": ""},
+        }
+    ],
+    "launch_hotspots": [
+        {
+            "key": "",
+            "kind": "",
+            **dict.fromkeys(("launches", "host_us", "kernel_us", "empty_queue_share", "idle_us"), 0),
+        }
+    ],
+}
+"""The fields that programs may rely on, each with a value of its type."""
+
+
+def _assert_like(expected: Any, found: Any, where: str) -> None:
+    if isinstance(expected, dict):
+        for key, value in expected.items():
+            assert key in found, f"{where}.{key} is missing"
+            _assert_like(value, found[key], f"{where}.{key}")
+    elif isinstance(expected, list):
+        assert found, f"{where} is empty"
+        _assert_like(expected[0], found[0], f"{where}[0]")
+    elif type(expected) is int:
+        assert type(found) in (int, float), where
+    else:
+        assert type(found) is type(expected), where
+
+
+def test_json_has_every_field_of_the_contract(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", str(log / "slow"), "--format", "json"]) == 0
+    document = _json(capsys)
+    assert list(document) == ["reports"]
+    _assert_like(CONTRACT, document["reports"][0], "report")
+
+
+def test_a_directory_is_searched_and_every_trace_reported(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diagnose", str(log), "--format", "json"]) == 0
+    assert _runs(_json(capsys)) == ["nested/busy", "slow"]
+
+
+def test_a_trace_named_twice_is_reported_once(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", str(log), str(log), "--format=json"]) == 0
+    assert len(_json(capsys)["reports"]) == 2
+
+
+def test_only_one_run(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", str(log), "--run", "nested/busy", "--format", "json"]) == 0
+    assert _runs(_json(capsys)) == ["nested/busy"]
+    assert main(["diagnose", str(log), "--run", "other"]) == 2
+    assert "nested/busy, slow" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("form", "beginning"),
+    [
+        ("text", "slow · host_1"),
+        ("markdown", "## slow"),
+        ("html", "<!doctype html>"),
+        ("json", '{"reports":[{'),
+    ],
+)
+def test_every_format_on_standard_output_and_in_a_file(
+    form: str, beginning: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diagnose", str(log / "slow"), "--run", ".", "--format", form]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    if form != "text":
+        assert printed.out.startswith(beginning.replace("slow", "host"))
+    out = tmp_path / "out"
+    assert main(["diagnose", str(log / "slow"), "-o", str(out), "--format", form]) == 0
+    assert capsys.readouterr().out == ""
+    assert out.read_text(encoding="utf-8") == printed.out
+
+
+@pytest.mark.parametrize(
+    ("conditions", "status"),
+    [
+        ([], 0),
+        (["GD101"], 1),
+        (["input_pipeline"], 1),
+        (["gd301"], 0),
+        (["GD301", "GD101"], 1),
+        (["GD301,GD101"], 1),
+        (["error"], 1),
+        (["WARNING"], 1),
+    ],
+)
+def test_fail_on_ids_and_severities(conditions: list[str], status: int, log: Path) -> None:
+    arguments = ["diagnose", str(log / "slow")]
+    if conditions:
+        arguments += ["--fail-on", *conditions]
+    assert main(arguments) == status
+
+
+def test_fail_on_error_is_not_met_by_a_warning(log: Path) -> None:
+    busy = str(log / "nested")
+    assert main(["diagnose", busy, "--fail-on", "error"]) == 0
+
+
+def test_fail_on_may_be_repeated_and_stand_before_the_path(log: Path) -> None:
+    slow = str(log / "slow")
+    assert main(["diagnose", "--fail-on", "GD301", "--fail-on", "GD101", "--", slow]) == 1
+    assert main(["diagnose", "--fail-on", "GD101", slow]) == 1
+    assert main(["diagnose", "--fail-on", "GD301", "--quiet", slow]) == 0
+
+
+def test_fail_on_something_unknown_is_bad_usage(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", str(log), "--fail-on", "GD999"]) == 2
+    shown = capsys.readouterr()
+    assert "GD999" in shown.err
+    assert "warning" in shown.err
+    assert shown.out == ""
+
+
+def test_no_path_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose"]) == 2
+    assert "PATH" in capsys.readouterr().err
+
+
+def test_each_bad_file_gives_one_line_and_the_rest_is_read(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = {"empty": b"", "text": b"hello", "other": b'{"a": 1}', "cut": b'{"traceEvents": ['}
+    for name, content in bad.items():
+        (log / f"{name}.pt.trace.json").write_bytes(content)
+    assert main(["diagnose", str(log), "--format", "json"]) == 0
+    shown = capsys.readouterr()
+    document = json.loads(shown.out)
+    assert {"nested/busy", "slow"} <= set(_runs(document))
+    errors = document["errors"]
+    assert {os.path.basename(error["where"]) for error in errors} >= {
+        "empty.pt.trace.json",
+        "text.pt.trace.json",
+    }
+    assert all(set(error) == {"what", "where", "remedy"} and error["what"] for error in errors)
+    assert len(shown.err.splitlines()) == len(errors)
+    assert "Traceback" not in shown.err
+
+
+def test_nothing_readable_leaves_with_2_and_json_still_is_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.pt.trace.json").write_bytes(b"nope")
+    assert main(["diagnose", str(tmp_path), "--format", "json"]) == 2
+    document = _json(capsys)
+    assert document["reports"] == []
+    assert len(document["errors"]) == 1
+    for missing in (tmp_path / "missing", tmp_path / "folder"):
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        assert main(["diagnose", str(missing)]) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert str(missing) in shown.err
+
+
+def test_a_file_is_written_whole_or_not_at_all(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.html"
+    out.write_text("old")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        assert main(["diagnose", str(log), "--format", "html", "-o", str(out)]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert out.read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "report.html"]
+
+
+def test_a_link_keeps_pointing_where_it_did(log: Path, tmp_path: Path) -> None:
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    assert main(["diagnose", str(log), "--format", "json", "-o", str(link)]) == 0
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["reports"]
+
+
+def test_what_is_no_file_is_not_replaced(log: Path) -> None:
+    assert main(["diagnose", str(log), "-o", os.devnull]) == 0
+    assert not os.path.isfile(os.devnull)
+
+
+def test_a_folder_that_is_not_there_cannot_be_written_to(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diagnose", str(log), "-o", str(tmp_path / "no" / "out")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_progress_is_shown_on_a_terminal_only_and_never_when_quiet(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diagnose", str(log)]) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert main(["diagnose", str(log), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["diagnose", str(log)]) == 0
+    assert "%" in capsys.readouterr().err

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.cli.main import main
+from tb_gpudiag.version import __version__
+from tests.report.reports import slow_loader
+
+
+def _gpudiag(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tb_gpudiag", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"gpudiag {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["no-such-command"], ["diagnose", "--no-such-option"], ["explain", "a", "b"]]
+)
+def test_bad_usage_leaves_with_2_and_says_how(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2
+    assert "usage: gpudiag" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["diagnose", "explain"])
+def test_every_command_describes_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([command, "--help"])
+    assert left.value.code == 0
+    assert f"usage: gpudiag {command}" in capsys.readouterr().out
+
+
+def test_python_dash_m_is_the_command(tmp_path: Path) -> None:
+    path = slow_loader().write(tmp_path)
+    done = _gpudiag("diagnose", str(path))
+    assert done.returncode == 0
+    assert "GD101" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    path = slow_loader().write(tmp_path)
+    command = [sys.executable, "-m", "tb_gpudiag", "diagnose", "--format", "json", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        complaint = process.stderr.read()
+        assert process.wait(60) == 0
+    assert complaint == b""
+
+
+def test_an_interruption_leaves_with_130_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tb_gpudiag.cli.diagnose.diagnose_file", interrupted)
+    assert main(["diagnose", str(slow_loader().write(tmp_path))]) == 130
+    assert capsys.readouterr().err == "gpudiag: interrupted\n"

@@ -1,0 +1,49 @@
+"""Whole reports of simulated jobs, compared with what was read and found right. See README.md before changing one."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.build import build_report
+from tb_gpudiag.report.text import to_text
+from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.read import read_trace
+from tests.simulator import simulate
+
+HERE = Path(__file__).parent
+WRITE = "GPUDIAG_WRITE_GOLDEN"
+
+
+def _report(scenario: str, folder: Path) -> pb.Report:
+    written = simulate(scenario, seed=0).write(folder / scenario)
+    (file,) = find_traces(str(folder)).files
+    file = replace(file, path=f"log/{scenario}/{written.name}")
+    made = build_report(Facts(read_trace(str(written))), file)
+    made.generator = "tb-gpudiag"  # its version is not what is looked at here
+    return made
+
+
+def _compare(name: str, shown: str) -> None:
+    kept = HERE / name
+    if os.environ.get(WRITE):
+        kept.write_text(shown, encoding="utf-8")
+    assert kept.exists(), f"no {name}: see README.md"
+    assert shown == kept.read_text(encoding="utf-8"), f"{name} has changed: see README.md"
+
+
+@pytest.mark.parametrize("scenario", ["input_pipeline", "launch_bound", "healthy"])
+def test_text(scenario: str, tmp_path: Path) -> None:
+    _compare(f"{scenario}.txt", to_text([_report(scenario, tmp_path)]))
+
+
+def test_json(tmp_path: Path) -> None:
+    report = to_dict(_report("input_pipeline", tmp_path))
+    _compare("input_pipeline.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,144 @@
+"""The direction of imports, held: cli, plugin -> service -> report -> rules -> facts -> trace; errors are
+open to all."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tb_gpudiag
+
+PACKAGE = Path(tb_gpudiag.__file__).parent
+
+LAYERS = ("trace", "facts", "rules", "report", "service", "cli")
+"""From the bottom up: a module may import from its own layer and from those before it."""
+
+SAME_AS = {"plugin": "cli", "loader": "cli", "__main__": "cli", "fleet": "service"}
+"""Modules and packages that stand on the level of another."""
+
+OPEN_TO_ALL = {"errors", "version"}
+
+REASONS = {
+    "trace": "reading has no opinions: it knows bytes and columns, and nothing of what they mean",
+    "facts": "facts are figures without thresholds and words: they must not depend on what is made of them",
+    "rules": "a rule sees facts only: how its finding is shown or sent is no matter of a rule's",
+    "report": "a Report is the same wherever it is read: it must not know who serves it",
+    "service": "the service runs analyses: it must not know whether a page or a command asked",
+    "cli": "the command and the plugin stand side by side on top",
+}
+
+# The package's __init__ is the public API: it reaches into any layer, but only inside its functions, on use.
+LAZY = {"__init__"}
+
+# TensorBoard imports the loader at start, and whatever fails there stops TensorBoard itself.
+LOADER_MAY_IMPORT = {"tensorboard.plugins", "tensorboard.plugins.base_plugin"}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """(dotted name below tb_gpudiag, syntax tree) of every module."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        relative = path.relative_to(PACKAGE).with_suffix("")
+        if "__pycache__" not in relative.parts:
+            yield ".".join(relative.parts), ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(module: str, tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """(dotted name, line) of all that a module imports, also inside functions and for types only."""
+    package = ["tb_gpudiag", *module.split(".")[:-1]]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((f"{source}.{alias.name}", node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Call) and _imports_by_name(node):
+            name = node.args[0] if node.args else None
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield name.value, node.lineno
+
+
+def _imports_by_name(call: ast.Call) -> bool:
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in ("import_module", "__import__")
+
+
+def layer(dotted: str) -> str | None:
+    """The layer of a name below tb_gpudiag; None for what is open to all, and for the package itself."""
+    top = dotted.removeprefix("tb_gpudiag").lstrip(".").split(".")[0]
+    if not top or top in OPEN_TO_ALL:
+        return None
+    return SAME_AS.get(top, top)
+
+
+def breaches(module: str, tree: ast.AST) -> Iterator[str]:
+    own = layer(module)
+    for name, line in imports(module, tree):
+        if name.split(".")[0] != "tb_gpudiag":
+            continue
+        other = layer(name)
+        if other is None or module in LAZY or other not in LAYERS:
+            continue  # tb_gpudiag.__version__, the public API's functions
+        path = f"tb_gpudiag/{module.replace('.', '/')}.py:{line} imports {name}"
+        if own is None:
+            yield f"{path}\n  {module} is open to all layers, so it may import none of them"
+        elif LAYERS.index(other) > LAYERS.index(own):
+            yield f"{path}\n  {own} may not import {other}: {REASONS[own]}"
+
+
+def test_imports_point_one_way() -> None:
+    found = [breach for module, tree in modules() for breach in breaches(module, tree)]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_every_module_has_its_layer() -> None:
+    unknown = {module for module, _ in modules() if layer(module) not in {None, *LAYERS}} - LAZY
+    assert not unknown, f"add these to LAYERS, SAME_AS or OPEN_TO_ALL: {sorted(unknown)}"
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "allowed"),
+    [
+        ("rules.x", "from tb_gpudiag.facts.facts import Facts", True),
+        ("rules.x", "from tb_gpudiag.report.build import build_report", False),
+        ("rules.x", "def f():\n    from tb_gpudiag import report", False),
+        ("rules.x", "from ..report import build", False),
+        ("rules.x", "import tb_gpudiag.cli.main", False),
+        ("rules.x", "import importlib\nimportlib.import_module('tb_gpudiag.service.jobs')", False),
+        ("facts.x", "from tb_gpudiag.trace.events import Events", True),
+        ("facts.x", "if TYPE_CHECKING:\n    from tb_gpudiag.rules.rule import Rule", False),
+        ("trace.x", "from tb_gpudiag.errors import TraceError", True),
+        ("errors", "from tb_gpudiag.trace import read", False),
+        ("plugin", "from tb_gpudiag.service.jobs import Jobs", True),
+    ],
+)
+def test_a_breach_is_seen_however_it_is_written(module: str, code: str, allowed: bool) -> None:
+    assert (not list(breaches(module, ast.parse(code)))) is allowed
+
+
+def test_the_loader_needs_only_the_standard_library_and_tensorboards_base_plugin() -> None:
+    tree = dict(modules())["loader"]
+    at_import = ast.Module(
+        [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.If | ast.Try)], []
+    )
+    needed = {name for name, _ in imports("loader", at_import)}
+    strange = {
+        name
+        for name in needed
+        if name.split(".")[0] not in sys.stdlib_module_names and name not in LOADER_MAY_IMPORT
+    }
+    assert not strange, (
+        f"loader.py imports {sorted(strange)}: where one is missing, TensorBoard does not start"
+    )
+
+
+@pytest.mark.parametrize("layer_name", ["trace", "facts", "rules", "report", "cli"])
+def test_reading_a_trace_does_not_need_torch(layer_name: str) -> None:
+    for module, tree in modules():
+        if layer(module) == layer_name:
+            assert not [name for name, _ in imports(module, tree) if name.split(".")[0] == "torch"], module
