@@ -18,8 +18,8 @@ __all__ = ["__version__", "diagnose"]
 def diagnose(path: str) -> Report:
     """Diagnoses one trace: a trace file, or a directory (or fsspec URL) that holds exactly one.
 
-    Returns the Report of report.proto. Raises the errors of `tb_gpudiag.errors`: NothingToRead where there is no
-    trace, UsageError where there are several, and the TraceError family where the file cannot be read.
+    Returns the Report of report.proto. Raises the errors of `tb_gpudiag.errors`: NothingToRead where there is
+    no trace, UsageError where there are several, and the TraceError family where the file cannot be read.
     """
     from tb_gpudiag.report.diagnose import diagnose_path
 

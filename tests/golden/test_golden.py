@@ -1,4 +1,4 @@
-"""Whole reports of simulated jobs, compared with what was read and found right. See README.md before changing one."""
+"""Whole reports of simulated jobs, compared with what was read and found right: see README.md."""
 
 from __future__ import annotations
 
