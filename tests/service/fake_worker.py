@@ -44,7 +44,7 @@ def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
     elif word == "refuse":
         raise NotATrace("no trace", where=task.file.path, remedy="give another")
     elif word == "defect":
-        raise KeyError("a secret of the trace")
+        raise KeyError("terces"[::-1])
     elif word == "chatter":
         print("{not a message")
         print('{"done": "/etc"}', flush=True)

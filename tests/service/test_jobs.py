@@ -170,7 +170,7 @@ def test_a_defect_names_its_place_and_nothing_of_the_trace(
     assert isinstance(error, JobFailed)
     assert "KeyError in fake_worker.py:" in error.what
     eventually(lambda: "fake_worker.py" in caplog.text, "the log says where")
-    assert "secret" not in str(error) + caplog.text
+    assert "secret" not in str(error) + caplog.text  # what the exception says
 
 
 def test_what_a_library_prints_is_no_message(desk: Callable[..., Desk]) -> None:

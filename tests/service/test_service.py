@@ -1,0 +1,195 @@
+"""The service as a whole, over a fake analysis: what is said of each trace, and what is never done twice."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.service import Pending, Service, UnknownTrace
+from tb_gpudiag.service.settings import Settings
+from tests.service.helpers import FAKE_WORKER, eventually, hasten, write_trace
+
+
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Service]]:
+    """Makes services over tmp_path/log that share tmp_path/cache."""
+    hasten(monkeypatch)
+    monkeypatch.setenv("GPUDIAG_TEST_STARTS", str(tmp_path / "starts"))
+    services = []
+
+    def make(log: str = "log") -> Service:
+        service = Service([Root(str(tmp_path / log))], Settings(tmp_path / "cache"), command=FAKE_WORKER)
+        services.append(service)
+        eventually(lambda: service.traces().scanned)
+        return service
+
+    yield make
+    for service in services:
+        service.close()
+
+
+def starts() -> int:
+    path = Path(os.environ["GPUDIAG_TEST_STARTS"])
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def text_of(service: Service, id_: str) -> str:
+    """What the report of this trace says, once it is there."""
+
+    def ask() -> bytes | None:
+        found = service.report(id_)
+        return found if isinstance(found, bytes) else None
+
+    report: dict[str, dict[str, str]] = json.loads(gzip.decompress(eventually(ask)))
+    return report["report"]["text"]
+
+
+def only(service: Service) -> pb.TraceEntry:
+    (entry,) = service.traces().traces
+    return entry
+
+
+def test_a_trace_is_new_then_queued_or_running_then_ready(
+    serve: Callable[..., Service], tmp_path: Path
+) -> None:
+    write_trace(tmp_path / "log" / "run", "worker.7", "hello")
+    service = serve()
+    entry = only(service)
+    assert (entry.run, entry.worker, entry.span, entry.state) == ("run", "worker", "7", "new")
+    generation = service.traces().generation
+    first = service.report(entry.id)
+    assert isinstance(first, Pending)
+    assert first.state == "queued"
+    assert only(service).state in ("queued", "running")
+    assert text_of(service, entry.id) == "hello"
+    assert (only(service).state, only(service).sentence) == ("ready", "hello")
+    assert service.traces().generation != generation
+
+
+def test_after_a_restart_a_known_trace_is_ready_without_an_analysis(
+    serve: Callable[..., Service], tmp_path: Path
+) -> None:
+    write_trace(tmp_path / "log", "a", "hello")
+    first = serve()
+    text_of(first, only(first).id)
+    first.close()
+    second = serve()
+    assert (only(second).state, only(second).sentence) == ("ready", "hello")
+    assert isinstance(second.report(only(second).id), bytes)
+    assert only(second).id == only(first).id
+    assert starts() == 1
+
+
+def test_a_file_that_has_changed_is_analysed_again(serve: Callable[..., Service], tmp_path: Path) -> None:
+    write_trace(tmp_path / "log", "a", "before")
+    service = serve()
+    entry = only(service)
+    assert text_of(service, entry.id) == "before"
+    write_trace(tmp_path / "log", "a", "after", age_s=1800)
+    eventually(lambda: only(service).content != entry.content)
+    assert only(service).state == "new"
+    assert text_of(service, entry.id) == "after"
+
+
+def test_a_file_that_is_being_written_waits_and_is_analysed_once(
+    serve: Callable[..., Service], tmp_path: Path
+) -> None:
+    service = serve()
+    path = write_trace(tmp_path / "log", "a", "grow", age_s=0)
+    entry = eventually(lambda: next(iter(service.traces().traces), None))
+    assert entry.writing
+    waiting = service.report(entry.id)
+    assert isinstance(waiting, Pending)
+    assert (waiting.state, waiting.stage) == ("queued", "The file is still being written.")
+    path.write_text("grown", encoding="utf-8")
+    assert text_of(service, entry.id) == "grown"
+    assert starts() == 1
+
+
+def test_a_corrupt_result_is_made_anew(serve: Callable[..., Service], tmp_path: Path) -> None:
+    write_trace(tmp_path / "log", "a", "hello")
+    service = serve()
+    text_of(service, only(service).id)
+    (report,) = (tmp_path / "cache").rglob("report.json.gz")
+    report.write_bytes(b"garbage")
+    assert isinstance(service.report(only(service).id), Pending)
+    assert text_of(service, only(service).id) == "hello"
+    assert starts() == 2
+
+
+def test_a_result_that_another_process_cleared_away_is_made_anew(
+    serve: Callable[..., Service], tmp_path: Path
+) -> None:
+    write_trace(tmp_path / "log", "a", "hello")
+    service = serve()
+    text_of(service, only(service).id)
+    (entry,) = (tmp_path / "cache" / "entries").iterdir()
+    entry.rename(tmp_path / "elsewhere")
+    assert text_of(service, only(service).id) == "hello"
+    assert starts() == 2
+
+
+def test_the_same_file_under_another_log_directory_has_its_own_run(
+    serve: Callable[..., Service], tmp_path: Path
+) -> None:
+    write_trace(tmp_path / "log" / "run", "a", "hello")
+    outer, inner = serve(), serve("log/run")
+    assert (only(outer).run, only(inner).run) == ("run", ".")
+    text_of(outer, only(outer).id)
+    assert only(inner).state == "new"
+
+
+def test_a_failure_is_shown_in_the_list_with_its_reason(
+    serve: Callable[..., Service], tmp_path: Path
+) -> None:
+    write_trace(tmp_path / "log", "bad", "refuse")
+    write_trace(tmp_path / "log", "good", "fine")
+    service = serve()
+    bad, good = service.traces().traces
+    failed = eventually(
+        lambda: found if isinstance(found := service.report(bad.id), Pending) and found.error else None
+    )
+    assert failed.state == "failed"
+    entry = service.traces().traces[0]
+    assert (entry.state, entry.error.what, entry.error.remedy) == ("failed", "no trace", "give another")
+    assert text_of(service, good.id) == "fine"
+
+
+def test_a_cancelled_analysis_is_new_again(serve: Callable[..., Service], tmp_path: Path) -> None:
+    write_trace(tmp_path / "log", "a", "hang")
+    service = serve()
+    entry = only(service)
+    service.report(entry.id)
+    assert service.cancel(entry.id)
+    assert only(service).state == "new"
+    assert not service.cancel(entry.id)
+
+
+def test_a_trace_that_is_gone_is_unknown(serve: Callable[..., Service], tmp_path: Path) -> None:
+    path = write_trace(tmp_path / "log", "a")
+    service = serve()
+    entry = only(service)
+    path.unlink()
+    eventually(lambda: not service.traces().traces)
+    with pytest.raises(UnknownTrace):
+        service.report(entry.id)
+
+
+def test_a_cache_that_cannot_be_written_is_said_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasten(monkeypatch)
+    write_trace(tmp_path / "log", "a", "hello")
+    (tmp_path / "file").write_text("in the way")
+    service = Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "file" / "c"), command=FAKE_WORKER)
+    eventually(lambda: service.traces().traces)
+    assert text_of(service, only(service).id) == "hello"
+    assert ["GPUDIAG_CACHE_DIR" in problem.what for problem in service.traces().problems] == [True]
+    service.close()
