@@ -12,7 +12,7 @@ import numpy as np
 from tb_gpudiag.facts.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.format import one_line, time_ns
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Finding, Rule, Saving, Severity
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Rule, Saving, Severity
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
@@ -104,4 +104,8 @@ def _without(finding: Finding, taken: dict[int, Intervals]) -> Finding | None:
     saving = finding.saving
     if saving is not None:
         saving = Saving(max(0, saving.low_ns - twice_ns), max(0, saving.high_ns - twice_ns), saving.basis)
-    return replace(finding, cost_ns=finding.cost_ns - twice_ns, saving=saving, claims=claims)
+    # The rule's own words are about all that it saw: say how much of that is not in its cost.
+    evidence = [*finding.evidence, Evidence("counted by another finding already", time_ns(twice_ns))]
+    return replace(
+        finding, cost_ns=finding.cost_ns - twice_ns, saving=saving, claims=claims, evidence=evidence
+    )

@@ -8,7 +8,7 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import Intervals
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Finding, Fix, Rule, Saving, Severity
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving, Severity
 from tb_gpudiag.rules.run import run_rules
 from tests.rules.stage import facts_of, healthy
 
@@ -95,6 +95,10 @@ def test_two_findings_never_claim_the_same_nanosecond(facts: Facts) -> None:
     )
     costs = {f.rule.id: f.finding.cost_ns for f in outcome.findings}
     assert costs == {"GD991": 100, "GD992": 80, "GD993": 30}
+    assert (
+        Evidence("counted by another finding already", "50 ns")
+        in {f.rule.id: f.finding for f in outcome.findings}["GD992"].evidence
+    )
     for found in outcome.findings:
         assert found.finding.saving is not None
         assert found.finding.saving.high_ns == found.finding.cost_ns
