@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.format import count, share, time_ns
+from tb_gpudiag.rules.format import share, time_ns
 from tb_gpudiag.rules.ledger import NO_DEVICE
 from tb_gpudiag.rules.recording import record_again
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Range, Rule, Severity
