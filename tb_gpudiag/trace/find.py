@@ -181,8 +181,8 @@ def _trace_file(
 
 
 def _text(name: str) -> str:
-    """A file system's name as text that can be shown and sent: bytes that are no UTF-8 as U+FFFD."""
-    return os.fsencode(name).decode("utf-8", "replace") if not name.isascii() else name
+    """A file system's name as text that can be shown and sent: what is no Unicode as question marks."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:

@@ -113,6 +113,8 @@ METADATA_KEYS: Final = frozenset(
 
 def one_spelling(chunk: bytes) -> bytes:
     """The chunk with `Bytes` of `[memory]` spelt `bytes`, as copies do: SQL struct keys know no case."""
+    if b'"Bytes"' in chunk:
+        chunk = chunk.replace(b'"Bytes":', b'"bytes":')  # as all writers have it, and much faster
     return _BYTES_KEY.sub(b'"bytes"', chunk) if b'"Bytes"' in chunk else chunk
 
 

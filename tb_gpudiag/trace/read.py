@@ -61,7 +61,7 @@ def read_trace(
         )
     status: Status = "COMPLETE"
     if not top.whole:
-        status = "WRITING" if source.age_s() < WRITING_GRACE_S else "PARTIAL"
+        status = "WRITING" if top.cut_off and source.age_s() < WRITING_GRACE_S else "PARTIAL"
     report(_READING_SHARE, "sorting")
     events, memory, start_ns = assembly.finish()
     report(1.0, "read")

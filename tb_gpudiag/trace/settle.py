@@ -70,13 +70,17 @@ class Settler:
         part = self._parser.parse(b"[" + text[:end] + b"]")
         if part is None:
             return None
-        if found.max_depth > self._limits.max_depth:
+        if found.depth > self._limits.max_depth:
             raise too_deep(self._path, self._limits)
         if found.array_end >= 0:
             return Settled(part, ended=True, rest=text[end + 1 :])
         leftover = text[end:].lstrip(_SPACE).removeprefix(b",").lstrip(_SPACE)
-        if final and (BETWEEN.search(leftover) or (found.in_string and BROKEN_END.search(leftover))):
-            return None  # an unbalanced quote or bracket may have swallowed what is after it
+        # An unbalanced quote or bracket may have swallowed what is after it; then its depth means nothing.
+        swallowed = BETWEEN.search(leftover) or (found.in_string and BROKEN_END.search(leftover))
+        if swallowed:
+            return None if final else Settled(part, leftover=leftover)
+        if found.open_depth > self._limits.max_depth:
+            raise too_deep(self._path, self._limits)
         return Settled(part, leftover=leftover)
 
     def _by_pieces(self, text: bytes, final: bool) -> Settled:

@@ -80,7 +80,6 @@ class Scanner:
 
     def __init__(self) -> None:
         self.depth = 0
-        self.max_depth = 0
         self.in_string = False
         self._escaped = False
 
@@ -96,7 +95,6 @@ class Scanner:
         self.in_string = (len(quotes) + self.in_string) % 2 == 1
         if len(depth):
             self.depth = int(depth[-1])
-            self.max_depth = max(self.max_depth, int(depth.max()))
         return Marks(at, depth, np.zeros(len(at), np.int64))
 
 
@@ -106,14 +104,15 @@ class Elements:
 
     last_end: int  # just after the last element that is an object or an array; 0 where none has ended
     array_end: int  # position of the array's own `]`, or -1
-    max_depth: int
+    depth: int  # the deepest of the elements that have ended
+    open_depth: int  # the deepest of the one that has not
     in_string: bool  # at the end of the text
 
 
 def elements(text: bytes) -> Elements:
     """Where the array ends that `text` is the inside of, and the last whole element before that."""
     scanner = Scanner()
-    last_end = 0
+    last_end = depth = open_depth = 0
     for offset in range(0, len(text), _SCAN_BYTES):
         marks = scanner.feed(text[offset : offset + _SCAN_BYTES])
         below = np.flatnonzero(marks.depth < 0)
@@ -121,7 +120,12 @@ def elements(text: bytes) -> Elements:
         # Depth 0 is reached by closing only: an element opens to 1.
         closed = np.flatnonzero(marks.depth[:stop] == 0)
         if len(closed):
-            last_end = offset + int(marks.at[closed[-1]]) + 1
+            last = int(closed[-1])
+            last_end = offset + int(marks.at[last]) + 1
+            depth = max(depth, open_depth, int(marks.depth[:last].max(initial=0)))
+            open_depth = int(marks.depth[last:stop].max(initial=0))
+        else:
+            open_depth = max(open_depth, int(marks.depth[:stop].max(initial=0)))
         if len(below):
-            return Elements(last_end, offset + int(marks.at[stop]), scanner.max_depth, False)
-    return Elements(last_end, -1, scanner.max_depth, scanner.in_string)
+            return Elements(last_end, offset + int(marks.at[stop]), depth, open_depth, False)
+    return Elements(last_end, -1, depth, open_depth, scanner.in_string)

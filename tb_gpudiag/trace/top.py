@@ -22,6 +22,8 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _MAX_KEY_BYTES: Final = 64 << 10
 # A trace has some ten, and some hundred with a user's own.
 _MAX_KEYS: Final = 1000
+# Only a file put together by hand has even a second list of events.
+_MAX_EVENT_ARRAYS: Final = 4
 # Values are scanned by pieces that grow from this: most are small, some are megabytes.
 _FIRST_LOOK_BYTES: Final = 4 << 10
 _NO_EVENTS: Final = "it is JSON without trace events"
@@ -65,7 +67,8 @@ class TopLevel:
         self.values: dict[str, Any] = {}
         self.event_arrays = 0
         self.bare = False
-        self.whole = False
+        self.whole = False  # its JSON ended as it should
+        self.cut_off = False  # the text ended before that
         self.notes: list[str] = []
         self._stream = stream
         self._limits = limits
@@ -77,14 +80,13 @@ class TopLevel:
     def walk(self) -> None:
         """Read it all. Raises NotATrace and TooDeep."""
         try:
-            self._walk()
+            self.whole = self._walk()
         except _Ended:
             if not self.event_arrays:
                 raise self._not_a_trace("it ends before any trace events") from None
-            return
-        self.whole = True
+            self.cut_off = True
 
-    def _walk(self) -> None:
+    def _walk(self) -> bool:
         self._fill()
         if self._text.startswith(_BYTE_ORDER_MARK):
             self._at = len(_BYTE_ORDER_MARK)
@@ -93,7 +95,7 @@ class TopLevel:
             self._at += 1
             self.bare = True
             self._events()
-            return
+            return True
         if opening != b"{":
             raise self._not_a_trace("it is not JSON")
         self._at += 1
@@ -104,22 +106,26 @@ class TopLevel:
                 if not self.event_arrays:
                     raise self._not_a_trace("it is not JSON" if keys <= _MAX_KEYS else _NO_EVENTS)
                 self.notes.append("what follows the trace events is not a trace's and was left out")
-                return
+                return False
             key = self._key()
             if self._next_byte() == b":":
                 self._at += 1
-            if key == kineto.TRACE_EVENTS and self._next_byte() == b"[":
+            array = key == kineto.TRACE_EVENTS and self._next_byte() == b"["
+            if array and self.event_arrays < _MAX_EVENT_ARRAYS:
                 self._at += 1
                 self._events()
             else:
                 self._value(key)
         if not self.event_arrays:
             raise self._not_a_trace(_NO_EVENTS)
+        return True
 
     def _events(self) -> None:
         self.event_arrays += 1
         if self.event_arrays == 2:
-            self.notes.append("the file has more than one list of trace events: all were read")
+            self.notes.append(
+                f"the file has more than one list of trace events: the first {_MAX_EVENT_ARRAYS} are read"
+            )
         self._stream.put_back(self._text[self._at :])
         self._text, self._at = b"", 0
         if not self._read_events(self._stream):
@@ -127,9 +133,7 @@ class TopLevel:
 
     def _key(self) -> str:
         text = self._string(_MAX_KEY_BYTES)
-        if text is None:
-            raise self._not_a_trace("it has a key of more than 64 KiB")
-        return str(_loaded(text) or "")
+        return str(_loaded(text) or "") if text is not None else ""
 
     def _value(self, key: str) -> None:
         opening = self._next_byte()
