@@ -1,0 +1,70 @@
+"""The loader: whatever is missing or broken, TensorBoard starts."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from tensorboard.plugins import base_plugin
+
+from tb_gpudiag.loader import Loader
+
+
+def test_importing_the_loader_imports_nothing_that_may_be_missing() -> None:
+    script = """
+        import sys
+        import tensorboard.plugins.base_plugin
+        before = set(sys.modules)
+        import tb_gpudiag.loader
+        new = {name.partition(".")[0] for name in set(sys.modules) - before}
+        print(*sorted(new - set(sys.stdlib_module_names)))
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout.split() == ["tb_gpudiag"]
+
+
+@pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "numpy", "google.protobuf"])
+def test_a_missing_dependency_is_one_line_and_no_tab(
+    missing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert Loader().load(base_plugin.TBContext(logdir="/nowhere")) is None
+    (record,) = caplog.records
+    line = record.getMessage()
+    assert missing in line
+    assert "pip install" in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("error", [RuntimeError("first line\nsecond line"), ImportError(""), KeyError("x")])
+def test_a_plugin_that_cannot_be_made_is_one_line_and_no_tab(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr(importlib, "import_module", refuse)
+    assert Loader().load(base_plugin.TBContext(logdir="/nowhere")) is None
+    (record,) = caplog.records
+    assert type(error).__name__ in record.getMessage()
+    assert "\n" not in record.getMessage()
+
+
+def test_tensorboard_finds_it_as_it_does_all_plugins() -> None:
+    try:
+        distribution = importlib.metadata.distribution("tb-gpudiag")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("tb-gpudiag is not installed in this environment")
+    (entry_point,) = distribution.entry_points.select(group="tensorboard_plugins")
+    assert entry_point.load() is Loader
