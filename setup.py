@@ -91,8 +91,9 @@ setup(
     zip_safe=False,
     python_requires=">=3.10",
     install_requires=[
-        "tensorboard>=2.11",
+        "tensorboard>=2.16",  # earlier ones refuse protobuf 4.25
         "werkzeug>=2.0",
+        "markupsafe>=2.0",
         "protobuf>=4.25",
         "duckdb>=1.1",
         "pyarrow>=14",
@@ -109,6 +110,7 @@ setup(
         "dev": [
             "build",
             "hypothesis",
+            "markdown-it-py",
             "mypy",
             "pytest",
             "pytest-timeout",
