@@ -116,7 +116,7 @@ setup(
             "pytest-timeout",
             "pytest-xdist",
             "ruff",
-            "setuptools",
+            "setuptools>=68",
             "types-protobuf",
             "wheel",
         ],
