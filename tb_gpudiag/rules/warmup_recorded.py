@@ -50,8 +50,10 @@ def check(facts: Facts) -> Answer:
             Evidence("median of the steady steps", time_ns(steady_ns)),
             Evidence("extra time in the step window", f"{time_ns(extra_ns)} ({share(extra_ns, window_ns)})"),
         ],
-        ranges=[Range(int(start_ns[0]), int(end_ns[slow - 1]), facts.device.id if facts.device else
-        NO_DEVICE)], severity=Severity.WARNING if extra_ns >= SPOILS_SHARE * window_ns else None,
+        ranges=[
+            Range(int(start_ns[0]), int(end_ns[slow - 1]), facts.device.id if facts.device else NO_DEVICE)
+        ],
+        severity=Severity.WARNING if extra_ns >= SPOILS_SHARE * window_ns else None,
     )
 
 
