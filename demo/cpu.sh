@@ -10,7 +10,7 @@ without() { echo "demo: no real CPU trace this time: $1" >&2; exit 1; }
 if ! "$python" -c 'import torch.profiler' 2>/dev/null; then
     python=.make/torch/bin/python
     if ! "$python" -c 'import torch.profiler' 2>/dev/null; then
-        echo "demo: installing torch $version into .make/torch (make demo TORCH=0 does without)"
+        echo "demo: installing torch $version into .make/torch; that can be a large download (make demo TORCH=0 does without)"
         "${PYTHON:-python3}" -m venv --clear .make/torch || without "no virtual environment"
         "$python" -m pip install --quiet --disable-pip-version-check "torch==$version" numpy >.make/torch.log 2>&1 ||
             without "torch $version could not be installed (see .make/torch.log)"
