@@ -11,86 +11,86 @@ export interface Cause {
 }
 
 /**
- * Work of the GPU is blue to violet, idle time by cause is warm or grey, in the order in which it is shown. Neighbours
- * differ in lightness too, so that the colours can be told apart without red and green.
+ * Work of the GPU is blue to violet, idle time by cause is warm or grey, in the order in which it is shown. A test
+ * holds that they can be told apart by eyes that do not see red or green.
  */
 const CAUSES = {
   computing: {
     label: "Computing",
     meaning: "Kernels run.",
-    colour: { light: "#3f7cac", dark: "#4f93c9" },
+    colour: { light: "#407cac", dark: "#5997c6" },
   },
   copying: {
     label: "Copying",
     meaning: "Copies and sets run that no kernel hides.",
-    colour: { light: "#9cc5e3", dark: "#a9d3f2" },
+    colour: { light: "#98c4eb", dark: "#aad5f7" },
   },
   communicating: {
     label: "Communicating",
     meaning: "Collectives run that no other kernel hides.",
-    colour: { light: "#6457a6", dark: "#8678cf" },
+    colour: { light: "#6457a7", dark: "#8175d5" },
   },
   input: {
-    label: "Input",
+    label: "Data loading",
     meaning: "The GPU waits for the data loader.",
-    colour: { light: "#e8900c", dark: "#f2a02b" },
+    colour: { light: "#e8900c", dark: "#f3ac3f" },
   },
   compile: {
     label: "Compilation",
     meaning: "Code is compiled or a module is loaded while the GPU waits.",
-    colour: { light: "#eea5c5", dark: "#f0b1ce" },
+    colour: { light: "#eea5c5", dark: "#f1b1c8" },
   },
   sync: {
-    label: "Synchronisation",
+    label: "Blocking call",
     meaning: "The host stands in a blocking call instead of launching work.",
-    colour: { light: "#c0392b", dark: "#dc5a4b" },
+    colour: { light: "#bf3e34", dark: "#e14d20" },
   },
   allocator: {
-    label: "Allocator",
+    label: "Memory allocation",
     meaning: "The host is inside cudaMalloc, cudaFree or a host allocation.",
-    colour: { light: "#7b4a1e", dark: "#a8713f" },
+    colour: { light: "#7c4401", dark: "#a57552" },
   },
   collective: {
-    label: "Collective",
+    label: "Collective call",
     meaning: "The host is inside a collective call.",
-    colour: { light: "#b79ad6", dark: "#c7aee4" },
+    colour: { light: "#b79ad6", dark: "#c6ace9" },
   },
   python: {
     label: "Python",
-    meaning: "Python code between operators runs while the GPU waits.",
+    meaning: "Python code between operators runs on the host while the GPU waits.",
     colour: { light: "#e3c73a", dark: "#ecd65c" },
   },
   dispatch: {
-    label: "Dispatch",
+    label: "Operators on the host",
     meaning: "Operators prepare work on the host while the GPU waits.",
-    colour: { light: "#8c8a1c", dark: "#aaa72f" },
+    colour: { light: "#8c8a1c", dark: "#aba125" },
   },
   launch: {
-    label: "Launch",
+    label: "Launch calls",
     meaning: "The host is inside the launch call itself.",
-    colour: { light: "#b0277a", dark: "#d24c9c" },
+    colour: { light: "#b02174", dark: "#c6459b" },
   },
   latency: {
-    label: "Latency",
+    label: "Launch latency",
     meaning: "From the launch call's return, or from the last kernel, to the start of the next.",
-    colour: { light: "#5f6b7a", dark: "#8793a3" },
+    colour: { light: "#475f7e", dark: "#8c939d" },
   },
   queued: {
-    label: "Queued",
+    label: "Queued, cause not visible",
     meaning: "Work was launched already; why it did not start is not visible in this trace.",
     colour: { light: "#94a0ad", dark: "#6f7b89" },
     hatched: true,
   },
   unlinked: {
-    label: "Unlinked",
+    label: "No launch recorded",
     meaning: "The trace does not say which call launched the work that ended the gap.",
-    colour: { light: "#b9c1ca", dark: "#555f6b" },
+    colour: { light: "#b9c1ca", dark: "#545e6e" },
     hatched: true,
   },
   profiler: {
     label: "Profiler",
     meaning: "The profiler itself kept the host busy.",
-    colour: { light: "#d3c9b4", dark: "#6b6351" },
+    colour: { light: "#d5cbab", dark: "#6c644d" },
     hatched: true,
   },
 } as const satisfies Record<string, Cause>;
@@ -103,6 +103,9 @@ const UNKNOWN: Cause = {
 };
 
 const ORDER = Object.keys(CAUSES);
+
+/** What the GPU does when it is not idle. */
+export const WORK: readonly string[] = ["computing", "copying", "communicating"];
 
 export function cause(name: string): Cause {
   return Object.hasOwn(CAUSES, name)

@@ -132,3 +132,9 @@ export function date(unix_s: number): string {
   // Swedish writes dates as ISO 8601 does.
   return new Date(unix_s * 1000).toLocaleString("sv-SE");
 }
+
+/** With a capital letter and a full stop, where it has none. */
+export function sentence(text: string): string {
+  if (text === "") return "";
+  return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+}

@@ -43,16 +43,15 @@ export function pan(view: Viewport, by_us: number, bounds: Viewport): Viewport {
   return clamp({ start_us: view.start_us + by_us, end_us: view.end_us + by_us }, bounds);
 }
 
-/** A view around `range` with air on both sides, so that what comes before and after is seen. */
-export function around(range: Viewport, bounds: Viewport, air = 0.25): Viewport {
+/** `range` with air on both sides, so that what comes before and after is seen. */
+export function aired(range: Viewport, air = 0.25): Viewport {
   const margin = Math.max(span(range), SHORTEST_US) * air;
-  return clamp({ start_us: range.start_us - margin, end_us: range.end_us + margin }, bounds);
+  return { start_us: range.start_us - margin, end_us: range.end_us + margin };
 }
+
+/** The server rounds to whole nanoseconds. */
+const ROUNDING_US = 0.002;
 
 export function covers(outer: Viewport, inner: Viewport): boolean {
-  return outer.start_us <= inner.start_us && outer.end_us >= inner.end_us;
-}
-
-export function same(a: Viewport, b: Viewport): boolean {
-  return a.start_us === b.start_us && a.end_us === b.end_us;
+  return outer.start_us <= inner.start_us + ROUNDING_US && outer.end_us >= inner.end_us - ROUNDING_US;
 }

@@ -32,6 +32,9 @@ type Context = CanvasRenderingContext2D;
 const FONT = '"Inter Variable", system-ui, sans-serif';
 const TICKS_APART_PX = 110;
 
+/** Even the shortest event leaves a trace that can be seen. */
+const FAINTEST = 0.25;
+
 /** Narrower boxes are painted without a name. */
 const NAME_FROM_PX = 34;
 
@@ -82,9 +85,9 @@ function lane(context: Context, scene: Scene, row: Row): void {
   if (top > scene.height || top + row.height < HEAD_PX) return;
   const depths = scene.slice.lanes.get(row.key)?.depths ?? [];
   const shown = Math.floor(row.height / row.step);
-  for (let depth = 0; depth < Math.min(shown, depths.length); depth += 1) {
-    const boxes = depths[depth];
-    if (boxes) paintBoxes(context, scene, row, boxes, top + depth * row.step);
+  for (let line = 0; line < shown; line += 1) {
+    const boxes = depths[row.first + line];
+    if (boxes) paintBoxes(context, scene, row, boxes, top + line * row.step);
   }
 }
 
@@ -93,12 +96,17 @@ function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxes, top:
   const height = row.step - 1;
   const { view, width, scheme, slice } = scene;
   const scale = width / (view.end_us - view.start_us);
-  // Neighbours too narrow to be told apart are painted as one stretch: thousands of boxes cost few rectangles.
+  // Neighbours too narrow to be told apart are painted as one stretch: thousands of boxes cost few rectangles. It is
+  // the fainter the less of it they fill, so that it does not look like more time than it is.
   let runFill: Fill | null = null;
   let runLeft = 0;
   let runRight = 0;
+  let runFilled = 0;
   const flush = () => {
-    if (runFill) stretch(context, runFill, runLeft, top, runRight - runLeft, height, scheme);
+    if (!runFill) return;
+    context.globalAlpha = Math.min(1, Math.max(FAINTEST, runFilled / (runRight - runLeft)));
+    stretch(context, runFill, runLeft, top, runRight - runLeft, height, scheme);
+    context.globalAlpha = 1;
     runFill = null;
   };
   const wide: number[] = [];
@@ -119,12 +127,14 @@ function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxes, top:
     }
     if (runFill === fill && left <= runRight + 0.5) {
       runRight = Math.max(runRight, right, left + 1);
+      runFilled += right - left;
       continue;
     }
     flush();
     runFill = fill;
     runLeft = left;
     runRight = Math.max(right, left + 1);
+    runFilled = right - left;
   }
   flush();
   context.font = `${isGaps ? 11 : 10.5}px ${FONT}`;
@@ -222,7 +232,7 @@ function outlines(context: Context, scene: Scene, colours: Theme): void {
     const right = toPixel(view, hover.end_us, width);
     context.strokeStyle = colours.text;
     context.lineWidth = 1.25;
-    const top = HEAD_PX + hover.row.top + hover.depth * hover.row.step - scroll;
+    const top = HEAD_PX + hover.row.top + (hover.depth - hover.row.first) * hover.row.step - scroll;
     context.strokeRect(
       Math.max(left, -2) + 0.5,
       top + 0.5,
@@ -248,8 +258,10 @@ function head(
     const left = Math.round(toPixel(view, at, width));
     context.fillStyle = colours.line;
     context.fillRect(left, RULER_PX - 5, 1, 5);
+    const label = moment(at, step_us);
+    if (left + 4 + context.measureText(label).width > width) continue;
     context.fillStyle = colours.muted;
-    context.fillText(moment(at, step_us), left + 4, RULER_PX / 2 + 1);
+    context.fillText(label, left + 4, RULER_PX / 2 + 1);
   }
   scene.slice.steps.forEach((step, index) => {
     const left = Math.max(toPixel(view, step.start_us, width), -1);

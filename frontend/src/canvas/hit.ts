@@ -34,7 +34,7 @@ export function hit(
 ): Hit | null {
   const row = rowAt(rows, y);
   if (!row) return null;
-  const depth = Math.floor((y - row.top) / row.step);
+  const depth = row.first + Math.floor((y - row.top) / row.step);
   const boxes = slice.lanes.get(row.key)?.depths[depth];
   if (!boxes) return null;
   const at_us = toTime(view, x, width_px);

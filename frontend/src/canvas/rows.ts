@@ -1,6 +1,6 @@
 // Where each lane stands, in pixels from the top of all lanes.
 
-import type { Slice } from "./slice";
+import type { Slice, SliceLane } from "./slice";
 
 export interface Row {
   readonly key: string;
@@ -13,6 +13,10 @@ export interface Row {
   readonly step: number;
   readonly depths: number;
   readonly folded: boolean;
+  /** How many outer frames span the whole trace; they tell nothing, and are left out unless asked for. */
+  readonly outer: number;
+  /** The first depth that is shown. */
+  readonly first: number;
 }
 
 export interface Rows {
@@ -20,10 +24,20 @@ export interface Rows {
   readonly height: number;
 }
 
+/** What the user did to the lanes, by their keys. */
+export interface LaneChoices {
+  readonly folded: ReadonlySet<string>;
+  readonly withOuter: ReadonlySet<string>;
+}
+
+export const NO_CHOICES: LaneChoices = { folded: new Set(), withOuter: new Set() };
+
 const HEIGHTS: Readonly<Record<string, number>> = { gaps: 22, stream: 18 };
 const THREAD_DEPTH_PX = 15;
-const FOLDED_DEPTHS = 1;
 const SPACE_PX = 5;
+
+/** A frame is an outer one when nothing stands beside it and it lasts for this share of the trace. */
+const OUTER_SHARE = 0.8;
 
 /** How deep each lane is, over all slices seen so far: a lane never shrinks while one zooms. */
 export type Depths = ReadonlyMap<string, number>;
@@ -34,17 +48,29 @@ export function deepest(known: Depths, slice: Slice): Depths {
   return new Map([...known, ...grown.map((lane) => [lane.key, lane.depths.length] as const)]);
 }
 
-export function rowsOf(slice: Slice, depths: Depths, folded: ReadonlySet<string>): Rows {
+/** `whole` is a slice of the whole trace: lanes and their outer frames do not depend on where one looks. */
+export function rowsOf(whole: Slice, depths: Depths, choices: LaneChoices): Rows {
   const rows: Row[] = [];
   let top = 0;
-  for (const lane of slice.lanes.values()) {
-    const isFolded = folded.has(lane.key);
-    const deep = Math.max(1, depths.get(lane.key) ?? lane.depths.length);
-    const shown = isFolded ? Math.min(deep, FOLDED_DEPTHS) : deep;
-    const step = HEIGHTS[lane.kind] ?? THREAD_DEPTH_PX;
+  for (const lane of whole.lanes.values()) {
     const { key, kind, title, device } = lane;
-    rows.push({ key, kind, title, device, top, height: shown * step, step, depths: deep, folded: isFolded });
-    top += shown * step + SPACE_PX;
+    const folded = choices.folded.has(key);
+    const deep = Math.max(1, depths.get(key) ?? lane.depths.length);
+    const outer = kind === "thread" ? outerFrames(lane, whole.end_us - whole.start_us) : 0;
+    const first = choices.withOuter.has(key) ? 0 : outer;
+    const step = HEIGHTS[kind] ?? THREAD_DEPTH_PX;
+    const height = (folded ? 1 : deep - first) * step;
+    rows.push({ key, kind, title, device, top, height, step, depths: deep, folded, outer, first });
+    top += height + SPACE_PX;
   }
   return { rows, height: top };
+}
+
+function outerFrames(lane: SliceLane, whole_us: number): number {
+  const spanning = lane.depths.findIndex((boxes) => {
+    const length = (boxes.end_us[0] ?? 0) - (boxes.start_us[0] ?? 0);
+    return boxes.start_us.length !== 1 || length < OUTER_SHARE * whole_us;
+  });
+  // One of them stays, to stand on.
+  return Math.max(0, (spanning === -1 ? lane.depths.length : spanning) - 1);
 }

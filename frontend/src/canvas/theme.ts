@@ -49,7 +49,7 @@ const THEMES: Readonly<Record<Scheme, Theme>> = {
     text: "#1d2329",
     muted: "#66717d",
     accent: "#1f5fbf",
-    band: "rgb(31 95 191 / 9%)",
+    band: "rgb(31 95 191 / 7%)",
     stripe: "rgb(255 255 255 / 45%)",
   },
   dark: {
@@ -60,7 +60,7 @@ const THEMES: Readonly<Record<Scheme, Theme>> = {
     text: "#e8ebee",
     muted: "#99a3ae",
     accent: "#7fb0f5",
-    band: "rgb(127 176 245 / 13%)",
+    band: "rgb(127 176 245 / 9%)",
     stripe: "rgb(0 0 0 / 35%)",
   },
 };

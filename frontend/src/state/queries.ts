@@ -1,7 +1,7 @@
 // What the page asks the server for, and how often.
 
 import { keepPreviousData, QueryClient, useQuery } from "@tanstack/react-query";
-import type { Tile } from "../base/tiles";
+import type { Viewport } from "../base/viewport";
 import { fetchGap, fetchReport, fetchTimeline, fetchTraces, ServerError } from "../wire/client";
 import type { TraceEntry, TraceList } from "../wire/report";
 import { usePage, type GapKey } from "./store";
@@ -62,12 +62,13 @@ export function useReport(entry: TraceEntry | null, wanted: boolean) {
   });
 }
 
-export function useTimeline(entry: TraceEntry, tile: Tile | null) {
+/** A slice of the timeline; of the whole trace where `span` is null. */
+export function useTimeline(entry: TraceEntry, span: Viewport | null, width_px: number, wanted: boolean) {
   const visible = usePage((page) => page.visible);
   return useQuery({
-    queryKey: ["timeline", entry.id, entry.content, tile?.start_us, tile?.end_us, tile?.width_px],
-    queryFn: ({ signal }) => fetchTimeline(entry.id, tile, signal),
-    enabled: tile !== null && visible,
+    queryKey: ["timeline", entry.id, entry.content, span?.start_us, span?.end_us, width_px],
+    queryFn: ({ signal }) => fetchTimeline(entry.id, span, width_px, signal),
+    enabled: wanted && visible,
     placeholderData: keepPreviousData,
     gcTime: SLICE_KEPT_MS,
     refetchInterval: ({ state }) => (visible && isPending(state.data?.state ?? "") ? BUSY_MS : false),

@@ -11,13 +11,12 @@ export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report
   const onlyHost = report.devices.length === 0;
   return (
     <>
-      <div className="gd-top" data-single={onlyHost || undefined}>
+      <div className="gd-top">
         <Verdict report={report} />
-        {!onlyHost && <Steps report={report} />}
+        {onlyHost ? <HostActivities report={report} /> : <Steps report={report} />}
       </div>
-      {onlyHost && <HostActivities report={report} />}
       <Findings report={report} />
-      <Timeline entry={entry} report={report} />
+      <Timeline entry={entry} />
       {!onlyHost && <HostActivities report={report} />}
       <About report={report} />
     </>

@@ -43,7 +43,9 @@ export function Trace({ entry }: { entry: TraceEntry }) {
       {error && !stopped && (
         <Notice tone="error">The report of this trace could not be fetched: {error.message}.</Notice>
       )}
-      {state === "failed" && data?.error && <Problem problem={data.error} />}
+      {state === "failed" && data?.error && (
+        <Problem title="This file cannot be diagnosed" problem={data.error} />
+      )}
       {report && <Diagnosis entry={entry} report={report} />}
     </>
   );

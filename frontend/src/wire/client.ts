@@ -36,19 +36,20 @@ export async function fetchReport(id: string, signal?: AbortSignal): Promise<Rep
   return (await get("report", { id }, signal)) as ReportState;
 }
 
-export interface Slice {
+export interface TimeSpan {
   readonly start_us: number;
   readonly end_us: number;
-  readonly width_px: number;
 }
 
+/** A slice of the timeline for so many pixels; of the whole trace where no span is given. */
 export async function fetchTimeline(
   id: string,
-  slice: Slice | null,
+  span: TimeSpan | null,
+  width_px: number,
   signal?: AbortSignal,
 ): Promise<Timeline> {
-  const query = slice && { start_us: slice.start_us, end_us: slice.end_us, width: slice.width_px };
-  return (await get("timeline", { id, ...query }, signal)) as Timeline;
+  const range = span && { start_us: span.start_us, end_us: span.end_us };
+  return (await get("timeline", { id, ...range, width: width_px }, signal)) as Timeline;
 }
 
 export async function fetchGap(

@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { useEffect, useId, useRef } from "react";
 import { percent, time } from "../../base/format";
-import { around } from "../../base/viewport";
+import { aired } from "../../base/viewport";
 import { savingOf } from "../../state/findings";
 import { usePage } from "../../state/store";
 import type { Finding } from "../../wire/report";
@@ -13,11 +13,10 @@ interface Props {
   readonly id: string;
   readonly finding: Finding;
   readonly whole_us: number;
-  readonly duration_us: number;
   readonly opened: boolean;
 }
 
-export function FindingItem({ id, finding, whole_us, duration_us, opened }: Props) {
+export function FindingItem({ id, finding, whole_us, opened }: Props) {
   const toggle = usePage((page) => page.toggleFinding);
   const body = useId();
   const item = useRef<HTMLLIElement>(null);
@@ -55,14 +54,14 @@ export function FindingItem({ id, finding, whole_us, duration_us, opened }: Prop
       </button>
       {opened && (
         <div className="gd-finding-body" id={body}>
-          <Details finding={finding} whole_us={whole_us} duration_us={duration_us} />
+          <Details finding={finding} whole_us={whole_us} />
         </div>
       )}
     </li>
   );
 }
 
-function Details({ finding, whole_us, duration_us }: Pick<Props, "finding" | "whole_us" | "duration_us">) {
+function Details({ finding, whole_us }: Pick<Props, "finding" | "whole_us">) {
   return (
     <>
       <div className="gd-finding-left">
@@ -85,7 +84,7 @@ function Details({ finding, whole_us, duration_us }: Pick<Props, "finding" | "wh
       <div className="gd-finding-right">
         <SavingLine finding={finding} whole_us={whole_us} />
         <FixPart finding={finding} />
-        <ShowOnTimeline finding={finding} duration_us={duration_us} />
+        <ShowOnTimeline finding={finding} />
       </div>
     </>
   );
@@ -127,7 +126,7 @@ function FixPart({ finding }: Pick<Props, "finding">) {
   );
 }
 
-function ShowOnTimeline({ finding, duration_us }: Pick<Props, "finding" | "duration_us">) {
+function ShowOnTimeline({ finding }: Pick<Props, "finding">) {
   const showRanges = usePage((page) => page.showRanges);
   const largest = finding.ranges[0];
   if (!largest) return null;
@@ -136,7 +135,7 @@ function ShowOnTimeline({ finding, duration_us }: Pick<Props, "finding" | "durat
       size="xs"
       variant="light"
       onClick={() => {
-        showRanges(finding.ranges, around(largest, { start_us: 0, end_us: duration_us }));
+        showRanges(finding.ranges, aired(largest));
         document.getElementById(TIMELINE_ID)?.scrollIntoView({ block: "nearest", behavior: "smooth" });
       }}
     >

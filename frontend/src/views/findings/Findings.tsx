@@ -7,7 +7,7 @@ import { Section } from "../parts/Section";
 import { FindingItem } from "./FindingItem";
 import { CheckedList, UncheckedList } from "./Others";
 
-/** What was found, dearest first as the report ranks it; then what could not be checked, and what is fine. */
+/** What was found, costliest first as the report ranks it; then what could not be checked, and what is fine. */
 export function Findings({ report }: { report: Report }) {
   const opened = usePage((page) => page.finding);
   const keys = findingKeys(report.findings);
@@ -15,21 +15,14 @@ export function Findings({ report }: { report: Report }) {
   return (
     <Section
       title="Findings"
-      aside={<span className="gd-muted">{plural(report.findings.length, "finding")}, dearest first</span>}
+      aside={<span className="gd-muted">{plural(report.findings.length, "finding")}, costliest first</span>}
     >
       {report.findings.length === 0 && <p className="gd-nothing">Nothing found to fix.</p>}
       <ol className="gd-findings">
         {report.findings.map((finding, at) => {
           const key = keys[at] ?? finding.rule;
           return (
-            <FindingItem
-              key={key}
-              id={key}
-              finding={finding}
-              whole_us={whole_us}
-              opened={opened === key}
-              duration_us={report.trace?.duration_us ?? 0}
-            />
+            <FindingItem key={key} id={key} finding={finding} whole_us={whole_us} opened={opened === key} />
           );
         })}
       </ol>

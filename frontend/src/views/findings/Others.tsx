@@ -1,3 +1,4 @@
+import { sentence } from "../../base/format";
 import type { Clear, Unchecked } from "../../wire/report";
 
 /** What this trace cannot show, why, and how to record one that can. */
@@ -14,8 +15,7 @@ export function UncheckedList({ items }: { items: readonly Unchecked[] }) {
             <span className="gd-rule">{item.rule}</span>
             <b>{words(item.name)}</b>
             <span>
-              {item.reason}
-              {item.how_to_record && <span className="gd-how"> {item.how_to_record}</span>}
+              {sentence(item.reason)} <span className="gd-muted">{sentence(item.how_to_record)}</span>
             </span>
           </li>
         ))}
@@ -37,7 +37,7 @@ export function CheckedList({ items }: { items: readonly Clear[] }) {
           <li key={at}>
             <span className="gd-rule">{item.rule}</span>
             <b>{words(item.name)}</b>
-            <span>{item.reason}</span>
+            <span>{sentence(item.reason)}</span>
           </li>
         ))}
       </ul>

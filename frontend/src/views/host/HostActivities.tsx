@@ -63,9 +63,7 @@ function ActivityRow({ item, total_us }: { item: HostActivity; total_us: number 
         {where}
       </td>
       <td className="gd-number">{time(item.us)}</td>
-      <td className="gd-number gd-share" style={{ backgroundSize: `${(100 * item.us) / total_us}% 2px` }}>
-        {percent(item.us, total_us)}
-      </td>
+      <td className="gd-number">{percent(item.us, total_us)}</td>
     </tr>
   );
 }

@@ -1,6 +1,6 @@
 import { SegmentedControl, Select } from "@mantine/core";
 import { useState } from "react";
-import { cause } from "../../base/causes";
+import { cause, WORK } from "../../base/causes";
 import { column, percent, time } from "../../base/format";
 import { deviceLabel, stepParts, windowParts } from "../../state/account";
 import type { Device, Report } from "../../wire/report";
@@ -16,15 +16,22 @@ export function Steps({ report }: { report: Report }) {
   const [chosen, setChosen] = useState(0);
   const device = report.devices[chosen] ?? report.devices[0];
   if (!device) return null;
+  // One step is the window itself.
+  const several = device.step_accounts.length > 1;
   return (
     <Section
       title="Time per step by cause"
       className="gd-steps"
       aside={<DeviceChoice devices={report.devices} chosen={chosen} onChoose={setChosen} />}
     >
-      <div className="gd-steps-body">
-        <Window device={device} />
-        <StepBars device={device} />
+      <div className="gd-steps-body" data-steps={several || undefined}>
+        <div className="gd-stepbar" data-total>
+          <span>All</span>
+          <Bar parts={windowParts(device)} whole_us={device.window_us} label="Step window" />
+          <span>{time(device.window_us)}</span>
+        </div>
+        <Legend device={device} />
+        {several && <StepBars device={device} />}
       </div>
     </Section>
   );
@@ -59,7 +66,8 @@ function DeviceChoice({ devices, chosen, onChoose }: ChoiceProps) {
   );
 }
 
-function Window({ device }: { device: Device }) {
+/** The whole window by cause; as printed, the parts add up to the total. */
+function Legend({ device }: { device: Device }) {
   const parts = windowParts(device);
   const times = column(
     parts.map((part) => part.us),
@@ -68,22 +76,32 @@ function Window({ device }: { device: Device }) {
   return (
     <table className="gd-legend">
       <caption className="gd-unseen">The whole step window by cause</caption>
-      <tbody>
-        {parts.map((part, at) => (
-          <tr key={part.name} title={cause(part.name).meaning}>
-            <th scope="row">
-              <CauseSwatch name={part.name} />
-              {cause(part.name).label}
+      {[true, false].map((works) => (
+        <tbody key={works ? "works" : "idle"}>
+          <tr>
+            <th scope="rowgroup" colSpan={3} className="gd-over">
+              {works ? "The GPU works" : "The GPU is idle, by cause"}
             </th>
-            <td>{times.parts[at]}</td>
-            <td>{percent(part.us, device.window_us)}</td>
           </tr>
-        ))}
-      </tbody>
+          {parts.map(
+            (part, at) =>
+              WORK.includes(part.name) === works && (
+                <tr key={part.name} title={cause(part.name).meaning} data-part={part.name}>
+                  <th scope="row">
+                    <CauseSwatch name={part.name} />
+                    {cause(part.name).label}
+                  </th>
+                  <td>{times.parts[at]}</td>
+                  <td>{percent(part.us, device.window_us)}</td>
+                </tr>
+              ),
+          )}
+        </tbody>
+      ))}
       <tfoot>
         <tr>
           <th scope="row">Step window</th>
-          <td data-testid="window-total">{times.total}</td>
+          <td data-part="total">{times.total}</td>
           <td>{percent(1)}</td>
         </tr>
       </tfoot>
@@ -95,20 +113,13 @@ function StepBars({ device }: { device: Device }) {
   const longest = Math.max(...device.step_accounts.map((step) => step.duration_us), 0);
   return (
     <div className="gd-stepbars">
-      <div className="gd-stepbar" data-total>
-        <span>All</span>
-        <Bar parts={windowParts(device)} whole_us={device.window_us} label="Step window" />
-        <span>{time(device.window_us)}</span>
-      </div>
-      <div className="gd-stepbars-list">
-        {device.step_accounts.map((step, at) => (
-          <div className="gd-stepbar" key={at}>
-            <span title={step.name}>{step.name.replace(/^ProfilerStep#/, "Step ")}</span>
-            <Bar parts={stepParts(step)} whole_us={step.duration_us} scale_us={longest} label={step.name} />
-            <span>{time(step.duration_us)}</span>
-          </div>
-        ))}
-      </div>
+      {device.step_accounts.map((step, at) => (
+        <div className="gd-stepbar" key={at}>
+          <span title={step.name}>{step.name.replace(/^ProfilerStep#/, "Step ")}</span>
+          <Bar parts={stepParts(step)} whole_us={step.duration_us} scale_us={longest} label={step.name} />
+          <span>{time(step.duration_us)}</span>
+        </div>
+      ))}
     </div>
   );
 }

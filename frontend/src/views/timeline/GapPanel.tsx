@@ -1,27 +1,26 @@
 import { CloseButton, Loader } from "@mantine/core";
-import type { ReactNode } from "react";
+import { useMemo, useState, type ReactNode } from "react";
 import { cause, trigger } from "../../base/causes";
 import { exactTime, percent, time } from "../../base/format";
-import { around, type Viewport } from "../../base/viewport";
+import { aired } from "../../base/viewport";
 import { useGap } from "../../state/queries";
 import { usePage, type GapKey } from "../../state/store";
 import type { GapChain, GpuWork, HostCall, HostSegment, TraceEntry } from "../../wire/report";
 import { Bar } from "../parts/Bar";
 import { CauseSwatch } from "../parts/CauseSwatch";
-import { More } from "../parts/More";
 import { Problem } from "../status/Problem";
 
 interface Props {
   readonly entry: TraceEntry;
   readonly gap: GapKey;
-  readonly bounds: Viewport;
 }
 
-/** A host that did many things in a gap: the first of them. */
-const FIRST = 12;
+/** What took less than this share of the gap is shown only when asked for: it is not what the GPU waited for. */
+const MAIN_SHARE = 0.02;
+const MAIN_MOST = 12;
 
 /** What led to a gap: what ran before, what the host did meanwhile, who launched what ended it. */
-export function GapPanel({ entry, gap, bounds }: Props) {
+export function GapPanel({ entry, gap }: Props) {
   const openGap = usePage((page) => page.openGap);
   const { data, error, isLoading } = useGap(entry, gap);
   return (
@@ -37,12 +36,12 @@ export function GapPanel({ entry, gap, bounds }: Props) {
       {isLoading && <Loader size="sm" />}
       {error && <Problem problem={{ what: error.message, where: "", remedy: "" }} />}
       {data?.error && <Problem problem={data.error} />}
-      {data?.state === "ready" && <Chain chain={data} bounds={bounds} />}
+      {data?.state === "ready" && <Chain chain={data} />}
     </aside>
   );
 }
 
-function Chain({ chain, bounds }: { chain: GapChain; bounds: Viewport }) {
+function Chain({ chain }: { chain: GapChain }) {
   const setView = usePage((page) => page.setView);
   const whole_us = chain.end_us - chain.start_us;
   return (
@@ -78,15 +77,7 @@ function Chain({ chain, bounds }: { chain: GapChain; bounds: Viewport }) {
         </Link>
         {chain.host.length > 0 && (
           <Link title="Meanwhile, on the host">
-            <More items={chain.host} first={FIRST}>
-              {(shown) => (
-                <ul className="gd-segments">
-                  {shown.map((segment, at) => (
-                    <Segment key={at} segment={segment} />
-                  ))}
-                </ul>
-              )}
-            </More>
+            <Meanwhile segments={chain.host} whole_us={whole_us} />
           </Link>
         )}
         <Link title="Launched by">
@@ -104,7 +95,7 @@ function Chain({ chain, bounds }: { chain: GapChain; bounds: Viewport }) {
         type="button"
         className="gd-link"
         onClick={() => {
-          setView(around(chain, bounds));
+          setView(aired(chain));
         }}
       >
         Zoom to this gap
@@ -159,6 +150,39 @@ function Launch({ call }: { call: HostCall }) {
       )}
     </>
   );
+}
+
+function Meanwhile({ segments, whole_us }: { segments: readonly HostSegment[]; whole_us: number }) {
+  const [all, setAll] = useState(false);
+  const main = useMemo(() => longest(segments, whole_us), [segments, whole_us]);
+  return (
+    <>
+      <ul className="gd-segments">
+        {(all ? segments : main).map((segment, at) => (
+          <Segment key={at} segment={segment} />
+        ))}
+      </ul>
+      {main.length < segments.length && (
+        <button
+          type="button"
+          className="gd-link"
+          onClick={() => {
+            setAll(!all);
+          }}
+        >
+          {all ? "Only the longest" : `And ${segments.length - main.length} shorter`}
+        </button>
+      )}
+    </>
+  );
+}
+
+/** The segments that make up the gap, in order of time. */
+function longest(segments: readonly HostSegment[], whole_us: number): HostSegment[] {
+  const ranked = [...segments].sort((a, b) => b.duration_us - a.duration_us);
+  const long = ranked.filter((segment, at) => at === 0 || segment.duration_us >= MAIN_SHARE * whole_us);
+  const kept = new Set(long.slice(0, MAIN_MOST));
+  return segments.filter((segment) => kept.has(segment));
 }
 
 function Segment({ segment }: { segment: HostSegment }) {

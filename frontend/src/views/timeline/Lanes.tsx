@@ -1,7 +1,8 @@
 import { useLayoutEffect, useMemo, useRef, useState, type RefCallback } from "react";
+import { plural } from "../../base/format";
 import type { Viewport } from "../../base/viewport";
 import { draw, HEAD_PX } from "../../canvas/draw";
-import type { Row, Rows } from "../../canvas/rows";
+import type { LaneChoices, Row, Rows } from "../../canvas/rows";
 import { gapsOf, type Gap, type Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
 import { onKey } from "./actions";
@@ -16,14 +17,14 @@ interface Props {
   readonly gaps: readonly Gap[];
   readonly width: number;
   readonly measure: RefCallback<HTMLDivElement | null>;
-  readonly onFold: (key: string) => void;
+  readonly onToggle: (what: keyof LaneChoices, key: string) => void;
 }
 
 /** Higher than this the lanes scroll by themselves. */
 const TALLEST_PX = 460;
 const EMPTY: Rows = { rows: [], height: 0 };
 
-export function Lanes({ slice, rows, view, bounds, gaps, width, measure, onFold }: Props) {
+export function Lanes({ slice, rows, view, bounds, gaps, width, measure, onToggle }: Props) {
   const laid = rows ?? EMPTY;
   const height = Math.min(HEAD_PX + Math.max(laid.height, 80), TALLEST_PX);
   const [scroll, setScroll] = useState(0);
@@ -54,7 +55,7 @@ export function Lanes({ slice, rows, view, bounds, gaps, width, measure, onFold 
             <span>Steps</span>
           </div>
           {laid.rows.map((row) => (
-            <Label key={row.key} row={row} onFold={onFold} />
+            <Label key={row.key} row={row} onToggle={onToggle} />
           ))}
         </div>
         <div className="gd-canvas" style={{ height }} ref={measure}>
@@ -73,30 +74,43 @@ export function Lanes({ slice, rows, view, bounds, gaps, width, measure, onFold 
   );
 }
 
-function Label({ row, onFold }: { row: Row; onFold: (key: string) => void }) {
+interface LabelProps {
+  readonly row: Row;
+  readonly onToggle: Props["onToggle"];
+}
+
+function Label({ row, onToggle }: LabelProps) {
   const style = { top: HEAD_PX + row.top, height: row.height };
-  if (row.kind !== "thread" || row.depths < 2) {
-    return (
-      <div className="gd-label" data-kind={row.kind} style={style} title={row.title}>
-        <span>{row.title}</span>
-      </div>
-    );
-  }
+  const foldable = row.kind === "thread" && row.depths > 1;
   return (
-    <button
-      type="button"
-      className="gd-label"
-      data-kind={row.kind}
-      data-folded={row.folded || undefined}
-      aria-expanded={!row.folded}
-      style={style}
-      title={row.title}
-      onClick={() => {
-        onFold(row.key);
-      }}
-    >
-      <span>{row.title}</span>
-    </button>
+    <div className="gd-label" data-kind={row.kind} style={style} title={row.title}>
+      {foldable ? (
+        <button
+          type="button"
+          aria-expanded={!row.folded}
+          onClick={() => {
+            onToggle("folded", row.key);
+          }}
+        >
+          {row.title}
+        </button>
+      ) : (
+        <span>{row.title}</span>
+      )}
+      {row.outer > 0 && !row.folded && (
+        <button
+          type="button"
+          className="gd-outer"
+          aria-expanded={row.first === 0}
+          title="Frames that are open during the whole trace"
+          onClick={() => {
+            onToggle("withOuter", row.key);
+          }}
+        >
+          {plural(row.outer, "outer frame")}
+        </button>
+      )}
+    </div>
   );
 }
 

@@ -1,10 +1,9 @@
 import { useMemo, useState } from "react";
 import { useElementSize } from "@mantine/hooks";
-import { clamp, type Viewport } from "../../base/viewport";
 import { gapsOf, type Gap } from "../../canvas/slice";
-import { rowsOf } from "../../canvas/rows";
+import { NO_CHOICES, rowsOf, type LaneChoices } from "../../canvas/rows";
 import { usePage } from "../../state/store";
-import type { Report, TraceEntry } from "../../wire/report";
+import type { TraceEntry } from "../../wire/report";
 import { Section } from "../parts/Section";
 import { Problem } from "../status/Problem";
 import { GapPanel } from "./GapPanel";
@@ -13,35 +12,25 @@ import { Lanes } from "./Lanes";
 import { Toolbar } from "./Toolbar";
 import { useSlices } from "./useSlices";
 
-interface Props {
-  readonly entry: TraceEntry;
-  readonly report: Report;
-}
-
-/** Nothing is shorter than this, not even an empty trace: a view has a length. */
-const SHORTEST_TRACE_US = 1;
-
-export function Timeline({ entry, report }: Props) {
-  const end_us = Math.max(report.trace?.duration_us ?? 0, SHORTEST_TRACE_US);
-  const bounds = useMemo<Viewport>(() => ({ start_us: 0, end_us }), [end_us]);
+/** When each thing happened, on the GPU and on the host. */
+export function Timeline({ entry }: { entry: TraceEntry }) {
   const wanted = usePage((page) => page.view);
   const openedGap = usePage((page) => page.gap);
-  const view = useMemo(() => (wanted ? clamp(wanted, bounds) : bounds), [wanted, bounds]);
   const { ref, width } = useElementSize<HTMLDivElement>();
-  const slices = useSlices(entry, view, bounds, Math.round(width));
-  const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
+  const slices = useSlices(entry, wanted, Math.round(width));
+  const { view } = slices;
+  const bounds = slices.bounds ?? view;
+  const [choices, setChoices] = useState<LaneChoices>(NO_CHOICES);
   const rows = useMemo(
-    () => (slices.overview ? rowsOf(slices.overview, slices.depths, folded) : null),
-    [slices.overview, slices.depths, folded],
+    () => (slices.overview ? rowsOf(slices.overview, slices.depths, choices) : null),
+    [slices.overview, slices.depths, choices],
   );
   const gaps = useMemo<readonly Gap[]>(
     () => (slices.overview ? gapsOf(slices.overview) : []),
     [slices.overview],
   );
-  const fold = (key: string) => {
-    setFolded((now) =>
-      now.has(key) ? new Set([...now].filter((other) => other !== key)) : new Set([...now, key]),
-    );
+  const toggle = (what: keyof LaneChoices, key: string) => {
+    setChoices((now) => ({ ...now, [what]: toggled(now[what], key) }));
   };
   return (
     <Section
@@ -58,18 +47,15 @@ export function Timeline({ entry, report }: Props) {
           gaps={gaps}
           measure={ref}
           width={Math.round(width)}
-          onFold={fold}
+          onToggle={toggle}
         />
-        {openedGap && (
-          <GapPanel
-            key={`${openedGap.device}/${openedGap.gap}`}
-            entry={entry}
-            gap={openedGap}
-            bounds={bounds}
-          />
-        )}
+        {openedGap && <GapPanel key={`${openedGap.device}/${openedGap.gap}`} entry={entry} gap={openedGap} />}
       </div>
       {slices.problem && <Problem problem={slices.problem} />}
     </Section>
   );
+}
+
+function toggled(keys: ReadonlySet<string>, key: string): ReadonlySet<string> {
+  return keys.has(key) ? new Set([...keys].filter((other) => other !== key)) : new Set([...keys, key]);
 }

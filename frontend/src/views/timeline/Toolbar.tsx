@@ -29,7 +29,7 @@ export function Toolbar({ view, bounds, gaps, loading }: Props) {
             size="compact-xs"
             variant="light"
             onClick={() => {
-              zoomToSelection(bounds);
+              zoomToSelection();
             }}
           >
             Zoom to it
@@ -63,7 +63,7 @@ export function Toolbar({ view, bounds, gaps, loading }: Props) {
           sign="‹"
           disabled={gaps.length === 0 || at === 0}
           onPress={() => {
-            stepGap(gaps, bounds, -1);
+            stepGap(gaps, -1);
           }}
         />
         <span className="gd-muted">{at >= 0 ? `Gap ${at + 1} of ${gaps.length}` : "Gaps"}</span>
@@ -72,7 +72,7 @@ export function Toolbar({ view, bounds, gaps, loading }: Props) {
           sign="›"
           disabled={gaps.length === 0 || at === gaps.length - 1}
           onPress={() => {
-            stepGap(gaps, bounds, 1);
+            stepGap(gaps, 1);
           }}
         />
       </span>

@@ -1,6 +1,6 @@
 // What keys and buttons do to the view. The same for both.
 
-import { around, pan, span, zoom, type Viewport } from "../../base/viewport";
+import { aired, pan, span, zoom, type Viewport } from "../../base/viewport";
 import type { Gap } from "../../canvas/slice";
 import { usePage } from "../../state/store";
 
@@ -29,20 +29,20 @@ export function home(view: Viewport, bounds: Viewport): void {
 }
 
 /** Opens the gap that is `by` places further down the list of gaps, longest first. */
-export function stepGap(gaps: readonly Gap[], bounds: Viewport, by: -1 | 1): void {
+export function stepGap(gaps: readonly Gap[], by: -1 | 1): void {
   if (gaps.length === 0) return;
   const { gap, openGap, setView } = usePage.getState();
   const now = gaps.findIndex((other) => other.gap === gap?.gap && other.device === gap.device);
   const next = gaps[now === -1 ? 0 : Math.min(Math.max(now + by, 0), gaps.length - 1)];
   if (!next) return;
   openGap({ device: next.device, gap: next.gap });
-  setView(around(next, bounds));
+  setView(aired(next));
 }
 
-export function zoomToSelection(bounds: Viewport): void {
+export function zoomToSelection(): void {
   const { selection, setView, setSelection } = usePage.getState();
   if (!selection) return;
-  setView(around(selection, bounds, 0));
+  setView(selection);
   setSelection(null);
 }
 
@@ -83,13 +83,13 @@ function keys(view: Viewport, bounds: Viewport, gaps: readonly Gap[]): Partial<R
       home(view, bounds);
     },
     n: () => {
-      stepGap(gaps, bounds, 1);
+      stepGap(gaps, 1);
     },
     p: () => {
-      stepGap(gaps, bounds, -1);
+      stepGap(gaps, -1);
     },
     Enter: () => {
-      zoomToSelection(bounds);
+      zoomToSelection();
     },
     Escape: () => {
       usePage.setState({ selection: null, gap: null, highlight: [] });

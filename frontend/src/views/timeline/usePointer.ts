@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState, type PointerEvent, type RefObject } from "react";
-import { around, pan, span, toTime, zoom, type Viewport } from "../../base/viewport";
+import { aired, pan, span, toTime, zoom, type Viewport } from "../../base/viewport";
 import { HEAD_PX } from "../../canvas/draw";
 import { hit, type Hit } from "../../canvas/hit";
 import type { Rows } from "../../canvas/rows";
@@ -119,7 +119,7 @@ export function usePointer(stage: Stage) {
       onDoubleClick: (event: React.MouseEvent<HTMLElement>) => {
         const box = canvas.current?.getBoundingClientRect();
         const found = box ? under(event.clientX - box.left, event.clientY - box.top) : null;
-        if (found) setView(around(found, bounds));
+        if (found) setView(aired(found));
       },
     },
   };

@@ -1,7 +1,7 @@
 import { useDebouncedValue } from "@mantine/hooks";
 import { useMemo, useState } from "react";
-import { tileFor } from "../../base/tiles";
-import { covers, type Viewport } from "../../base/viewport";
+import { tileFor, tileWidth } from "../../base/tiles";
+import { clamp, covers, type Viewport } from "../../base/viewport";
 import { deepest, type Depths } from "../../canvas/rows";
 import { sliceOf, type Slice } from "../../canvas/slice";
 import { useTimeline } from "../../state/queries";
@@ -11,24 +11,46 @@ import type { Problem, Timeline, TraceEntry } from "../../wire/report";
 const REST_MS = 90;
 
 export interface Slices {
-  /** The whole trace, coarse: there until the finer one comes. */
+  /** The whole trace, coarse: there until a finer slice comes. */
   readonly overview: Slice | null;
   /** The best slice there is for the view. */
   readonly best: Slice | null;
+  /** All of the trace; null until it is known. */
+  readonly bounds: Viewport | null;
+  /** What is seen. */
+  readonly view: Viewport;
   readonly depths: Depths;
   readonly loading: boolean;
   readonly problem: Problem | null;
+}
+
+const NOWHERE: Viewport = { start_us: 0, end_us: 1 };
+
+/** A trace of one event without a length still has to be drawn on some axis. */
+const SHORTEST_US = 1;
+
+function extent({ start_us, end_us }: Slice): Viewport {
+  return { start_us, end_us: Math.max(end_us, start_us + SHORTEST_US) };
 }
 
 function useSlice(data: Timeline | undefined): Slice | null {
   return useMemo(() => (data?.state === "ready" ? sliceOf(data) : null), [data]);
 }
 
-export function useSlices(entry: TraceEntry, view: Viewport, bounds: Viewport, width_px: number): Slices {
-  const [rested] = useDebouncedValue(view, REST_MS);
-  const whole = useTimeline(entry, width_px > 0 ? tileFor(bounds, bounds, width_px) : null);
-  const part = useTimeline(entry, width_px > 0 ? tileFor(rested, bounds, width_px) : null);
+/** `wanted` is the view that was asked for, null for all of the trace; `width_px` is 0 until it is measured. */
+export function useSlices(entry: TraceEntry, wanted: Viewport | null, width_px: number): Slices {
+  const width = tileWidth(width_px);
+  const whole = useTimeline(entry, null, width, width_px > 0);
   const overview = useSlice(whole.data);
+  const bounds = useMemo(() => overview && extent(overview), [overview]);
+  const view = useMemo(
+    () => (bounds ? (wanted ? clamp(wanted, bounds) : bounds) : NOWHERE),
+    [wanted, bounds],
+  );
+
+  const [rested] = useDebouncedValue(view, REST_MS);
+  const tile = bounds && tileFor(rested, bounds);
+  const part = useTimeline(entry, tile, width, tile !== null);
   const detail = useSlice(part.data);
   const best = detail && covers(detail, view) ? detail : overview;
 
@@ -41,6 +63,8 @@ export function useSlices(entry: TraceEntry, view: Viewport, bounds: Viewport, w
   return {
     overview,
     best,
+    bounds,
+    view,
     depths,
     loading: whole.isFetching || part.isFetching,
     problem: failed?.error ?? (refused ? { what: refused.message, where: "", remedy: "" } : null),

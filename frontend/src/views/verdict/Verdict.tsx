@@ -15,6 +15,11 @@ const LIMITERS: Readonly<Record<string, string>> = {
   unknown: "Not known",
 };
 
+function headline(limiter: string, onGpu: boolean): string {
+  if (limiter === "compute" && !onGpu) return "CPU computing";
+  return LIMITERS[limiter] ?? limiter;
+}
+
 /** One name and one sentence for what limits this job, and the figures to weigh it with. */
 export function Verdict({ report }: { report: Report }) {
   const { trace, verdict, steps, devices } = report;
@@ -25,7 +30,7 @@ export function Verdict({ report }: { report: Report }) {
         <span className="gd-over">Limited by</span>
         {trace && <Badges trace={trace} />}
       </div>
-      <h1>{LIMITERS[limiter] ?? limiter}</h1>
+      <h1>{headline(limiter, devices.length > 0)}</h1>
       <p>{verdict?.sentence}</p>
       <dl className="gd-facts">
         {devices.length > 0 && <Fact name="GPU busy" value={percent(verdict?.busy_share ?? 0)} />}
@@ -102,7 +107,7 @@ function RecordedLine({ recorded }: { recorded: Recorded }) {
           data-missing={!recorded[key] || undefined}
           title={recorded[key] ? `Recorded: ${label}` : `Not recorded. To record it: ${how}`}
         >
-          <span aria-hidden="true">{recorded[key] ? "✓" : "–"}</span> {label}
+          <span aria-hidden="true">{recorded[key] ? "✓" : "✗"}</span> {label}
           {!recorded[key] && <span className="gd-unseen"> not recorded</span>}
         </li>
       ))}

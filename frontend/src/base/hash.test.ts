@@ -1,0 +1,33 @@
+import { describe, expect, it } from "vitest";
+import { isOurs, readHash, writeHash } from "./hash";
+
+describe("deep links", () => {
+  it("come back as they were written", () => {
+    const link = { trace: "a/b&c=d #1", finding: "GD101-2", start_us: 12.5, end_us: 9_000_000.125 };
+    expect(readHash(writeHash("#gpudiag", link))).toEqual(link);
+  });
+
+  it("hold one = a token: TensorBoard drops the others", () => {
+    const hash = writeHash("#gpudiag", { trace: "x=y" });
+    expect(hash.split("&").every((token) => token.split("=").length <= 2)).toBe(true);
+  });
+
+  it("leave what other plugins keep there", () => {
+    const before = "#gpudiag&p.other.key=1&p.gpudiag.trace=old&p.gpudiag.t0=1&p.gpudiag.t1=2";
+    expect(writeHash(before, { trace: "new" })).toBe("#gpudiag&p.other.key=1&p.gpudiag.trace=new");
+  });
+
+  it("say nothing where they make no sense", () => {
+    expect(readHash("")).toEqual({});
+    expect(readHash("#scalars&p.other.trace=x")).toEqual({});
+    expect(readHash("#gpudiag&p.gpudiag.trace=%E0%A4%A")).toEqual({});
+    expect(readHash("#gpudiag&p.gpudiag.t0=5&p.gpudiag.t1=2")).toEqual({});
+    expect(readHash("#gpudiag&p.gpudiag.t0=&p.gpudiag.t1=Infinity")).toEqual({});
+  });
+
+  it("are not written while another tab owns the address", () => {
+    expect(isOurs("#scalars&p.gpudiag.trace=x")).toBe(false);
+    expect(isOurs("#gpudiag")).toBe(true);
+    expect(isOurs("")).toBe(true);
+  });
+});

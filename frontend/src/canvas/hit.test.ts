@@ -1,0 +1,106 @@
+import { describe, expect, it } from "vitest";
+import { hit, rowAt } from "./hit";
+import { deepest, NO_CHOICES, rowsOf } from "./rows";
+import { firstEndingAfter, gapsOf, sliceOf } from "./slice";
+import { timelineOf } from "./timeline.testdata";
+
+const timeline = timelineOf({
+  "GPU 0 idle": [
+    [100, 50, "input", { gap: 7 }],
+    [150, 100, "python", { gap: 7 }],
+    [400, 20, "launch", { gap: 8 }],
+    [600, 5, "latency", { gap: 9, count: 3 }],
+  ],
+  "GPU 0 stream 7": [[0, 100, "gemm"]],
+  main: [
+    [0, 1000, "outermost"],
+    [0, 1000, "outer", { depth: 1 }],
+    [0, 990, "main.py(3): train", { depth: 2 }],
+    [10, 20, "aten::mm", { depth: 3 }],
+    [31, 1, "aten::add", { depth: 3 }],
+  ],
+});
+const slice = sliceOf(timeline);
+const rows = rowsOf(slice, deepest(new Map(), slice), NO_CHOICES);
+const view = { start_us: 0, end_us: 1000 };
+const top = (title: string) => rows.rows.find((row) => row.title === title)?.top ?? Number.NaN;
+
+/** One pixel is one µs. */
+const at = (x: number, y: number) => hit(slice, rows, view, 1000, x, y);
+
+describe("hit", () => {
+  it("finds the box under the pointer, by lane and depth", () => {
+    expect(at(120, top("GPU 0 idle") + 3)).toMatchObject({
+      name: "input",
+      start_us: 100,
+      end_us: 150,
+      gap: 7,
+    });
+    expect(at(50, top("GPU 0 stream 7") + 3)).toMatchObject({ name: "gemm", gap: null });
+    expect(at(15, top("main") + 20)).toMatchObject({ name: "aten::mm", depth: 3 });
+  });
+
+  it("forgives a few pixels, and takes the nearer neighbour", () => {
+    expect(at(31.8, top("main") + 20)?.name).toBe("aten::add");
+    expect(at(33.5, top("main") + 20)?.name).toBe("aten::add");
+    expect(at(200, top("main") + 20)).toBeNull();
+  });
+
+  it("finds nothing between the lanes and below them", () => {
+    expect(at(50, top("GPU 0 stream 7") - 2)).toBeNull();
+    expect(rowAt(rows, rows.height + 100)).toBeNull();
+  });
+
+  it("names no gap for a box of several", () => {
+    expect(at(602, 3)).toMatchObject({ count: 3, gap: null });
+  });
+
+  it("finds boxes far from where the slice begins", () => {
+    const zoomed = { start_us: 400, end_us: 401 };
+    expect(hit(slice, rows, zoomed, 1000, 500, 3)?.name).toBe("launch");
+  });
+});
+
+describe("rows", () => {
+  it("leave out frames that are open all the time, but for the innermost", () => {
+    const main = rows.rows.find((row) => row.title === "main");
+    expect(main).toMatchObject({ outer: 2, first: 2, height: 30 });
+    expect(at(500, top("main") + 3)?.name).toBe("main.py(3): train");
+  });
+
+  it("show them on demand, and fold a lane to one line", () => {
+    const key = rows.rows.find((row) => row.title === "main")?.key ?? "";
+    const depths = deepest(new Map(), slice);
+    const height = (choices: Partial<typeof NO_CHOICES>) =>
+      rowsOf(slice, depths, { ...NO_CHOICES, ...choices }).rows.find((row) => row.key === key)?.height;
+    expect(height({ withOuter: new Set([key]) })).toBe(60);
+    expect(height({ folded: new Set([key]) })).toBe(15);
+  });
+
+  it("never shrink while one zooms to where less is nested", () => {
+    const known = deepest(new Map(), slice);
+    const shallow = sliceOf(timelineOf({ main: [[0, 10, "outer"]] }));
+    expect(deepest(known, shallow)).toBe(known);
+  });
+
+  it("keep lanes of one title apart", () => {
+    const twins = sliceOf({ ...timeline, lanes: [...timeline.lanes, ...timeline.lanes] });
+    expect(twins.lanes.size).toBe(2 * slice.lanes.size);
+  });
+});
+
+describe("gaps", () => {
+  it("are put together from their segments, longest first, merged ones left out", () => {
+    expect(gapsOf(slice)).toEqual([
+      { device: 0, gap: 7, start_us: 100, end_us: 250 },
+      { device: 0, gap: 8, start_us: 400, end_us: 420 },
+    ]);
+  });
+});
+
+it("searches boxes by their end", () => {
+  const boxes = [...slice.lanes.values()][0]?.depths[0];
+  expect([0, 149, 150, 250, 604, 605].map((us) => boxes && firstEndingAfter(boxes, us))).toEqual([
+    0, 0, 1, 2, 3, 4,
+  ]);
+});

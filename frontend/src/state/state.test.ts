@@ -1,0 +1,133 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import type { Device, Finding, Report, TraceEntry } from "../wire/report";
+import { stepParts, window_us, windowParts } from "./account";
+import { inRun, levels, newest, spanLabel } from "./choose";
+import { findingKeys, savingOf } from "./findings";
+import { linkOf, usePage } from "./store";
+
+function entry(id: string, run: string, worker: string, modified_s: number, state = "ready"): TraceEntry {
+  return {
+    id,
+    run,
+    worker,
+    span: id,
+    size_bytes: 1,
+    modified_s,
+    state,
+    error: undefined,
+    limiter: "",
+    sentence: "",
+    writing: false,
+    content: "c",
+  };
+}
+
+const traces = [
+  entry("1", "a", "w0", 10),
+  entry("2", "a", "w0", 20),
+  entry("3", "a", "w1", 15),
+  entry("4", "b", "w1", 30, "failed"),
+];
+
+describe("choosing", () => {
+  it("shows the newest file that can be read", () => {
+    expect(newest(traces)?.id).toBe("2");
+    expect(newest(traces.slice(3))?.id).toBe("4");
+    expect(newest([])).toBeNull();
+  });
+
+  it("stays with the worker when the run changes", () => {
+    expect(inRun(traces, "a", "w1")?.id).toBe("3");
+    expect(inRun(traces, "a", "w7")?.id).toBe("2");
+  });
+
+  it("lists each run once, and what is in the chosen one", () => {
+    const found = levels(traces, traces[2] ?? null);
+    expect(found.runs).toEqual(["a", "b"]);
+    expect(found.workers).toEqual(["w0", "w1"]);
+    expect(found.spans.map((span) => span.id)).toEqual(["3"]);
+  });
+
+  it("reads a span that is a time, in ms or ns, and leaves others as they are", () => {
+    expect(spanLabel("1623143089861")).toMatch(/^2021-06-0[78] \d\d:\d\d:49$/);
+    expect(spanLabel("1623143089861000000")).toBe(spanLabel("1623143089861"));
+    expect(spanLabel("step_12")).toBe("step_12");
+    expect(spanLabel("")).toBe("–");
+  });
+});
+
+describe("the store", () => {
+  beforeEach(() => {
+    usePage.setState(usePage.getInitialState());
+  });
+
+  it("forgets what belonged to a trace when another is opened", () => {
+    const page = usePage.getState();
+    page.openLink({ trace: "1", finding: "GD101", start_us: 1, end_us: 2 });
+    page.openGap({ device: 0, gap: 1 });
+    expect(linkOf(usePage.getState())).toEqual({ trace: "1", finding: "GD101", start_us: 1, end_us: 2 });
+    page.openTrace("2");
+    expect(linkOf(usePage.getState())).toEqual({ trace: "2" });
+    expect(usePage.getState().gap).toBeNull();
+  });
+
+  it("opens one finding at a time, and closes it again", () => {
+    const { toggleFinding } = usePage.getState();
+    toggleFinding("GD101");
+    toggleFinding("GD201");
+    expect(usePage.getState().finding).toBe("GD201");
+    toggleFinding("GD201");
+    expect(usePage.getState().finding).toBeNull();
+  });
+});
+
+describe("findings", () => {
+  const finding = (rule: string, saving?: Finding["saving"]) => ({ rule, saving }) as Finding;
+
+  it("have keys of their own, also when one rule found several things", () => {
+    expect(findingKeys(["GD1", "GD2", "GD1"].map((rule) => finding(rule)))).toEqual(["GD1", "GD2", "GD1-2"]);
+  });
+
+  it("claim no saving where there is none", () => {
+    expect(savingOf(finding("GD1"))).toBeNull();
+    expect(savingOf(finding("GD1", { low_us: 0, high_us: 0, basis: "at most" }))).toBeNull();
+    expect(savingOf(finding("GD1", { low_us: 0, high_us: 9, basis: "at most" }))?.atMost).toBe(true);
+  });
+});
+
+describe("accounts", () => {
+  const device = {
+    window_us: 100,
+    window_computing_us: 40,
+    window_copying_us: 0,
+    window_communicating_us: 10,
+    window_idle_by_cause: [
+      { cause: "latency", us: 20 },
+      { cause: "input", us: 30 },
+    ],
+  } as unknown as Device;
+
+  it("are the report's parts in the legend's order, those of no time left out", () => {
+    expect(windowParts(device)).toEqual([
+      { name: "computing", us: 40 },
+      { name: "communicating", us: 10 },
+      { name: "input", us: 30 },
+      { name: "latency", us: 20 },
+    ]);
+    const step = {
+      computing_us: 1,
+      copying_us: 2,
+      communicating_us: 0,
+      idle_by_cause: [],
+      name: "",
+      start_us: 0,
+    };
+    expect(stepParts({ ...step, duration_us: 3 }).map((part) => part.us)).toEqual([1, 2]);
+  });
+
+  it("measure shares over the step window, without a GPU over the steps", () => {
+    expect(window_us({ devices: [device] } as unknown as Report)).toBe(100);
+    const steps = [10, 30].map((start_us) => ({ name: "", start_us, duration_us: 20 }));
+    expect(window_us({ devices: [], steps } as unknown as Report)).toBe(40);
+  });
+});

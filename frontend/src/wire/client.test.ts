@@ -1,0 +1,41 @@
+import { afterEach, expect, it, vi } from "vitest";
+import { address, fetchGap, fetchReport, fetchTimeline, ServerError } from "./client";
+
+function serve(status: number, body: unknown) {
+  const fetched = vi.fn<typeof fetch>(() => Promise.resolve(new Response(JSON.stringify(body), { status })));
+  vi.stubGlobal("fetch", fetched);
+  return fetched;
+}
+
+afterEach(() => {
+  vi.unstubAllGlobals();
+});
+
+it("asks relative to the page, so that any path prefix works", () => {
+  expect(address("report", { id: "a&b=c/ü" })).toBe("./report?id=a%26b%3Dc%2F%C3%BC");
+  expect(address("traces")).toBe("./traces");
+});
+
+it("asks for a slice, or for the whole trace", async () => {
+  const fetched = serve(200, { state: "ready" });
+  await fetchTimeline("x", { start_us: 1.5, end_us: 2 }, 512);
+  await fetchTimeline("x", null, 512);
+  await fetchGap("x", 0, 3);
+  expect(fetched.mock.calls.map(([url]) => url)).toEqual([
+    "./timeline?id=x&start_us=1.5&end_us=2&width=512",
+    "./timeline?id=x&width=512",
+    "./gap?id=x&device=0&gap=3",
+  ]);
+});
+
+it("hands the signal on, so that a slice that is no longer wanted is given up", async () => {
+  const fetched = serve(200, {});
+  const { signal } = new AbortController();
+  await fetchReport("x", signal);
+  expect(fetched.mock.calls[0]?.[1]?.signal).toBe(signal);
+});
+
+it("says which route refused, and how", async () => {
+  serve(404, {});
+  await expect(fetchReport("gone")).rejects.toEqual(new ServerError("report", 404));
+});

@@ -1,0 +1,22 @@
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitest/config";
+
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+// The browser tests stand beside Python's, where no node_modules is found by itself.
+export default defineConfig({
+  root: here("../tests/browser"),
+  resolve: {
+    alias: {
+      "playwright-core": here("node_modules/playwright-core/index.mjs"),
+      vitest: here("node_modules/vitest"),
+    },
+  },
+  test: {
+    include: ["*.test.ts"],
+    environment: "node",
+    fileParallelism: false,
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
+  },
+});
