@@ -93,8 +93,44 @@ class Host:
 
     @cached_property
     def place(self) -> Int64:
-        """The nearest frame that a user could change (names.place_frame): a number for `frame`, or NONE."""
-        return self.tree.nearest(self._own_frames[1])
+        """The nearest frame that a user could change (names.place_frame): a number for `frame`, or NONE.
+
+        Autograd's threads run no Python: there it is the frame of the forward operator that made the node.
+        """
+        return self._with_forward(self.tree.nearest(self._own_frames[1]))
+
+    @cached_property
+    def module(self) -> Int64:
+        """The nearest `nn.Module: X` event, or NONE; in backward the forward operator's."""
+        own = np.where(names.match(self.events, names.MODULE), np.arange(len(self.events)), NONE)
+        return self._with_forward(self.tree.nearest(own))
+
+    def _with_forward(self, found: Int64) -> Int64:
+        """`found`, where it is NONE, from the forward operator with the same sequence number."""
+        events, node = self.events, self._backward_node
+        lacking = np.flatnonzero((found == NONE) & (node != NONE))
+        forward = np.flatnonzero(
+            (events.category == Category.CPU_OP)
+            & (events.sequence != NONE)
+            & (events.forward_thread <= 0)
+            & (found != NONE)
+        )
+        if not len(lacking) or not len(forward):
+            return found
+        # Operators inside one another can share a number: the last of them made the node.
+        forward = forward[np.argsort(events.sequence[forward], kind="stable")]
+        numbers, wanted = events.sequence[forward], events.sequence[node[lacking]]
+        at = np.searchsorted(numbers, wanted, side="right") - 1
+        known = (at >= 0) & (numbers[np.maximum(at, 0)] == wanted)
+        found[lacking[known]] = found[forward[at[known]]]
+        return found
+
+    @cached_property
+    def _backward_node(self) -> Int64:
+        """The nearest operator that autograd ran for a node of the forward pass, or NONE."""
+        events = self.events
+        node = (events.category == Category.CPU_OP) & (events.sequence != NONE) & (events.forward_thread > 0)
+        return self.tree.nearest(np.where(node, np.arange(len(events)), NONE))
 
     def frame(self, place: int) -> names.Frame | None:
         """The frame with this number of `place`."""

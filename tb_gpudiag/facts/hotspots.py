@@ -1,4 +1,4 @@
-"""Launches grouped by operator, by source line and by kernel."""
+"""Launches grouped by operator, by module, by source line and by kernel."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.steps import Window
 from tb_gpudiag.trace.events import NONE, Events, Int64
 
-Kind = Literal["operator", "line", "kernel"]
-KINDS: tuple[Kind, ...] = ("operator", "line", "kernel")
+Kind = Literal["operator", "module", "line", "kernel"]
+KINDS: tuple[Kind, ...] = ("operator", "module", "line", "kernel")
+
+_NOWHERE = {
+    "operator": "(outside any operator)",
+    "module": "(outside any module, or no stacks)",
+    "line": "(no Python frame recorded)",
+}
 
 # The idle time that a launch itself is to blame for: it came too late by what was spent on the way to it.
 _ISSUING = np.array([Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
@@ -76,16 +82,16 @@ def _groups(events: Events, work: Work, host: Host, first: Int64, calls: Int64, 
     """A number for each launch's group: a name's index, or for lines the frame's."""
     if kind == "kernel":
         return events.name[work.event[first]].astype(np.int64)
-    if kind == "operator":
-        operator = host.operator[calls]
-        return np.where(operator == NONE, NONE, events.name[np.maximum(operator, 0)]).astype(np.int64)
-    return host.place[calls]
+    if kind == "line":
+        return host.place[calls]
+    event = host.operator[calls] if kind == "operator" else host.module[calls]
+    return np.where(event == NONE, NONE, events.name[np.maximum(event, 0)]).astype(np.int64)
 
 
 def _label(events: Events, host: Host, group: int, kind: Kind) -> str:
     if group == NONE:
-        return "(outside any operator)" if kind == "operator" else "(no Python frame recorded)"
-    return str(host.frame(group)) if kind == "line" else events.names[group]
+        return _NOWHERE[kind]
+    return str(host.frame(group)) if kind == "line" else events.names[group].removeprefix("nn.Module: ")
 
 
 def _idle_by_call(ledgers: list[Ledger], window: Window, n: int) -> Int64:

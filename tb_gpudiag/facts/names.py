@@ -17,6 +17,7 @@ import numpy as np
 
 from tb_gpudiag.trace.events import Bool, Events
 
+MODULE = re.compile(r"nn\.Module: .*", re.S)
 STEP = re.compile(r"ProfilerStep\s?#\d+")
 
 # Where a path may begin; on Windows the separators differ: `_any` takes both.

@@ -166,3 +166,33 @@ def test_an_old_call_stack_names_the_users_line() -> None:
     frame = stack_place(stack)
     assert frame is not None
     assert (frame.file, frame.line, frame.function) == ("job.py", 46, "<module>")
+
+
+def test_hotspots_by_module() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("nn.Module: Net_0", at=0, us=500).frame("nn.Module: Linear_3", at=100, us=200)
+    main.launch("gemm", at=150, us=10, runs_at=170, runs_us=50)
+    main.launch("relu", at=350, us=10, runs_at=370, runs_us=50)
+    assert {h.key: h.launches for h in facts_of(trace).hotspots("module")} == {"Linear_3": 1, "Net_0": 1}
+
+
+def test_a_backward_kernel_belongs_to_its_forward_operators_line_and_module() -> None:
+    trace = TraceBuilder()
+    main, engine = trace.thread(), trace.thread("autograd")
+    for number, (line, module) in enumerate([(5, "Linear_0"), (9, "Linear_1")]):
+        at = 100 * number
+        main.frame(f"model.py({line}): forward", at=at, us=80).frame(f"nn.Module: {module}", at=at + 5, us=70)
+        main.op("aten::linear", at=at + 10, us=40, sequence=number)
+        main.op("aten::t", at=at + 15, us=5, sequence=number)
+    for number in (1, 0):
+        at = 500 - 100 * number
+        engine.op("autograd::engine::evaluate_function: X", at=at, us=80)
+        engine.op("AddmmBackward0", at=at + 5, us=70, sequence=number, forward_thread=1)
+        engine.launch("gemm", at=at + 20, us=10, runs_at=at + 35, runs_us=20)
+    facts = facts_of(trace)
+    assert {h.key: h.launches for h in facts.hotspots("line")} == {
+        "model.py(5): forward": 1,
+        "model.py(9): forward": 1,
+    }
+    assert {h.key: h.launches for h in facts.hotspots("module")} == {"Linear_0": 1, "Linear_1": 1}
