@@ -22,7 +22,7 @@ from tb_gpudiag.facts.intervals import expand
 from tb_gpudiag.trace.events import Bool, Int32, Int64, UInt8
 
 # The finest merging: on a screen this is far below anything one zooms to. A power of two.
-FINEST_NS = 64
+FINEST_NS = 256
 _FINEST_BITS = FINEST_NS.bit_length() - 1
 
 # Rows are not merged beyond this many cells: nobody looks at a trace on fewer pixels.
@@ -124,9 +124,9 @@ class Levels:
 
 
 def build_levels(boxes: Boxes, rows: int) -> Levels:
-    """Merges one box per event. Where two of a row overlap, the earlier one is cut short."""
-    order = np.lexsort((boxes.start_ns, boxes.row))
-    alive = boxes.take(order)
+    """Merges one box per event; those of a row are in order of start, and there are at most 65,536 rows.
+    Where two of a row overlap, the earlier one is cut short."""
+    alive = boxes.take(np.argsort(boxes.row.astype(np.uint16), kind="stable"))
     end = alive.start_ns + alive.duration_ns
     same_row = alive.row[1:] == alive.row[:-1]
     end[:-1] = np.where(same_row, np.minimum(end[:-1], alive.start_ns[1:]), end[:-1])
@@ -214,9 +214,10 @@ def _with_duration(boxes: Boxes, duration_ns: Int64) -> Boxes:
 
 
 def _indexed(done: list[tuple[Boxes, UInt8, int]], rows: int, last: int) -> Levels:
+    """`done`: boxes, their births, and the level at which they die, which ascends; of each, by row and
+    start."""
     boxes = Boxes.join([part for part, _, _ in done])
-    birth = np.concatenate([part for _, part, _ in done])
-    death = np.repeat([level for _, _, level in done], [len(part) for part, _, _ in done]).astype(np.int64)
+    death = np.repeat([level for _, _, level in done], [len(part) for part, _, _ in done])
     segment = death * rows + boxes.row
     origin = int(boxes.start_ns.min()) if len(boxes) else 0
     reach = int(boxes.start_ns.max()) - origin if len(boxes) else 0
@@ -225,11 +226,9 @@ def _indexed(done: list[tuple[Boxes, UInt8, int]], rows: int, last: int) -> Leve
     while ((reach >> shift) + 2) * max(segments, 1) >= 1 << _KEY_BITS:
         shift += 1
     stride = (reach >> shift) + 2
-    order = np.lexsort((boxes.start_ns, segment))
-    boxes, segment = boxes.take(order), segment[order]
     return Levels(
         key=segment * stride + ((boxes.start_ns - origin) >> shift),
-        birth=birth[order],
+        birth=np.concatenate([part for _, part, _ in done]),
         duration_ns=boxes.duration_ns,
         name=boxes.name,
         kind=boxes.kind,

@@ -13,7 +13,8 @@ EVERYTHING = 10**9
 
 
 def boxes(spans: list[tuple[int, int, int, int]]) -> Boxes:
-    """One box per (row, start, duration, name)."""
+    """One box per (row, start, duration, name), in order of start."""
+    spans = sorted(spans, key=lambda span: span[1])
     rows, starts, durations, names = (np.array(column) for column in zip(*spans, strict=True))
     count = len(spans)
     return Boxes(
