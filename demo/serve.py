@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ def main() -> None:
     if not is_free(arguments.port):
         raise SystemExit(f"demo: port {arguments.port} is taken; try: make demo PORT={arguments.port + 1}")
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", arguments.logdir]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that TensorBoard ends with this program
     server = subprocess.Popen([*command, "--port", str(arguments.port), "--host", "localhost"])
     try:
         wait_for_tab(server, arguments.port)

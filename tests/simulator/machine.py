@@ -33,6 +33,7 @@ class Costs:
     turnaround: int = 1_100  # from one kernel's end to the next one's start on its stream
     wake: int = 6_000  # from the GPU's end to the return of the call that waited for it
     graph_launch: int = 15_000
+    graph_turnaround: int = 300  # between two kernels of a graph
     allocation: int = 350_000  # cudaMalloc
     release: int = 250_000  # cudaFree, after it has waited for the GPU
     copy_call: int = 7_000
@@ -147,9 +148,11 @@ class Machine:
 
     # The GPU
 
-    def _run(self, ready_ns: int, duration_ns: int, stream: int) -> tuple[int, int, bool]:
+    def _run(
+        self, ready_ns: int, duration_ns: int, stream: int, turnaround_ns: int = 0
+    ) -> tuple[int, int, bool]:
         """Puts work on a stream; returns its start, its end, and whether something else held it back."""
-        after = self._free_ns.get(stream, 0) + self.about(self.costs.turnaround)
+        after = self._free_ns.get(stream, 0) + self.about(turnaround_ns or self.costs.turnaround)
         own = max(ready_ns + self.about(self.costs.latency), after)
         held = self._held_ns.get(stream, 0)
         start = max(own, held)
@@ -205,8 +208,9 @@ class Machine:
             called = self.now_ns
             self._wait_for_room()
             self.spend(self.costs.graph_launch, "launch")
-            for name, duration_ns in kernels:
-                start, end, waits = self._run(self.now_ns, self.about(duration_ns), stream)
+            for node, (name, duration_ns) in enumerate(kernels):
+                turnaround = self.costs.graph_turnaround if node else self.costs.turnaround
+                start, end, waits = self._run(self.now_ns, self.about(duration_ns), stream, turnaround)
                 self._note("kernel", name, stream, start, end, correlation, None, called, waits)
         return end
 
