@@ -9,7 +9,18 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.names import ALLOCATOR_CALL, match
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import lost_time, places
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving
+from tb_gpudiag.rules.rule import (
+    NOTHING,
+    Answer,
+    CannotTell,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+    Taken,
+)
 
 # PyTorch's caching allocator keeps what it got, so a steady step asks the driver for nothing. 1 % leaves room
 # for one late growth of the cache in a recording.
@@ -22,9 +33,9 @@ torch.cuda.empty_cache()      # hands the cache back: the next step pays for it 
 x.pin_memory()                # once per step; use DataLoader(pin_memory=True)"""
 
 
-def check(facts: Facts) -> Answer:
+def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     """Idle time inside cudaMalloc, cudaFree, host allocations and their like."""
-    lost = lost_time(facts)
+    lost = lost_time(facts, taken)
     if facts.device is None:
         return CannotTell(
             "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."

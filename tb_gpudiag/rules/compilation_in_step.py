@@ -6,7 +6,18 @@ from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import lost_time, places
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving
+from tb_gpudiag.rules.rule import (
+    NOTHING,
+    Answer,
+    CannotTell,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+    Taken,
+)
 
 # In steady state nothing is compiled. A single lazy kernel load (about a millisecond) in a window of many is
 # noise.
@@ -24,9 +35,9 @@ with torch.profiler.profile(
 model = torch.compile(model, dynamic=True)  # when only sizes change"""
 
 
-def check(facts: Facts) -> Answer:
+def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     """Idle time under compilation (TorchDynamo, Inductor, Triton, nvrtc), graph capture or module loading."""
-    lost = lost_time(facts)
+    lost = lost_time(facts, taken)
     if not lost.window_ns:
         return CannotTell("the trace holds no host or GPU activity")
     chosen = lost.of(Cause.COMPILE)

@@ -7,7 +7,18 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import share, time_ns
 from tb_gpudiag.rules.launch_bound import issuing
 from tb_gpudiag.rules.ledger import lost_time, places
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving
+from tb_gpudiag.rules.rule import (
+    NOTHING,
+    Answer,
+    CannotTell,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+    Taken,
+)
 
 # As for launching (launch_bound.py): healthy public traces lose below 1 % to the host, host-bound ones 10 to
 # 60 %.
@@ -24,9 +35,9 @@ batch = processor(images, return_tensors="pt")      # not: [processor(i) for i i
 # move it to the GPU or into the loader's workers, or out of the loop (logging, metrics, checkpoints)."""
 
 
-def check(facts: Facts) -> Answer:
+def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     """Idle time in user code between operators, and in operators that are no matter of launching."""
-    lost = lost_time(facts)
+    lost = lost_time(facts, taken)
     device = facts.device
     if device is None:
         return CannotTell(

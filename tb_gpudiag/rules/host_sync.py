@@ -9,7 +9,18 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import union
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import longest, lost_time, places
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving
+from tb_gpudiag.rules.rule import (
+    NOTHING,
+    Answer,
+    CannotTell,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+    Taken,
+)
 from tb_gpudiag.trace.events import NONE
 
 # Step times vary by 1-2 % from run to run: less than that nobody can measure after the fix.
@@ -27,7 +38,7 @@ for step, (x, y) in enumerate(loader):
 # no print(tensor), no torch.cuda.synchronize() in the loop."""
 
 
-def check(facts: Facts) -> Answer:
+def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     """Idle time after blocking calls, at most as long as the host had been held in them: had it not been
     held, it would have been that much further ahead."""
     device = facts.device
@@ -35,7 +46,7 @@ def check(facts: Facts) -> Answer:
         return CannotTell(
             "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
         )
-    lost = lost_time(facts)
+    lost = lost_time(facts, taken)
     gaps = device.ledger.gaps
     chosen = lost.drained_ns > 0
     cost_ns = int(lost.drained_ns[chosen].sum())

@@ -6,7 +6,18 @@ from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import NO_DEVICE, Lost, lost_time, places
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving
+from tb_gpudiag.rules.rule import (
+    NOTHING,
+    Answer,
+    CannotTell,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+    Taken,
+)
 
 # Fetching a batch should cost the GPU next to nothing: it can be done while the GPU computes. Practice takes
 # 5 % of the step as the point where it is worth a look; with working loaders, public traces show 1.5 % and
@@ -42,9 +53,9 @@ _SLOW_WORKERS = """loader = DataLoader(
 _URL = "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading"
 
 
-def check(facts: Facts) -> Answer:
+def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     """Idle time under data loading, anywhere below a loader's __next__."""
-    lost = lost_time(facts)
+    lost = lost_time(facts, taken)
     if not lost.window_ns:
         return CannotTell("the trace holds no host or GPU activity")
     chosen = lost.of(Cause.INPUT)

@@ -8,7 +8,18 @@ from tb_gpudiag.facts.causes import Trigger
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import ISSUING, Lost, lost_time, places
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving
+from tb_gpudiag.rules.rule import (
+    NOTHING,
+    Answer,
+    CannotTell,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+    Taken,
+)
 from tb_gpudiag.trace.events import NONE, Bool, Int64
 
 # A GPU that loses 5 % to launching has some launches on an empty queue in every job; public traces of healthy
@@ -35,7 +46,7 @@ def issuing(lost: Lost, device: DeviceFacts) -> Bool:
     return lost.of(*ISSUING) & dry & (lost.gap_ns <= LONGEST_GAP_NS)
 
 
-def check(facts: Facts) -> Answer:
+def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     """Idle time in dispatch, launch call and latency, of launches that were issued while the queue was
     empty."""
     device = facts.device
@@ -43,7 +54,7 @@ def check(facts: Facts) -> Answer:
         return CannotTell(
             "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
         )
-    lost = lost_time(facts)
+    lost = lost_time(facts, taken)
     chosen = issuing(lost, device)
     cost_ns = lost.total_ns(chosen)
     calls, empty, kernel_ns = _launches(facts, device)

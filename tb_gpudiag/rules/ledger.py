@@ -8,8 +8,8 @@ import numpy as np
 
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.intervals import Intervals, union
-from tb_gpudiag.rules.rule import Place, Range
+from tb_gpudiag.facts.intervals import EMPTY, Intervals, complement, expand, overlapping, union
+from tb_gpudiag.rules.rule import NOTHING, Place, Range, Taken
 from tb_gpudiag.trace.events import NONE, Bool, Int64, UInt8
 
 # A page shows a handful; what follows is a list nobody reads.
@@ -79,39 +79,31 @@ def longest(stretches: Intervals, device: int) -> list[Range]:
     return [Range(int(stretches.start[i]), int(stretches.end[i]), device) for i in order]
 
 
-def lost_time(facts: Facts) -> Lost:
-    """The busiest device's idle time over the step window; without a device, the main thread's whole time."""
+def lost_time(facts: Facts, taken: Taken = NOTHING) -> Lost:
+    """The busiest device's idle time over the step window, less what is taken; without a device, the main
+    thread's whole time."""
     window, device = facts.window, facts.device
     if device is None:
         pieces = facts.host_pieces
         zero, none = np.zeros_like(pieces.start_ns), np.full_like(pieces.start_ns, NONE)
         start, end, cause, event = pieces.start_ns, pieces.end_ns, pieces.cause, pieces.event
-        return Lost(
-            NO_DEVICE,
-            window.duration_ns,
-            start,
-            end,
-            cause,
-            event,
-            zero,
-            zero,
-            zero + window.duration_ns,
-            none,
-        )
-    ledger = device.ledger
-    inside = np.flatnonzero(ledger.inside(window))
-    gap = ledger.gap[inside]
-    start = np.maximum(ledger.start_ns[inside], window.start_ns)
-    end = np.minimum(ledger.end_ns[inside], window.end_ns)
-    gaps = ledger.gaps
+        whole = zero + window.duration_ns
+        return Lost(NO_DEVICE, window.duration_ns, start, end, cause, event, zero, zero, whole, none)
+    ledger, gaps = device.ledger, device.ledger.gaps
+    free = complement(taken.get(device.id, EMPTY), window.start_ns, window.end_ns)
+    segment, stretch = expand(*overlapping(free, ledger.start_ns, ledger.end_ns))
+    start = np.maximum(ledger.start_ns[segment], free.start[stretch])
+    end = np.minimum(ledger.end_ns[segment], free.end[stretch])
+    drained_until = (ledger.start_ns + ledger.drained_ns)[segment]
+    gap = ledger.gap[segment]
     return Lost(
         device.id,
         window.duration_ns,
         start,
         end,
-        ledger.cause[inside],
-        ledger.event[inside],
-        np.minimum(ledger.drained_ns[inside], end - start),
+        ledger.cause[segment],
+        ledger.event[segment],
+        np.clip(drained_until - start, 0, end - start),
         gap,
         (gaps.end_ns - gaps.start_ns)[gap],
         gaps.launch[gap],

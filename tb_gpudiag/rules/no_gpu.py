@@ -6,11 +6,11 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.names import LAUNCH_CALL, match
 from tb_gpudiag.rules.format import count
 from tb_gpudiag.rules.recording import record_again
-from tb_gpudiag.rules.rule import Answer, Clear, Evidence, Finding, Rule, Severity
+from tb_gpudiag.rules.rule import NOTHING, Answer, Clear, Evidence, Finding, Rule, Severity, Taken
 from tb_gpudiag.trace.events import CALL_CATEGORIES
 
 
-def check(facts: Facts) -> Answer:
+def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     if facts.device is not None:
         return Clear(f"{count(len(facts.work))} kernels, copies and sets recorded")
     calls = facts.events.where(*CALL_CATEGORIES)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.recording import record_again
-from tb_gpudiag.rules.rule import Answer, Clear, Evidence, Finding, Rule, Severity
+from tb_gpudiag.rules.rule import NOTHING, Answer, Clear, Evidence, Finding, Rule, Severity, Taken
 
 
-def check(facts: Facts) -> Answer:
+def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     if facts.recorded.stacks:
         return Clear("Python stacks are recorded")
     return Finding(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import count, time_ns
 from tb_gpudiag.rules.recording import record_again
-from tb_gpudiag.rules.rule import Answer, Clear, Evidence, Finding, Rule, Severity
+from tb_gpudiag.rules.rule import NOTHING, Answer, Clear, Evidence, Finding, Rule, Severity, Taken
 
 
-def check(facts: Facts) -> Answer:
+def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     if facts.recorded.steps:
         return Clear(f"{count(len(facts.steps), 'step')} recorded")
     return Finding(

@@ -9,7 +9,18 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import clip, intersect, union
 from tb_gpudiag.rules.format import count, share, size_bytes, time_ns
 from tb_gpudiag.rules.ledger import longest, lost_time, places
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving
+from tb_gpudiag.rules.rule import (
+    NOTHING,
+    Answer,
+    CannotTell,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+    Taken,
+)
 from tb_gpudiag.trace.events import NONE
 
 # Below this the finding could not be measured after the fix (see host_sync.py).
@@ -28,7 +39,7 @@ for x, y in loader:
 buffer = torch.empty(shape, pin_memory=True)"""
 
 
-def check(facts: Facts) -> Answer:
+def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     """Time in which such a copy was not hidden under computing, and idle time inside the call that issued
     it."""
     device = facts.device
@@ -47,7 +58,7 @@ def check(facts: Facts) -> Answer:
         & (begins < window.end_ns)
     )
     copies = transfers.event[chosen]
-    lost = lost_time(facts)
+    lost = lost_time(facts, taken)
     copying = union(events.start_ns[copies], events.end_ns[copies])
     exposed = intersect(clip(copying, window.start_ns, window.end_ns), device.busy.copying)
     issuing = lost.of(Cause.LAUNCH) & np.isin(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import count, share
-from tb_gpudiag.rules.rule import Answer, Clear, Evidence, Finding, Fix, Rule, Severity
+from tb_gpudiag.rules.rule import NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Severity, Taken
 
 # A stray bad event says nothing about the rest. Where one in a hundred is bad, something is wrong with the
 # file.
 SPOILS_SHARE = 0.01
 
 
-def check(facts: Facts) -> Answer:
+def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     trace = facts.trace
     read, bad = trace.events_read, trace.malformed_events
     evidence = [Evidence("events read", count(read)), Evidence("malformed events", count(bad))]

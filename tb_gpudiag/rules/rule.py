@@ -7,11 +7,11 @@ CannotTell (the trace lacks what it would need). Times are whole ns from the tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tb_gpudiag.facts.intervals import Intervals
 
@@ -79,8 +79,8 @@ class Finding:
 
     title: one line, with the figure that matters. summary: two or three plain sentences.
     cost_ns: what it costs over the step window; 0 for a finding about the recording.
-    claims: device -> the instants of that device's step window that the cost is made of. Where two findings
-        claim the same nanosecond, the first in the order of RULES keeps it and run.py takes it off the other.
+    claims: device -> the instants of that device's step window that the cost is made of. None of them may be
+        taken already: the first rule in the order of RULES that wants a nanosecond keeps it.
     severity: only where the rule's own policy does not fit this finding.
     """
 
@@ -114,6 +114,19 @@ class CannotTell:
 Answer = Finding | list[Finding] | Clear | CannotTell
 
 
+Taken = Mapping[int, Intervals]
+"""device -> the instants that the findings of earlier rules are made of already."""
+
+NOTHING: Taken = {}
+
+
+class Check(Protocol):
+    """A rule's look at the facts. What is taken is not lost time any more: its threshold, figures and claims
+    are about the rest, so that no nanosecond is claimed twice."""
+
+    def __call__(self, facts: Facts, taken: Taken = ..., /) -> Answer: ...
+
+
 @dataclass(frozen=True)
 class Rule:
     """`id` is never reused; `name` names the module, its page and its tests.
@@ -124,7 +137,7 @@ class Rule:
     id: str
     name: str
     title: str
-    check: Callable[[Facts], Answer]
+    check: Check
     severity: Severity = Severity.WARNING
     error_share: float | None = None
 

@@ -8,7 +8,18 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import share, time_ns
 from tb_gpudiag.rules.ledger import NO_DEVICE
 from tb_gpudiag.rules.recording import record_again
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Range, Rule, Severity
+from tb_gpudiag.rules.rule import (
+    NOTHING,
+    Answer,
+    CannotTell,
+    Clear,
+    Evidence,
+    Finding,
+    Range,
+    Rule,
+    Severity,
+    Taken,
+)
 from tb_gpudiag.trace.events import Int64
 
 # First steps take 10 to 100 times as long where compilation, autotuning and the first allocations are in them
@@ -24,7 +35,7 @@ SPOILS_SHARE = 0.25
 FEWEST_STEPS = 3
 
 
-def check(facts: Facts) -> Answer:
+def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     start_ns, end_ns = _slices(facts)
     if len(start_ns) < FEWEST_STEPS:
         return CannotTell(

@@ -8,7 +8,18 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import Intervals
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Rule, Saving, Severity
+from tb_gpudiag.rules.rule import (
+    NOTHING,
+    Answer,
+    CannotTell,
+    Clear,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+    Severity,
+    Taken,
+)
 from tb_gpudiag.rules.run import run_rules
 from tests.rules.stage import facts_of, healthy
 
@@ -23,7 +34,13 @@ def facts(tmp_path: Path) -> Facts:
 
 
 def _rule(number: int, answer: Answer, *, error_share: float | None = None) -> Rule:
-    return Rule(f"GD99{number}", f"rule_{number}", "A rule", lambda _facts: answer, error_share=error_share)
+    return Rule(
+        f"GD99{number}",
+        f"rule_{number}",
+        "A rule",
+        lambda _facts, _taken=NOTHING: answer,
+        error_share=error_share,
+    )
 
 
 def _claims(*stretches: tuple[int, int], device: int = 0) -> dict[int, Intervals]:
@@ -57,7 +74,7 @@ def test_answers_are_sorted_by_kind_and_findings_by_what_they_give_back(facts: F
 def test_a_rule_that_crashes_could_not_be_checked_and_the_others_still_are(
     facts: Facts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def crash(_facts: Facts) -> Answer:
+    def crash(_facts: Facts, _taken: Taken = NOTHING) -> Answer:
         raise ZeroDivisionError("by\nnought")
 
     with caplog.at_level(logging.ERROR):
@@ -84,25 +101,28 @@ def test_severity_follows_the_rules_policy_unless_the_finding_has_its_own(facts:
     }
 
 
+def test_a_rule_is_told_what_earlier_findings_are_made_of(facts: Facts) -> None:
+    told: list[Taken] = []
+
+    def listen(_facts: Facts, taken: Taken = NOTHING) -> Answer:
+        told.append(taken)
+        return _finding(20, _claims((150, 170)))
+
+    run_rules(facts, [_rule(1, _finding(100, _claims((0, 100)))), Rule("GD990", "a", "A rule", listen)])
+    assert {d: list(zip(*claim, strict=True)) for d, claim in told[0].items()} == {0: [(0, 100)]}
+
+
 def test_two_findings_never_claim_the_same_nanosecond(facts: Facts) -> None:
     outcome = run_rules(
         facts,
         [
             _rule(1, _finding(100, _claims((0, 100)))),
-            _rule(2, _finding(130, _claims((50, 150), (200, 230)))),
-            _rule(3, _finding(60, _claims((120, 180)))),
+            _rule(2, _finding(100, _claims((99, 199)))),
+            _rule(3, _finding(50, _claims((100, 150)))),
         ],
     )
-    costs = {f.rule.id: f.finding.cost_ns for f in outcome.findings}
-    assert costs == {"GD991": 100, "GD992": 80, "GD993": 30}
-    assert (
-        Evidence("counted by another finding already", "50 ns")
-        in {f.rule.id: f.finding for f in outcome.findings}["GD992"].evidence
-    )
-    for found in outcome.findings:
-        assert found.finding.saving is not None
-        assert found.finding.saving.high_ns == found.finding.cost_ns
-        assert sum(claim.total for claim in found.finding.claims.values()) == found.finding.cost_ns
+    assert [f.rule.id for f in outcome.findings] == ["GD991", "GD993"]
+    assert "claims what another finding is made of" in outcome.unchecked[0][1].reason
 
 
 def test_devices_do_not_claim_each_others_time(facts: Facts) -> None:
@@ -111,11 +131,3 @@ def test_devices_do_not_claim_each_others_time(facts: Facts) -> None:
         [_rule(1, _finding(100, _claims((0, 100)))), _rule(2, _finding(100, _claims((0, 100), device=1)))],
     )
     assert [f.finding.cost_ns for f in outcome.findings] == [100, 100]
-
-
-def test_a_finding_that_is_left_with_nothing_is_clear(facts: Facts) -> None:
-    outcome = run_rules(
-        facts, [_rule(1, _finding(100, _claims((0, 100)))), _rule(2, _finding(50, _claims((50, 100))))]
-    )
-    assert [f.rule.id for f in outcome.findings] == ["GD991"]
-    assert "earlier cause" in outcome.clear[0][1].reason
