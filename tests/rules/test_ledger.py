@@ -13,7 +13,7 @@ from tb_gpudiag.facts.intervals import intersect, union
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.ledger import lost_time
 from tb_gpudiag.rules.run import run_rules
-from tests.builder import HostThread
+from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
 from tests.facts.test_idle import stories
 from tests.rules.stage import facts_of as staged
@@ -24,8 +24,8 @@ pairs = st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 400_000)), ma
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories(), pairs)
-def test_what_is_taken_is_not_lost_again(story: object, spans: list[tuple[int, int]]) -> None:
-    facts = facts_of(story)  # type: ignore[arg-type]
+def test_what_is_taken_is_not_lost_again(story: TraceBuilder, spans: list[tuple[int, int]]) -> None:
+    facts = facts_of(story)
     device = facts.device
     if device is None:
         return
@@ -40,8 +40,8 @@ def test_what_is_taken_is_not_lost_again(story: object, spans: list[tuple[int, i
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories())
-def test_costs_never_add_up_to_more_than_the_window(story: object) -> None:
-    facts = facts_of(story)  # type: ignore[arg-type]
+def test_costs_never_add_up_to_more_than_the_window(story: TraceBuilder) -> None:
+    facts = facts_of(story)
     outcome = run_rules(facts, RULES)
     claimed = sum(claim.total for found in outcome.findings for claim in found.finding.claims.values())
     assert claimed <= facts.window.duration_ns
