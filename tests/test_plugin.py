@@ -289,6 +289,13 @@ def test_a_spec_of_several_directories_is_served(serve: Callable[..., Server], l
     assert runs == ["first/run", "second"]
 
 
+def test_an_address_of_a_store_is_served(serve: Callable[..., Server], log: Path) -> None:
+    server = serve(logdir=log.as_uri())
+    report = server.ready(f"report?id={server.only_id()}")["report"]
+    assert report["trace"]["run"] == "run"
+    assert report["trace"]["path"].startswith("file://")
+
+
 def test_without_traces_the_tab_is_not_active(serve: Callable[..., Server], tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     server = serve()

@@ -1,8 +1,8 @@
 """An analysis process that does what its "trace" says, within the real one's bounds and manners.
 
-The file's text is one word: `hang`, `crash`, `eat` (memory, little by little), `gulp` (memory, all at once),
-`refuse`, `defect`, `chatter`; anything else is analysed. Each start is a line in the file that
-GPUDIAG_TEST_STARTS names.
+The file's text is one word: `hang`, `stuck` (in C, so that no other thread of it gets a turn), `crash`, `eat`
+(memory, little by little), `gulp` (memory, all at once), `refuse`, `defect`, `chatter`; anything else is
+analysed. Each start is a line in the file that GPUDIAG_TEST_STARTS names.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
     kept = []
     if word == "hang":
         time.sleep(600)
+    elif word == "stuck":
+        sum(range(1 << 60))
     elif word == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     elif word == "eat":

@@ -122,9 +122,10 @@ def test_a_job_that_nobody_asks_about_is_ended(
     eventually(lambda: here.jobs.state("a") is None)
 
 
-def test_a_process_that_takes_too_long_is_stopped_and_says_so(desk: Callable[..., Desk]) -> None:
+@pytest.mark.parametrize("word", ["hang", "stuck"])
+def test_a_process_that_takes_too_long_is_stopped_and_says_so(desk: Callable[..., Desk], word: str) -> None:
     here = desk(time_limit_s=0.5)
-    error = here.failure("a", "hang").error
+    error = here.failure("a", word).error
     assert isinstance(error, JobFailed)
     assert "0.5 s" in error.what
     assert error.where.endswith("a.pt.trace.json")
@@ -239,9 +240,18 @@ def test_where_nothing_can_be_written_the_failure_says_so(
     here.jobs.close()
 
 
-def test_the_worker_dies_with_its_parent(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "word",
+    [
+        "hang",
+        pytest.param(
+            "stuck", marks=pytest.mark.skipif(sys.platform != "linux", reason="needs a signal of Linux")
+        ),
+    ],
+)
+def test_the_worker_dies_with_its_parent(tmp_path: Path, word: str) -> None:
     """The parent is killed outright: it can tell nobody."""
-    write_trace(tmp_path, "a", "hang")
+    write_trace(tmp_path, "a", word)
     script = f"""
         import sys, time
         from pathlib import Path
