@@ -16,6 +16,7 @@ from tb_gpudiag.facts.hotspots import Hotspot, Kind, hotspots
 from tb_gpudiag.facts.idle import Ledger, build_ledger
 from tb_gpudiag.facts.launches import Work, join_launches
 from tb_gpudiag.facts.memory import DeviceMemory, device_memory
+from tb_gpudiag.facts.replay import Replay
 from tb_gpudiag.facts.steps import Steps, Window, find_steps, step_window
 from tb_gpudiag.facts.transfers import Transfers, find_transfers
 from tb_gpudiag.trace.events import NONE, Bool, Category, Trace
@@ -143,6 +144,10 @@ class Facts:
         """Launch hotspots over the step window and all devices."""
         ledgers = [device.ledger for device in self.devices]
         return hotspots(self.events, self.work, self.host, ledgers, self.window, kind)
+
+    @cached_property
+    def replay(self) -> Replay:
+        return Replay(self.events, self.work, self.host_time.blocking, self.steps, self.window)
 
     @cached_property
     def host_pieces(self) -> Pieces:

@@ -84,6 +84,11 @@ class HostTime:
         waited = self._blocking_event[host.cause[self._blocking_event] == Cause.LAUNCH]
         self._cause[waited] = Cause.SYNC
 
+    @property
+    def blocking(self) -> Int64:
+        """Event indices of the calls that waited for the GPU, in order of their end."""
+        return self._blocking_event
+
     def explain(self, start: Int64, end: Int64, thread: Int32, gap: Int64) -> Pieces:
         """The queries [start, end) on their threads, cut into pieces that cover them exactly. Queries do not
         overlap."""
