@@ -13,10 +13,11 @@ export default defineConfig({
     },
   },
   test: {
-    include: ["*.test.ts"],
+    include: [process.env.SHOTS ? "shots.ts" : "*.test.ts"],
     environment: "node",
     fileParallelism: false,
     testTimeout: 60_000,
     hookTimeout: 120_000,
+    expect: { poll: { timeout: 20_000 } },
   },
 });

@@ -39,7 +39,7 @@ const CLICK_PX = 4;
 const WHEEL_ZOOM = 0.0016;
 const LINE_PX = 30;
 
-/** A page that scrolls past under the pointer goes on scrolling: its wheel was not meant for the timeline. */
+/** A page that scrolls past under a pointer at rest goes on scrolling: its wheel was not meant for the timeline. */
 const PAGE_SCROLL_MS = 250;
 
 export function usePointer(stage: Stage) {
@@ -138,6 +138,10 @@ function useWheel({ canvas, view, bounds, width }: Stage, onZoom: () => void): v
     const onScroll = (event: Event) => {
       if (event.target === document) pageScrolled = event.timeStamp;
     };
+    const onMove = (event: MouseEvent) => {
+      // The browser also tells of moves when only the page under the pointer moved.
+      if (event.movementX !== 0 || event.movementY !== 0) pageScrolled = -Infinity;
+    };
     const onWheel = (event: WheelEvent) => {
       if (event.timeStamp - pageScrolled < PAGE_SCROLL_MS) return;
       event.preventDefault();
@@ -155,9 +159,11 @@ function useWheel({ canvas, view, bounds, width }: Stage, onZoom: () => void): v
       now.onZoom();
     };
     element.addEventListener("wheel", onWheel, { passive: false });
+    element.addEventListener("mousemove", onMove);
     document.addEventListener("scroll", onScroll, { passive: true });
     return () => {
       element.removeEventListener("wheel", onWheel);
+      element.removeEventListener("mousemove", onMove);
       document.removeEventListener("scroll", onScroll);
     };
   }, [canvas]);

@@ -1,0 +1,99 @@
+// A Chromium that tells of everything that a user must never see.
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium, type BrowserContext, type Frame, type Page } from "playwright-core";
+
+const FLAGS = [
+  "--headless",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+export interface Size {
+  readonly width: number;
+  readonly height: number;
+}
+
+export interface Browser {
+  readonly context: BrowserContext;
+  readonly close: () => Promise<void>;
+}
+
+export async function startBrowser(viewport: Size = { width: 1280, height: 900 }): Promise<Browser> {
+  const profile = mkdtempSync(join(tmpdir(), "gpudiag-chromium-"));
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: FLAGS,
+    viewport,
+    permissions: ["clipboard-read", "clipboard-write"],
+  });
+  return {
+    context,
+    close: async () => {
+      await context.close();
+      rmSync(profile, { recursive: true, force: true });
+    },
+  };
+}
+
+/** TensorBoard's own: under a path prefix it misses its fonts, and a page of a plugin alone has no icon. */
+const NOT_OURS = /\/font-roboto\/|\/favicon\.ico$/;
+
+export interface Watched {
+  readonly page: Page;
+  /** What went wrong on the page so far: empty unless something did. */
+  readonly wrongs: readonly string[];
+}
+
+export async function openPage(context: BrowserContext): Promise<Watched> {
+  const page = await context.newPage();
+  const wrongs: string[] = [];
+  page.on("console", (message) => {
+    const { url } = message.location();
+    if (message.type() === "error" && !NOT_OURS.test(url)) wrongs.push(`console: ${message.text()} (${url})`);
+  });
+  page.on("pageerror", (error) => wrongs.push(`page error: ${error.message}`));
+  page.on("dialog", (dialog) => {
+    wrongs.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  page.on("response", (response) => {
+    if (response.status() >= 400 && !NOT_OURS.test(response.url()))
+      wrongs.push(`${response.status()}: ${response.url()}`);
+  });
+  await page.exposeFunction("gpudiagViolation", (what: string) => wrongs.push(`security policy: ${what}`));
+  await page.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (event) => {
+      const tell = (window as unknown as { gpudiagViolation: (what: string) => void }).gpudiagViolation;
+      tell(`${event.violatedDirective} ${event.blockedURI}`);
+    });
+  });
+  return { page, wrongs };
+}
+
+/** Opens the Diagnosis tab of a TensorBoard and returns its frame. */
+export async function openTab(
+  page: Page,
+  url: string,
+  link: Readonly<Record<string, string>> = {},
+): Promise<Frame> {
+  const tokens = Object.entries(link).map(([key, value]) => `&p.gpudiag.${key}=${encodeURIComponent(value)}`);
+  await page.goto(`${url}#gpudiag${tokens.join("")}`);
+  return tabFrame(page);
+}
+
+export async function tabFrame(page: Page): Promise<Frame> {
+  const element = await page.waitForSelector('iframe[src*="name=gpudiag"]', {
+    state: "attached",
+  });
+  const frame = await element.contentFrame();
+  if (!frame) throw new Error("the Diagnosis tab has no frame");
+  return frame;
+}

@@ -1,0 +1,306 @@
+// The Diagnosis tab in a real TensorBoard, as a user meets it.
+
+import { rmSync } from "node:fs";
+import type { Frame } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { Report, ReportState, Timeline, TraceEntry, TraceList } from "../../frontend/src/wire/report";
+import { openPage, openTab, startBrowser, tabFrame, type Browser, type Watched } from "./browser";
+import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
+import { hostile, LONG, MARKUP } from "./traces";
+
+const RUN = "input_pipeline";
+
+let logdir: string;
+let tensorboard: TensorBoard;
+let browser: Browser;
+let watched: Watched;
+
+beforeAll(async () => {
+  logdir = makeFolder();
+  simulate(logdir, RUN, "healthy", "launch_bound", "host_sync", "queued");
+  write(logdir, "bad/words.1.pt.trace.json", "this is no trace");
+  write(logdir, "bad/other.1.pt.trace.json", '{"hello": "world"}');
+  write(logdir, "hostile/w.1.pt.trace.json", hostile());
+  [tensorboard, browser] = await Promise.all([startTensorBoard(logdir), startBrowser()]);
+});
+
+afterAll(async () => {
+  await Promise.all([tensorboard.stop(), browser.close()]);
+  rmSync(logdir, { recursive: true, force: true });
+});
+
+beforeEach(async () => {
+  watched = await openPage(browser.context);
+});
+
+afterEach(async () => {
+  const { page, wrongs } = watched;
+  await page.close();
+  expect(wrongs).toEqual([]);
+});
+
+async function entryOf(run: string): Promise<TraceEntry> {
+  for (;;) {
+    const { traces } = (await tensorboard.ask("traces")) as TraceList;
+    const found = traces.find((entry) => entry.run === run);
+    if (found) return found;
+  }
+}
+
+async function reportOf(run: string): Promise<Report> {
+  const { id } = await entryOf(run);
+  for (;;) {
+    const { state, report } = (await tensorboard.ask(`report?id=${id}`)) as ReportState;
+    if (report) return report;
+    expect(["queued", "running"]).toContain(state);
+  }
+}
+
+async function open(run: string): Promise<Frame> {
+  const { id } = await entryOf(run);
+  return openTab(watched.page, tensorboard.url, { trace: id });
+}
+
+/** Once the lanes are drawn, the toolbar says how much time they show. */
+function shown(frame: Frame) {
+  return frame.locator(".gd-toolbar .gd-number");
+}
+
+async function openTimeline(run: string): Promise<Frame> {
+  const frame = await open(run);
+  await frame.locator(".gd-label").first().waitFor();
+  await frame.locator(".gd-lanes canvas").scrollIntoViewIfNeeded();
+  // The scroll is told to the page with the next frame.
+  await frame.evaluate(() => new Promise((told) => requestAnimationFrame(() => requestAnimationFrame(told))));
+  return frame;
+}
+
+/** The address keeps up with what is seen. */
+async function untilHash(matches: (hash: string) => boolean): Promise<string> {
+  for (;;) {
+    const { hash } = new URL(watched.page.url());
+    if (matches(hash)) return hash;
+    await watched.page.evaluate(() => new Promise(requestAnimationFrame));
+  }
+}
+
+function milliseconds(text: string | null): number {
+  return Math.round(Number.parseFloat((text ?? "").replaceAll(",", "")) * 100);
+}
+
+it("shows progress, then the verdict, the first time that a trace is opened", async () => {
+  const frame = await open("launch_bound");
+  await frame.locator(".gd-analysing").waitFor();
+  await frame.locator("h1", { hasText: "Kernel launches" }).waitFor();
+  expect(await frame.locator(".gd-analysing").count()).toBe(0);
+});
+
+it("stops an analysis on demand, and takes it up again", async () => {
+  const frame = await open("queued");
+  await frame.getByRole("button", { name: "Cancel" }).click();
+  await frame.getByText("was cancelled").waitFor();
+  await frame.getByRole("button", { name: "Analyse" }).click();
+  await frame.getByRole("region", { name: "Verdict" }).waitFor();
+});
+
+it("gives the verdict of the report: limiter, sentence, busy share, steps", async () => {
+  const report = await reportOf(RUN);
+  const frame = await open(RUN);
+  const verdict = frame.getByRole("region", { name: "Verdict" });
+  await verdict.locator("h1", { hasText: "Input" }).waitFor();
+  const text = await verdict.innerText();
+  expect(text).toContain(report.verdict?.sentence);
+  expect(text).toContain(`${(100 * (report.verdict?.busy_share ?? 0)).toFixed(1)}\u202f%`);
+  expect(text).toMatch(new RegExp(`Steps\\s+${report.steps.length}\\b`));
+  expect(text).toContain("Simulated");
+});
+
+it("shows causes that add up, as printed, to the step window", async () => {
+  const report = await reportOf(RUN);
+  const frame = await open(RUN);
+  const cells = frame.locator(".gd-legend tr[data-part] td:nth-child(2)");
+  await cells.first().waitFor();
+  const parts = (await cells.allInnerTexts()).map(milliseconds);
+  const total = milliseconds(await frame.locator(".gd-legend [data-part=total]").innerText());
+  expect(parts.length).toBeGreaterThan(2);
+  expect(parts.reduce((sum, part) => sum + part, 0)).toBe(total);
+  expect(total).toBe(Math.round((report.devices[0]?.window_us ?? 0) / 10));
+  expect(await frame.locator(".gd-stepbars .gd-stepbar").count()).toBe(
+    report.devices[0]?.step_accounts.length,
+  );
+});
+
+it("opens a finding, and copies its fix", async () => {
+  const report = await reportOf(RUN);
+  const finding = report.findings[0];
+  const frame = await open(RUN);
+  await frame.getByRole("button", { name: finding?.title ?? "" }).click();
+  await frame.locator(".gd-evidence").waitFor();
+  expect(await frame.locator(".gd-evidence tr").count()).toBe(finding?.evidence.length);
+  await frame.getByRole("button", { name: "Copy fix" }).click();
+  await frame.getByRole("button", { name: "Copy fix" }).filter({ hasText: "Copied" }).waitFor();
+  const copied = await watched.page.evaluate(() => navigator.clipboard.readText());
+  expect(copied).toBe(finding?.fix?.code.replace(/\n+$/, ""));
+});
+
+it("lists what could not be checked, and what was checked and is fine", async () => {
+  const report = await reportOf("healthy");
+  const frame = await open("healthy");
+  await frame.getByText("Checked, nothing found").click();
+  const rows = frame.locator(".gd-others li");
+  await rows.first().waitFor();
+  expect(await rows.count()).toBe(report.unchecked.length + report.clear.length);
+});
+
+describe("the timeline", () => {
+  it("zooms with the wheel at the pointer, and pans by dragging", async () => {
+    const frame = await openTimeline(RUN);
+    const before = await shown(frame).innerText();
+    const box = await frame.locator(".gd-lanes canvas").boundingBox();
+    if (!box) throw new Error("the timeline is not on the screen");
+    const { mouse } = watched.page;
+    await mouse.move(box.x + box.width / 2, box.y + 90, { steps: 3 });
+    await mouse.wheel(0, -400);
+    await expect.poll(() => shown(frame).innerText()).not.toBe(before);
+    const zoomed = await untilHash((hash) => hash.includes("t0="));
+    const start = (hash: string) => Number(/t0=([\d.]+)/.exec(hash)?.[1]);
+    await mouse.down();
+    await mouse.move(box.x + box.width / 2 + 200, box.y + 90, { steps: 4 });
+    await mouse.up();
+    await untilHash((hash) => start(hash) < start(zoomed));
+    await frame.getByRole("button", { name: "Fit" }).click();
+    await untilHash((hash) => !hash.includes("t0="));
+    expect(await shown(frame).innerText()).toBe(before);
+  });
+
+  it("selects a range, and zooms to it", async () => {
+    const frame = await openTimeline(RUN);
+    const before = await shown(frame).innerText();
+    const box = await frame.locator(".gd-lanes canvas").boundingBox();
+    if (!box) throw new Error("the timeline is not on the screen");
+    const { mouse, keyboard } = watched.page;
+    await keyboard.down("Shift");
+    await mouse.move(box.x + 100, box.y + 90);
+    await mouse.down();
+    await mouse.move(box.x + 300, box.y + 90, { steps: 4 });
+    await mouse.up();
+    await keyboard.up("Shift");
+    await frame.getByRole("button", { name: "Zoom to it" }).click();
+    await expect.poll(() => shown(frame).innerText()).not.toBe(before);
+  });
+
+  it("tells what lies under the pointer, and the chain of a gap that is clicked", async () => {
+    const { id } = await entryOf(RUN);
+    const frame = await openTimeline(RUN);
+    const timeline = (await tensorboard.ask(`timeline?id=${id}&width=1000`)) as Timeline;
+    const lane = timeline.lanes.find(({ kind }) => kind === "gaps");
+    const lengths = lane?.box_duration_us ?? [];
+    const at = lengths.indexOf(Math.max(...lengths));
+    const middle = (lane?.box_start_us[at] ?? 0) + (lengths[at] ?? 0) / 2;
+    const share = (middle - timeline.trace_start_us) / (timeline.trace_end_us - timeline.trace_start_us);
+    const box = await frame.locator(".gd-lanes canvas").boundingBox();
+    if (!box) throw new Error("the timeline is not on the screen");
+    const spot = [box.x + share * box.width, box.y + 50] as const;
+    await watched.page.mouse.move(...spot);
+    await frame.getByRole("tooltip").filter({ hasText: "Data loading" }).waitFor();
+    await watched.page.mouse.click(...spot);
+    const panel = frame.getByRole("complementary", {
+      name: "The selected gap",
+    });
+    await panel.getByText("Launched by").waitFor();
+    const text = await panel.innerText();
+    expect(text).toContain("Meanwhile, on the host");
+    expect(text).toContain("Data loading");
+    expect(text).toContain("After, on the GPU");
+  });
+
+  it("goes from gap to gap with the keyboard, longest first", async () => {
+    const frame = await openTimeline(RUN);
+    await frame.locator(".gd-lanes").focus();
+    const lengths: number[] = [];
+    for (const place of ["Gap 1 of", "Gap 2 of"]) {
+      await watched.page.keyboard.press("n");
+      await frame.locator(".gd-toolbar", { hasText: place }).waitFor();
+      const title = await frame.locator(".gd-gap h3").innerText();
+      lengths.push(Number.parseFloat(title.replace(/^Gap of /, "")));
+    }
+    expect(lengths[0]).toBeGreaterThanOrEqual(lengths[1] ?? Infinity);
+    await watched.page.keyboard.press("Escape");
+    await frame.locator(".gd-gap").waitFor({ state: "detached" });
+  });
+
+  it("shows where a finding is", async () => {
+    const frame = await openTimeline(RUN);
+    await frame.locator(".gd-finding-head").first().click();
+    await frame.getByRole("button", { name: "Show on timeline" }).click();
+    await frame.getByRole("button", { name: /^Clear highlight/ }).waitFor();
+    await untilHash((hash) => hash.includes("t0="));
+  });
+});
+
+it("follows TensorBoard's theme", async () => {
+  const frame = await open(RUN);
+  await frame.locator("h1").waitFor();
+  const background = () => frame.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await background();
+  await watched.page.locator("app-header-dark-mode-toggle button").click();
+  await watched.page.getByRole("menuitem", { name: "Dark" }).click();
+  await expect.poll(background).not.toBe(light);
+});
+
+it("restores what a link keeps: trace, finding, range", async () => {
+  const { id } = await entryOf("host_sync");
+  const frame = await openTab(watched.page, tensorboard.url, {
+    trace: id,
+    t0: "5000.000",
+    t1: "9000.000",
+  });
+  const head = frame.locator(".gd-finding-head").first();
+  await head.click();
+  const title = await head.locator("b").first().innerText();
+  const hash = await untilHash((now) => now.includes("p.gpudiag.finding="));
+  await watched.page.reload();
+  const again = await tabFrame(watched.page);
+  await again.locator(".gd-finding[data-opened]", { hasText: title }).waitFor();
+  await again.locator(".gd-label").first().waitFor();
+  expect(await shown(again).innerText()).toContain("4\u202fms");
+  expect(new URL(watched.page.url()).hash).toBe(hash);
+});
+
+it("says what is wrong with a file, and the others stay usable", async () => {
+  const frame = await open(RUN);
+  const run = frame.getByRole("combobox", { name: "Run" });
+  await run.fill("bad");
+  await frame.getByRole("option", { name: "bad" }).click();
+  const problem = frame.getByRole("alert");
+  await problem.waitFor();
+  expect(await problem.innerText()).toContain("cannot be diagnosed");
+  expect(await problem.innerText()).toContain(".pt.trace.json");
+  await run.fill("healthy");
+  await frame.getByRole("option", { name: "healthy" }).click();
+  await frame.getByRole("region", { name: "Verdict" }).locator("h1", { hasText: "GPU computing" }).waitFor();
+  await run.fill("bad");
+  await frame.locator('.gd-option-note[data-state="failed"], .gd-option-note[data-state="partly"]').waitFor();
+});
+
+it("shows names as text, whatever they are and however long", async () => {
+  const frame = await openTimeline("hostile");
+  await frame.locator(".gd-lanes").focus();
+  await watched.page.keyboard.press("n");
+  const panel = frame.locator(".gd-gap");
+  await panel.getByText("After, on the GPU").waitFor();
+  expect(await panel.locator(".gd-chain-name", { hasText: MARKUP.slice(0, 20) }).count()).toBeGreaterThan(0);
+  expect(await frame.getByRole("region", { name: "Verdict" }).innerText()).toContain(MARKUP);
+  const wide = await frame.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+  expect(wide, `a name of ${LONG.length} characters widens the page`).toBe(false);
+});
+
+it("also stands alone, without TensorBoard around it", async () => {
+  const { id } = await entryOf(RUN);
+  await watched.page.goto(
+    `${tensorboard.url}data/plugin_entry.html?name=gpudiag#gpudiag&p.gpudiag.trace=${id}`,
+  );
+  await watched.page.locator("h1", { hasText: "Input" }).waitFor();
+  await watched.page.locator(".gd-finding-head").first().click();
+  await untilHash((hash) => hash.includes("p.gpudiag.finding="));
+});

@@ -1,0 +1,67 @@
+// A log directory that changes while the page is open, behind a path prefix.
+
+import { rmSync } from "node:fs";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { openPage, openTab, startBrowser, type Browser } from "./browser";
+import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
+
+let logdir: string;
+let tensorboard: TensorBoard;
+let browser: Browser;
+
+beforeAll(async () => {
+  logdir = makeFolder();
+  [tensorboard, browser] = await Promise.all([
+    startTensorBoard(logdir, "--path_prefix", "/board"),
+    startBrowser(),
+  ]);
+});
+
+afterAll(async () => {
+  await Promise.all([tensorboard.stop(), browser.close()]);
+  rmSync(logdir, { recursive: true, force: true });
+});
+
+it("teaches how to record, then finds the trace by itself, and the next ones, and a mended one", async () => {
+  const { page, wrongs } = await openPage(browser.context);
+  const frame = await openTab(page, tensorboard.url);
+  await frame.getByRole("heading", { name: "No trace in this log directory yet" }).waitFor();
+  await frame.getByRole("button", { name: "Copy recording block" }).click();
+  await frame.getByRole("button", { name: "Copy recording block" }).filter({ hasText: "Copied" }).waitFor();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  expect(copied).toContain("tensorboard_trace_handler");
+
+  simulate(logdir, "healthy");
+  await frame.getByRole("region", { name: "Verdict" }).locator("h1", { hasText: "GPU computing" }).waitFor();
+
+  // A new run joins the list; the page stays where its reader is.
+  write(logdir, "later/w.1.pt.trace.json", '{"traceEvents": ');
+  const run = frame.getByRole("combobox", { name: "Run" });
+  await run.waitFor();
+  expect(await run.inputValue()).toBe("healthy");
+  await run.fill("later");
+  await frame.getByRole("option", { name: "later" }).click();
+  await frame.getByRole("alert").waitFor();
+
+  write(
+    logdir,
+    "later/w.1.pt.trace.json",
+    JSON.stringify({
+      traceEvents: [
+        {
+          ph: "X",
+          cat: "cpu_op",
+          name: "aten::mm",
+          pid: 1,
+          tid: 1,
+          ts: 1,
+          dur: 5000,
+        },
+      ],
+    }),
+  );
+  await frame.getByText("No GPU activity recorded").waitFor();
+  await frame.getByRole("cell", { name: "aten::mm" }).waitFor();
+  expect(wrongs).toEqual([]);
+  await page.close();
+});

@@ -1,0 +1,75 @@
+// A real TensorBoard over a log directory of its own, and the traces in it.
+
+import { execFileSync, spawn, type ChildProcess } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const PROJECT = fileURLToPath(new URL("../..", import.meta.url));
+const PYTHON = process.env.PYTHON ?? join(PROJECT, ".venv/bin/python");
+
+export function makeFolder(): string {
+  return mkdtempSync(join(tmpdir(), "gpudiag-browser-"));
+}
+
+/** One run folder for each scenario of the simulator. */
+export function simulate(logdir: string, ...scenarios: string[]): void {
+  const only = scenarios.flatMap((scenario) => ["--only", scenario]);
+  execFileSync(PYTHON, ["-m", "tests.simulator", logdir, ...only], {
+    cwd: PROJECT,
+  });
+}
+
+export function write(logdir: string, name: string, content: string): void {
+  const path = join(logdir, name);
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, content);
+}
+
+export interface TensorBoard {
+  readonly url: string;
+  /** What a route of the plugin answers. */
+  readonly ask: (route: string) => Promise<unknown>;
+  readonly stop: () => Promise<void>;
+}
+
+export async function startTensorBoard(logdir: string, ...flags: string[]): Promise<TensorBoard> {
+  const cache = makeFolder();
+  const server = spawn(
+    PYTHON,
+    ["-m", "tensorboard.main", "--logdir", logdir, "--host", "127.0.0.1", "--port", "0", ...flags],
+    {
+      env: { ...process.env, GPUDIAG_CACHE_DIR: cache },
+      stdio: ["ignore", "ignore", "pipe"],
+    },
+  );
+  const url = await address(server);
+  return {
+    url,
+    ask: async (route) => {
+      const answer = await fetch(`${url}data/plugin/gpudiag/${route}`);
+      return (await answer.json()) as unknown;
+    },
+    stop: async () => {
+      const ended = new Promise((resolve) => server.once("exit", resolve));
+      server.kill();
+      await ended;
+      rmSync(cache, { recursive: true, force: true });
+    },
+  };
+}
+
+function address(server: ChildProcess): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let said = "";
+    server.stderr?.on("data", (chunk: Buffer) => {
+      said += chunk.toString();
+      const found = /TensorBoard \S+ at (http\S+)/.exec(said)?.[1];
+      if (found) resolve(found.endsWith("/") ? found : `${found}/`);
+    });
+    server.once("exit", (code) => {
+      reject(new Error(`TensorBoard ended with ${String(code)}:\n${said}`));
+    });
+  });
+}
