@@ -73,6 +73,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         logdir_spec = getattr(context.flags, "logdir_spec", None)
         self._service = Service(roots_from(context.logdir, logdir_spec), settings_from())
         self._first_question = True
+        self._traces_of: tuple[int, str] = (-1, "")  # generation, JSON
 
     def close(self) -> None:
         """Ends what runs in the background. TensorBoard never calls it: at its exit all of that ends by
@@ -100,7 +101,11 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return {path: _application(route) for path, route in routes.items()}
 
     def _traces(self, request: wrappers.Request) -> wrappers.Response:
-        return _json(request, to_json(self._service.traces()))
+        # Asked every few seconds by each open page, and long where the directory is large.
+        generation = self._service.generation()
+        if self._traces_of[0] != generation:
+            self._traces_of = (generation, to_json(self._service.traces()))
+        return _json(request, self._traces_of[1])
 
     def _report(self, request: wrappers.Request) -> wrappers.Response:
         found = self._service.report(_text(request, "id"))

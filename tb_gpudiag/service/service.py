@@ -53,17 +53,16 @@ class Service:
         settings: Settings,
         *,
         command: Sequence[str] = COMMAND,
-        index: Callable[..., LogIndex] = LogIndex,
     ) -> None:
+        self._lock = threading.Lock()
         self._cache = Cache(settings.cache_directory, settings.cache_bytes)
         self._jobs = Jobs(
             settings, self._cache, on_change=self._changed, on_ready=self._ready, command=command
         )
-        self._lock = threading.Lock()
         self._changes = 0
         self._summaries: dict[str, dict[str, str] | None] = {}
         self._timelines: OrderedDict[str, Arrays] = OrderedDict()
-        self._index = index(roots, on_change=self._look_up)
+        self._index = LogIndex(roots, on_change=self._look_up)
         self._index.start()
 
     def close(self) -> None:
@@ -77,15 +76,21 @@ class Service:
             self._index.wait_for_first_scan(wait_s)
         return bool(self._index.snapshot().entries)
 
+    def generation(self) -> int:
+        """Changes whenever what `traces` returns does; cheap."""
+        return (self._index.snapshot().generation + self._changes) % 2**32
+
     def traces(self) -> pb.TraceList:
         """The list, with what is known of each trace's analysis."""
+        # First: what changes while this is put together changes the next answer's generation.
+        generation = self.generation()
         snapshot = self._index.snapshot()
         problems = list(snapshot.problems)
         if self._cache.note:
             problems.append(GpudiagError(self._cache.note))
         return pb.TraceList(
             traces=[self._described(entry) for entry in snapshot.entries.values()],
-            generation=(snapshot.generation + self._changes) % 2**32,
+            generation=generation,
             scanned=snapshot.scanned,
             version=__version__,
             problems=[problem(error) for error in problems],
@@ -225,7 +230,8 @@ class Service:
             self._summaries[key] = dict(entry.summary)
 
     def _changed(self) -> None:
-        self._changes += 1
+        with self._lock:
+            self._changes += 1
 
 
 def problem(error: GpudiagError) -> pb.Problem:

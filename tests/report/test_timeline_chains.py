@@ -75,6 +75,19 @@ def test_work_without_a_launch_is_said_to_have_none(tmp_path: Path) -> None:
     assert chain.trigger == "unknown"
 
 
+def test_frames_that_no_gap_is_put_down_to_are_in_the_stack_too(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    # The GPU is busy whenever the outer frame is the innermost one.
+    trace.kernel("before", at=0, us=20).kernel("after", at=480, us=20)
+    main.frame("train.py(1): outer", at=0, us=500).frame("train.py(2): inner", at=10, us=480)
+    main.launch("gemm", at=300, us=5, runs_at=310, runs_us=10)
+    facts = facts_of(trace, tmp_path)
+    number = int((facts.devices[0].ledger.gaps.end_ns == 310_000).nonzero()[0][0])
+    chain = gap_chain(prepare_timeline(facts), 0, number)
+    assert list(chain.launch.stack) == ["train.py(1): outer", "train.py(2): inner"]
+
+
 def test_old_traces_show_the_call_stack_of_their_operators(tmp_path: Path) -> None:
     trace = TraceBuilder("A")
     main = trace.thread()

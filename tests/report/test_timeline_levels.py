@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_gpudiag.report.timeline_levels import Boxes, Levels, build_levels, slice_levels
+from tb_gpudiag.report.timeline_levels import FINEST_NS, Boxes, Levels, build_levels, slice_levels
 
 EVERYTHING = 10**9
 
@@ -124,14 +124,26 @@ def test_no_event_is_kept_more_than_twice() -> None:
 
 
 def test_where_all_rows_together_are_too_many_the_fullest_lose_detail_first() -> None:
-    full = dense(20_000, 2)
-    sparse = boxes([(2, i * 1_000_000, 400_000, 1) for i in range(50)])
-    levels = build_levels(Boxes.join([full, sparse]), rows=3)
+    full = dense(5_000, 20)
+    sparse = boxes([(20, i * 250_000, 100_000, 1) for i in range(20)])
+    levels = build_levels(Boxes.join([full, sparse]), rows=21)
     low, high = span_of(levels)
-    shown = slice_levels(levels, low, high, 4096, 1_000)
-    assert len(shown) <= 1_000
-    assert np.count_nonzero(shown.row == 2) == 50
+    shown = slice_levels(levels, low, high, 4096, 2_000)
+    assert len(shown) <= 2_000
+    assert np.count_nonzero(shown.row == 20) == 20
     assert shown.count.sum() == len(full) + len(sparse)
+
+
+def test_the_majority_is_known_over_several_levels() -> None:
+    # Name 6 leads in the first cell of the finest level; over all, name 5 takes 160 of 260 ns.
+    cell = FINEST_NS
+    some = boxes(
+        [(0, 0, 80, 5), (0, 90, 100, 6), (0, cell, 40, 5), (0, cell + 50, 40, 5), (0, 100 * cell, 9, 1)]
+    )
+    shown = slice_levels(build_levels(some, rows=1), 0, 100 * cell, 10, EVERYTHING)
+    assert shown.name.tolist() == [5]
+    assert shown.count.tolist() == [4]
+    assert shown.duration_ns.tolist() == [260]
 
 
 def test_a_long_event_between_short_ones_stays_itself_at_every_zoom() -> None:

@@ -1,8 +1,7 @@
 """An analysis process that does what its "trace" says, within the real one's bounds and manners.
 
-The file's text is one word: `hang`, `stuck` (in C, so that no other thread of it gets a turn), `crash`, `eat`
-(memory, little by little), `gulp` (memory, all at once), `refuse`, `defect`, `chatter`; anything else is
-analysed. Each start is a line in the file that GPUDIAG_TEST_STARTS names.
+The file's text is one word; those that are no branch of `analyse` are analysed. Each start is a line in the
+file that GPUDIAG_TEST_STARTS names.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.service import worker
 from tb_gpudiag.service.protocol import Task
-from tb_gpudiag.service.worker import main, save
+from tb_gpudiag.service.worker import save
 
 
 def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
@@ -33,9 +33,11 @@ def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
     kept = []
     if word == "hang":
         time.sleep(600)
-    elif word == "stuck":
+    elif word == "stuck":  # in C, so that no other thread of it gets a turn
         sum(range(1 << 60))
-    elif word == "crash":
+    elif word == "crash":  # half-way through saving
+        Path(task.drafts[0]).mkdir()
+        Path(task.drafts[0], "half.npy").write_bytes(b"half")
         os.kill(os.getpid(), signal.SIGSEGV)
     elif word == "eat":
         while True:
@@ -48,12 +50,13 @@ def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
     elif word == "defect":
         raise KeyError("terces"[::-1])
     elif word == "chatter":
-        print("{not a message")
-        print('{"done": "/etc"}', flush=True)
+        print("no message, and without an end", end="", flush=True)
         sys.stderr.write("x" * 1_000_000)
     report = f'{{"state":"ready","progress":1.0,"report":{{"text":"{word}"}}}}'
     return save(task, gzip.compress(report.encode()), {"x": np.arange(1000)}, {"sentence": word})
 
 
 if __name__ == "__main__":
-    main(analyse)
+    # So far from the bound that only the watch over memory in use can hold `eat` back.
+    worker.REFUSED_AT = 1000
+    worker.main(analyse)

@@ -118,6 +118,16 @@ def test_the_generation_changes_when_and_only_when_something_else_does() -> None
     assert len({first, second, third}) == 3
 
 
+def test_a_file_that_was_gone_is_seen_as_if_for_the_first_time() -> None:
+    disk = Disk()
+    disk.files["a"] = ("v1", disk.now_s - 100)
+    disk.scan()
+    del disk.files["a"]
+    assert disk.scan(after_s=2).entries == {}
+    disk.files["a"] = ("v2", disk.now_s - 50)
+    assert disk.only(after_s=2) == ("v2", False)
+
+
 def test_a_directory_that_cannot_be_listed_does_not_hide_the_others() -> None:
     def find(root: str) -> Found:
         if root == "/refused":

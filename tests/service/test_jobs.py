@@ -18,7 +18,7 @@ import pytest
 from tb_gpudiag.errors import JobFailed, NotATrace
 from tb_gpudiag.service import jobs
 from tb_gpudiag.service.cache import Cache
-from tb_gpudiag.service.jobs import Jobs, JobState, worker_environment
+from tb_gpudiag.service.jobs import COMMAND, Jobs, JobState, worker_environment
 from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.settings import MIB, Settings
 from tests.service.helpers import FAKE_WORKER, eventually, hasten, is_alive, trace_file, write_trace
@@ -143,11 +143,12 @@ def test_a_process_that_takes_too_much_memory_is_stopped_and_says_so(
     assert "GPUDIAG_MEMORY_LIMIT_MB" in error.remedy
 
 
-def test_a_process_that_crashes_is_a_clear_failure(desk: Callable[..., Desk]) -> None:
+def test_a_process_that_crashes_is_a_clear_failure(desk: Callable[..., Desk], tmp_path: Path) -> None:
     error = desk().failure("a", "crash").error
     assert isinstance(error, JobFailed)
     assert f"signal {int(signal.SIGSEGV)}" in error.what
     assert error.remedy
+    assert list((tmp_path / "cache" / "drafts").iterdir()) == []
 
 
 def test_a_process_that_is_killed_from_outside_is_a_clear_failure(desk: Callable[..., Desk]) -> None:
@@ -315,9 +316,8 @@ def test_the_worker_inherits_no_sockets(tmp_path: Path) -> None:
 def test_a_module_in_the_working_directory_is_not_mistaken_for_the_standard_library(
     desk: Callable[..., Desk], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "queue.py").write_text("raise SystemExit('the wrong queue')")
-    (tmp_path / "tb_gpudiag").mkdir()
+    for name in ("queue", "numpy", "tb_gpudiag"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')")
     monkeypatch.chdir(tmp_path)
-    here = desk()
-    here.ask("a")
-    eventually(lambda: here.cache.find("a"))
+    # It got as far as reading the file.
+    assert isinstance(desk(command=COMMAND).failure("a", "this is no JSON").error, NotATrace)

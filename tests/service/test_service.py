@@ -140,9 +140,10 @@ def test_the_same_file_under_another_log_directory_has_its_own_run(
     serve: Callable[..., Service], tmp_path: Path
 ) -> None:
     write_trace(tmp_path / "log" / "run", "a", "hello")
-    outer, inner = serve(), serve("log/run")
-    assert (only(outer).run, only(inner).run) == ("run", ".")
+    outer = serve()
     text_of(outer, only(outer).id)
+    inner = serve("log/run")
+    assert (only(outer).run, only(inner).run) == ("run", ".")
     assert only(inner).state == "new"
 
 
