@@ -124,13 +124,13 @@ def test_a_job_that_nobody_asks_about_is_ended(
 
 @pytest.mark.parametrize("word", ["hang", "stuck"])
 def test_a_process_that_takes_too_long_is_stopped_and_says_so(desk: Callable[..., Desk], word: str) -> None:
-    here = desk(time_limit_s=0.5)
+    here = desk(time_limit_s=1.5)
     error = here.failure("a", word).error
     assert isinstance(error, JobFailed)
-    assert "0.5 s" in error.what
+    assert "1.5 s" in error.what
     assert error.where.endswith("a.pt.trace.json")
     assert "GPUDIAG_TIME_LIMIT_S" in error.remedy
-    eventually(lambda: not is_alive(int(here.starts()[0].split()[0])))
+    eventually(lambda: not any(is_alive(int(line.split()[0])) for line in here.starts()))
 
 
 @pytest.mark.parametrize("word", ["eat", "gulp"])
