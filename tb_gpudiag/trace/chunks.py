@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Final
 
@@ -124,7 +124,8 @@ class EventArray:
             if len(settled.leftover) > self._limits.max_element_bytes:
                 self._take(settled)
                 settled = self._settler.give_up(settled.leftover)
-                lost = not settled.ended
+                lost = bool(settled.leftover)
+                settled = replace(settled, leftover=b"", malformed=settled.malformed + lost)
             self._take(settled)
             leftover = settled.leftover
             if settled.ended:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tb_gpudiag.trace import kineto
-from tb_gpudiag.trace.events import NONE, Bool, Category, Int32, Int64, UInt8
+from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Bool, Category, Int32, Int64, UInt8
 
 # Stamps beyond these are not times: the earliest is year 1938, the latest 2096 as nanoseconds since 1970.
 # Within them no difference of two stamps, and no start plus duration, leaves 64 bits.
@@ -31,23 +31,17 @@ _MAY_ROUND: Final = int(duckdb.__version__.split(".")[0]) < 2
 # Below this, a double's nearest thousandth is the number that was written.
 _EXACT_IN_DOUBLE_US: Final = 2**41
 
-_NUMBERS: Final = (
-    "correlation",
-    "bytes",
-    "Python id",
-    "Python parent id",
-    "Sequence number",
-    "Fwd thread id",
-)
-_WORK: Final = np.array([Category.KERNEL, Category.MEMCPY, Category.MEMSET], np.uint8)
+_NUMBERS: Final = ("correlation", "python_id", "python_parent", "sequence", "forward_thread")
+_WORK: Final = np.array(GPU_WORK_CATEGORIES, np.uint8)
+_COPIES: Final = np.array([Category.MEMCPY, Category.MEMSET], np.uint8)
 
 
 def _query() -> str:
-    schema = json.dumps([{**kineto.FIELDS, "args": kineto.ARGUMENTS}])
-    fields = [f'e."{name}" AS "{name}"' for name in kineto.FIELDS]
-    arguments = [f'e.args."{name}" AS "args.{name}"' for name in kineto.ARGUMENTS]
-    columns = ", ".join(fields + arguments)
-    return f"SELECT {columns} FROM (SELECT unnest(from_json(text, '{schema}')) AS e FROM chunk)"
+    fields = dict(kineto.FIELDS.values())
+    schema = json.dumps([{**fields, "args": dict(kineto.ARGUMENTS.values())}])
+    columns = [f'e."{key}" AS {name}' for name, (key, _) in kineto.FIELDS.items()]
+    columns += [f'e.args."{key}" AS {name}' for name, (key, _) in kineto.ARGUMENTS.items()]
+    return f"SELECT {', '.join(columns)} FROM (SELECT unnest(from_json(text, '{schema}')) AS e FROM chunk)"
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,8 @@ class Spans:
     duration_ns: Int64
     device: Int32
     stream: Int32
-    numbers: tuple[Int64, ...]  # in the order of _NUMBERS
+    bytes: Int64
+    numbers: dict[str, Int64]  # the columns that are taken as they are
     call_stack: pa.DictionaryArray
 
 
@@ -124,7 +119,7 @@ class Parser:
         """A JSON array of events as a Part, or None where the text is not JSON."""
         text = kineto.one_spelling(text)
         table = self._run(self._query, [text])
-        if table is not None and _MAY_ROUND and _beyond_double(table.column("ts")):
+        if table is not None and _MAY_ROUND and _beyond_double(table.column("start_us")):
             table = self._run(self._query, [kineto.quoted_stamps(text)])
         return None if table is None else _part(table)
 
@@ -156,8 +151,8 @@ class Parser:
 def _part(table: pa.Table) -> Part:
     rows = len(table)
     columns = {name: _whole(table.column(name)) for name in table.column_names}
-    phase = columns["ph"]
-    start_ns, start_known = _nanoseconds(columns["ts"])
+    phase = columns["phase"]
+    start_ns, start_known = _nanoseconds(columns["start_us"])
     start_known &= (start_ns >= EARLIEST_NS) & (start_ns <= LATEST_NS)
     memory = _equal(columns["name"], kineto.MEMORY_NAME) & _among(phase, kineto.MEMORY_PHASES)
     begin, end = _equal(phase, kineto.BEGIN_PHASE), _equal(phase, kineto.END_PHASE)
@@ -173,7 +168,7 @@ def _part(table: pa.Table) -> Part:
         columns["pid"], columns["tid"], np.concatenate([span_rows, memory_rows, name_rows])
     )
     span_thread, memory_thread, name_thread = np.split(thread, np.cumsum([len(span_rows), len(memory_rows)]))
-    names = columns["args.name"].take(pa.array(name_rows)).to_pylist()
+    names = columns["thread_name"].take(pa.array(name_rows)).to_pylist()
     spans, negative, missing = _spans(columns, span_rows, start_ns, begin, end, span_thread, threads)
     return Part(
         read=rows - int(malformed.sum()),
@@ -198,14 +193,15 @@ def _spans(
 ) -> tuple[Spans, int, int]:
     take = pa.array(rows)
     name = _encoded(columns["name"].take(take))
-    category = _categories(columns["cat"].take(take), name)
-    duration_ns, duration_known = _nanoseconds(columns["dur"])
+    category = _categories(columns["category"].take(take), name)
+    duration_ns, duration_known = _nanoseconds(columns["duration_us"])
     duration_ns, duration_known = duration_ns[rows], duration_known[rows]
     duration_known &= duration_ns <= LONGEST_NS
     negative = duration_known & (duration_ns < 0)
     duration_ns = np.where(duration_known & ~negative, duration_ns, 0)
     paired = (begin | end)[rows]
     work = np.isin(category, _WORK)
+    copies = np.isin(category, _COPIES)  # calls on ROCm have bytes, too: those of the copy they begin
     pids = np.array([kineto.number_of(pid) for pid, _ in threads], np.int32)
     tids = np.array([kineto.number_of(tid) for _, tid in threads], np.int32)
     spans = Spans(
@@ -216,10 +212,11 @@ def _spans(
         thread=thread,
         start_ns=start_ns[rows],
         duration_ns=duration_ns,
-        device=_place(columns["args.device"], rows, work, pids, thread),
-        stream=_place(columns["args.stream"], rows, work, tids, thread),
-        numbers=tuple(_numbers(columns[f"args.{key}"], rows) for key in _NUMBERS),
-        call_stack=_encoded(columns["args.Call stack"].take(take)),
+        device=_place(columns["device"], rows, work, pids, thread),
+        stream=_place(columns["stream"], rows, work, tids, thread),
+        bytes=np.where(copies, _numbers(columns["bytes"], rows), NONE),
+        numbers={name: _numbers(columns[name], rows) for name in _NUMBERS},
+        call_stack=_encoded(columns["call_stack"].take(take)),
     )
     return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
 
@@ -227,12 +224,12 @@ def _spans(
 def _memory(columns: dict[str, pa.Array], rows: Int64, time_ns: Int64, thread: Int32) -> Memory:
     return Memory(
         time_ns=time_ns[rows],
-        bytes=_numbers(columns["args.bytes"], rows, 0),
-        address=_filled(columns["args.Addr"], 0)[rows].astype(np.uint64),
-        device_type=_small(_numbers(columns["args.Device Type"], rows)),
-        device=_small(_numbers(columns["args.Device Id"], rows)),
-        allocated=_numbers(columns["args.Total Allocated"], rows),
-        reserved=_numbers(columns["args.Total Reserved"], rows),
+        bytes=_numbers(columns["bytes"], rows, 0),
+        address=_filled(columns["memory_address"], 0)[rows].astype(np.uint64),
+        device_type=_small(_numbers(columns["memory_device_type"], rows)),
+        device=_small(_numbers(columns["memory_device"], rows)),
+        allocated=_numbers(columns["memory_allocated"], rows),
+        reserved=_numbers(columns["memory_reserved"], rows),
         thread=thread,
     )
 

@@ -12,36 +12,36 @@ from typing import Any, Final
 from tb_gpudiag.trace.events import NONE, Category, Metadata
 
 FIELDS: Final = {
-    "ph": "VARCHAR",
-    "cat": "VARCHAR",
-    "name": "VARCHAR",
-    "pid": "VARCHAR",
-    "tid": "VARCHAR",
-    # Exact: DuckDB parses a decimal from the digits themselves. 19 digits before the point hold any stamp
-    # of 64 bits.
-    "ts": "DECIMAL(22,3)",
-    "dur": "DECIMAL(22,3)",
+    "phase": ("ph", "VARCHAR"),
+    "category": ("cat", "VARCHAR"),
+    "name": ("name", "VARCHAR"),
+    "pid": ("pid", "VARCHAR"),
+    "tid": ("tid", "VARCHAR"),
+    # Exact: DuckDB parses a decimal from the digits themselves. 19 digits before the point hold any stamp of
+    # 64 bits.
+    "start_us": ("ts", "DECIMAL(22,3)"),
+    "duration_us": ("dur", "DECIMAL(22,3)"),
 }
-"""Fields of an event that are read, with their SQL types."""
+"""Columns read from an event's own entries: the entry's key and its SQL type."""
 
 ARGUMENTS: Final = {
-    "correlation": "BIGINT",
-    "device": "BIGINT",
-    "stream": "BIGINT",
-    "bytes": "BIGINT",
-    "Python id": "BIGINT",
-    "Python parent id": "BIGINT",
-    "Sequence number": "BIGINT",
-    "Fwd thread id": "BIGINT",
-    "Call stack": "VARCHAR",
-    "Device Type": "BIGINT",
-    "Device Id": "BIGINT",
-    "Addr": "UBIGINT",
-    "Total Allocated": "BIGINT",
-    "Total Reserved": "BIGINT",
-    "name": "VARCHAR",
+    "correlation": ("correlation", "BIGINT"),
+    "device": ("device", "BIGINT"),
+    "stream": ("stream", "BIGINT"),
+    "bytes": ("bytes", "BIGINT"),
+    "python_id": ("Python id", "BIGINT"),
+    "python_parent": ("Python parent id", "BIGINT"),
+    "sequence": ("Sequence number", "BIGINT"),
+    "forward_thread": ("Fwd thread id", "BIGINT"),
+    "call_stack": ("Call stack", "VARCHAR"),
+    "memory_device_type": ("Device Type", "BIGINT"),
+    "memory_device": ("Device Id", "BIGINT"),
+    "memory_address": ("Addr", "UBIGINT"),
+    "memory_allocated": ("Total Allocated", "BIGINT"),
+    "memory_reserved": ("Total Reserved", "BIGINT"),
+    "thread_name": ("name", "VARCHAR"),
 }
-"""Entries of an event's `args` that are read, with their SQL types. No two may differ by case alone."""
+"""Columns read from an event's `args`, likewise. No two keys may differ by case alone."""
 
 _BYTES_KEY: Final = re.compile(rb'"Bytes"(?=[ \t\r\n]*:)')
 
@@ -80,16 +80,13 @@ _CATEGORIES: Final = {
 # host step.
 _ANNOTATION_OF_OLD: Final = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.")
 
-_MEMORY_NAME: Final = "[memory]"
-_SPAN_PHASE: Final = "X"
-_INSTANT_PHASES: Final = frozenset({"i", "I"})
-_STREAM_TID: Final = re.compile(r"(?:stream\s*)?(-?\d+)", re.IGNORECASE)
+_STREAM_TID: Final = re.compile(r"(?:stream\s*)?(-?[0-9]+)", re.IGNORECASE)
 
-MEMORY_NAME: Final = _MEMORY_NAME
-SPAN_PHASE: Final = _SPAN_PHASE
+MEMORY_NAME: Final = "[memory]"
+SPAN_PHASE: Final = "X"
 BEGIN_PHASE: Final = "B"
 END_PHASE: Final = "E"
-MEMORY_PHASES: Final = _INSTANT_PHASES | {_SPAN_PHASE}
+MEMORY_PHASES: Final = frozenset({"i", "I", "X"})
 METADATA_PHASE: Final = "M"
 THREAD_NAME: Final = "thread_name"
 

@@ -21,12 +21,13 @@ _SPACE: Final = b" \t\r\n"
 # Between two events: the end of one, and the beginning of the next with a key that events have.
 BETWEEN: Final = re.compile(
     rb"\}(?P<gap>[ \t\r\n]*,[ \t\r\n]*)"
-    rb'(?=\{[ \t\r\n]*"(?:ph|cat|name|pid|tid|ts|dur|id|bp|s|args)"[ \t\r\n]*:)'
+    rb'(?=\{[ \t\r\n]*"(?:ph|cat|name|pid|tid|ts|dur|id|bp|s|args)")'
 )
+_COMMA: Final = re.compile(rb"[ \t\r\n]*,")
 # What may follow the array of events: another key, the end of the object, or the end of the file.
 _AFTER_ARRAY: Final = re.compile(rb'[ \t\r\n]*(?:,[ \t\r\n]*"[^"]*"[ \t\r\n]*:|\}[ \t\r\n]*\Z|\Z)')
 # The same behind an event that is so broken that brackets cannot be told from text.
-BROKEN_END: Final = re.compile(
+_BROKEN_END: Final = re.compile(
     rb'(?P<array>\}[ \t\r\n]*\])[ \t\r\n]*(?:,[ \t\r\n]*"[^"]*"[ \t\r\n]*:|\}?[ \t\r\n]*\Z)'
 )
 # An event that holds a list of objects with event-like keys is split in pieces. So many may be joined again.
@@ -57,39 +58,43 @@ def judge(text: bytes, parser: Parser, final: bool) -> Judged:
     depth_after = _last_depths(marks, len(pieces))
 
     ends = _array_ends(text, marks, starts)
-    joins = {i: j for i, j in _joins(depth_after, bad).items() if i not in ends}
-    tried = {i: pieces[i][: ends[i].at] for i in bad.tolist() if i in ends}
-    tried |= {i: text[starts[i] : stops[j]] for i, j in joins.items()}
-    passed = _elements(parser, list(tried.values()))
-    good = {i: piece for (i, piece), passes in zip(tried.items(), passed.tolist(), strict=True) if passes}
+    joins = _joins(depth_after, bad)
+    firsts = _firsts(text, marks, starts)
+    of_bad = bad.tolist()
+    to_end = _passing(parser, {i: pieces[i][: ends[i].at] for i in of_bad if i in ends})
+    joined = _passing(parser, {i: text[starts[i] : stops[j]] for i, j in joins.items()})
+    first = _passing(parser, {i: pieces[i][: firsts[i]] for i in of_bad if i in firsts})
 
     accepted: list[bytes] = []
     malformed = 0
     leftover, rest = b"", None
     following = 0  # the first piece that is not dealt with
-    for i in bad.tolist():
+    for i in of_bad:
         if i < following:
             continue  # joined to an earlier one
         accepted += pieces[following:i]
         following = i + 1
-        if i in good:
-            accepted.append(good[i])
-        if i in ends and (i in good or ends[i].plausible):
-            malformed += i not in good
+        if i in ends and (i in to_end or ends[i].plausible):
+            accepted.append(to_end.get(i) or first.get(i, b""))
+            malformed += i not in to_end
             rest = pieces[i][ends[i].at + 1 :] + text[stops[i] :]
             following = len(pieces)
             break
-        if i in good:
+        if i in joined:
+            accepted.append(joined[i])
             following = joins[i] + 1
-        elif i < len(pieces) - 1:
-            malformed += 1
-        elif not final:
+            continue
+        if i == len(pieces) - 1 and not final:
             leftover = pieces[i]
+            continue
+        accepted.append(first.get(i, b""))
+        if i < len(pieces) - 1:
+            malformed += 1
         else:
-            broken_end = BROKEN_END.search(pieces[i])
+            end = broken_end(pieces[i])
             whole = depth_after[i] == 0 and pieces[i].rstrip(_SPACE).endswith(b"}")
-            malformed += broken_end is not None or bool(whole)  # else the file was cut off within it
-            rest = None if broken_end is None else pieces[i][broken_end.end("array") :]
+            malformed += end >= 0 or bool(whole)  # else the file was cut off within it
+            rest = pieces[i][end:] if end >= 0 else None
     accepted += pieces[following:]
     return Judged(
         accepted=b",".join(filter(None, (piece.strip(_SPACE + b",") for piece in accepted))),
@@ -106,6 +111,19 @@ def plausible_begin(text: bytes) -> int:
     return -1 if match is None else match.end()
 
 
+def broken_end(text: bytes) -> int:
+    """Just after what looks like the end of the array, in an element too broken for brackets to show it: it
+    lies within a string by the quotes before it, or closes all that is open; -1 where there is none."""
+    marks = segmented(text, np.zeros(1, np.int64))
+    for match in _BROKEN_END.finditer(text):
+        end = match.end("array")
+        mark = int(np.searchsorted(marks.at, end - 1))
+        outside_strings = mark < len(marks.at) and int(marks.at[mark]) == end - 1
+        if not outside_strings or int(marks.depth[mark]) <= 0:
+            return end
+    return -1
+
+
 @dataclass(frozen=True)
 class _ArrayEnd:
     at: int  # position of the `]` in its piece
@@ -115,6 +133,24 @@ class _ArrayEnd:
 def _elements(parser: Parser, pieces: list[bytes]) -> npt.NDArray[np.bool_]:
     """Which of the pieces are elements, or several with commas between."""
     return parser.valid([b"[" + piece + b"]" for piece in pieces])
+
+
+def _passing(parser: Parser, pieces: dict[int, bytes]) -> dict[int, bytes]:
+    """Those of the pieces that are elements."""
+    passes = _elements(parser, list(pieces.values()))
+    return {i: piece for (i, piece), good in zip(pieces.items(), passes.tolist(), strict=True) if good}
+
+
+def _firsts(text: bytes, marks: Marks, starts: list[int]) -> dict[int, int]:
+    """For pieces in which another element follows the first by its brackets: where in the piece that ends."""
+    closed = np.flatnonzero(marks.depth == 0)
+    segments, first = np.unique(marks.segment[closed], return_index=True)
+    ends = (marks.at[closed[first]] + 1).tolist()
+    return {
+        segment: end - starts[segment]
+        for segment, end in zip(segments.tolist(), ends, strict=True)
+        if _COMMA.match(text, end)
+    }
 
 
 def _array_ends(text: bytes, marks: Marks, starts: list[int]) -> dict[int, _ArrayEnd]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from tb_gpudiag.trace.columns import Parser, Part
 from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.pieces import BETWEEN, BROKEN_END, judge
+from tb_gpudiag.trace.pieces import BETWEEN, broken_end, judge
 from tb_gpudiag.trace.repair import repaired
 from tb_gpudiag.trace.structure import elements
 from tb_gpudiag.trace.top import too_deep
@@ -56,17 +56,15 @@ class Settler:
         return replace(settled, mended=text.translate(None, _SPACE) != mended.translate(None, _SPACE))
 
     def give_up(self, text: bytes) -> Settled:
-        """Settle an element that has not ended within the bound: it is malformed, what it swallowed is not
-        lost."""
-        settled = self._by_pieces(repaired(text), final=False)
-        if not settled.leftover:
-            return settled
-        return replace(settled, malformed=settled.malformed + 1, leftover=b"")
+        """Settle text that a single element may have swallowed: its leftover is that element, if any."""
+        return self._by_pieces(repaired(text), final=False)
 
     def _by_structure(self, text: bytes, final: bool) -> Settled | None:
         """Settle text of which every whole element is JSON; None where that is not so."""
         found = elements(text)
         end = found.array_end if found.array_end >= 0 else found.last_end
+        if found.array_end >= 0 and text[end : end + 1] != b"]":
+            return None
         part = self._parser.parse(b"[" + text[:end] + b"]")
         if part is None:
             return None
@@ -76,8 +74,7 @@ class Settler:
             return Settled(part, ended=True, rest=text[end + 1 :])
         leftover = text[end:].lstrip(_SPACE).removeprefix(b",").lstrip(_SPACE)
         # An unbalanced quote or bracket may have swallowed what is after it; then its depth means nothing.
-        swallowed = BETWEEN.search(leftover) or (found.in_string and BROKEN_END.search(leftover))
-        if swallowed:
+        if BETWEEN.search(leftover) or broken_end(leftover) >= 0:
             return None if final else Settled(part, leftover=leftover)
         if found.open_depth > self._limits.max_depth:
             raise too_deep(self._path, self._limits)

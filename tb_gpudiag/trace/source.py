@@ -22,8 +22,11 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 
 # Blocks that may wait: enough that reading and unpacking overlap with parsing.
 _BLOCKS_AHEAD: Final = 2
-# Compressed bytes, and the first bytes of any file, taken at a time.
-_FIRST_READ_BYTES: Final = 256 << 10
+# Compressed bytes, and the first bytes of any file, taken at a time. Where a member of a gzip file ends, the
+# rest of them is copied: a file of many tiny members must not take long.
+_SHORT_READ_BYTES: Final = 16 << 10
+# Damaged gzip data is unpacked again by such steps, so that no more than the last one is lost.
+_DAMAGE_STEP_BYTES: Final = 64
 # A reader that is told to stop does so at its next block. One that hangs in a dead store is left behind.
 _STOP_WAIT_S: Final = 1.0
 
@@ -127,7 +130,7 @@ class Source:
             self._blocks.put(failure)
 
     def _raw(self, file: IO[bytes]) -> Iterator[bytes]:
-        first = file.read(_FIRST_READ_BYTES)
+        first = file.read(_SHORT_READ_BYTES)
         if not first:
             raise EmptyFile(
                 "the file is empty",
@@ -162,11 +165,13 @@ class Source:
         while packed:
             self.consumed_bytes += len(packed)
             while packed:
+                before = unpacker.copy()  # an error loses what came out before it
                 try:
                     piece = unpacker.decompress(packed, size - len(block))
                 except zlib.error as error:
+                    block += _before_damage(before, packed, size - len(block))
                     self.truncated = True
-                    self.notes.append(f"the gzip data is damaged after {raw:,} unpacked bytes ({error})")
+                    self.notes.append(f"the gzip data is damaged ({error}): what follows is lost")
                     if block:
                         yield bytes(block)
                     return
@@ -180,13 +185,13 @@ class Source:
                 if unpacker.eof:
                     # Another member may follow; padding and anything else after the last one is no part of
                     # the data.
-                    packed = unpacker.unused_data or file.read(_FIRST_READ_BYTES)
+                    packed = unpacker.unused_data or file.read(_SHORT_READ_BYTES)
                     if packed[:1] != GZIP_MAGIC[:1]:
                         if block:
                             yield bytes(block)
                         return
                     unpacker = zlib.decompressobj(wbits=31)
-            packed = file.read(_FIRST_READ_BYTES)
+            packed = file.read(_SHORT_READ_BYTES)
         block += unpacker.flush()
         if block:
             yield bytes(block)
@@ -200,6 +205,19 @@ class Source:
                 where=self.path,
                 remedy="check where it came from, or raise Limits.max_gzip_ratio",
             )
+
+
+def _before_damage(unpacker: zlib._Decompress, packed: bytes, size: int) -> bytes:
+    """What unpacks, at most `size` bytes, before `packed` turns out to be damaged."""
+    raw = bytearray()
+    for start in range(0, len(packed), _DAMAGE_STEP_BYTES):
+        try:
+            raw += unpacker.decompress(packed[start : start + _DAMAGE_STEP_BYTES], size - len(raw))
+        except zlib.error:
+            break
+        if unpacker.unconsumed_tail or len(raw) >= size:
+            break
+    return bytes(raw)
 
 
 def modified_s(info: dict[str, Any]) -> float:

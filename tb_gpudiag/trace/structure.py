@@ -103,10 +103,9 @@ class Elements:
     """The elements of an array, from just after its `[`."""
 
     last_end: int  # just after the last element that is an object or an array; 0 where none has ended
-    array_end: int  # position of the array's own `]`, or -1
+    array_end: int  # position of the bracket that closes the array, or -1
     depth: int  # the deepest of the elements that have ended
     open_depth: int  # the deepest of the one that has not
-    in_string: bool  # at the end of the text
 
 
 def elements(text: bytes) -> Elements:
@@ -127,5 +126,5 @@ def elements(text: bytes) -> Elements:
         else:
             open_depth = max(open_depth, int(marks.depth[:stop].max(initial=0)))
         if len(below):
-            return Elements(last_end, offset + int(marks.at[stop]), depth, open_depth, False)
-    return Elements(last_end, -1, depth, open_depth, scanner.in_string)
+            return Elements(last_end, offset + int(marks.at[stop]), depth, open_depth)
+    return Elements(last_end, -1, depth, open_depth)

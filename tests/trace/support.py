@@ -1,0 +1,158 @@
+"""What the tests of trace/ share: reading bytes, and a second, slow way to read a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+from tb_gpudiag.trace.events import Category, Trace
+from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.read import read_trace
+
+LONG_AGO_S = 1_000_000_000.0
+
+Row = tuple[Any, ...]
+
+# Written out again on purpose: what the format's description says, not what the reader does.
+CATEGORY_OF = {
+    "Operator": Category.CPU_OP,
+    "cpu_op": Category.CPU_OP,
+    "user_annotation": Category.USER_ANNOTATION,
+    "python_function": Category.PYTHON_FUNCTION,
+    "Runtime": Category.RUNTIME,
+    "cuda_runtime": Category.RUNTIME,
+    "cuda_driver": Category.DRIVER,
+    "Kernel": Category.KERNEL,
+    "kernel": Category.KERNEL,
+    "Memcpy": Category.MEMCPY,
+    "gpu_memcpy": Category.MEMCPY,
+    "Memset": Category.MEMSET,
+    "gpu_memset": Category.MEMSET,
+    "gpu_user_annotation": Category.GPU_USER_ANNOTATION,
+    "overhead": Category.OVERHEAD,
+    "cuda_sync": Category.CUDA_SYNC,
+    "cpu_instant_event": Category.INSTANT,
+}
+WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
+MARKS = ("ProfilerStep#", "enumerate(DataLoader)#", "Optimizer.")
+
+
+def read_bytes(content: bytes, *, age_s: float | None = None, limits: Limits | None = None) -> Trace:
+    """Read a file of this content, last modified long ago or `age_s` ago."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "worker.1.pt.trace.json")
+        with open(path, "wb") as file:
+            file.write(content)
+        if age_s is None:
+            os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+        return read_trace(path, limits=limits or Limits())
+
+
+def document(*events: str | dict[str, Any], **top: Any) -> bytes:
+    """A trace of these events, some as text."""
+    texts = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    before = "".join(f"{json.dumps(key)}: {json.dumps(value)}, " for key, value in top.items())
+    return ("{" + before + '"traceEvents": [' + ", ".join(texts) + "]}").encode()
+
+
+def span(name: str = "aten::mm", ts: object = 1, dur: object = 1, **fields: Any) -> dict[str, Any]:
+    """A whole event of one operator; `fields` add and override."""
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 8, "ts": ts, "dur": dur, **fields}
+
+
+def names(trace: Trace) -> list[str]:
+    """The spans' names in order."""
+    return [trace.events.names[code] for code in trace.events.name]
+
+
+def rows(trace: Trace) -> list[Row]:
+    """The spans as tuples with absolute stamps, in order."""
+    e = trace.events
+    return [
+        (
+            int(e.start_ns[i]) + trace.start_ns,
+            int(e.duration_ns[i]),
+            Category(int(e.category[i])),
+            e.names[e.name[i]],
+            (e.threads[e.thread[i]].pid, e.threads[e.thread[i]].tid),
+            int(e.correlation[i]),
+            int(e.device[i]),
+            int(e.stream[i]),
+            int(e.bytes[i]),
+            int(e.python_id[i]),
+            int(e.python_parent[i]),
+            int(e.sequence[i]),
+            int(e.forward_thread[i]),
+            e.call_stacks[e.call_stack[i]] if e.call_stack[i] >= 0 else "",
+        )
+        for i in range(len(e))
+    ]
+
+
+def memory_rows(trace: Trace) -> list[Row]:
+    """The memory events as tuples with absolute stamps, in order."""
+    m = trace.memory
+    threads = trace.events.threads
+    return [
+        (
+            int(m.time_ns[i]) + trace.start_ns,
+            int(m.bytes[i]),
+            int(m.address[i]),
+            int(m.device_type[i]),
+            int(m.device[i]),
+            int(m.allocated[i]),
+            int(m.reserved[i]),
+            (threads[m.thread[i]].pid, threads[m.thread[i]].tid),
+        )
+        for i in range(len(m))
+    ]
+
+
+def nanoseconds(us: object) -> int:
+    """A number of µs as the file has it, to the nearest nanosecond."""
+    return int((Decimal(str(us)) * 1000).quantize(Decimal(1), ROUND_HALF_UP))
+
+
+def slow_read(text: str) -> tuple[list[Row], list[Row], int]:
+    """The second way: Python's json, one event at a time. Rows, memory rows, the number of elements."""
+    loaded = json.loads(text, parse_float=Decimal)
+    events = loaded if isinstance(loaded, list) else loaded["traceEvents"]
+    spans: list[Row] = []
+    memory: list[Row] = []
+    for event in events:
+        args = event.get("args") or {}
+        thread = (str(event.get("pid", "")), str(event.get("tid", "")))
+        if event.get("name") == "[memory]" and event["ph"] in "iIX":
+            keys = ("Device Type", "Device Id", "Total Allocated", "Total Reserved")
+            numbers = [args.get(key, -1) for key in keys]
+            memory.append((nanoseconds(event["ts"]), args["Bytes"], args.get("Addr", 0), *numbers, thread))
+        elif event["ph"] == "X":
+            spans.append(_slow_span(event, args, thread))
+    # Python's sort is stable, too.
+    return sorted(spans, key=lambda row: row[0]), sorted(memory, key=lambda row: row[0]), len(events)
+
+
+def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, str]) -> Row:
+    category = CATEGORY_OF.get(event.get("cat", ""), Category.OTHER)
+    if event.get("cat") == "Operator" and event["name"].startswith(MARKS):
+        category = Category.USER_ANNOTATION
+    device = stream = -1
+    if category in WORK:
+        device = args.get("device", event["pid"])
+        tid = str(event["tid"]).removeprefix("stream ")
+        stream = args.get("stream", int(tid) if tid.isdigit() else -1)
+    return (
+        nanoseconds(event["ts"]),
+        max(nanoseconds(event.get("dur", 0)), 0),
+        category,
+        event.get("name", ""),
+        thread,
+        *(args.get("correlation", -1), device, stream),
+        args.get("bytes", -1) if category in (Category.MEMCPY, Category.MEMSET) else -1,
+        *(-1 if args.get(key) is None else args[key] for key in ("Python id", "Python parent id")),
+        *(args.get(key, -1) for key in ("Sequence number", "Fwd thread id")),
+        args.get("Call stack", ""),
+    )

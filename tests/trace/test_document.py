@@ -1,0 +1,181 @@
+"""What may stand around the events: any order, any white space, anything else at the top level."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tb_gpudiag.errors import EmptyFile, NotATrace, TooDeep, TraceError
+from tb_gpudiag.trace.limits import Limits
+from tests.trace.support import document, names, read_bytes, rows, span
+
+EVENTS = json.dumps([span("first", 1), span("second", 2)])
+SMALL_CHUNKS = Limits(chunk_bytes=16)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EVENTS,
+        f"  \n{EVENTS}\n",
+        f'{{"traceEvents":{EVENTS}}}',
+        f'{{"traceEvents" \n\t:\r\n {EVENTS} , "x": 1 }}',
+        f'{{"a": [1, "]}}", {{"b": "[{{"}}], "traceEvents": {EVENTS}, "c": null, "d": -1.5e3, "e": "\\"]"}}',
+        f'{{"a": "traceEvents\\": [", "traceEvents": {EVENTS}}}',
+        f'{{"trace\\u0045vents": {EVENTS}}}',
+        f'{{"traceEvents": {EVENTS}, "deviceProperties": []}}',
+        f'{{"x": 1, "x": 2, "traceEvents": {EVENTS}, "x": 3}}',
+        f'{{"x": NaN, "y": -Infinity, "traceEvents": {EVENTS}, "z": inf}}',
+        json.dumps({"k": 1, "traceEvents": json.loads(EVENTS), "z": {"a": [[]]}}, indent=4),
+        "\ufeff" + EVENTS,
+    ],
+)
+@pytest.mark.parametrize("limits", [Limits(), SMALL_CHUNKS], ids=["one chunk", "chunks of 16 bytes"])
+def test_forms_of_the_document(text: str, limits: Limits) -> None:
+    trace = read_bytes(text.encode(), limits=limits)
+    assert (names(trace), trace.status, trace.malformed_events) == (["first", "second"], "COMPLETE", 0)
+    assert trace.notes == []
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_metadata_before_and_after_the_events(first: bool) -> None:
+    top = {
+        "schemaVersion": 1,
+        "baseTimeNanoseconds": 1767189312000000123,
+        "deviceProperties": [{"id": 0, "name": ""}],
+        "distributedInfo": {"rank": 3, "world_size": 8},
+        "record_shapes": 1,
+        "profile_memory": 1,
+        "with_stack": 1,
+        "with_flops": 1,
+        "with_modules": 1,
+        "simulated": True,
+    }
+    events = {"traceEvents": json.loads(EVENTS)}
+    whole = {**top, **events} if first else {**events, **top}
+    metadata = read_bytes(json.dumps(whole).encode()).metadata
+    assert metadata.schema_version == 1
+    assert metadata.base_time_ns == 1767189312000000123  # more than float64 holds
+    assert metadata.device_properties == [{"id": 0, "name": ""}]
+    assert metadata.distributed == {"rank": 3, "world_size": 8}
+    assert (metadata.record_shapes, metadata.profile_memory, metadata.with_stack) == (True, True, True)
+    assert (metadata.with_flops, metadata.with_modules, metadata.simulated) == (True, True, True)
+
+
+def test_metadata_of_other_types_is_as_if_absent() -> None:
+    odd = {
+        "deviceProperties": {"0": "x"},
+        "distributedInfo": [1],
+        "baseTimeNanoseconds": {},
+        "simulated": "no",
+    }
+    metadata = read_bytes(document(span(), **odd)).metadata
+    assert (metadata.device_properties, metadata.distributed, metadata.base_time_ns) == ([], {}, 0)
+    assert metadata.simulated is False
+
+
+def test_metadata_that_is_not_json_is_noted() -> None:
+    text = document(span("kept")).replace(b"{", b'{"distributedInfo": {"rank": oops}, ', 1)
+    trace = read_bytes(text)
+    assert (names(trace), trace.metadata.distributed) == (["kept"], {})
+    assert trace.notes == ["the value of distributedInfo could not be read"]
+
+
+def test_the_last_of_equal_keys_counts() -> None:
+    trace = read_bytes(
+        b'{"with_stack": 1, "traceEvents": [' + json.dumps(span()).encode() + b'], "with_stack": 0}'
+    )
+    assert trace.metadata.with_stack is False
+
+
+def test_two_lists_of_events_are_both_read() -> None:
+    trace = read_bytes(
+        f'{{"traceEvents": {EVENTS}, "x": 1, "traceEvents": [{json.dumps(span("third", 3))}]}}'.encode()
+    )
+    assert names(trace) == ["first", "second", "third"]
+    assert len(trace.notes) == 1
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_large_values_are_passed_over(where: str) -> None:
+    large = f'"large": ["{"},{" * 40_000}", {"[" * 50}{"]" * 50}]'
+    text = (
+        f'{{{large}, "traceEvents": {EVENTS}}}'
+        if where == "before"
+        else f'{{"traceEvents": {EVENTS}, {large}}}'
+    )
+    trace = read_bytes(text.encode(), limits=Limits(chunk_bytes=1000, max_element_bytes=5000))
+    assert (names(trace), trace.status) == (["first", "second"], "COMPLETE")
+
+
+def test_metadata_beyond_its_bound_is_noted() -> None:
+    trace = read_bytes(
+        document(span(), distributedInfo={"x": "y" * 500}), limits=Limits(max_metadata_bytes=100)
+    )
+    assert trace.metadata.distributed == {}
+    assert trace.notes == ["the value of distributedInfo could not be read"]
+
+
+def test_no_events_is_a_trace() -> None:
+    trace = read_bytes(b'{"schemaVersion": 1, "traceEvents": []}')
+    assert (len(trace.events), len(trace.memory), trace.events_read, trace.start_ns) == (0, 0, 0, 0)
+    assert trace.status == "COMPLETE"
+
+
+def test_text_behind_the_events_that_is_no_json_leaves_them() -> None:
+    trace = read_bytes(f'{{"traceEvents": {EVENTS}, oops'.encode())
+    assert (names(trace), trace.status) == (["first", "second"], "PARTIAL")
+    assert len(trace.notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"", EmptyFile),
+        (b"   \n", NotATrace),
+        (b"hello", NotATrace),
+        (b"\x00\x01\x02", NotATrace),
+        (b"42", NotATrace),
+        (b'"traceEvents"', NotATrace),
+        (b"{}", NotATrace),
+        (b"[]", NotATrace),
+        (b"[1, 2, 3]", NotATrace),
+        (b'[{"a": 1}]', NotATrace),
+        (b'{"a": {"traceEvents": []}}', NotATrace),
+        (b'{"traceEvents": null}', NotATrace),
+        (b'{"traceEvents": {"ph": "X"}}', NotATrace),
+        (b'{"schemaVersion": 1, "deviceProp', NotATrace),
+        (b"{]", NotATrace),
+        (b"[" * 100_000, TooDeep),
+        (b'{"a":' * 100_000, TooDeep),
+        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", TooDeep),
+        (b'{"traceEvents": [' + b"[" * 100_000 + b"]" * 100_000 + b"]}", TooDeep),
+        (b'{"traceEvents": [{"ph": "X", "args": ' + b'{"a":' * 1000 + b"1" + b"}" * 1000 + b"}]}", TooDeep),
+        (b'{"traceEvents": [{"ph": "X", "args": ' + b'{"a":' * 1000, TooDeep),
+    ],
+    ids=lambda value: value[:40].decode("latin-1") if isinstance(value, bytes) else value.__name__,
+)
+@pytest.mark.parametrize(
+    "limits", [Limits(), Limits(chunk_bytes=500)], ids=["one chunk", "chunks of 500 bytes"]
+)
+def test_what_is_no_trace(content: bytes, error: type[TraceError], limits: Limits) -> None:
+    with pytest.raises(TraceError) as raised:
+        read_bytes(content, limits=limits)
+    assert type(raised.value) is error
+    assert raised.value.where.endswith(".pt.trace.json")
+    assert raised.value.what
+    assert raised.value.remedy
+    assert "\n" not in str(raised.value)
+
+
+def test_order_is_by_start_then_by_place_in_the_file() -> None:
+    trace = read_bytes(document(span("late", 5), span("a", 2), span("b", 2), span("early", 1.5)))
+    assert [(row[3], row[0]) for row in rows(trace)] == [
+        ("early", 1500),
+        ("a", 2000),
+        ("b", 2000),
+        ("late", 5000),
+    ]
+    assert trace.start_ns == 1500
+    assert trace.events.start_ns.tolist() == [0, 500, 500, 3500]

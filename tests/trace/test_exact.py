@@ -1,0 +1,135 @@
+"""Stamps are exact to the nanosecond, and what is read does not depend on where the text is cut."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tb_gpudiag.trace.limits import Limits
+from tests.trace.support import document, memory_rows, nanoseconds, read_bytes, rows, slow_read, span
+
+# Since the profiler's base, since boot, since 1970, and a little before all of them.
+STAMPS_NS = st.one_of(
+    st.integers(0, 10**13),
+    st.integers(10**15, 10**16),
+    st.integers(10**18, 2 * 10**18),
+    st.integers(-(10**9), 0),
+)
+
+
+def written(ns: int) -> str:
+    """As µs with 3 places."""
+    sign = "-" if ns < 0 else ""
+    return f"{sign}{abs(ns) // 1000}.{abs(ns) % 1000:03d}"
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(STAMPS_NS, st.integers(0, 10**12)), min_size=1, max_size=20), st.booleans())
+def test_stamps_with_three_places(stamps: list[tuple[int, int]], quoted: bool) -> None:
+    mark = '"' if quoted else ""
+    events = [
+        f'{{"ph": "X", "ts": {mark}{written(t)}{mark}, "dur": {mark}{written(d)}{mark}}}' for t, d in stamps
+    ]
+    trace = read_bytes(document(*events))
+    assert sorted((row[0], row[1]) for row in rows(trace)) == sorted(stamps)
+    assert trace.start_ns == min(start for start, _ in stamps)
+    assert trace.events.start_ns[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("1712195495000123.457", 1712195495000123457),  # float64 has it as …123.5
+        ("1712195495000123", 1712195495000123000),
+        ("1623142623460111", 1623142623460111000),
+        ("4385980259312.227", 4385980259312227),
+        ("0.001", 1),
+        ("0.0004", 0),
+        ("0.0006", 1),
+        ("12.3456", 12346),
+        ("1e3", 1000000),
+        ("1.5E-2", 15),
+        ("-0.5", -500),
+        ("-0", 0),
+    ],
+)
+def test_forms_of_numbers(text: str, ns: int) -> None:
+    assert nanoseconds(Decimal(text)) == ns
+    assert read_bytes(document(f'{{"ph": "X", "ts": {text}, "dur": 0}}')).start_ns == ns
+
+
+def test_far_apart_stamps_stay_within_64_bits() -> None:
+    trace = read_bytes(document(span("late", 4e15, 4e15), span("early", -1e15)))
+    assert trace.events.end_ns.tolist()[-1] == (4 + 4 + 1) * 10**18
+
+
+ARGUMENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "correlation": st.integers(0, 2**40),
+        "device": st.integers(0, 7),
+        "stream": st.integers(0, 99),
+        "bytes": st.integers(0, 2**40),
+        "Python id": st.integers(1, 99),
+        "Python parent id": st.none() | st.integers(1, 99),
+        "Sequence number": st.integers(0, 99),
+        "Fwd thread id": st.integers(0, 2),
+        "Call stack": st.text(max_size=5),
+        "Input Dims": st.just([[1, 2], [], [{"ph": "X"}, {"name": "}, {"}]]),
+        "}, {": st.text(max_size=9),
+    },
+)
+SPANS = st.fixed_dictionaries(
+    {
+        "ph": st.just("X"),
+        "cat": st.sampled_from(
+            ["Operator", "cpu_op", "kernel", "Memcpy", "gpu_memset", "python_function", "?"]
+        ),
+        "name": st.text(max_size=8)
+        | st.sampled_from(['"},{"ph":"', "]}", "\\", "ProfilerStep#1", "[memory"]),
+        "pid": st.integers(0, 3),
+        "tid": st.integers(0, 3) | st.sampled_from(["stream 7", "2"]),
+        "ts": st.integers(0, 1000),
+        "dur": st.integers(-1, 50),
+        "args": ARGUMENTS,
+    }
+)
+MEMORY = st.fixed_dictionaries(
+    {
+        "ph": st.sampled_from("iX"),
+        "name": st.just("[memory]"),
+        "pid": st.just(1),
+        "tid": st.just(2),
+        "ts": st.integers(0, 1000),
+        "args": st.fixed_dictionaries({"Bytes": st.integers(-9, 9), "Device Id": st.integers(-1, 1)}),
+    }
+)
+OTHERS = st.fixed_dictionaries({"ph": st.sampled_from("sfMC"), "name": st.text(max_size=4), "ts": st.just(1)})
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(SPANS | MEMORY | OTHERS, max_size=25),
+    st.integers(1, 400),
+    st.sampled_from([None, 1, 4]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_any_events_cut_anywhere(
+    events: list[dict[str, Any]], chunk_bytes: int, indent: int | None, ensure_ascii: bool, before: bool
+) -> None:
+    beside = {"with_stack": 1, "x": [{"ph": "X"}, {"ts": "]"}]}
+    whole = {**beside, "traceEvents": events} if before else {"traceEvents": events, **beside}
+    text = json.dumps(whole, indent=indent, ensure_ascii=ensure_ascii)
+    spans, memory, elements = slow_read(text)
+    for limits in (Limits(), Limits(chunk_bytes=chunk_bytes)):
+        trace = read_bytes(text.encode(), limits=limits)
+        assert rows(trace) == spans
+        assert memory_rows(trace) == memory
+        assert (trace.events_read, trace.malformed_events, trace.status) == (elements, 0, "COMPLETE")
+        assert trace.metadata.with_stack

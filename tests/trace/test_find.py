@@ -1,0 +1,241 @@
+"""Which files of a log directory are traces, and what they are called."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from tb_gpudiag.errors import Unreadable
+from tb_gpudiag.trace.find import Found, find_traces, parse_logdir_spec
+from tb_gpudiag.trace.read import read_trace
+from tests.trace.support import document, span
+
+CONTENT = document(span())
+
+
+def put(root: Path, *names: str) -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(CONTENT)
+
+
+def keys(found: Found) -> list[tuple[str, str, str]]:
+    return [(file.run, file.worker, file.span) for file in found.files]
+
+
+def test_run_worker_and_span(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        "host_7.1000.pt.trace.json",
+        "host_7.999.pt.trace.json.gz",
+        "a/b/rank10.5.pt.trace.json",
+        "a/b/rank2.5.pt.trace.json",
+        "a/no_time.pt.trace.json",
+        "a/dots.in.name.17.pt.trace.json.gz",
+        "a/.3.pt.trace.json",
+    )
+    put(
+        tmp_path,
+        "a/other.json",
+        "a/trace.json.gz",
+        "a/x.pt.trace.json.tmp",
+        "a/y.1.pt.trace.jsonl",
+        "events.out.tfevents.1",
+    )
+    found = find_traces(str(tmp_path))
+    assert keys(found) == [
+        (".", "host_7", "999"),
+        (".", "host_7", "1000"),
+        ("a", "", "3"),
+        ("a", "dots.in.name", "17"),
+        ("a", "no_time", ""),
+        ("a/b", "rank2", "5"),
+        ("a/b", "rank10", "5"),
+    ]
+    assert found.problems == []
+    assert all(file.size_bytes == len(CONTENT) and file.modified_ns > 0 for file in found.files)
+    assert all(read_trace(file.path).events_read == 1 for file in found.files)
+
+
+@pytest.mark.parametrize(
+    ("name", "worker", "span_of_name"),
+    [
+        ("trace.json", "trace", ""),
+        ("trace.12.json.gz", "trace", "12"),
+        ("w.5.pt.trace.json", "w", "5"),
+        ("anything", "anything", ""),
+    ],
+)
+def test_a_file_named_directly_may_have_any_name(
+    name: str, worker: str, span_of_name: str, tmp_path: Path
+) -> None:
+    put(tmp_path, name)
+    found = find_traces(str(tmp_path / name))
+    assert keys(found) == [(".", worker, span_of_name)]
+    assert found.files[0].path == str(tmp_path / name)
+
+
+def test_files_that_share_a_name_do_not_clash(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        "a/w.1.pt.trace.json",
+        "a/w.1.pt.trace.json.gz",
+        "b/w.1.pt.trace.json",
+        "a/w.01.pt.trace.json",
+    )
+    found = find_traces(str(tmp_path))
+    assert len(found.files) == 4
+    assert len({file.path for file in found.files}) == len({file.identity for file in found.files}) == 4
+
+
+def test_identity_changes_with_the_file_and_with_nothing_else(tmp_path: Path) -> None:
+    put(tmp_path, "w.1.pt.trace.json")
+    path = tmp_path / "w.1.pt.trace.json"
+
+    def identity() -> str:
+        return find_traces(str(tmp_path)).files[0].identity
+
+    seen = [identity(), identity()]
+    assert seen[0] == seen[1]
+    path.write_bytes(CONTENT + b" ")  # longer
+    seen.append(identity())
+    os.utime(path, ns=(1, 1))  # as long, written at another time
+    seen.append(identity())
+    other = tmp_path / "other"
+    other.write_bytes(CONTENT + b" ")
+    os.utime(other, ns=(1, 1))
+    os.replace(other, path)  # as long and as old, but another file
+    seen.append(identity())
+    assert len(set(seen)) == 4
+
+
+def test_links_are_followed_once(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    put(root, "real/w.1.pt.trace.json")
+    put(outside, "far/w.2.pt.trace.json", "w.3.pt.trace.json")
+    (root / "real" / "up").symlink_to(root)  # a loop
+    (root / "a_link").symlink_to(root / "real")  # before "real" in order, but not its own name
+    (root / "out").symlink_to(outside)
+    (outside / "far" / "back").symlink_to(root)
+    (root / "file.4.pt.trace.json").symlink_to(outside / "w.3.pt.trace.json")
+    (root / "same.5.pt.trace.json").symlink_to(root / "real" / "w.1.pt.trace.json")
+    found = find_traces(str(root))
+    assert keys(found) == [("out", "w", "3"), ("out/far", "w", "2"), ("real", "w", "1")]
+    assert found.problems == []
+
+
+def test_a_link_to_a_file_outside_is_found(tmp_path: Path) -> None:
+    put(tmp_path, "outside.json")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "w.4.pt.trace.json").symlink_to(tmp_path / "outside.json")
+    assert keys(find_traces(str(tmp_path / "root"))) == [(".", "w", "4")]
+
+
+def test_broken_links_are_problems_and_stop_nothing(tmp_path: Path) -> None:
+    put(tmp_path, "good/w.1.pt.trace.json")
+    (tmp_path / "bad.2.pt.trace.json").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "round.3.pt.trace.json").symlink_to(tmp_path / "round.3.pt.trace.json")
+    found = find_traces(str(tmp_path))
+    assert keys(found) == [("good", "w", "1")]
+    assert sorted(os.path.basename(problem.where) for problem in found.problems) == [
+        "bad.2.pt.trace.json",
+        "round.3.pt.trace.json",
+    ]
+    assert all(isinstance(problem, Unreadable) and problem.remedy for problem in found.problems)
+
+
+def test_a_folder_that_cannot_be_listed_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "good/w.1.pt.trace.json", "closed/w.2.pt.trace.json")
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        if os.path.basename(path) == "closed":
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    found = find_traces(str(tmp_path))
+    assert keys(found) == [("good", "w", "1")]
+    assert [problem.where for problem in found.problems] == [str(tmp_path / "closed")]
+
+
+def test_pipes_and_folders_named_like_traces_are_passed_over(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "w.1.pt.trace.json")
+    put(tmp_path, "dir.pt.trace.json/w.2.pt.trace.json")
+    assert keys(find_traces(str(tmp_path))) == [("dir.pt.trace.json", "w", "2")]
+
+
+@pytest.mark.parametrize("root", ["missing", "a\0b", "memory://missing-root", "nosuch://x"])
+def test_a_root_that_is_not_there_is_a_problem(root: str, tmp_path: Path) -> None:
+    if "://" not in root:
+        root = str(tmp_path / root)
+    found = find_traces(root)
+    assert found.files == []
+    assert [type(problem) for problem in found.problems] == [Unreadable]
+    assert found.problems[0].where == root
+
+
+def test_an_empty_folder_has_no_traces_and_no_problem(tmp_path: Path) -> None:
+    assert find_traces(str(tmp_path)) == Found()
+
+
+def test_names_that_are_no_unicode(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.1.pt.trace.json")
+    try:
+        put(tmp_path, name)
+    except OSError:
+        pytest.skip("this file system refuses such names")
+    found = find_traces(str(tmp_path))
+    assert found.files[0].worker.encode()  # can be shown and sent
+    assert read_trace(found.files[0].path).events_read == 1
+
+
+def test_urls() -> None:
+    system = fsspec.filesystem("memory")
+    system.pipe("/find-logs/run/w.1.pt.trace.json", CONTENT)
+    system.pipe("/find-logs/w.2.pt.trace.json", CONTENT)
+    system.pipe("/find-logs/run/notes.txt", b"")
+    found = find_traces("memory://find-logs")
+    assert keys(found) == [(".", "w", "2"), ("run", "w", "1")]
+    assert all(read_trace(file.path).events_read == 1 for file in found.files)
+    before = [file.identity for file in found.files]
+    system.pipe("/find-logs/w.2.pt.trace.json", CONTENT + b" ")
+    after = [file.identity for file in find_traces("memory://find-logs/").files]
+    assert (before[0] != after[0], before[1] == after[1]) == (True, True)
+    assert keys(find_traces("memory://find-logs/run/w.1.pt.trace.json")) == [(".", "w", "1")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ("/logs", [("", "/logs")]),
+        ("train:/logs/a,test:/logs/b", [("train", "/logs/a"), ("test", "/logs/b")]),
+        ("/logs/a:b", [("", "/logs/a:b")]),
+        ("name:/logs/a:b", [("name", "/logs/a:b")]),
+        ("gs://bucket/x,s3:x", [("", "gs://bucket/x"), ("s3", os.path.realpath("x"))]),
+        ("name:gs://bucket/x", [("name", "gs://bucket/x")]),
+        ("C:\\logs\\a,d:/logs", [("", "C:\\logs\\a"), ("d", "/logs")]),
+        ("name:C:\\logs", [("name", "C:\\logs")]),
+        ("a:/logs,b:/logs", [("b", "/logs")]),
+        ("relative", [("", os.path.realpath("relative"))]),
+        ("~/x", [("", os.path.realpath(os.path.expanduser("~/x")))]),
+        (",,", []),
+        ("", []),
+    ],
+)
+@pytest.mark.skipif(os.name == "nt", reason="paths of POSIX")
+def test_logdir_spec(spec: str, named: list[tuple[str, str]]) -> None:
+    assert parse_logdir_spec(spec) == named
+
+
+@pytest.mark.parametrize(
+    "spec", ["/logs", "a:/x,b:/y", "/a:b", "n:/a:b", "gs://b/x", "n:gs://b/x", "~/x,rel", "a:/x,b:/x"]
+)
+def test_logdir_spec_is_tensorboards(spec: str) -> None:
+    data_ingester = pytest.importorskip("tensorboard.backend.event_processing.data_ingester")
+    theirs = data_ingester._parse_event_files_spec(spec)
+    assert parse_logdir_spec(spec) == [(name or "", path) for path, name in theirs.items()]

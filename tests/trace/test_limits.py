@@ -1,0 +1,89 @@
+"""No input may exhaust the process."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.errors import TooLarge, Unreadable
+from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.read import read_trace
+from tests.trace.support import document, names, read_bytes, span
+
+MEMBER_BYTES = 16 << 20
+MEMBER = gzip.compress(b" " * MEMBER_BYTES)
+
+
+def bomb(raw_bytes: int) -> bytes:
+    """A gzip file that unpacks to a trace's beginning and then spaces, a thousand times its size."""
+    return gzip.compress(b'{"traceEvents": [') + MEMBER * (raw_bytes // MEMBER_BYTES)
+
+
+def test_a_gzip_bomb_is_refused() -> None:
+    with pytest.raises(TooLarge, match="300 times"):
+        read_bytes(bomb(160 << 20))
+
+
+def test_what_is_read_is_not_kept(tmp_path: Path) -> None:
+    if not os.path.exists("/proc/self/status"):
+        pytest.skip("no /proc to read the peak of memory from")
+    path = tmp_path / "bomb.pt.trace.json.gz"
+    path.write_bytes(bomb(640 << 20))
+    program = (
+        "import sys\n"
+        "from tb_gpudiag.trace.read import Limits, read_trace\n"
+        "trace = read_trace(sys.argv[1], limits=Limits(max_gzip_ratio=2000))\n"
+        "assert trace.status != 'COMPLETE'\n"
+        "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) * 1024 < 400 << 20
+
+
+def test_a_small_file_may_have_any_ratio() -> None:
+    content = document(span()) + b" " * (1 << 20)
+    assert names(read_bytes(gzip.compress(content), limits=Limits(max_gzip_ratio=2))) == ["aten::mm"]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bytes])
+def test_too_many_bytes(pack: type) -> None:
+    content = document(*(span(ts=i) for i in range(1000)))
+    with pytest.raises(TooLarge, match="bytes of JSON"):
+        read_bytes(pack(content), limits=Limits(max_raw_bytes=len(content) // 2))
+    assert read_bytes(pack(content), limits=Limits(max_raw_bytes=len(content))).events_read == 1000
+
+
+def test_too_many_events() -> None:
+    content = document(*(span(ts=i) for i in range(1000)))
+    with pytest.raises(TooLarge, match="more than 999 events"):
+        read_bytes(content, limits=Limits(max_events=999))
+    assert read_bytes(content, limits=Limits(max_events=1000)).events_read == 1000
+
+
+def test_depth_is_bounded_where_it_is_set() -> None:
+    event = span(args={"a": {"b": [1]}})
+    assert read_bytes(document(event), limits=Limits(max_depth=4)).events_read == 1
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "w.1.pt.trace.json"
+    os.mkfifo(pipe)
+    with pytest.raises(Unreadable, match="not a regular file"):
+        read_trace(str(pipe))
+
+
+@pytest.mark.parametrize("path", ["missing.json", ".", "memory://missing.json", "nosuch://x.json", "a\0b"])
+def test_what_cannot_be_opened(path: str, tmp_path: Path) -> None:
+    if "://" not in path:
+        path = str(tmp_path / path)
+    with pytest.raises(Unreadable) as raised:
+        read_trace(path)
+    assert raised.value.where == path
+    assert raised.value.remedy

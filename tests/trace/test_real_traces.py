@@ -1,0 +1,49 @@
+"""Every real trace, read in two ways."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.read import read_trace
+from tests.conftest import SHARED_TRACES
+from tests.trace.support import memory_rows, rows, slow_read
+
+FILES = sorted(SHARED_TRACES.rglob("*.gz"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SHARED_TRACES))[:60])
+def test_every_column_of_every_event(path: Path) -> None:
+    trace = read_trace(str(path))
+    spans, memory, elements = slow_read(gzip.decompress(path.read_bytes()).decode("utf-8", "replace"))
+    assert trace.status == "COMPLETE"
+    assert (trace.events_read, trace.malformed_events) == (elements, 0)
+    assert rows(trace) == spans
+    assert memory_rows(trace) == memory
+    assert (
+        min(int(column.min()) for column in (trace.events.start_ns, trace.memory.time_ns) if len(column)) == 0
+    )
+
+
+def test_all_are_found(shared_traces: Path) -> None:
+    found = find_traces(str(shared_traces))
+    assert sorted(file.path for file in found.files) == [str(path) for path in FILES]
+    assert found.problems == []
+    assert {file.run for file in found.files} == {str(p.parent.relative_to(shared_traces)) for p in FILES}
+    assert all(file.span.isdecimal() and file.worker and file.size_bytes for file in found.files)
+
+
+def test_metadata(shared_traces: Path) -> None:
+    def of(folder: str) -> Path:
+        return next((shared_traces / folder).glob("*.gz"))
+
+    with_base = read_trace(str(of("h100_owlv2"))).metadata
+    assert with_base.base_time_ns > 1_600_000_000_000_000_000
+    assert with_base.device_properties[0]["name"] == "NVIDIA H100 80GB HBM3"
+    assert (with_base.with_stack, with_base.profile_memory, with_base.simulated) == (True, True, False)
+    distributed = read_trace(str(of("v100_ddp_memory"))).metadata
+    assert distributed.distributed["world_size"] > 1
+    assert not distributed.with_stack

@@ -1,0 +1,62 @@
+"""The scanner against a plain loop over characters."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tb_gpudiag.trace.structure import Scanner, elements, segmented
+
+TEXTS = st.binary(max_size=80) | st.text('{}[]"\\,a', max_size=80).map(str.encode)
+
+
+def slow_marks(text: bytes) -> list[tuple[int, int]]:
+    """Brackets outside strings, and the depth after each."""
+    marks = []
+    depth, in_string, escaped = 0, False, False
+    for at, code in enumerate(text):
+        char = chr(code)
+        if char == '"' and not escaped:
+            in_string = not in_string
+        elif char in "{}[]" and not in_string:
+            depth += 1 if char in "{[" else -1
+            marks.append((at, depth))
+        escaped = char == "\\" and not escaped
+    return marks
+
+
+@given(TEXTS, st.lists(st.integers(0, 80), max_size=5))
+def test_scanning_in_pieces(text: bytes, cuts: list[int]) -> None:
+    scanner = Scanner()
+    found: list[tuple[int, int]] = []
+    bounds = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    for begin, end in itertools.pairwise(bounds):
+        marks = scanner.feed(text[begin:end])
+        found += zip((marks.at + begin).tolist(), marks.depth.tolist(), strict=True)
+    assert found == slow_marks(text)
+
+
+@given(
+    st.lists(st.text('{}[]"\\,a', min_size=1, max_size=12).filter(lambda t: not t.endswith("\\")), min_size=1)
+)
+def test_segments_begin_anew(pieces: list[str]) -> None:
+    texts = [piece.encode() for piece in pieces]
+    starts = np.cumsum([0, *map(len, texts)])[:-1]
+    marks = segmented(b"".join(texts), starts)
+    slow = [(i, starts[i] + at, depth) for i, text in enumerate(texts) for at, depth in slow_marks(text)]
+    assert list(zip(marks.segment.tolist(), marks.at.tolist(), marks.depth.tolist(), strict=True)) == slow
+
+
+@given(TEXTS)
+def test_elements(text: bytes) -> None:
+    marks = slow_marks(text)
+    below = next((i for i, (_, depth) in enumerate(marks) if depth < 0), len(marks))
+    found = elements(text)
+    assert found.array_end == (marks[below][0] if below < len(marks) else -1)
+    ended = [at + 1 for at, depth in marks[:below] if depth == 0]
+    assert found.last_end == (ended[-1] if ended else 0)
+    assert found.depth == max([d for at, d in marks[:below] if at < found.last_end], default=0)
+    assert found.open_depth == max([d for at, d in marks[:below] if at >= found.last_end], default=0)
