@@ -14,6 +14,7 @@ from tb_gpudiag.facts.handover import HostTime, Pieces
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.hotspots import Hotspot, Kind, hotspots
 from tb_gpudiag.facts.idle import Ledger, build_ledger
+from tb_gpudiag.facts.kernels import Kernels
 from tb_gpudiag.facts.launches import Work, join_launches
 from tb_gpudiag.facts.memory import DeviceMemory, device_memory
 from tb_gpudiag.facts.replay import Replay
@@ -36,6 +37,11 @@ class DeviceFacts:
     def span(self) -> Window:
         """The GPU span: first GPU event's start to the last one's end."""
         return self.busy.span
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """Its GPU work in the step window, by kernel family."""
+        return Kernels(self.busy.events, self.busy.work, self.window)
 
     @cached_property
     def whole(self) -> Account:

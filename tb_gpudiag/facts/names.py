@@ -87,7 +87,9 @@ ENGINE_WAIT = _any(
     _PATH + r"torch/_tensor\.py\(\d+\): backward",
 )
 COMMUNICATION_KERNEL = re.compile(
-    r"(nccl|rccl|mscclpp|nvshmem).*|.*\b(all_?reduce|reduce_?scatter|all_?gather)_?kernel.*", re.I
+    r"(nccl|rccl|mscclpp|nvshmem).*|.*(\b|_)(all_?reduce|reduce_?scatter|all_?gather)_?kernel.*|"
+    r"(void )?vllm::cross_device_reduce_.*|(void )?deep_ep::.*",
+    re.I | re.S,
 )
 
 _FRAME = re.compile(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.S)

@@ -1,0 +1,1 @@
+"""Tables: what names mean, kept apart from the code that looks them up."""

@@ -1,0 +1,145 @@
+"""What kernel names tell: which family a kernel belongs to, and what does its arithmetic.
+
+Names of PyTorch's own kernels, of Inductor and Triton, cuBLAS, cuDNN, CUTLASS, FlashAttention, cub, FBGEMM,
+vLLM and TensorRT-LLM, and on AMD of rocBLAS and hipBLASLt (Tensile), MIOpen and Composable Kernel. Read off
+recorded traces, from Volta to Blackwell and MI300.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Family(IntEnum):
+    """What a kernel does, in the order in which families are shown."""
+
+    GEMM = 0  # matrix times matrix or vector
+    CONVOLUTION = 1
+    ATTENTION = 2  # fused attention
+    ELEMENTWISE = 3  # each output from its own inputs: pointwise math, casts, dropout, optimizers
+    REDUCTION = 4  # sums, maxima, scans, pooling, losses
+    NORMALISATION = 5  # layer, batch, group and RMS norm; softmax
+    COPY = 6  # moves data and computes nothing: copies, sets, transposes, concatenation, look-ups by index
+    COLLECTIVE = 7  # between GPUs
+    OTHER = 8
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class FamilyRow(NamedTuple):
+    """A kernel is of this family if `function` is found in its name without template arguments and
+    parameters, and `within`, where given, in the whole name."""
+
+    family: Family
+    function: str
+    within: str = ""
+
+
+_GENERIC = r"elementwise_kernel|multi_tensor_apply_kernel|pointwise_kernel|\bindex_kernel"
+"""PyTorch's launchers of any function: what they do stands in their template arguments."""
+
+_CUTLASS = r"cutlass\w*::(kernel2?|device_kernel)$|^device_kernel$"
+"""CUTLASS's launchers, likewise."""
+
+FAMILIES: tuple[FamilyRow, ...] = (
+    # Inductor: the kind of kernel, then the operators that were fused into it.
+    FamilyRow(Family.ATTENTION, r"^triton_tem_\w*attention"),
+    FamilyRow(Family.CONVOLUTION, r"^triton_tem_\w*conv"),
+    FamilyRow(Family.GEMM, r"^triton_tem_"),
+    FamilyRow(
+        Family.COPY,
+        r"^triton_poi_fused_((_to_copy|clone|copy_?|cat|constant_pad_nd|_?unsafe_view|view|transpose|permute|"
+        r"slice|expand|stack|t|index|embedding)_)+\d+$",
+    ),
+    FamilyRow(Family.ELEMENTWISE, r"^triton_(poi|for)_"),
+    FamilyRow(Family.NORMALISATION, r"^triton_(red|per|mix)_\w*(norm|softmax|rsqrt)"),
+    FamilyRow(Family.REDUCTION, r"^triton_(red|per|mix)_"),
+    # Fused attention, before everything that its names also hold.
+    FamilyRow(Family.ATTENTION, _CUTLASS, r"flash|fmha|attention"),
+    FamilyRow(
+        Family.ATTENTION,
+        r"flash_?\w*(fwd|bwd|fprop|bprop|attn|attention|mla)|flash::|fmha|(^|_)attn_(fwd|bwd)|attention|sdpa|"
+        r"mha_(fwd|bwd)|Batch(Prefill|Decode)With|^_(fwd|bwd)(_grouped)?_kernel(_|$)|xqa|_mla_|splitkv",
+    ),
+    # PyTorch's generic launchers.
+    FamilyRow(
+        Family.COPY,
+        _GENERIC,
+        r"\w*copy_kernel_(cuda|impl)|copy_device_to_device|CopyFunctor|gpu_index_kernel|CopyKernel",
+    ),
+    FamilyRow(Family.NORMALISATION, _GENERIC, r"batch_norm|layer_norm|group_norm|softmax"),
+    FamilyRow(Family.ELEMENTWISE, _GENERIC),
+    FamilyRow(
+        Family.COPY,
+        r"transpose_|nchw2?(to)?nhwc|nhwc2?(to)?nchw|CNHW2NCHW|NCHW2CNHW|CatArray|SubTensorOpWithCast|"
+        r"reshape_and_cache|concat_and_cache|(gather|scatter|index\w*select|index_put|permute_\w+)\w*_?kernel|"
+        r"index(Select|Func)|page_indices|indexing_backward",
+    ),
+    FamilyRow(
+        Family.NORMALISATION,
+        r"(layer|batch|group|instance|rms|weight)_?norm(?!alize)|(^|[_:])(bn|ln)_(fw|bw)|softmax|RowwiseMoments|"
+        r"GammaBeta|InternalGradients|welford",
+    ),
+    FamilyRow(Family.CONVOLUTION, _CUTLASS, r"fprop|dgrad|wgrad|conv2d|conv3d|implicit_?gemm"),
+    FamilyRow(
+        Family.CONVOLUTION,
+        r"conv(?!ert)|fprop|dgrad|wgrad|bwd_weight|scudnn|\d{3,6}cudnn|winograd|im2col|col2im|"
+        r"implicit_gemm|igemm_(fwd|bwd|wrw)|compute\w*OffsetsKernel|cudnn::cnn::",
+    ),
+    FamilyRow(Family.REDUCTION, r"finalize"),  # of a mixture of experts: adds up what the experts gave
+    FamilyRow(Family.GEMM, _CUTLASS),
+    FamilyRow(
+        Family.GEMM,
+        r"(?<!fb)gemm|gemv|nvjet|cublas|Cijk_|(^|_)b?mm_|matmul|\bdot_kernel|reduce_1Block|splitKreduce|"
+        r"epilogue::impl::globalKernel|rocblas|hipblas|wvSplitK|marlin|fused_moe|moe_kernel|cutlass3x|xmma",
+    ),
+    FamilyRow(Family.REDUCTION, r"(?<!rotary_)embedding"),  # rows looked up and added, in backward scattered
+    FamilyRow(
+        Family.ELEMENTWISE,
+        r"elementwise|pointwise|(^|[_:])(fused_?)?(adam|lamb|sgd|adagrad)|dropout|upsample|activation|act_and_mul|"
+        r"silu|gelu|relu|swiglu|rotary|rope(_|$)|quant|cast|SubTensorOp|OpTensor|op_tensor|scalePackedTensor|"
+        r"add_?bias|transform_bias|distribution|philox|tril|triu|arange|fill(_|$)|scale_kernel",
+    ),
+    FamilyRow(
+        Family.REDUCTION,
+        r"reduce|reduction|scan|cumsum|sum_|argmax|topk|pool|nll_?loss|NLLCriterion|cross_entropy|histogram|"
+        r"cub::Device(Reduce|Scan|Select|Compact)|l2_?norm",
+    ),
+    FamilyRow(Family.COPY, r"copy|memcpy|memset|transpose|permute|gather|scatter|slice|concat|cat_kernel"),
+)
+"""The first row that fits decides, upper and lower case alike. Collectives are told by names.py."""
+
+
+class Arithmetic(IntEnum):
+    """What multiplies in a matrix kernel."""
+
+    UNKNOWN = 0  # the name does not tell, or the kernel multiplies no matrices
+    TENSOR_CORES = 1  # AMD: matrix cores
+    FP32_CORES = 2  # numbers of 32 bits on the ordinary cores
+    HALF_ON_FP32_CORES = 3  # numbers of 16 bits that could not go to the tensor cores
+
+
+HALF = r"bf16|fp16|f16|half|e4m3|e5m2|[sh]884|h1688|h16816"
+"""Names of kernels with inputs of 16 bits or fewer."""
+
+TENSOR_CORES = (
+    r"tensorop|wmma|[hiqw]mma_|utcmma|nvjet|tensor\d+x\d+x\d+|tf32|"
+    r"(?<![a-z0-9])[shid](884|1688|16816|16832|161616)(?=[a-z_])|"
+    r"flash_(fwd|bwd)|FlashAttn|flash_(fprop|bprop)|fmhaSm\d|fmha_cutlass[FB]_(bf16|f16)|"
+    r"xmma_\w*gemm_(bf16|f16|e4m3|e5m2|i8|s8)|cutlass3x_sm(90|1\d\d)|MainloopSm\d|GMMA|UMMA|deep_gemm|^bmm_\w*sm1\d\d|warpgroupsize|"
+    r"xdl|gtcx|_MI\d+x\d+|"
+    r"(^|_)matmul\w*_(bf16|fp16|fp8|mxfp4)"
+)
+"""Names of kernels that run on tensor cores, or on AMD's matrix cores."""
+
+FP32_CORES = (
+    r"(?<![a-z])sgemm(?!_bf16)|simt_\w*gemm|scudnn|ffma|convolve_sgemm|(wgrad_alg0|dgrad|wgrad)_engine<float|"
+    r"fmha_cutlass[FB]_f32_\w*sm(50|70|75)|winograd\w*<float|^Cijk_[a-z]+_[a-z]+_S_?B_(?!.*_MI\d)"
+)
+"""Names of kernels that multiply matrices on the ordinary FP32 cores."""
+
+ALIGNMENT = r"_align(\d+)(?=[_:>(]|$)"
+"""CUTLASS writes into the name how many elements it may load at once: as many as divide every row."""
