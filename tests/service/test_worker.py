@@ -1,0 +1,110 @@
+"""The analysis process, as far as it is not seen from outside (test_jobs.py)."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tb_gpudiag.errors import JobFailed, NotATrace
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.wire import from_json
+from tb_gpudiag.service.cache import Cache
+from tb_gpudiag.service.entry import read_entry
+from tb_gpudiag.service.protocol import Done, Failed, Progress, Task, parse
+from tb_gpudiag.service.worker import analyse, save
+from tests.builder import TraceBuilder
+from tests.service.helpers import trace_file
+
+
+def task(path: Path, *drafts: Path) -> Task:
+    return Task(trace_file(path), [str(draft) for draft in drafts], memory_limit_bytes=1 << 40, parent=0)
+
+
+def test_an_analysis_saves_the_report_as_it_is_sent_and_the_timeline(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.thread().step(0, at=0, us=500).launch("gemm", at=15, us=5, runs_at=30, runs_us=100)
+    stages: list[tuple[float, str]] = []
+    where = analyse(
+        task(trace.write(tmp_path), tmp_path / "draft"), lambda share, stage: stages.append((share, stage))
+    )
+    entry = read_entry(where)
+    assert entry is not None
+    state = from_json(gzip.decompress(entry.report_gz()).decode(), pb.ReportState)
+    assert (state.state, state.progress) == ("ready", 1.0)
+    assert (state.report.trace.run, state.report.trace.worker, state.report.trace.span) == ("run", "w", "1")
+    assert entry.summary == {
+        "limiter": state.report.verdict.limiter,
+        "sentence": state.report.verdict.sentence,
+    }
+    assert "level_key" in entry.arrays()
+    shares = [share for share, _ in stages]
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] <= shares[-1] < 1
+
+
+def test_a_disk_that_fills_up_half_way_leaves_nothing_and_the_next_place_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache(tmp_path / "cache")
+    first, second = cache.drafts()
+    write = np.save
+
+    def full(path: Path, array: Any, **options: Any) -> None:
+        if Path(path).parent == first:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, array, **options)
+
+    monkeypatch.setattr(np, "save", full)
+    path = TraceBuilder().write(tmp_path)
+    assert save(task(path, first, second), b"report", {"x": np.arange(3)}, {}) == second
+    assert not first.exists()
+    assert cache.commit(second, "k") is not None
+    assert "GPUDIAG_CACHE_DIR" in cache.note
+    cache.discard(second)
+    with pytest.raises(JobFailed, match="No space left on device"):
+        save(task(path, first), b"report", {"x": np.arange(3)}, {})
+
+
+def test_messages_arrive_as_they_were_sent_and_noise_is_passed_over() -> None:
+    error = NotATrace("what\nnow", where="/a/ü\udcff", remedy="r")
+    sent: list[Progress | Done | Failed] = [Progress(0.25, "reading"), Done("/draft"), Failed(error)]
+    noise = [
+        b"\n",
+        b"{}\n",
+        b"[1]\n",
+        b"null\n",
+        b'{"progress": "x"}\n',
+        b'{"failed": 1}\n',
+        b"\xff\xfe\n",
+        b"x" * 200_000,
+    ]
+    lines = [message.to_line() for message in sent]
+    heard = list(
+        parse(io.BytesIO(b"".join([*noise[:4], lines[0], *noise[4:7], lines[1], lines[2], noise[7]])))
+    )
+    assert heard[:2] == sent[:2]
+    failed = heard[2]
+    assert isinstance(failed, Failed)
+    assert (type(failed.error), failed.error.what, failed.error.where) == (NotATrace, error.what, error.where)
+    assert len(heard) == 3
+
+
+@pytest.mark.parametrize("kind", ["os", "GpudiagError", "__import__", "TraceError", "Nonsense"])
+def test_an_error_of_unknown_kind_is_still_an_error(kind: str) -> None:
+    line = json.dumps({"failed": kind, "what": "w", "where": "", "remedy": ""}).encode() + b"\n"
+    (heard,) = parse(io.BytesIO(line))
+    assert isinstance(heard, Failed)
+    assert heard.error.what == "w"
+
+
+def test_a_task_survives_the_way(tmp_path: Path) -> None:
+    path = TraceBuilder().write(tmp_path)
+    given = task(path, tmp_path / "é", tmp_path / "b")
+    assert Task.from_line(given.to_line()) == given
