@@ -37,15 +37,16 @@ def account(busy: Busy, ledger: Ledger, steps: Steps, window: Window) -> Account
     order = np.argsort(steps.start_ns, kind="stable")
     start = steps.start_ns[order]
     end = np.r_[start[1:], np.int64(window.end_ns)][: len(start)]
-    return _slices([steps.names[i] for i in order], start, end, busy, ledger)
+    return slices([steps.names[i] for i in order], start, end, busy, ledger)
 
 
 def whole(busy: Busy, ledger: Ledger, window: Window) -> Account:
     """The window as one slice."""
-    return _slices([""], np.array([window.start_ns]), np.array([window.end_ns]), busy, ledger)
+    return slices([""], np.array([window.start_ns]), np.array([window.end_ns]), busy, ledger)
 
 
-def _slices(names: list[str], start: Int64, end: Int64, busy: Busy, ledger: Ledger) -> Account:
+def slices(names: list[str], start: Int64, end: Int64, busy: Busy, ledger: Ledger) -> Account:
+    """Any stretches of the step window, each with its name."""
     idle = np.zeros((len(start), len(Cause)), np.int64)
     for cause in Cause:
         some = ledger.cause == cause

@@ -14,6 +14,7 @@ from tb_gpudiag.facts.handover import HostTime, Pieces
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.hotspots import Hotspot, Kind, hotspots
 from tb_gpudiag.facts.idle import Ledger, build_ledger
+from tb_gpudiag.facts.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.kernels import Kernels
 from tb_gpudiag.facts.launches import Work, join_launches
 from tb_gpudiag.facts.memory import DeviceMemory, device_memory
@@ -145,6 +146,17 @@ class Facts:
     def account(self, device: DeviceFacts) -> Account:
         """The device's time step by step."""
         return account(device.busy, device.ledger, self.steps, self.window)
+
+    @cached_property
+    def inferred_steps(self) -> InferredSteps | None:
+        """The repetition of the busiest device's launches where no steps were recorded; None where there are
+        steps, or no clear repetition."""
+        device = self.device
+        if device is None or len(self.steps):
+            return None
+        return infer_steps(
+            self.events, self.work, self.transfers, self.host, device.busy, device.ledger, self.window
+        )
 
     def hotspots(self, kind: Kind) -> list[Hotspot]:
         """Launch hotspots over the step window and all devices."""

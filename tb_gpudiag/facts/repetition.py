@@ -1,0 +1,199 @@
+"""Repetition in a sequence of numbers: which stretch of it comes again and again. Pure: no trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.trace.events import Bool, Int32, Int64
+
+Numbers = Int32
+Float64 = npt.NDArray[np.float64]
+
+FEWEST = 3
+"""Repetitions in one go, exactly the same. Two of anything can be chance."""
+
+MOST_SHARE = 0.5
+"""Of the sequence that the repetitions must make up: below that, something else is the sequence's story."""
+
+NEARLY = 0.9
+"""Of a stretch's elements, each in its place, that make it a repetition too once the exact ones are known:
+a step with another algorithm for a kernel or two, or with a value read in between, is still a step."""
+
+NEARLY_ALL = 0.9
+"""Of what a longer period covers: an inner repetition that covers this much leaves next to nothing out."""
+
+_GRAM = 8
+"""Elements that are looked up together: single ones recur everywhere, long ones miss short periods."""
+
+_MOST_CANDIDATES = 32
+"""Periods tried: a bound on the work for sequences that repeat in countless ways."""
+
+_MOST_COMPARED = 8
+"""Times the sequence's length that may be compared to find repetitions: a bound on the work as well."""
+
+_COMPARED_AT_ONCE = 2**22
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Stretches [start, start + period) of the sequence that are the same, in order, disjoint.
+
+    start: shape (k,). They need not touch: what lies between two of them is not part of the repetition.
+    """
+
+    period: int
+    start: Int64
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def members(self) -> Int64:
+        """Shape (k, period): the elements of each."""
+        return self.start[:, None] + np.arange(self.period)
+
+
+@dataclass(frozen=True)
+class _Period:
+    """A period with the stretches that repeat exactly at this distance, each at least FEWEST times."""
+
+    length: int
+    start: Int64
+    end: Int64
+    covered: int
+
+    @property
+    def count(self) -> int:
+        return int(((self.end - self.start) // self.length).sum())
+
+
+def find_repetition(sequence: Int64, whole: Bool, pause: Int64) -> Repetition | None:
+    """The repetition that most of the sequence consists of; None where there is none, or none that is clear.
+
+    sequence: shape (n,), any numbers. whole: shape (n,), elements that only a whole repetition has in it, if
+    any: a shorter period with one in it is not taken for a part of a longer one. pause: shape (n,), how well
+    a cut before the element fits, where the sequence itself leaves the choice.
+    """
+    _, kinds = np.unique(sequence, return_inverse=True)
+    numbers: Numbers = kinds.astype(np.int32)
+    periods = [
+        period
+        for length in _candidates(numbers)
+        if (period := _exact(numbers, length)).covered >= MOST_SHARE * len(numbers)
+    ]
+    if not periods:
+        return None
+    chosen = _outermost(sorted(periods, key=lambda p: p.length), whole)
+    longest = int(np.argmax(chosen.end - chosen.start))
+    return _all_like(numbers, chosen.length, _cut(chosen, longest, pause))
+
+
+def _candidates(numbers: Numbers) -> list[int]:
+    """Distances at which stretches of _GRAM elements come again, those that could cover most first."""
+    count = len(numbers) - _GRAM + 1
+    if count < FEWEST:
+        return []
+    # A polynomial over random values, modulo 2**64; a clash only costs a candidate that fails the exact test.
+    values = np.random.default_rng(0).integers(1, 2**63, int(numbers.max()) + 1, dtype=np.uint64)[numbers]
+    grams = np.zeros(count, np.uint64)
+    for i in range(_GRAM):
+        grams = grams * np.uint64(0x9E3779B97F4A7C15) + values[i : i + count]
+    order = np.argsort(grams, kind="stable")
+    again = grams[order][1:] == grams[order][:-1]
+    distance = (order[1:] - order[:-1])[again]
+    often = np.bincount(distance, minlength=3)
+    # One element that comes again and again is no sequence; a period must fit in FEWEST times.
+    often[:2] = 0
+    often[len(numbers) // FEWEST + 1 :] = 0
+    weight = often * np.arange(len(often))
+    best = np.argsort(-weight, kind="stable")[:_MOST_CANDIDATES]
+    return [int(length) for length in best if often[length] >= min(_GRAM, FEWEST)]
+
+
+def _exact(numbers: Numbers, length: int) -> _Period:
+    same = numbers[length:] == numbers[:-length]
+    edges = np.flatnonzero(np.diff(np.r_[False, same, False].astype(np.int8)))
+    start, end = edges[::2], edges[1::2]
+    keep = end - start >= (FEWEST - 1) * length
+    start, end = start[keep], end[keep] + length
+    # Two stretches can share what the first ends and the second begins with.
+    covered = int((end - np.maximum(start, np.r_[0, end[:-1]])).sum()) if len(start) else 0
+    return _Period(length, start.astype(np.int64), end.astype(np.int64), covered)
+
+
+def _outermost(periods: list[_Period], whole: Bool) -> _Period:
+    """Of repetitions inside one another the outermost, so the step and not its layers.
+
+    A longer period is the outer one if the shorter one breaks off in each of its repetitions: layers end
+    where the head of the model comes. Where the shorter one breaks off seldom, the longer one is a multiple
+    of it. And where the shorter one can stand alone, and leaves next to nothing out, what comes once in many
+    of them (a log line, a checkpoint) does not make them one.
+    """
+    chosen = periods[0]
+    for longer in periods[1:]:
+        alone = bool(whole[chosen.start[0] : chosen.start[0] + chosen.length].any())
+        if alone and chosen.covered >= NEARLY_ALL * longer.covered:
+            continue
+        inside = np.searchsorted(longer.end, chosen.start, side="right")
+        inner = (inside < len(longer.start)) & (
+            chosen.start >= longer.start[np.minimum(inside, len(longer.start) - 1)] - chosen.length
+        )
+        if int(inner.sum()) >= longer.count - 1:
+            chosen = longer
+    return chosen
+
+
+def _cut(period: _Period, run: int, pause: Int64) -> int:
+    """Where the first repetition of the run begins: of the cuts that cost none of them, the one after the
+    longest pause."""
+    start, length = int(period.start[run]), period.length
+    count, spare = divmod(int(period.end[run]) - start, length)
+    at = start + np.arange(count)[:, None] * length + np.arange(spare + 1)
+    return start + int(np.argmax(np.median(pause[np.minimum(at, len(pause) - 1)], axis=0)))
+
+
+def _all_like(numbers: Numbers, period: int, first: int) -> Repetition | None:
+    """All stretches like the one at `first`: the exact ones, and beside or between them nearly exact ones."""
+    pattern = numbers[first : first + period]
+    rarest = int(np.argmin(np.bincount(numbers)[pattern]))
+    at = np.flatnonzero(numbers == pattern[rarest]).astype(np.int64) - rarest
+    if len(at) * period > _MOST_COMPARED * len(numbers):
+        return None
+    at, share = _likeness(numbers, pattern, at)
+    start = _apart(at[share == 1], period)
+    while True:
+        near = np.unique(np.r_[at, start - period, start + period])
+        near = near[np.searchsorted(start, near - period, "right") == np.searchsorted(start, near + period)]
+        near, share = _likeness(numbers, pattern, near)
+        more = _apart(near[share >= NEARLY], period)
+        if not len(more):
+            break
+        start = np.sort(np.r_[start, more])
+    if len(start) < FEWEST or len(start) * period < MOST_SHARE * len(numbers):
+        return None
+    return Repetition(period, start)
+
+
+def _likeness(numbers: Numbers, pattern: Numbers, at: Int64) -> tuple[Int64, Float64]:
+    """Of the places where the whole pattern fits in: (place, share of it that is found there)."""
+    length = len(pattern)
+    at = at[(at >= 0) & (at + length <= len(numbers))]
+    share = np.empty(len(at))
+    rows = max(1, _COMPARED_AT_ONCE // length)
+    for low in range(0, len(at), rows):
+        some = at[low : low + rows, None] + np.arange(length)
+        share[low : low + rows] = (numbers[some] == pattern).mean(axis=1)
+    return at, share
+
+
+def _apart(start: Int64, length: int) -> Int64:
+    """From sorted starts, those at least a length after the one kept before."""
+    if not len(start) or (np.diff(start) >= length).all():
+        return start
+    kept = [int(start[0])]
+    while (at := int(np.searchsorted(start, kept[-1] + length))) < len(start):
+        kept.append(int(start[at]))
+    return np.array(kept, np.int64)
