@@ -14,13 +14,13 @@ stretches of calls are computed at once, up to the first call that waits for wor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.facts.intervals import EMPTY, Intervals, coverage
+from tb_gpudiag.facts.intervals import EMPTY, Intervals, coverage, subtract, union
 from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.replay_model import Calls, Streams, calls_of, streams_of
 from tb_gpudiag.facts.steps import Steps, Window
@@ -85,18 +85,29 @@ class Replay:
         """The step times with these things taken away together."""
         calls = self._calls
         between, inside, target = calls.between_ns, calls.inside_ns, calls.target
-        for change in changes:
-            if len(change.host.start):
-                before = coverage(change.host, calls.free_from_ns, calls.start_ns)
-                within = coverage(change.host, calls.inside_from_ns, calls.end_ns)
-                between = between - np.rint(before * change.share).astype(np.int64)
-                inside = inside - np.rint(within * change.share).astype(np.int64)
-            if change.unblocked:
-                target = np.where(np.isin(calls.event, np.array(change.unblocked)), NONE, target)
+        for host, share in _host_time(changes):
+            before = coverage(host, calls.free_from_ns, calls.start_ns)
+            within = coverage(host, calls.inside_from_ns, calls.end_ns)
+            between = between - np.rint(before * share).astype(np.int64)
+            inside = inside - np.rint(within * share).astype(np.int64)
+        unblocked = [event for change in changes for event in change.unblocked]
+        if unblocked:
+            target = np.where(np.isin(calls.event, np.array(unblocked)), NONE, target)
         begun, ends = _simulate(calls, self._streams, between, inside, target)
         marks = begun[calls.event == NONE]
         last = max(int(marks[-1]), int(ends[self._in_steps].max(initial=marks[-1])))
         return Replayed(np.diff(np.r_[marks[:-1], last]))
+
+
+def _host_time(changes: Sequence[Change]) -> list[tuple[Intervals, float]]:
+    """What several changes take away together, no instant of it twice."""
+    taken, parts = EMPTY, []
+    for change in sorted(changes, key=lambda change: -change.share):
+        host = subtract(change.host, taken)
+        if len(host.start):
+            parts.append((host, change.share))
+            taken = union(np.r_[taken.start, host.start], np.r_[taken.end, host.end])
+    return parts
 
 
 def _simulate(
@@ -121,7 +132,7 @@ def _simulate(
         reached = np.maximum.accumulate(np.maximum(least + inside[a:b] - total, now)) + total
         returned[a:b] = reached
         begun[a:b] = np.r_[now, reached[:-1]] + between[a:b]
-        _run_streams(streams, begun, ends, a, b)
+        _run_streams(streams, begun, returned, ends, a, b)
         if alone:
             returned[a] = max(int(begun[a]), int(ends[target[a]])) + int(inside[a])
         now = int(returned[b - 1])
@@ -150,7 +161,7 @@ def _stretches(waits_for: Int64, full_queue_call: Int64) -> Iterator[tuple[int, 
         a = b
 
 
-def _run_streams(streams: Streams, begun: Int64, ends: Int64, a: int, b: int) -> None:
+def _run_streams(streams: Streams, begun: Int64, returned: Int64, ends: Int64, a: int, b: int) -> None:
     """The work of calls a to b, stream by stream, until no work of one waits any longer for another's."""
     slices = [(s, *np.searchsorted(s.call, (a, b))) for s in streams.each]
     slices = [(s, low, high) for s, low, high in slices if high > low]
@@ -159,7 +170,9 @@ def _run_streams(streams: Streams, begun: Int64, ends: Int64, a: int, b: int) ->
         changed = False
         for stream, low, high in slices:
             some = stream.work[low:high]
-            least = begun[streams.call[some]] + streams.latency_ns[some]
+            call = streams.call[some]
+            issued = np.where(streams.from_return[some], returned[call], begun[call])
+            least = issued + streams.latency_ns[some]
             other = streams.other[some]
             pulled = other != NONE
             least[pulled] = np.maximum(

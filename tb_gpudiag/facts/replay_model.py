@@ -4,6 +4,7 @@ whom."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -62,13 +63,14 @@ class Stream:
 class Streams:
     """The GPU's work, in order of start. Shape (g,) each.
 
-    It starts latency_ns after its call began, turnaround_ns after the work before it on its stream ended, and
-    handshake_ns after `other` ended: whichever is last.
+    It starts latency_ns after its call began (after it returned, where from_return), turnaround_ns after the
+    work before it on its stream ended, and handshake_ns after `other` ended: whichever is last.
     """
 
     call: Int64
     duration_ns: Int64
     latency_ns: Int64
+    from_return: Bool
     turnaround_ns: Int64
     other: Int64
     handshake_ns: Int64
@@ -177,16 +179,20 @@ def streams_of(events: Events, work: Work, calls: Calls) -> Streams:
     other = np.where(by_launch | by_stream, NONE, _handed_over(start, end, number))
     # What nothing explains is kept as it was: so long after its launch.
     unexplained = ~by_launch & ~by_stream & (other == NONE)
-    latency = np.where(by_launch | unexplained, delay, np.minimum(delay, usual_latency))
+    own = by_launch | unexplained
+    # A launch call that takes long (it loads a module, say) starts its work when it is about to return.
+    since_return = start - calls.end_ns[call] if len(work) else start
+    from_return = own & (np.abs(since_return) < delay) & ~_waits_for_its_own(calls, call)[call]
+    latency = np.where(own, delay, np.minimum(delay, usual_latency))
+    latency[from_return] = since_return[from_return]
     turnaround = np.where(by_stream, turnaround, np.minimum(turnaround, usual_turnaround))
     handshake = np.where(other == NONE, 0, start - end[other]) if len(work) else start
     each = []
-    for stream in range(int(number.max(initial=-1)) + 1):
-        own = order[
-            np.searchsorted(number[order], stream) : np.searchsorted(number[order], stream, side="right")
-        ]
-        each.append(Stream(own, np.maximum.accumulate(call[own])))
-    return Streams(call, end - start, latency, turnaround, other, handshake, each)
+    borders = np.searchsorted(number[order], np.arange(int(number.max(initial=-1)) + 2))
+    for low, high in pairwise(borders.tolist()):
+        members = order[low:high]
+        each.append(Stream(members, np.maximum.accumulate(call[members])))
+    return Streams(call, end - start, latency, from_return, turnaround, other, handshake, each)
 
 
 def _call_of(work: Work, calls: Calls, start: Int64) -> Int64:
@@ -196,6 +202,13 @@ def _call_of(work: Work, calls: Calls, start: Int64) -> Int64:
     linked = work.launch != NONE
     found[linked] = by_event[np.searchsorted(calls.event[by_event], work.launch[linked])]
     return found.astype(np.int64)
+
+
+def _waits_for_its_own(calls: Calls, call_of_work: Int64) -> Bool:
+    """Shape (c,): calls that return when their own work has ended."""
+    found: Bool = calls.target != NONE
+    found[found] = call_of_work[calls.target[found]] == np.flatnonzero(found)
+    return found
 
 
 def _handed_over(start: Int64, end: Int64, number: Int64) -> Int64:

@@ -14,6 +14,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.host import host_activity
 from tb_gpudiag.report.units import UINT32_MAX, place, us
 from tb_gpudiag.rules.format import one_line
+from tb_gpudiag.rules.rule import Saving
 from tb_gpudiag.rules.run import Found, Outcome, run_rules
 from tb_gpudiag.rules.verdict import judge
 from tb_gpudiag.trace.find import TraceFile
@@ -51,7 +52,8 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         verdict=pb.Verdict(
             limiter=verdict.limiter, sentence=one_line(verdict.sentence, 1_000), busy_share=verdict.busy_share
         ),
-        findings=[_finding(found) for found in outcome.findings],
+        findings=[_finding(facts, found) for found in outcome.findings],
+        plan=_plan(facts, outcome),
         launch_hotspots=list(_hotspots(facts)),
         memory=[
             pb.DeviceMemory(
@@ -154,7 +156,7 @@ def _idle(account: Account, i: int) -> list[pb.CauseTime]:
     ]
 
 
-def _finding(found: Found) -> pb.Finding:
+def _finding(facts: Facts, found: Found) -> pb.Finding:
     rule, finding = found.rule, found.finding
     message = pb.Finding(
         rule=rule.id,
@@ -179,10 +181,41 @@ def _finding(found: Found) -> pb.Finding:
         ],
     )
     if finding.saving is not None:
-        message.saving.low_us = us(finding.saving.low_ns)
-        message.saving.high_us = us(finding.saving.high_ns)
-        message.saving.basis = finding.saving.basis
+        message.saving.CopyFrom(_saving(facts, finding.saving))
     return message
+
+
+def _saving(facts: Facts, saving: Saving) -> pb.Saving:
+    window_ns, steps = max(1, facts.window.duration_ns), len(facts.steps)
+    return pb.Saving(
+        low_us=us(saving.low_ns),
+        high_us=us(saving.high_ns),
+        basis=saving.basis,
+        low_share=saving.low_ns / window_ns,
+        high_share=saving.high_ns / window_ns,
+        low_per_step_us=us(saving.low_ns / steps) if steps else 0.0,
+        high_per_step_us=us(saving.high_ns / steps) if steps else 0.0,
+    )
+
+
+def _plan(facts: Facts, outcome: Outcome) -> pb.Plan | None:
+    if not outcome.plan:
+        return None
+    return pb.Plan(
+        fixes=[
+            pb.PlannedFix(
+                finding=planned.finding,
+                rule=outcome.findings[planned.finding].rule.id,
+                name=outcome.findings[planned.finding].rule.name,
+                saving_us=us(planned.saving_ns),
+                window_us=us(planned.window_ns),
+            )
+            for planned in outcome.plan
+        ],
+        window_us=us(facts.window.duration_ns),
+        saving_us=us(sum(planned.saving_ns for planned in outcome.plan)),
+        error_share=facts.replay.error,
+    )
 
 
 def _code(code: str) -> str:

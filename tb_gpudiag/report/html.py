@@ -105,6 +105,7 @@ def _report(report: pb.Report) -> Markup:
         Markup("<h2>Findings</h2>"),
         *(_finding(f, sections.code(report, n)) for n, f in enumerate(report.findings, start=1)),
         Markup("") if report.findings else Markup("<p>Nothing found to fix.</p>"),
+        _table("In which order", sections.PLAN_TITLES, sections.plan_rows(report)),
         _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report)),
         _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report)),
         _list("Memory", [("", line) for line in sections.memory_lines(report.memory)]),

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear")
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class Report(_message.Message):
     MEMORY_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     CLEAR_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     trace: TraceInfo
@@ -32,7 +33,8 @@ class Report(_message.Message):
     memory: _containers.RepeatedCompositeFieldContainer[DeviceMemory]
     host: _containers.RepeatedCompositeFieldContainer[HostActivity]
     clear: _containers.RepeatedCompositeFieldContainer[Clear]
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ...) -> None: ...
+    plan: Plan
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ...) -> None: ...
 
 class TraceInfo(_message.Message):
     __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us")
@@ -213,14 +215,48 @@ class Finding(_message.Message):
     def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ..., title: _Optional[str] = ..., summary: _Optional[str] = ..., cost_us: _Optional[float] = ..., saving: _Optional[_Union[Saving, _Mapping[str, object]]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping[str, object]]]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping[str, object]]]] = ..., fix: _Optional[_Union[Fix, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Saving(_message.Message):
-    __slots__ = ("low_us", "high_us", "basis")
+    __slots__ = ("low_us", "high_us", "basis", "low_share", "high_share", "low_per_step_us", "high_per_step_us")
     LOW_US_FIELD_NUMBER: _ClassVar[int]
     HIGH_US_FIELD_NUMBER: _ClassVar[int]
     BASIS_FIELD_NUMBER: _ClassVar[int]
+    LOW_SHARE_FIELD_NUMBER: _ClassVar[int]
+    HIGH_SHARE_FIELD_NUMBER: _ClassVar[int]
+    LOW_PER_STEP_US_FIELD_NUMBER: _ClassVar[int]
+    HIGH_PER_STEP_US_FIELD_NUMBER: _ClassVar[int]
     low_us: float
     high_us: float
     basis: str
-    def __init__(self, low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., basis: _Optional[str] = ...) -> None: ...
+    low_share: float
+    high_share: float
+    low_per_step_us: float
+    high_per_step_us: float
+    def __init__(self, low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., basis: _Optional[str] = ..., low_share: _Optional[float] = ..., high_share: _Optional[float] = ..., low_per_step_us: _Optional[float] = ..., high_per_step_us: _Optional[float] = ...) -> None: ...
+
+class Plan(_message.Message):
+    __slots__ = ("fixes", "window_us", "saving_us", "error_share")
+    FIXES_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_US_FIELD_NUMBER: _ClassVar[int]
+    SAVING_US_FIELD_NUMBER: _ClassVar[int]
+    ERROR_SHARE_FIELD_NUMBER: _ClassVar[int]
+    fixes: _containers.RepeatedCompositeFieldContainer[PlannedFix]
+    window_us: float
+    saving_us: float
+    error_share: float
+    def __init__(self, fixes: _Optional[_Iterable[_Union[PlannedFix, _Mapping[str, object]]]] = ..., window_us: _Optional[float] = ..., saving_us: _Optional[float] = ..., error_share: _Optional[float] = ...) -> None: ...
+
+class PlannedFix(_message.Message):
+    __slots__ = ("finding", "rule", "name", "saving_us", "window_us")
+    FINDING_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SAVING_US_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_US_FIELD_NUMBER: _ClassVar[int]
+    finding: int
+    rule: str
+    name: str
+    saving_us: float
+    window_us: float
+    def __init__(self, finding: _Optional[int] = ..., rule: _Optional[str] = ..., name: _Optional[str] = ..., saving_us: _Optional[float] = ..., window_us: _Optional[float] = ...) -> None: ...
 
 class Evidence(_message.Message):
     __slots__ = ("label", "value")

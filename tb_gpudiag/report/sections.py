@@ -178,10 +178,32 @@ def hotspot_rows(report: pb.Report) -> list[tuple[str, ...]]:
     ]
 
 
-NUMBERS = frozenset({"time", "launches", "host", "kernels", "into an empty queue", "idle caused"})
+def plan_rows(report: pb.Report) -> list[tuple[str, ...]]:
+    """Rows for PLAN_TITLES: the fixes in their order, where there is an order to speak of."""
+    fixes = report.plan.fixes
+    return (
+        [(f"{fix.rule} {fix.name}", time_us(fix.saving_us), time_us(fix.window_us)) for fix in fixes]
+        if len(fixes) > 1
+        else []
+    )
+
+
+NUMBERS = frozenset(
+    {
+        "gives back, at most",
+        "step window then",
+        "time",
+        "launches",
+        "host",
+        "kernels",
+        "into an empty queue",
+        "idle caused",
+    }
+)
 """Titles of the columns that are aligned to the right."""
 
 HOTSPOT_TITLES = ("operator", "launches", "host", "kernels", "into an empty queue", "idle caused")
+PLAN_TITLES = ("fix", "gives back, at most", "step window then")
 HOST_TITLES = ("what", "kind", "time", "mostly in")
 
 

@@ -55,6 +55,7 @@ def _print(report: pb.Report, console: Console) -> None:
     if not report.findings:
         console.print()
         console.print(Text("Nothing found to fix."))
+    _print_table("In which order", sections.PLAN_TITLES, sections.plan_rows(report), console)
     _print_table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report), console)
     _print_table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report), console)
     _print_list("Memory", [("", line) for line in sections.memory_lines(report.memory)], console)

@@ -13,9 +13,9 @@ from tb_gpudiag.rules.rule import Place
 UINT32_MAX = 2**32 - 1
 
 
-def us(nanoseconds: int | np.integer[Any]) -> float:
+def us(nanoseconds: float | np.integer[Any]) -> float:
     """Nanoseconds as the wire's µs."""
-    return int(nanoseconds) / 1_000
+    return round(float(nanoseconds)) / 1_000
 
 
 def place(where: Place) -> pb.Place:

@@ -8,7 +8,7 @@ from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.names import ALLOCATOR_CALL, match
 from tb_gpudiag.rules.format import count, share, time_ns
-from tb_gpudiag.rules.ledger import lost_time, places
+from tb_gpudiag.rules.ledger import host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
     NOTHING,
     Answer,
@@ -77,6 +77,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         places=places(facts, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
+        removable=without(host_time(facts, Cause.ALLOCATOR)),
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.intervals import Intervals, union
 from tb_gpudiag.rules.format import count, share, time_ns
-from tb_gpudiag.rules.ledger import lost_time, places
+from tb_gpudiag.rules.ledger import host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
     NOTHING,
     Answer,
@@ -65,7 +68,14 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         places=places(facts, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
+        removable=without(_compiling(facts, lost.stretches(chosen))),
     )
+
+
+def _compiling(facts: Facts, idle: Intervals) -> Intervals:
+    """All of the main thread's compiling, and the launch calls that turned out to load a module."""
+    host = host_time(facts, Cause.COMPILE)
+    return union(np.r_[host.start, idle.start], np.r_[host.end, idle.end])
 
 
 RULE = Rule("GD104", "compilation_in_step", "Compilation in the step", check, error_share=0.20)

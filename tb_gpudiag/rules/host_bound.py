@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.intervals import Intervals, union
 from tb_gpudiag.rules.format import share, time_ns
-from tb_gpudiag.rules.launch_bound import issuing
-from tb_gpudiag.rules.ledger import lost_time, places
+from tb_gpudiag.rules.launch_bound import LONGEST_GAP_NS, issuing
+from tb_gpudiag.rules.ledger import host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
     NOTHING,
     Answer,
@@ -23,6 +26,10 @@ from tb_gpudiag.rules.rule import (
 # As for launching (launch_bound.py): healthy public traces lose below 1 % to the host, host-bound ones 10 to
 # 60 %.
 LEAST_SHARE = 0.05
+
+# Half of the host's own work is a modest aim for batching or compiling it; out of the loop, or beside the
+# computing, all of it goes.
+LEAST_REMOVED = 0.5
 
 _CODE = """# Find the line: record with stacks, and look at the places of this finding.
 with torch.profiler.profile(with_stack=True, ...) as prof:
@@ -78,7 +85,15 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         places=found,
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
+        removable=without(_host_work(facts), LEAST_REMOVED),
     )
+
+
+def _host_work(facts: Facts) -> Intervals:
+    """Python, and operators that take longer than the way to a launch."""
+    python = host_time(facts, Cause.PYTHON)
+    slow = host_time(facts, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
+    return union(np.r_[python.start, slow.start], np.r_[python.end, slow.end])
 
 
 RULE = Rule("GD102", "host_bound", "Host-bound", check, error_share=0.30)

@@ -7,6 +7,7 @@ import numpy as np
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import union
+from tb_gpudiag.facts.replay import Change
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import longest, lost_time, places
 from tb_gpudiag.rules.rule import (
@@ -17,6 +18,7 @@ from tb_gpudiag.rules.rule import (
     Evidence,
     Finding,
     Fix,
+    Removable,
     Rule,
     Saving,
     Taken,
@@ -88,7 +90,19 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         places=places(facts, calls, per_gap[drained], by_operator=True),
         ranges=longest(claim, device.id),
         claims={device.id: claim},
+        removable=_without_waits(facts),
     )
+
+
+def _without_waits(facts: Facts) -> Removable:
+    """No call waits but those of copies to the device, which have a rule of their own (pageable_copies)."""
+    calls, transfers, operator = facts.host_time.blocking, facts.transfers, facts.host.operator
+    copies = transfers.launch[transfers.to_device & (transfers.launch != NONE)]
+    copying = np.isin(calls, copies) | (
+        (operator[calls] != NONE) & np.isin(operator[calls], operator[copies])
+    )
+    change = Change(unblocked=tuple(calls[~copying].tolist()))
+    return Removable(change, change)
 
 
 RULE = Rule("GD301", "host_sync", "Waiting for the GPU", check, error_share=0.20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import count, share, time_ns
-from tb_gpudiag.rules.ledger import NO_DEVICE, Lost, lost_time, places
+from tb_gpudiag.rules.ledger import NO_DEVICE, Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
     NOTHING,
     Answer,
@@ -96,6 +96,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         places=places(facts, lost.event[chosen], lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
+        removable=without(host_time(facts, Cause.INPUT)),
     )
 
 

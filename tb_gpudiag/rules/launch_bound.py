@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.facts.causes import Trigger
+from tb_gpudiag.facts.causes import Cause, Trigger
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.rules.format import count, share, time_ns
-from tb_gpudiag.rules.ledger import ISSUING, Lost, lost_time, places
+from tb_gpudiag.rules.ledger import ISSUING, Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
     NOTHING,
     Answer,
@@ -29,6 +29,10 @@ LEAST_SHARE = 0.05
 # The way from one operator's end to its successor's kernel takes 5 to 200 us. A gap of over a millisecond is
 # not made by a launch: the host did something else, and that has a rule of its own.
 LONGEST_GAP_NS = 1_000_000
+
+# Fusing takes at least every second kernel out of an eager elementwise chain; a CUDA graph replaces all
+# launches of a step by one.
+LEAST_REMOVED = 0.5
 
 _CODE = """# Fewer, larger kernels, launched together:
 model = torch.compile(model)                           # fuses elementwise kernels
@@ -101,6 +105,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         places=places(facts, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
+        removable=without(host_time(facts, Cause.DISPATCH, Cause.LAUNCH), LEAST_REMOVED),
     )
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import EMPTY, Intervals, complement, expand, overlapping, union
-from tb_gpudiag.rules.rule import NOTHING, Place, Range, Taken
+from tb_gpudiag.facts.replay import Change
+from tb_gpudiag.rules.rule import NOTHING, Place, Range, Removable, Taken
 from tb_gpudiag.trace.events import NONE, Bool, Int64, UInt8
 
 # A page shows a handful; what follows is a list nobody reads.
@@ -108,6 +109,21 @@ def lost_time(facts: Facts, taken: Taken = NOTHING) -> Lost:
         (gaps.end_ns - gaps.start_ns)[gap],
         gaps.launch[gap],
     )
+
+
+def host_time(facts: Facts, *causes: Cause, at_least_ns: int = 0) -> Intervals:
+    """The main thread's time with these causes, hidden under GPU work or not, in stretches of at least so
+    long."""
+    pieces = facts.host_pieces
+    some = np.isin(pieces.cause, np.array(causes, np.uint8))
+    some &= pieces.end_ns - pieces.start_ns >= at_least_ns
+    return union(pieces.start_ns[some], pieces.end_ns[some])
+
+
+def without(host: Intervals, share: float = 1.0) -> Removable:
+    """A fix that takes this host time away: all of it, or at least this share."""
+    most = Change(host)
+    return Removable(most if share == 1.0 else Change(host, share), most)
 
 
 def places(facts: Facts, event: Int64, weight_ns: Int64, *, by_operator: bool = False) -> list[Place]:

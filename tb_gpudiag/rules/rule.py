@@ -14,6 +14,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Protocol
 
 from tb_gpudiag.facts.intervals import Intervals
+from tb_gpudiag.facts.replay import Change
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
@@ -48,11 +49,20 @@ class Place:
 
 @dataclass(frozen=True)
 class Saving:
-    """What a fix would give back over the step window. Its basis: "at most" (from the ledger) or "replay"."""
+    """What a fix would give back over the step window. Its basis: "at most" (the cost, from the ledger),
+    "estimate", or "replayed" (the trace run again without what the fix takes away: see savings.py)."""
 
     low_ns: int
     high_ns: int
     basis: str = "at most"
+
+
+@dataclass(frozen=True)
+class Removable:
+    """What a fix would take away, at least and at most: the two ends of a replayed saving."""
+
+    least: Change
+    most: Change
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,7 @@ class Finding:
     cost_ns: what it costs over the step window; 0 for a finding about the recording.
     claims: device -> the instants of that device's step window that the cost is made of. None of them may be
         taken already: the first rule in the order of RULES that wants a nanosecond keeps it.
+    removable: for the replay; None where it cannot be replayed.
     severity: only where the rule's own policy does not fit this finding.
     """
 
@@ -93,6 +104,7 @@ class Finding:
     places: list[Place] = field(default_factory=list)
     ranges: list[Range] = field(default_factory=list)
     claims: Mapping[int, Intervals] = field(default_factory=dict)
+    removable: Removable | None = None
     severity: Severity | None = None
 
 

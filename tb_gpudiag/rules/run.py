@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from tb_gpudiag.facts.intervals import EMPTY, Intervals, intersect, union
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.format import one_line
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Finding, Rule, Severity, Taken
+from tb_gpudiag.rules.savings import PlannedFix, plan_fixes, trusted_replay, with_replayed_saving
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
@@ -36,6 +37,7 @@ class Outcome:
     findings: list[Found]
     clear: list[tuple[Rule, Clear]]
     unchecked: list[tuple[Rule, CannotTell]]
+    plan: list[PlannedFix] = field(default_factory=list)  # of findings, by their place in the list
 
 
 def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
@@ -55,8 +57,9 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
             for finding in answer if isinstance(answer, list) else [answer]:
                 found.append(Found(rule, finding, rule.severity_of(finding, window_ns)))
                 taken = _with(taken, finding.claims)
+    found = _with_savings(facts, found)
     found.sort(key=lambda f: (-_gives_back(f.finding), -f.finding.cost_ns, -f.severity, f.rule.id))
-    return Outcome(found, sorted(clear, key=_id), sorted(unchecked, key=_id))
+    return Outcome(found, sorted(clear, key=_id), sorted(unchecked, key=_id), _plan(facts, found))
 
 
 def _id(answer: tuple[Rule, object]) -> str:
@@ -71,6 +74,24 @@ def _ask(rule: Rule, facts: Facts, taken: Taken) -> Answer:
     except Exception as error:  # a rule's bug must not cost the user the other findings
         log.exception("rule %s (%s) crashed", rule.id, rule.name)
         return CannotTell(f"could not check: {type(error).__name__}: {one_line(str(error), 200)}")
+
+
+def _with_savings(facts: Facts, found: list[Found]) -> list[Found]:
+    """Replayed savings for what can be replayed; the trace is replayed only where there is something to
+    save."""
+    if all(f.finding.removable is None for f in found):
+        return found
+    replay = trusted_replay(facts)
+    if replay is None:
+        return found
+    return [replace(f, finding=with_replayed_saving(replay, f.finding)) for f in found]
+
+
+def _plan(facts: Facts, found: list[Found]) -> list[PlannedFix]:
+    if all(f.finding.removable is None for f in found):
+        return []
+    replay = trusted_replay(facts)
+    return plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
 
 
 def _gives_back(finding: Finding) -> int:

@@ -60,7 +60,7 @@ def test_the_figures_are_those_of_the_story(tmp_path: Path) -> None:
     assert report.verdict.busy_share == pytest.approx(0.32)
     first = report.findings[0]
     assert (first.rule, first.name, first.cost_us) == ("GD101", "input_pipeline", 1200)
-    assert (first.saving.high_us, first.saving.basis) == (1200, "at most")
+    assert (first.saving.high_us, first.saving.basis) == (1200, "replayed")
     assert (first.places[0].file, first.places[0].line) == ("train.py", 12)
     assert [(r.start_us, r.end_us) for r in first.ranges] == [(10, 610), (1010, 1610)]
 

@@ -43,7 +43,7 @@ def test_a_view_shows_verdict_account_findings_and_places(view: str, report: pb.
         "60.0 %",
         "GD101",
         "train.py:12 in train",
-        "at most 1.2",
+        "a fix gives back 1.2",
         "num_workers",
         "Looked at, nothing wrong",
     ):

@@ -28,6 +28,7 @@ export interface Report {
   memory: DeviceMemory[];
   host: HostActivity[];
   clear: Clear[];
+  plan: Plan | undefined;
 }
 
 export interface TraceInfo {
@@ -149,7 +150,36 @@ export enum Finding_Severity {
 export interface Saving {
   low_us: number;
   high_us: number;
+  /** replayed, estimate, at most */
   basis: string;
+  /** of the step window, 0 to 1 */
+  low_share: number;
+  high_share: number;
+  /** 0 without steps */
+  low_per_step_us: number;
+  high_per_step_us: number;
+}
+
+/** The order in which fixes should be made; empty where the trace cannot be replayed. */
+export interface Plan {
+  fixes: PlannedFix[];
+  /** as recorded */
+  window_us: number;
+  /** of all of them together, at most; nothing is counted twice */
+  saving_us: number;
+  /** how far the unchanged replay is off */
+  error_share: number;
+}
+
+export interface PlannedFix {
+  /** index into findings */
+  finding: number;
+  rule: string;
+  name: string;
+  /** on top of those before it, at most */
+  saving_us: number;
+  /** the step window when this one is made too */
+  window_us: number;
 }
 
 export interface Evidence {
@@ -193,7 +223,7 @@ export interface Clear {
 
 export interface LaunchHotspot {
   key: string;
-  /** operator, line, kernel */
+  /** operator, module, line, kernel */
   kind: string;
   launches: number;
   host_us: number;

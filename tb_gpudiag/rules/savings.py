@@ -1,0 +1,70 @@
+"""What each fix would give back, and in which order: the trace replayed without what the fixes take away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.replay import Change, Replay
+from tb_gpudiag.rules.rule import Finding, Saving
+
+# A model that misses the recorded time by more than this is not one to predict other times with. On public
+# traces with steps it is off by 0.0 to 0.1 %.
+WORST_ERROR = 0.03
+
+
+@dataclass(frozen=True)
+class PlannedFix:
+    """One fix in the order in which they should be made, after those before it. `finding` is its place in the
+    list."""
+
+    finding: int
+    saving_ns: int
+    window_ns: int  # the step window, once this one is made too
+
+
+def trusted_replay(facts: Facts) -> Replay | None:
+    """The replay, where there is a GPU and unchanged it gives the recorded times."""
+    if facts.device is None or not facts.window.duration_ns or facts.replay.error > WORST_ERROR:
+        return None
+    return facts.replay
+
+
+def with_replayed_saving(replay: Replay, finding: Finding) -> Finding:
+    """The finding with its saving as the replay gives it; as it is where it cannot be replayed."""
+    if finding.removable is None:
+        return finding
+    least, most = finding.removable.least, finding.removable.most
+    high = _saved(replay, most)
+    low = high if least is most else _saved(replay, least)
+    error_ns = round(replay.error * replay.measured.window_ns)
+    saving = Saving(max(0, min(low, high) - error_ns), max(0, high + error_ns), "replayed")
+    return replace(finding, saving=saving)
+
+
+def plan_fixes(replay: Replay, findings: Sequence[Finding]) -> list[PlannedFix]:
+    """The replayable findings, that which gives most first, each with what it gives on top of those before
+    it.
+
+    The sum is what all of them give together: no nanosecond of it is counted twice.
+    """
+    order = [i for i, finding in enumerate(findings) if finding.removable is not None]
+    order.sort(key=lambda i: -_high_ns(findings[i]))
+    before_ns, made, plan = replay.unchanged.window_ns, [], []
+    for i in order:
+        removable = findings[i].removable
+        assert removable is not None
+        made.append(removable.most)
+        after_ns = replay.run(*made).window_ns if len(made) > 1 else before_ns - _high_ns(findings[i])
+        plan.append(PlannedFix(i, max(0, before_ns - after_ns), min(before_ns, after_ns)))
+        before_ns = min(before_ns, after_ns)
+    return plan
+
+
+def _saved(replay: Replay, change: Change) -> int:
+    return replay.unchanged.window_ns - replay.run(change).window_ns
+
+
+def _high_ns(finding: Finding) -> int:
+    return finding.saving.high_ns if finding.saving else 0

@@ -1,0 +1,78 @@
+"""What fixes give back: replayed where that can be trusted, and never counted twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.replay import Change
+from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_replayed_saving
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import TraceBuilder
+from tests.facts import facts_of
+from tests.facts.test_idle import stories
+from tests.facts.test_replay import two_steps
+from tests.rules.stage import without_gpu
+
+
+def test_a_replayed_saving_says_so_and_is_what_the_story_says() -> None:
+    [found] = [f for f in run_rules(facts_of(two_steps(400))).findings if f.rule.id == "GD101"]
+    saving = found.finding.saving
+    assert saving is not None
+    assert (saving.low_ns, saving.high_ns, saving.basis) == (800_000, 800_000, "replayed")
+
+
+def test_without_a_gpu_nothing_is_replayed(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=1000).loader(at=0, us=600)
+    main.op("aten::mm", at=600, us=300)
+    outcome = run_rules(facts_of(trace))
+    assert outcome.plan == []
+    assert {f.finding.saving.basis for f in outcome.findings if f.finding.saving} == {"at most"}
+    assert trusted_replay(facts_of(without_gpu())) is None
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(stories())
+def test_all_fixes_together_never_give_more_than_there_is(story: TraceBuilder) -> None:
+    facts = facts_of(story)
+    outcome = run_rules(facts, RULES)
+    assert all(planned.saving_ns >= 0 for planned in outcome.plan)
+    together = sum(planned.saving_ns for planned in outcome.plan)
+    assert together <= facts.window.duration_ns
+    if outcome.plan:
+        assert facts.replay.unchanged.window_ns - together == outcome.plan[-1].window_ns
+
+
+def test_two_fixes_of_the_same_time_count_once() -> None:
+    facts = facts_of(two_steps(400))
+    [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == "GD101"]
+    plan = plan_fixes(facts.replay, [found, found])
+    assert [planned.saving_ns for planned in plan] == [800_000, 0]
+
+
+def test_what_cannot_be_replayed_keeps_its_own_saving() -> None:
+    facts = facts_of(two_steps(400))
+    [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == "GD101"]
+    bare = type(found)(found.title, found.summary, found.fix, cost_ns=5)
+    assert with_replayed_saving(facts.replay, bare) is bare
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rule"),
+    [("v100_resnet50_workers0", 124e6, "GD101")],
+)
+def test_a_real_pair(shared_traces: Path, before: str, after: float, rule: str) -> None:
+    """ResNet without its loader's wait, against the steady steps of the run with 4 workers (124-126 ms)."""
+    facts = Facts(read_trace(str(next((shared_traces / before).iterdir()))))
+    [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == rule]
+    assert found.removable is not None
+    predicted = facts.replay.run(found.removable.most).window_ns / len(facts.steps)
+    assert predicted == pytest.approx(after, rel=0.10)
+    assert facts.replay.run(Change()).window_ns == facts.replay.unchanged.window_ns
