@@ -138,3 +138,9 @@ export function sentence(text: string): string {
   if (text === "") return "";
   return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }
+
+/** "host_bound" as it is read: "Host bound". */
+export function words(name: string): string {
+  const text = name.replaceAll("_", " ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -91,6 +91,15 @@ function lane(context: Context, scene: Scene, row: Row): void {
   }
 }
 
+interface Label {
+  readonly name: string;
+  readonly fill: Fill;
+  readonly left: number;
+  readonly right: number;
+  readonly us: number;
+  readonly count: number;
+}
+
 function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxes, top: number): void {
   const isGaps = row.kind === "gaps";
   const height = row.step - 1;
@@ -109,7 +118,7 @@ function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxes, top:
     context.globalAlpha = 1;
     runFill = null;
   };
-  const wide: number[] = [];
+  const names: Label[] = [];
   for (let at = firstEndingAfter(boxes, view.start_us); at < boxes.start_us.length; at += 1) {
     const start = boxes.start_us[at] ?? 0;
     if (start > view.end_us) break;
@@ -122,7 +131,15 @@ function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxes, top:
       flush();
       // One pixel of background to the right keeps neighbours apart.
       stretch(context, fill, left, top, Math.max(right - left - (isGaps ? 0 : 0.75), 1), height, scheme);
-      if (right - left >= NAME_FROM_PX) wide.push(at);
+      const name = slice.names[boxes.name[at] ?? 0] ?? "";
+      const us = (boxes.end_us[at] ?? 0) - start;
+      const last = names.at(-1);
+      if (isGaps && last?.name === name && left - last.right < 1) {
+        // A cause that goes on over a cut of the ledger is named once.
+        names[names.length - 1] = { ...last, right, us: last.us + us };
+      } else {
+        names.push({ name, fill, left: Math.max(left, 0), right, us, count: boxes.count[at] ?? 1 });
+      }
       continue;
     }
     if (runFill === fill && left <= runRight + 0.5) {
@@ -139,20 +156,10 @@ function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxes, top:
   flush();
   context.font = `${isGaps ? 11 : 10.5}px ${FONT}`;
   context.textBaseline = "middle";
-  for (const at of wide) {
-    const start = boxes.start_us[at] ?? 0;
-    const end = boxes.end_us[at] ?? 0;
-    const left = Math.max((start - view.start_us) * scale, 0);
-    const right = Math.min((end - view.start_us) * scale, width);
-    const name = slice.names[boxes.name[at] ?? 0] ?? "";
-    const fill = isGaps ? causeFill(name, scheme) : kindFill(boxes.kind[at] ?? 0, scheme);
-    const merged = boxes.count[at] ?? 1;
-    const label = isGaps
-      ? `${cause(name).label} ${time(end - start)}`
-      : merged > 1
-        ? `${merged} × ${name}`
-        : name;
-    const shown = fitted(context, label, right - left - 8);
+  for (const { name, fill, left, right, us, count } of names) {
+    if (right - left < NAME_FROM_PX) continue;
+    const label = isGaps ? `${cause(name).label} ${time(us)}` : count > 1 ? `${count} × ${name}` : name;
+    const shown = fitted(context, label, Math.min(right, width) - left - 8);
     if (!shown) continue;
     context.fillStyle = fill.text;
     context.fillText(shown, left + 4, top + height / 2 + 0.5);

@@ -90,6 +90,21 @@ describe("rows", () => {
 });
 
 describe("gaps", () => {
+  it("show one box where the cause stays the same", () => {
+    const cut = sliceOf(
+      timelineOf({
+        "GPU 0 idle": [
+          [0, 10, "input", { gap: 1 }],
+          [10, 10, "input", { gap: 1 }],
+          [20, 10, "python", { gap: 1 }],
+          [30, 10, "python", { gap: 2 }],
+        ],
+      }),
+    );
+    const boxes = [...cut.lanes.values()][0]?.depths[0];
+    expect(boxes && [...boxes.end_us]).toEqual([20, 30, 40]);
+  });
+
   it("are put together from their segments, longest first, merged ones left out", () => {
     expect(gapsOf(slice)).toEqual([
       { device: 0, gap: 7, start_us: 100, end_us: 250 },

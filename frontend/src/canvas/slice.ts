@@ -54,7 +54,43 @@ function depthsOf(lane: Lane): Boxes[] {
     while (members.length <= depth) members.push([]);
     members[depth]?.push(at);
   });
-  return members.map((at) => boxesOf(lane, at));
+  return members
+    .map((at) => boxesOf(lane, at))
+    .map((boxes) => (lane.kind === "gaps" ? joined(boxes) : boxes));
+}
+
+/** Stamps are whole nanoseconds. */
+const TOUCHING_US = 0.0005;
+
+/** The ledger cuts a gap wherever the host turns to something else; what is drawn is where the cause changes. */
+function joined(boxes: Boxes): Boxes {
+  const { start_us, end_us, name, count, kind, gap } = boxes;
+  const kept: number[] = [];
+  const ends: number[] = [];
+  start_us.forEach((start, at) => {
+    const last = kept.at(-1);
+    const goesOn =
+      last !== undefined &&
+      gap[last] === gap[at] &&
+      name[last] === name[at] &&
+      count[last] === 1 &&
+      count[at] === 1 &&
+      Math.abs(start - (ends.at(-1) ?? 0)) < TOUCHING_US;
+    if (goesOn) ends[ends.length - 1] = end_us[at] ?? 0;
+    else {
+      kept.push(at);
+      ends.push(end_us[at] ?? 0);
+    }
+  });
+  const only = (column: Uint32Array) => Uint32Array.from(kept, (at) => column[at] ?? 0);
+  return {
+    start_us: Float64Array.from(kept, (at) => start_us[at] ?? 0),
+    end_us: Float64Array.from(ends),
+    name: only(name),
+    count: only(count),
+    kind: only(kind),
+    gap: only(gap),
+  };
 }
 
 function boxesOf(lane: Lane, members: number[]): Boxes {

@@ -1,3 +1,4 @@
+import { percent, time } from "../base/format";
 import type { Finding } from "../wire/report";
 
 /** A name for each finding that a link can keep: the rule's id, numbered where a rule found several things. */
@@ -10,19 +11,31 @@ export function findingKeys(findings: readonly Finding[]): string[] {
   });
 }
 
-/** What a fix would give back, in words: "110 ms to 118 ms", "at most 24 ms"; null where nothing is claimed. */
 export interface SavingText {
-  readonly low_us: number;
-  readonly high_us: number;
-  readonly atMost: boolean;
+  /** "110 ms to 118 ms", "at most 24 ms". */
+  readonly range: string;
+  /** "27.1 % to 29.0 % of the window, 18.2 ms a step". */
+  readonly share: string;
   readonly basis: string;
 }
 
-export function savingOf(finding: Finding): SavingText | null {
+const BASES: Readonly<Record<string, string>> = {
+  replayed: "The trace was replayed without this cost.",
+  estimate: "An estimate.",
+  "at most": "",
+};
+
+/** What a fix would give back, in words; null where nothing is claimed. */
+export function savingText(finding: Finding): SavingText | null {
   const saving = finding.saving;
   if (!saving || saving.high_us <= 0) return null;
-  const { low_us, high_us, basis } = saving;
-  return basis === "at most"
-    ? { low_us, high_us, atMost: true, basis: "" }
-    : { low_us, high_us, atMost: false, basis };
+  const atMost = saving.basis === "at most";
+  const between = (low: string, high: string) => (atMost || low === high ? high : `${low} to ${high}`);
+  const share = `${between(percent(saving.low_share), percent(saving.high_share))} of the window`;
+  const step = between(time(saving.low_per_step_us), time(saving.high_per_step_us));
+  return {
+    range: `${atMost ? "at most " : ""}${between(time(saving.low_us), time(saving.high_us))}`,
+    share: saving.high_per_step_us > 0 ? `${share}, ${step} a step` : share,
+    basis: BASES[saving.basis] ?? saving.basis,
+  };
 }

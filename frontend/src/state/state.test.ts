@@ -2,7 +2,8 @@ import { beforeEach, describe, expect, it } from "vitest";
 import type { Device, Finding, Report, TraceEntry } from "../wire/report";
 import { stepParts, window_us, windowParts } from "./account";
 import { inRun, levels, newest, spanLabel } from "./choose";
-import { findingKeys, savingOf } from "./findings";
+import { activitiesOf, longest } from "./gap";
+import { findingKeys, savingText } from "./findings";
 import { linkOf, usePage } from "./store";
 
 function entry(id: string, run: string, worker: string, modified_s: number, state = "ready"): TraceEntry {
@@ -88,10 +89,26 @@ describe("findings", () => {
     expect(findingKeys(["GD1", "GD2", "GD1"].map((rule) => finding(rule)))).toEqual(["GD1", "GD2", "GD1-2"]);
   });
 
-  it("claim no saving where there is none", () => {
-    expect(savingOf(finding("GD1"))).toBeNull();
-    expect(savingOf(finding("GD1", { low_us: 0, high_us: 0, basis: "at most" }))).toBeNull();
-    expect(savingOf(finding("GD1", { low_us: 0, high_us: 9, basis: "at most" }))?.atMost).toBe(true);
+  it("claim what a fix gives back, and nothing where there is nothing", () => {
+    const nothing = {
+      low_share: 0,
+      high_share: 0,
+      low_per_step_us: 0,
+      high_per_step_us: 0,
+      low_us: 0,
+      high_us: 0,
+    };
+    const plain = (text = "") => text.replaceAll("\u202f", " ");
+    expect(savingText(finding("GD1"))).toBeNull();
+    expect(savingText(finding("GD1", { ...nothing, basis: "at most" }))).toBeNull();
+    const atMost = savingText(
+      finding("GD1", { ...nothing, high_us: 9000, high_share: 0.3, basis: "at most" }),
+    );
+    expect([plain(atMost?.range), plain(atMost?.share)]).toEqual(["at most 9 ms", "30.0 % of the window"]);
+    const saving = { low_us: 7500, high_us: 9000, low_share: 0.25, high_share: 0.3, low_per_step_us: 2500 };
+    const replayed = savingText(finding("GD1", { ...saving, high_per_step_us: 3000, basis: "replayed" }));
+    expect(plain(replayed?.range)).toBe("7.50 ms to 9 ms");
+    expect(plain(replayed?.share)).toBe("25.0 % to 30.0 % of the window, 2.50 ms to 3 ms a step");
   });
 });
 
@@ -129,5 +146,29 @@ describe("accounts", () => {
     expect(window_us({ devices: [device] } as unknown as Report)).toBe(100);
     const steps = [10, 30].map((start_us) => ({ name: "", start_us, duration_us: 20 }));
     expect(window_us({ devices: [], steps } as unknown as Report)).toBe(40);
+  });
+});
+
+describe("the host in a gap", () => {
+  const segment = (name: string, duration_us: number) => ({
+    cause: "input",
+    name,
+    place: "",
+    start_us: 0,
+    duration_us,
+  });
+
+  it("is told by activity, in the order in which each was first done", () => {
+    const found = activitiesOf([segment("read", 5), segment("decode", 50), segment("read", 30)]);
+    expect(found.map(({ name, us, times }) => [name, us, times])).toEqual([
+      ["read", 35, 2],
+      ["decode", 50, 1],
+    ]);
+  });
+
+  it("is told by what took long, and always by something", () => {
+    const found = activitiesOf([segment("tiny", 1), segment("decode", 90), segment("read", 9)]);
+    expect(longest(found, 100).map(({ name }) => name)).toEqual(["decode", "read"]);
+    expect(longest(found, 1e9).map(({ name }) => name)).toEqual(["decode"]);
   });
 });

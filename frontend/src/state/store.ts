@@ -30,6 +30,7 @@ export interface PageState {
   readonly openTrace: (id: string | null) => void;
   readonly openLink: (link: Link) => void;
   readonly toggleFinding: (key: string) => void;
+  readonly openFinding: (key: string) => void;
   readonly setView: (view: Viewport | null) => void;
   readonly setSelection: (selection: Viewport | null) => void;
   readonly openGap: (gap: GapKey | null) => void;
@@ -63,6 +64,9 @@ export const usePage = create<PageState>()((set) => ({
   },
   toggleFinding: (key) => {
     set((now) => ({ finding: now.finding === key ? null : key }));
+  },
+  openFinding: (finding) => {
+    set({ finding });
   },
   setView: (view) => {
     set({ view });

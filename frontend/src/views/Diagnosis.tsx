@@ -2,6 +2,7 @@ import type { Report, TraceEntry } from "../wire/report";
 import { About } from "./about/About";
 import { Findings } from "./findings/Findings";
 import { HostActivities } from "./host/HostActivities";
+import { Launches } from "./launches/Launches";
 import { Steps } from "./steps/Steps";
 import { Timeline } from "./timeline/Timeline";
 import { Verdict } from "./verdict/Verdict";
@@ -17,6 +18,7 @@ export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report
       </div>
       <Findings report={report} />
       <Timeline entry={entry} />
+      <Launches report={report} />
       {!onlyHost && <HostActivities report={report} />}
       <About report={report} />
     </>

@@ -2,7 +2,7 @@ import { Button } from "@mantine/core";
 import { useEffect, useId, useRef } from "react";
 import { percent, time } from "../../base/format";
 import { aired } from "../../base/viewport";
-import { savingOf } from "../../state/findings";
+import { savingText } from "../../state/findings";
 import { usePage } from "../../state/store";
 import type { Finding } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
@@ -20,11 +20,11 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
   const toggle = usePage((page) => page.toggleFinding);
   const body = useId();
   const item = useRef<HTMLLIElement>(null);
-  const openedByLink = useRef(opened);
 
+  // A finding that is opened from elsewhere, by a link or the plan, is brought into sight.
   useEffect(() => {
-    if (openedByLink.current) item.current?.scrollIntoView({ block: "start" });
-  }, []);
+    if (opened) item.current?.scrollIntoView({ block: "nearest" });
+  }, [opened]);
 
   return (
     <li className="gd-finding" data-severity={finding.severity} data-opened={opened || undefined} ref={item}>
@@ -54,14 +54,14 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
       </button>
       {opened && (
         <div className="gd-finding-body" id={body}>
-          <Details finding={finding} whole_us={whole_us} />
+          <Details finding={finding} />
         </div>
       )}
     </li>
   );
 }
 
-function Details({ finding, whole_us }: Pick<Props, "finding" | "whole_us">) {
+function Details({ finding }: Pick<Props, "finding">) {
   return (
     <>
       <div className="gd-finding-left">
@@ -82,7 +82,7 @@ function Details({ finding, whole_us }: Pick<Props, "finding" | "whole_us">) {
         <Places places={finding.places} />
       </div>
       <div className="gd-finding-right">
-        <SavingLine finding={finding} whole_us={whole_us} />
+        <SavingLine finding={finding} />
         <FixPart finding={finding} />
         <ShowOnTimeline finding={finding} />
       </div>
@@ -90,21 +90,13 @@ function Details({ finding, whole_us }: Pick<Props, "finding" | "whole_us">) {
   );
 }
 
-function SavingLine({ finding, whole_us }: Pick<Props, "finding" | "whole_us">) {
-  const saving = savingOf(finding);
+function SavingLine({ finding }: Pick<Props, "finding">) {
+  const saving = savingText(finding);
   if (!saving) return null;
-  const { low_us, high_us, atMost, basis } = saving;
-  const low = time(low_us);
-  const high = time(high_us);
-  const range = atMost ? `at most ${high}` : low === high ? high : `${low} to ${high}`;
-  const share =
-    atMost || low === high
-      ? percent(high_us, whole_us)
-      : `${percent(low_us, whole_us)} to ${percent(high_us, whole_us)}`;
   return (
     <p className="gd-saving">
-      <span>A fix gives back</span> <b>{range}</b> <span>({share} of the window)</span>
-      {basis && <span className="gd-basis">{basis}</span>}
+      <span>A fix gives back</span> <b>{saving.range}</b> <span>({saving.share})</span>
+      {saving.basis && <span className="gd-basis">{saving.basis}</span>}
     </p>
   );
 }

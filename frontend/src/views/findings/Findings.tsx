@@ -5,6 +5,7 @@ import { usePage } from "../../state/store";
 import type { Report } from "../../wire/report";
 import { Section } from "../parts/Section";
 import { FindingItem } from "./FindingItem";
+import { Plan } from "./Plan";
 import { CheckedList, UncheckedList } from "./Others";
 
 /** What was found, costliest first as the report ranks it; then what could not be checked, and what is fine. */
@@ -18,6 +19,7 @@ export function Findings({ report }: { report: Report }) {
       aside={<span className="gd-muted">{plural(report.findings.length, "finding")}, costliest first</span>}
     >
       {report.findings.length === 0 && <p className="gd-nothing">Nothing found to fix.</p>}
+      {report.plan && <Plan plan={report.plan} findings={report.findings} keys={keys} />}
       <ol className="gd-findings">
         {report.findings.map((finding, at) => {
           const key = keys[at] ?? finding.rule;

@@ -1,4 +1,4 @@
-import { sentence } from "../../base/format";
+import { sentence, words } from "../../base/format";
 import type { Clear, Unchecked } from "../../wire/report";
 
 /** What this trace cannot show, why, and how to record one that can. */
@@ -43,10 +43,4 @@ export function CheckedList({ items }: { items: readonly Clear[] }) {
       </ul>
     </details>
   );
-}
-
-/** "host_bound" as it is read: "Host bound". */
-function words(name: string): string {
-  const text = name.replaceAll("_", " ");
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }

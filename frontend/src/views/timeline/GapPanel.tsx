@@ -4,6 +4,7 @@ import { cause, trigger } from "../../base/causes";
 import { exactTime, percent, time } from "../../base/format";
 import { aired } from "../../base/viewport";
 import { useGap } from "../../state/queries";
+import { activitiesOf, longest, type Activity } from "../../state/gap";
 import { usePage, type GapKey } from "../../state/store";
 import type { GapChain, GpuWork, HostCall, HostSegment, TraceEntry } from "../../wire/report";
 import { Bar } from "../parts/Bar";
@@ -14,10 +15,6 @@ interface Props {
   readonly entry: TraceEntry;
   readonly gap: GapKey;
 }
-
-/** What took less than this share of the gap is shown only when asked for: it is not what the GPU waited for. */
-const MAIN_SHARE = 0.02;
-const MAIN_MOST = 12;
 
 /** What led to a gap: what ran before, what the host did meanwhile, who launched what ended it. */
 export function GapPanel({ entry, gap }: Props) {
@@ -154,15 +151,16 @@ function Launch({ call }: { call: HostCall }) {
 
 function Meanwhile({ segments, whole_us }: { segments: readonly HostSegment[]; whole_us: number }) {
   const [all, setAll] = useState(false);
-  const main = useMemo(() => longest(segments, whole_us), [segments, whole_us]);
+  const activities = useMemo(() => activitiesOf(segments), [segments]);
+  const main = useMemo(() => longest(activities, whole_us), [activities, whole_us]);
   return (
     <>
       <ul className="gd-segments">
-        {(all ? segments : main).map((segment, at) => (
-          <Segment key={at} segment={segment} />
+        {(all ? activities : main).map((activity, at) => (
+          <ActivityLine key={at} activity={activity} />
         ))}
       </ul>
-      {main.length < segments.length && (
+      {main.length < activities.length && (
         <button
           type="button"
           className="gd-link"
@@ -170,30 +168,25 @@ function Meanwhile({ segments, whole_us }: { segments: readonly HostSegment[]; w
             setAll(!all);
           }}
         >
-          {all ? "Only the longest" : `And ${segments.length - main.length} shorter`}
+          {all ? "Only the longest" : `And ${activities.length - main.length} shorter`}
         </button>
       )}
     </>
   );
 }
 
-/** The segments that make up the gap, in order of time. */
-function longest(segments: readonly HostSegment[], whole_us: number): HostSegment[] {
-  const ranked = [...segments].sort((a, b) => b.duration_us - a.duration_us);
-  const long = ranked.filter((segment, at) => at === 0 || segment.duration_us >= MAIN_SHARE * whole_us);
-  const kept = new Set(long.slice(0, MAIN_MOST));
-  return segments.filter((segment) => kept.has(segment));
-}
-
-function Segment({ segment }: { segment: HostSegment }) {
+function ActivityLine({ activity: { cause: name, name: what, place, us, times } }: { activity: Activity }) {
   return (
     <li>
-      <CauseSwatch name={segment.cause} />
+      <CauseSwatch name={name} />
       <span>
-        <b title={segment.name}>{segment.name || cause(segment.cause).label}</b>
-        {segment.place && <code title={segment.place}>{segment.place}</code>}
+        <b title={what}>
+          {what || cause(name).label}
+          {times > 1 && <span className="gd-muted"> × {times}</span>}
+        </b>
+        {place && <code title={place}>{place}</code>}
       </span>
-      <span className="gd-number">{time(segment.duration_us)}</span>
+      <span className="gd-number">{time(us)}</span>
     </li>
   );
 }

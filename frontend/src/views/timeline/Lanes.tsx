@@ -16,6 +16,8 @@ interface Props {
   readonly bounds: Viewport;
   readonly gaps: readonly Gap[];
   readonly width: number;
+  /** As tall as the panel beside it. */
+  readonly tall: boolean;
   readonly measure: RefCallback<HTMLDivElement | null>;
   readonly onToggle: (what: keyof LaneChoices, key: string) => void;
 }
@@ -24,9 +26,9 @@ interface Props {
 const TALLEST_PX = 460;
 const EMPTY: Rows = { rows: [], height: 0 };
 
-export function Lanes({ slice, rows, view, bounds, gaps, width, measure, onToggle }: Props) {
+export function Lanes({ slice, rows, view, bounds, gaps, width, tall, measure, onToggle }: Props) {
   const laid = rows ?? EMPTY;
-  const height = Math.min(HEAD_PX + Math.max(laid.height, 80), TALLEST_PX);
+  const height = tall ? TALLEST_PX : Math.min(HEAD_PX + Math.max(laid.height, 80), TALLEST_PX);
   const [scroll, setScroll] = useState(0);
   const scroller = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);

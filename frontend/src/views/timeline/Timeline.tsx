@@ -45,6 +45,7 @@ export function Timeline({ entry }: { entry: TraceEntry }) {
           view={view}
           bounds={bounds}
           gaps={gaps}
+          tall={openedGap !== null}
           measure={ref}
           width={Math.round(width)}
           onToggle={toggle}

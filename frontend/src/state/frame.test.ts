@@ -1,0 +1,44 @@
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { watchScheme, watchVisible } from "./frame";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+});
+
+function height(px: number) {
+  vi.stubGlobal("innerHeight", px);
+  vi.advanceTimersByTime(1000);
+}
+
+it("notices that the frame is hidden and shown again, though no event tells", () => {
+  const told: boolean[] = [];
+  height(900);
+  const stop = watchVisible((visible) => {
+    if (told.at(-1) !== visible) told.push(visible);
+  });
+  height(0);
+  height(900);
+  stop();
+  height(0);
+  expect(told).toEqual([true, false, true]);
+});
+
+it("follows the system's theme where the page stands alone", () => {
+  const told: string[] = [];
+  const listeners: (() => void)[] = [];
+  const wish = {
+    matches: true,
+    addEventListener: (_: string, listener: () => void) => listeners.push(listener),
+    removeEventListener: () => undefined,
+  };
+  vi.stubGlobal("matchMedia", () => wish);
+  watchScheme((scheme) => told.push(scheme));
+  wish.matches = false;
+  for (const listener of listeners) listener();
+  expect(told).toEqual(["dark", "light"]);
+});

@@ -1,0 +1,86 @@
+import { QueryClientProvider } from "@tanstack/react-query";
+import { act, cleanup, renderHook } from "@testing-library/react";
+import type { ReactNode } from "react";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import type { ReportState, TraceEntry, TraceList } from "../wire/report";
+import { createQueryClient, useReport, useTraces } from "./queries";
+import { usePage } from "./store";
+
+let asked: string[];
+let answers: Record<string, unknown>;
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval", "Date"] });
+  usePage.setState(usePage.getInitialState());
+  asked = [];
+  vi.stubGlobal("fetch", (url: string) => {
+    asked.push(url);
+    const route = /^\.\/(\w+)/.exec(url)?.[1] ?? "";
+    return Promise.resolve(new Response(JSON.stringify(answers[route])));
+  });
+});
+
+afterEach(() => {
+  cleanup();
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+});
+
+function wrapper() {
+  const client = createQueryClient();
+  return ({ children }: { children: ReactNode }) => (
+    <QueryClientProvider client={client}>{children}</QueryClientProvider>
+  );
+}
+
+async function pass(ms: number): Promise<number> {
+  const before = asked.length;
+  await act(() => vi.advanceTimersByTimeAsync(ms));
+  return asked.length - before;
+}
+
+const list = (state: string): TraceList => ({
+  traces: [{ id: "x", state, content: "1" } as TraceEntry],
+  generation: 1,
+  scanned: true,
+  version: "",
+  problems: [],
+});
+
+it("asks for the list more often while something is analysed, and not at all while hidden", async () => {
+  answers = { traces: list("ready") };
+  renderHook(() => useTraces(), { wrapper: wrapper() });
+  await pass(10);
+  const calm = await pass(12_000);
+  expect(calm).toBeGreaterThan(0);
+  answers = { traces: list("running") };
+  await pass(6_000);
+  expect(await pass(12_000)).toBeGreaterThan(2 * calm);
+  act(() => {
+    usePage.setState({ visible: false });
+  });
+  await pass(2_000);
+  expect(await pass(60_000)).toBe(0);
+});
+
+it("asks for a report until it is there, and again when the file has changed", async () => {
+  const state = (name: string): ReportState => ({
+    state: name,
+    progress: 0,
+    stage: "",
+    error: undefined,
+    report: undefined,
+  });
+  answers = { report: state("running") };
+  const first = { id: "x", content: "1" } as TraceEntry;
+  const { rerender } = renderHook(({ entry }) => useReport(entry, true), {
+    wrapper: wrapper(),
+    initialProps: { entry: first },
+  });
+  expect(await pass(10_000)).toBeGreaterThan(3);
+  answers = { report: state("ready") };
+  await pass(2_000);
+  expect(await pass(30_000)).toBe(0);
+  rerender({ entry: { ...first, content: "2" } });
+  expect(await pass(100)).toBe(1);
+});
