@@ -91,6 +91,7 @@ class Assembly:
         spans = [p.spans for p in parts]
         name, names = _texts([s.name for s in spans])
         stack, stacks = _texts([s.call_stack for s in spans])
+        shape, shapes = _texts([s.shapes for s in spans])
         thread = _joined([own[s.thread] for own, s in zip(threads_of_part, spans, strict=True)], np.int32)
         duration_ns = _joined([s.duration_ns for s in spans], np.int64)
         begin = _joined([s.phase_begin for s in spans], np.bool_)
@@ -105,6 +106,7 @@ class Assembly:
             return _joined([of(s) for s in spans], kind)[order]
 
         call_stack, call_stacks = _without_empty(stack[order], stacks)
+        shape, shapes = _without_empty(shape[order], shapes)
         return Events(
             category=column(lambda s: s.category, np.uint8),
             name=name[order],
@@ -119,10 +121,14 @@ class Assembly:
             python_parent=column(lambda s: s.numbers["python_parent"], np.int64),
             sequence=column(lambda s: s.numbers["sequence"], np.int64),
             forward_thread=column(lambda s: s.numbers["forward_thread"], np.int64),
+            blocks_per_sm=column(lambda s: s.of_kernels["blocks_per_sm"], np.float32),
+            occupancy_percent=column(lambda s: s.of_kernels["occupancy_percent"], np.float32),
             call_stack=call_stack,
+            shapes=shape,
             names=names,
             threads=threads,
             call_stacks=call_stacks,
+            input_shapes=shapes,
         )
 
     def _pair(self, begin: Bool, end: Bool, thread: Int32, start_ns: Int64, duration_ns: Int64) -> Bool:

@@ -6,7 +6,9 @@ spans and not with the size of the file. No step here loops over events in Pytho
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tb_gpudiag.trace import kineto
-from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Bool, Category, Int32, Int64, UInt8
+from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Bool, Category, Float32, Int32, Int64, UInt8
 
 # Stamps beyond these are not times: the earliest is year 1938, the latest 2096 as nanoseconds since 1970.
 # Within them no difference of two stamps, and no start plus duration, leaves 64 bits.
@@ -32,16 +34,30 @@ _MAY_ROUND: Final = int(duckdb.__version__.split(".")[0]) < 2
 _EXACT_IN_DOUBLE_US: Final = 2**41
 
 _NUMBERS: Final = ("correlation", "python_id", "python_parent", "sequence", "forward_thread")
+_OF_KERNELS: Final = ("blocks_per_sm", "occupancy_percent")
 _WORK: Final = np.array(GPU_WORK_CATEGORIES, np.uint8)
+# The shapes of a matrix product's few inputs are shorter.
+_LONGEST_SHAPES: Final = 400
 _COPIES: Final = np.array([Category.MEMCPY, Category.MEMSET], np.uint8)
+
+
+def _select(columns: list[str], schema: dict[str, Any]) -> str:
+    whole = json.dumps([schema])
+    return f"SELECT {', '.join(columns)} FROM (SELECT unnest(from_json(text, '{whole}')) AS e FROM chunk)"
 
 
 def _query() -> str:
     fields = dict(kineto.FIELDS.values())
-    schema = json.dumps([{**fields, "args": dict(kineto.ARGUMENTS.values())}])
     columns = [f'e."{key}" AS {name}' for name, (key, _) in kineto.FIELDS.items()]
     columns += [f'e.args."{key}" AS {name}' for name, (key, _) in kineto.ARGUMENTS.items()]
-    return f"SELECT {', '.join(columns)} FROM (SELECT unnest(from_json(text, '{schema}')) AS e FROM chunk)"
+    return _select(columns, {**fields, "args": dict(kineto.ARGUMENTS.values())})
+
+
+# SQL knows no case, and `[memory]` has another argument of this name: it takes a second look at the text, which
+# few chunks need.
+_COPIED_BYTES: Final = _select(
+    [f'e.args."{kineto.COPIED_BYTES}" AS bytes'], {"args": {kineto.COPIED_BYTES: "BIGINT"}}
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +76,9 @@ class Spans:
     stream: Int32
     bytes: Int64
     numbers: dict[str, Int64]  # the columns that are taken as they are
+    of_kernels: dict[str, Float32]
     call_stack: pa.DictionaryArray
+    shapes: pa.DictionaryArray
 
 
 @dataclass(frozen=True)
@@ -117,11 +135,10 @@ class Parser:
 
     def parse(self, text: bytes) -> Part | None:
         """A JSON array of events as a Part, or None where the text is not JSON."""
-        text = kineto.one_spelling(text)
         table = self._run(self._query, [text])
         if table is not None and _MAY_ROUND and _beyond_double(table.column("start_us")):
             table = self._run(self._query, [kineto.quoted_stamps(text)])
-        return None if table is None else _part(table)
+        return None if table is None else _part(table, lambda: self._copied_bytes(text))
 
     def valid(self, texts: list[bytes]) -> Bool:
         """Shape (len(texts),): which of these are JSON."""
@@ -131,6 +148,11 @@ class Parser:
         if table is None:  # cannot be: the function answers false instead of failing
             return np.zeros(len(texts), np.bool_)
         return np.asarray(pc.fill_null(table.column("valid"), False).to_numpy(), np.bool_)
+
+    def _copied_bytes(self, text: bytes) -> pa.Array | None:
+        """What `bytes` says of each event of a text that is JSON."""
+        table = self._run(_COPIED_BYTES, [text])
+        return None if table is None else _whole(table.column("bytes"))
 
     def _run(self, query: str, texts: list[bytes]) -> pa.Table | None:
         # The bytes go over as they are: DuckDB's parser checks UTF-8 itself.
@@ -148,28 +170,30 @@ class Parser:
             self._connection.unregister("chunk")
 
 
-def _part(table: pa.Table) -> Part:
+def _part(table: pa.Table, copied_bytes: Callable[[], pa.Array | None]) -> Part:
     rows = len(table)
     columns = {name: _whole(table.column(name)) for name in table.column_names}
-    phase = columns["phase"]
     start_ns, start_known = _nanoseconds(columns["start_us"])
     start_known &= (start_ns >= EARLIEST_NS) & (start_ns <= LATEST_NS)
-    memory = _equal(columns["name"], kineto.MEMORY_NAME) & _among(phase, kineto.MEMORY_PHASES)
-    begin, end = _equal(phase, kineto.BEGIN_PHASE), _equal(phase, kineto.END_PHASE)
-    span = (_equal(phase, kineto.SPAN_PHASE) | begin | end) & ~memory
-    malformed = np.asarray(pc.is_null(phase)) | ((span | memory) & ~start_known)
+    phase = _encoded(columns["phase"])
+    begin, end = _is(phase, kineto.BEGIN_PHASE), _is(phase, kineto.END_PHASE)
+    memory = _is(phase, *kineto.MEMORY_PHASES) & _equal(columns["name"], kineto.MEMORY_NAME)
+    span = (_is(phase, kineto.SPAN_PHASE) | begin | end) & ~memory
+    malformed = np.asarray(pc.is_null(columns["phase"])) | ((span | memory) & ~start_known)
     span_rows = np.flatnonzero(span & ~malformed)
     memory_rows = np.flatnonzero(memory & ~malformed)
     name_rows = np.flatnonzero(
-        _equal(phase, kineto.METADATA_PHASE) & _equal(columns["name"], kineto.THREAD_NAME)
+        _is(phase, kineto.METADATA_PHASE) & _equal(columns["name"], kineto.THREAD_NAME)
     )
 
     thread, threads = _threads(
         columns["pid"], columns["tid"], np.concatenate([span_rows, memory_rows, name_rows])
     )
     span_thread, memory_thread, name_thread = np.split(thread, np.cumsum([len(span_rows), len(memory_rows)]))
-    names = columns["thread_name"].take(pa.array(name_rows)).to_pylist()
-    spans, negative, missing = _spans(columns, span_rows, start_ns, begin, end, span_thread, threads)
+    names = columns["thread_name"].take(_indices(name_rows)).to_pylist()
+    spans, negative, missing = _spans(
+        columns, copied_bytes, span_rows, start_ns, begin, end, span_thread, threads
+    )
     return Part(
         read=rows - int(malformed.sum()),
         malformed=int(malformed.sum()),
@@ -184,6 +208,7 @@ def _part(table: pa.Table) -> Part:
 
 def _spans(
     columns: dict[str, pa.Array],
+    copied_bytes: Callable[[], pa.Array | None],
     rows: Int64,
     start_ns: Int64,
     begin: Bool,
@@ -191,7 +216,7 @@ def _spans(
     thread: Int32,
     threads: list[tuple[str, str]],
 ) -> tuple[Spans, int, int]:
-    take = pa.array(rows)
+    take = _indices(rows)
     name = _encoded(columns["name"].take(take))
     category = _categories(columns["category"].take(take), name)
     duration_ns, duration_known = _nanoseconds(columns["duration_us"])
@@ -202,6 +227,9 @@ def _spans(
     paired = (begin | end)[rows]
     work = np.isin(category, _WORK)
     copies = np.isin(category, _COPIES)  # calls on ROCm have bytes, too: those of the copy they begin
+    of_copies = copied_bytes() if copies.any() else None
+    sizes = np.full(len(rows), NONE, np.int64) if of_copies is None else _numbers(of_copies, rows)
+    sizes[~copies] = NONE
     pids = np.array([kineto.number_of(pid) for pid, _ in threads], np.int32)
     tids = np.array([kineto.number_of(tid) for _, tid in threads], np.int32)
     spans = Spans(
@@ -214,9 +242,11 @@ def _spans(
         duration_ns=duration_ns,
         device=_place(columns["device"], rows, work, pids, thread),
         stream=_place(columns["stream"], rows, work, tids, thread),
-        bytes=np.where(copies, _numbers(columns["bytes"], rows), NONE),
+        bytes=sizes,
         numbers={name: _numbers(columns[name], rows) for name in _NUMBERS},
+        of_kernels={name: _decimals(columns[name], rows, category) for name in _OF_KERNELS},
         call_stack=_encoded(columns["call_stack"].take(take)),
+        shapes=_shapes(columns["input_shapes"].take(take), name),
     )
     return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
 
@@ -224,7 +254,7 @@ def _spans(
 def _memory(columns: dict[str, pa.Array], rows: Int64, time_ns: Int64, thread: Int32) -> Memory:
     return Memory(
         time_ns=time_ns[rows],
-        bytes=_numbers(columns["bytes"], rows, 0),
+        bytes=_numbers(columns["memory_bytes"], rows, 0),
         address=_filled(columns["memory_address"], 0)[rows].astype(np.uint64),
         device_type=_small(_numbers(columns["memory_device_type"], rows)),
         device=_small(_numbers(columns["memory_device"], rows)),
@@ -247,6 +277,26 @@ def _categories(cat: pa.Array, name: pa.DictionaryArray) -> UInt8:
     return category
 
 
+def _shapes(texts: pa.Array, name: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Those of matrix products; empty elsewhere."""
+    product = np.array(
+        [n in kineto.MATRIX_PRODUCTS for n in name.dictionary.to_pylist()] or [False], np.bool_
+    )
+    if not product.any():
+        return pa.DictionaryArray.from_arrays(np.zeros(len(name), np.int32), [""])
+    keep = pc.and_(
+        pa.array(product[name.indices.to_numpy()]), pc.less_equal(pc.binary_length(texts), _LONGEST_SHAPES)
+    )
+    return _encoded(pc.if_else(pc.fill_null(keep, False), texts, ""))
+
+
+def _decimals(column: pa.Array, rows: Int64, category: UInt8) -> Float32:
+    """What the trace gives for kernels; NaN where it gives none, or no number."""
+    values = np.asarray(pc.fill_null(column, float("nan")).to_numpy(), np.float64)[rows]
+    known = (category == Category.KERNEL) & (values >= 0) & (values < 1e9)
+    return np.where(known, values, np.nan).astype(np.float32)
+
+
 def _place(column: pa.Array, rows: Int64, work: Bool, by_thread: Int32, thread: Int32) -> Int32:
     """Device or stream of GPU work: from the arguments, else from the event's pid or tid."""
     given = _small(_numbers(column, rows))
@@ -257,7 +307,7 @@ def _place(column: pa.Array, rows: Int64, work: Bool, by_thread: Int32, thread: 
 
 def _threads(pid: pa.Array, tid: pa.Array, rows: Int64) -> tuple[Int32, list[tuple[str, str]]]:
     """The (pid, tid) pair of each of `rows`, as an index into the list of the pairs that occur."""
-    take = pa.array(rows)
+    take = _indices(rows)
     pids, tids = _encoded(pid.take(take)), _encoded(tid.take(take))
     pair = pids.indices.to_numpy().astype(np.int64) * max(len(tids.dictionary), 1) + tids.indices.to_numpy()
     pairs, thread = np.unique(pair, return_inverse=True)
@@ -272,21 +322,36 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
+@functools.cache
+def _scalar(value: int | float | str, kind: pa.DataType) -> pa.Scalar:
+    # Made once: for each that it makes, pyarrow looks for pandas, and where there is none, that is slow.
+    return pa.scalar(value, kind)
+
+
+def _indices(rows: Int64) -> pa.Array:
+    """For `take`; `pa.array` would look for pandas, too."""
+    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+
+
 def _encoded(strings: pa.Array) -> pa.DictionaryArray:
-    return pc.fill_null(strings, "").dictionary_encode()
+    return pc.fill_null(strings, _scalar("", strings.type)).dictionary_encode()
+
+
+def _is(phases: pa.DictionaryArray, *texts: str) -> Bool:
+    """Which of the phases are among `texts`."""
+    known = np.isin(np.array(phases.dictionary.to_pylist(), np.str_), texts)
+    return known[phases.indices.to_numpy()] if len(known) else np.zeros(0, np.bool_)
 
 
 def _equal(strings: pa.Array, text: str) -> Bool:
-    return np.asarray(pc.fill_null(pc.equal(strings, text), False).to_numpy(zero_copy_only=False), np.bool_)
-
-
-def _among(strings: pa.Array, texts: frozenset[str]) -> Bool:
-    found = pc.is_in(strings, value_set=pa.array(sorted(texts)))
-    return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
+    equal = pc.fill_null(pc.equal(strings, _scalar(text, strings.type)), _scalar(False, pa.bool_()))
+    return np.asarray(equal.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _filled(column: pa.Array, value: int) -> npt.NDArray[Any]:
-    return np.asarray(pc.fill_null(column, value).to_numpy())
+    if column.null_count == len(column):
+        return np.full(len(column), value, column.type.to_pandas_dtype())
+    return np.asarray(pc.fill_null(column, _scalar(value, column.type)).to_numpy())
 
 
 def _numbers(column: pa.Array, rows: Int64, missing: int = NONE) -> Int64:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
+Float32 = npt.NDArray[np.float32]
 UInt8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
 
@@ -81,10 +82,14 @@ class Events:
     python_parent: Int64  # `Python parent id`
     sequence: Int64  # autograd's `Sequence number` of an operator
     forward_thread: Int64  # `Fwd thread id` of a backward operator; 0 or NONE elsewhere
+    blocks_per_sm: Float32  # of a kernel: its blocks, divided by the GPU's multiprocessors; NaN elsewhere
+    occupancy_percent: Float32  # of a kernel: as the recorder estimated it; NaN elsewhere
     call_stack: Int32  # index into `call_stacks` (old traces), or NONE
+    shapes: Int32  # of a matrix product's operator: index into `input_shapes`, or NONE
     names: list[str]
     threads: list[Thread]
     call_stacks: list[str]
+    input_shapes: list[str]  # JSON, e.g. `[[128, 768], [768, 768]]`
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -28,12 +28,15 @@ ARGUMENTS: Final = {
     "correlation": ("correlation", "BIGINT"),
     "device": ("device", "BIGINT"),
     "stream": ("stream", "BIGINT"),
-    "bytes": ("bytes", "BIGINT"),
     "python_id": ("Python id", "BIGINT"),
     "python_parent": ("Python parent id", "BIGINT"),
     "sequence": ("Sequence number", "BIGINT"),
     "forward_thread": ("Fwd thread id", "BIGINT"),
+    "blocks_per_sm": ("blocks per SM", "DOUBLE"),
+    "occupancy_percent": ("est. achieved occupancy %", "DOUBLE"),
     "call_stack": ("Call stack", "VARCHAR"),
+    "input_shapes": ("Input Dims", "VARCHAR"),
+    "memory_bytes": ("Bytes", "BIGINT"),
     "memory_device_type": ("Device Type", "BIGINT"),
     "memory_device": ("Device Id", "BIGINT"),
     "memory_address": ("Addr", "UBIGINT"),
@@ -43,7 +46,8 @@ ARGUMENTS: Final = {
 }
 """Columns read from an event's `args`, likewise. No two keys may differ by case alone."""
 
-_BYTES_KEY: Final = re.compile(rb'"Bytes"(?=[ \t\r\n]*:)')
+COPIED_BYTES: Final = "bytes"
+"""The entry of a copy's `args` that differs by case alone from one of `[memory]`."""
 
 _STAMP: Final = re.compile(rb'("(?:ts|dur)"[ \t\r\n]*:[ \t\r\n]*)(-?[0-9][0-9.eE+-]*)')
 
@@ -87,6 +91,10 @@ SPAN_PHASE: Final = "X"
 BEGIN_PHASE: Final = "B"
 END_PHASE: Final = "E"
 MEMORY_PHASES: Final = frozenset({"i", "I", "X"})
+MATRIX_PRODUCTS: Final = frozenset(
+    {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::_scaled_mm"}
+)
+"""Operators whose `Input Dims` are kept: those of all of them would be a large part of the trace."""
 METADATA_PHASE: Final = "M"
 THREAD_NAME: Final = "thread_name"
 
@@ -106,13 +114,6 @@ METADATA_KEYS: Final = frozenset(
     }
 )
 """Top-level keys that are kept; every other value is passed over."""
-
-
-def one_spelling(chunk: bytes) -> bytes:
-    """The chunk with `Bytes` of `[memory]` spelt `bytes`, as copies do: SQL struct keys know no case."""
-    if b'"Bytes"' in chunk:
-        chunk = chunk.replace(b'"Bytes":', b'"bytes":')  # as all writers have it, and much faster
-    return _BYTES_KEY.sub(b'"bytes"', chunk) if b'"Bytes"' in chunk else chunk
 
 
 def quoted_stamps(chunk: bytes) -> bytes:

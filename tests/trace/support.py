@@ -8,6 +8,8 @@ import tempfile
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+import numpy as np
+
 from tb_gpudiag.trace.events import Category, Trace
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.read import read_trace
@@ -37,6 +39,14 @@ CATEGORY_OF = {
     "cpu_instant_event": Category.INSTANT,
 }
 WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
+MATRIX_PRODUCTS = (
+    "aten::mm",
+    "aten::addmm",
+    "aten::bmm",
+    "aten::baddbmm",
+    "aten::linear",
+    "aten::_scaled_mm",
+)
 MARKS = ("ProfilerStep#", "enumerate(DataLoader)#", "Optimizer.")
 
 
@@ -87,6 +97,8 @@ def rows(trace: Trace) -> list[Row]:
             int(e.sequence[i]),
             int(e.forward_thread[i]),
             e.call_stacks[e.call_stack[i]] if e.call_stack[i] >= 0 else "",
+            *(float(np.nan_to_num(column[i], nan=-1)) for column in (e.blocks_per_sm, e.occupancy_percent)),
+            e.input_shapes[e.shapes[i]] if e.shapes[i] >= 0 else "",
         )
         for i in range(len(e))
     ]
@@ -155,4 +167,11 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
         *(-1 if args.get(key) is None else args[key] for key in ("Python id", "Python parent id")),
         *(args.get(key, -1) for key in ("Sequence number", "Fwd thread id")),
         args.get("Call stack", ""),
+        *(
+            float(np.float32(args.get(key, -1))) if category == Category.KERNEL else -1.0
+            for key in ("blocks per SM", "est. achieved occupancy %")
+        ),
+        json.dumps(args["Input Dims"], separators=(",", ":"))
+        if "Input Dims" in args and event.get("name", "") in MATRIX_PRODUCTS
+        else "",
     )
