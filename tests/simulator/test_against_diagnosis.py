@@ -80,6 +80,23 @@ def test_mended_and_healthy_runs_have_no_finding_above_info(name: str, tmp_path:
     assert [rule for rule, severity in found.items() if severity > Severity.INFO] == []
 
 
+REPLAY_TOLERANCE = 0.02
+"""Of the window: the replay puts every launch at one latency, where the simulator spreads it."""
+
+
+@pytest.mark.parametrize("name", ["input_pipeline", "host_bound", "allocator_in_step", "compilation_in_step"])
+def test_a_fix_gives_back_what_the_mended_run_takes_less(name: str, tmp_path: Path) -> None:
+    """Faults whose fix only takes time of the host away, and changes nothing that the GPU has to do."""
+    simulated = run(name)
+    (found,) = (f for f in run_rules(facts_of(simulated, tmp_path)).findings if f.rule.id == FAULTS[name])
+    saving = found.finding.saving
+    assert saving is not None
+    assert saving.basis == "replayed"
+    less_ns = simulated.truth.window_ns - run(f"{name}_fixed").truth.window_ns
+    tolerance_ns = REPLAY_TOLERANCE * simulated.truth.window_ns
+    assert saving.low_ns - tolerance_ns <= less_ns <= saving.high_ns + tolerance_ns
+
+
 def findings(simulated: Simulated, folder: Path) -> dict[str, Severity]:
     """Rule id -> severity."""
     outcome = run_rules(facts_of(simulated, folder))
