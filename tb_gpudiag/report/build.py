@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from tb_gpudiag.facts.account import Account, whole
 from tb_gpudiag.facts.causes import Cause
@@ -54,6 +57,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         ),
         findings=[_finding(facts, found) for found in outcome.findings],
         plan=_plan(facts, outcome),
+        inferred_steps=_inferred(facts),
         launch_hotspots=list(_hotspots(facts)),
         memory=[
             pb.DeviceMemory(
@@ -146,6 +150,28 @@ def _step_accounts(account: Account) -> list[pb.StepAccount]:
         )
         for i, name in enumerate(account.names[:STEPS_LIMIT])
     ]
+
+
+def _inferred(facts: Facts) -> pb.InferredSteps | None:
+    found, device, window = facts.inferred_steps, facts.device, facts.window
+    if found is None or device is None:
+        return None
+    length_ns = found.end_ns - found.start_ns
+    named = replace(found.account, names=[f"inferred {number}" for number in range(1, len(found) + 1)])
+    accounts = _step_accounts(named)
+    return pb.InferredSteps(
+        sign=found.sign.value,
+        are_steps=found.are_steps,
+        inside=one_line(found.inside),
+        device=device.id,
+        repetitions=len(found),
+        period_launches=found.period_launches,
+        setup_us=us(found.start_ns[0] - window.start_ns),
+        tail_us=us(window.end_ns - found.end_ns[-1]),
+        median_us=us(np.median(length_ns)),
+        steps=[pb.Step(name=a.name, start_us=a.start_us, duration_us=a.duration_us) for a in accounts],
+        accounts=accounts,
+    )
 
 
 def _idle(account: Account, i: int) -> list[pb.CauseTime]:

@@ -102,6 +102,7 @@ def _report(report: pb.Report) -> Markup:
             sections.limiter(report.verdict), report.verdict.sentence
         ),
         *(_account(sections.account(device, len(report.steps))) for device in report.devices),
+        _list(sections.inferred_title(report), [("", line) for line in sections.inferred_lines(report)]),
         Markup("<h2>Findings</h2>"),
         *(_finding(f, sections.code(report, n)) for n, f in enumerate(report.findings, start=1)),
         Markup("") if report.findings else Markup("<p>Nothing found to fix.</p>"),

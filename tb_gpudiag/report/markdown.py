@@ -27,6 +27,9 @@ def _lines(report: pb.Report) -> Iterable[str]:
     yield f"**{text(sections.limiter(report.verdict))}.** {text(report.verdict.sentence)}"
     for device in report.devices:
         yield from _account(sections.account(device, len(report.steps)))
+    yield from _list(
+        sections.inferred_title(report), [text(line) for line in sections.inferred_lines(report)]
+    )
     yield from ["", "### Findings", ""]
     if not report.findings:
         yield "Nothing found to fix."

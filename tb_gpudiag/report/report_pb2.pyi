@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan")
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +21,7 @@ class Report(_message.Message):
     HOST_FIELD_NUMBER: _ClassVar[int]
     CLEAR_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    INFERRED_STEPS_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     trace: TraceInfo
@@ -34,7 +35,8 @@ class Report(_message.Message):
     host: _containers.RepeatedCompositeFieldContainer[HostActivity]
     clear: _containers.RepeatedCompositeFieldContainer[Clear]
     plan: Plan
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ...) -> None: ...
+    inferred_steps: InferredSteps
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ...) -> None: ...
 
 class TraceInfo(_message.Message):
     __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us")
@@ -169,6 +171,32 @@ class Step(_message.Message):
     start_us: float
     duration_us: float
     def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ...) -> None: ...
+
+class InferredSteps(_message.Message):
+    __slots__ = ("sign", "are_steps", "inside", "device", "repetitions", "period_launches", "setup_us", "tail_us", "median_us", "steps", "accounts")
+    SIGN_FIELD_NUMBER: _ClassVar[int]
+    ARE_STEPS_FIELD_NUMBER: _ClassVar[int]
+    INSIDE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    REPETITIONS_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    SETUP_US_FIELD_NUMBER: _ClassVar[int]
+    TAIL_US_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    sign: str
+    are_steps: bool
+    inside: str
+    device: int
+    repetitions: int
+    period_launches: int
+    setup_us: float
+    tail_us: float
+    median_us: float
+    steps: _containers.RepeatedCompositeFieldContainer[Step]
+    accounts: _containers.RepeatedCompositeFieldContainer[StepAccount]
+    def __init__(self, sign: _Optional[str] = ..., are_steps: bool = ..., inside: _Optional[str] = ..., device: _Optional[int] = ..., repetitions: _Optional[int] = ..., period_launches: _Optional[int] = ..., setup_us: _Optional[float] = ..., tail_us: _Optional[float] = ..., median_us: _Optional[float] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., accounts: _Optional[_Iterable[_Union[StepAccount, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Verdict(_message.Message):
     __slots__ = ("limiter", "sentence", "busy_share")

@@ -49,6 +49,8 @@ def _print(report: pb.Report, console: Console) -> None:
     for device in report.devices:
         console.print()
         _print_account(sections.account(device, len(report.steps)), console)
+    inferred = [("", line) for line in sections.inferred_lines(report)]
+    _print_list(sections.inferred_title(report), inferred, console)
     for number, finding in enumerate(report.findings, start=1):
         console.print()
         _print_finding(number, finding, sections.code(report, number), console)

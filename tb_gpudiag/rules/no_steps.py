@@ -11,15 +11,18 @@ from tb_gpudiag.rules.rule import NOTHING, Answer, Clear, Evidence, Finding, Rul
 def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     if facts.recorded.steps:
         return Clear(f"{count(len(facts.steps), 'step')} recorded")
+    inferred = facts.inferred_steps
+    steps = len(inferred) if inferred is not None and inferred.are_steps else 0
     return Finding(
-        title="No steps are marked, so nothing can be said per step",
+        title="No steps are marked" + ("" if steps else ", so nothing can be said per step"),
         summary=(
             "The trace holds no ProfilerStep marks. All figures are over the whole recording, with whatever "
             "came before the first step and after the last one in it."
+            + (" What repeats in it is shown as inferred steps." if steps else "")
         ),
         fix=record_again("Give the profiler a schedule, and call prof.step() at the end of every step."),
         evidence=[
-            Evidence("steps", "none"),
+            Evidence("steps", f"none; {steps} inferred from the launches" if steps else "none"),
             Evidence("whole recording", time_ns(facts.recording.duration_ns)),
         ],
     )

@@ -139,3 +139,36 @@ def test_an_empty_trace_makes_a_report_all_the_same(tmp_path: Path) -> None:
     report = report_of(trace, tmp_path)
     assert report.verdict.limiter == "unknown"
     assert report.verdict.sentence
+
+
+def _batches(count: int) -> TraceBuilder:
+    """Batches of a copy and five kernels, nothing marked: 100 µs each, and a setup before them."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("setup", at=0, us=5, runs_at=10, runs_us=20)
+    for at in (140.0 + 100 * i for i in range(count)):
+        main.copy("HtoD", at=at, us=5, runs_at=at + 6, runs_us=8, bytes=4096, pinned=True)
+        for kernel in range(5):
+            main.launch(
+                f"k{kernel}", at=at + 10 * (kernel + 1), us=5, runs_at=at + 10 * kernel + 16, runs_us=8
+            )
+    return trace
+
+
+def test_what_repeats_stands_beside_the_recorded_steps(tmp_path: Path) -> None:
+    report = report_of(_batches(4), tmp_path)
+    found = report.inferred_steps
+    assert not report.steps
+    assert report.devices[0].window_us == report.trace.duration_us
+    assert (found.repetitions, found.period_launches, found.sign, found.are_steps) == (4, 6, "input", True)
+    assert [s.duration_us for s in found.steps[:3]] == [100, 100, 100]
+    assert found.setup_us + sum(s.duration_us for s in found.steps) + found.tail_us == pytest.approx(
+        report.devices[0].window_us
+    )
+    for step in found.accounts:
+        worked = step.computing_us + step.copying_us + step.communicating_us
+        assert worked + _us(step.idle_by_cause) == pytest.approx(step.duration_us, abs=1e-6)
+
+
+def test_recorded_steps_leave_nothing_to_infer(tmp_path: Path) -> None:
+    assert not report_of(slow_loader(), tmp_path).HasField("inferred_steps")

@@ -169,3 +169,24 @@ def test_code_that_stands_there_already_is_not_repeated(report: pb.Report) -> No
     report.findings.append(report.findings[0])
     assert to_text([report]).count("num_workers=8") == 1
     assert "# as for finding 1" in to_text([report])
+
+
+@pytest.mark.parametrize("view", ["text", "markdown", "html"])
+def test_inferred_steps_are_marked_as_such(view: str, tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for at in (100.0 * i for i in range(4)):
+        main.copy("HtoD", at=at, us=5, runs_at=at + 6, runs_us=8, bytes=4096, pinned=True)
+        for kernel in range(5):
+            main.launch(
+                f"k{kernel}", at=at + 10 * kernel + 10, us=5, runs_at=at + 10 * kernel + 16, runs_us=8
+            )
+    report = report_of(trace, tmp_path)
+    shown = re.sub(r"\s+", " ", _views(report)[view])
+    assert "Inferred steps" in shown
+    assert "a sequence of 6 launches comes 4 times" in shown
+    report.inferred_steps.sign, report.inferred_steps.are_steps = "one_call", False
+    report.inferred_steps.inside = HOSTILE
+    shown = _views(report)[view]
+    assert "Inferred steps" not in shown
+    assert "<img" not in shown or view == "text"

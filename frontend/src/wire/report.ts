@@ -28,7 +28,11 @@ export interface Report {
   memory: DeviceMemory[];
   host: HostActivity[];
   clear: Clear[];
-  plan: Plan | undefined;
+  plan:
+    | Plan
+    | undefined;
+  /** absent where steps were recorded, or where nothing clearly repeats */
+  inferred_steps: InferredSteps | undefined;
 }
 
 export interface TraceInfo {
@@ -114,6 +118,32 @@ export interface Step {
   name: string;
   start_us: number;
   duration_us: number;
+}
+
+/** Steps that nobody annotated: the repetition of the busiest device's launches. */
+export interface InferredSteps {
+  /**
+   * What tells a step from a part of one, such as a layer: module (each runs a call of an outermost module of its own),
+   * input (each takes data from the host), threads (each is launched by several host threads, as forward and backward
+   * are), one_call (all lie inside one call, so they are parts), none (nothing tells).
+   */
+  sign: string;
+  /** whether the sign tells that they are */
+  are_steps: boolean;
+  /** the call that they all lie inside, for one_call */
+  inside: string;
+  device: number;
+  /** all of them: steps and accounts are bounded */
+  repetitions: number;
+  period_launches: number;
+  /** of the step window, before the first one */
+  setup_us: number;
+  /** after the last one */
+  tail_us: number;
+  median_us: number;
+  steps: Step[];
+  /** of each step, on the device */
+  accounts: StepAccount[];
 }
 
 export interface Verdict {
