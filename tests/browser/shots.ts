@@ -5,8 +5,8 @@ import { fileURLToPath } from "node:url";
 import type { Frame } from "playwright-core";
 import { expect, it } from "vitest";
 import type { TraceList } from "../../frontend/src/wire/report";
-import { openPage, openTab, startBrowser } from "./browser";
-import { makeFolder, simulate, startTensorBoard, write } from "./tensorboard";
+import { openPage, openTab, startBrowser, tabFrame } from "./browser";
+import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
 
 const SHOTS = fileURLToPath(new URL("shots", import.meta.url));
 const SIZES = [
@@ -17,6 +17,13 @@ const SIZES = [
 async function settled(frame: Frame): Promise<void> {
   await frame.locator(".gd-label, .gd-problem, .gd-empty").first().waitFor({ timeout: 120_000 });
   await frame.locator('.gd-toolbar [aria-label="Loading"]').waitFor({ state: "detached" });
+}
+
+async function scanned(tensorboard: TensorBoard): Promise<TraceList> {
+  for (;;) {
+    const list = (await tensorboard.ask("traces")) as TraceList;
+    if (list.scanned) return list;
+  }
 }
 
 /** What is opened on the page before its picture is taken. */
@@ -42,7 +49,7 @@ it("takes pictures", { timeout: 600_000 }, async () => {
   }
   mkdirSync(SHOTS, { recursive: true });
   const tensorboard = await startTensorBoard(process.env.LOGDIR ?? own);
-  const { traces } = (await tensorboard.ask("traces")) as TraceList;
+  const { traces } = await scanned(tensorboard);
   const problems: string[] = [];
   for (const size of SIZES) {
     const { context, close } = await startBrowser(size);
@@ -52,8 +59,10 @@ it("takes pictures", { timeout: 600_000 }, async () => {
         localStorage.setItem("_tb_global_settings", JSON.stringify({ theme: wanted }));
       }, theme);
       for (const { id, run } of traces) {
-        const frame = await openTab(page, tensorboard.url, { trace: id });
+        await openTab(page, tensorboard.url, { trace: id });
+        // Only the hash has changed: a picture is of a page as it is when it is opened.
         await page.reload();
+        const frame = await tabFrame(page);
         await settled(frame);
         for (const [view, show] of Object.entries(VIEWS)) {
           if (view !== "top" && (await frame.locator(".gd-finding").count()) === 0) continue;

@@ -127,10 +127,7 @@ function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxes, top:
     const fill = isGaps
       ? causeFill(slice.names[boxes.name[at] ?? 0] ?? "", scheme)
       : kindFill(boxes.kind[at] ?? 0, scheme);
-    if (right - left >= 2) {
-      flush();
-      // One pixel of background to the right keeps neighbours apart.
-      stretch(context, fill, left, top, Math.max(right - left - (isGaps ? 0 : 0.75), 1), height, scheme);
+    if (isGaps || right - left >= NAME_FROM_PX) {
       const name = slice.names[boxes.name[at] ?? 0] ?? "";
       const us = (boxes.end_us[at] ?? 0) - start;
       const last = names.at(-1);
@@ -140,6 +137,11 @@ function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxes, top:
       } else {
         names.push({ name, fill, left: Math.max(left, 0), right, us, count: boxes.count[at] ?? 1 });
       }
+    }
+    if (right - left >= 2) {
+      flush();
+      // One pixel of background to the right keeps neighbours apart.
+      stretch(context, fill, left, top, Math.max(right - left - (isGaps ? 0 : 0.75), 1), height, scheme);
       continue;
     }
     if (runFill === fill && left <= runRight + 0.5) {
