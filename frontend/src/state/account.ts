@@ -1,7 +1,7 @@
 // A device's step window and its steps as parts to show. Every figure is the report's: nothing is computed again.
 
 import { rank } from "../base/causes";
-import type { CauseTime, Device, Report, StepAccount } from "../wire/report";
+import type { CauseTime, Device, InferredSteps, Report, StepAccount } from "../wire/report";
 
 export interface Part {
   /** computing, copying, communicating, or an idle cause. */
@@ -36,6 +36,32 @@ export function windowParts(device: Device): Part[] {
 
 export function stepParts(step: StepAccount): Part[] {
   return parts(step.computing_us, step.copying_us, step.communicating_us, step.idle_by_cause);
+}
+
+interface Steps {
+  readonly accounts: readonly StepAccount[];
+  /** Set where nobody marked the steps, and what is shown is what repeats. */
+  readonly inferred: InferredSteps | null;
+}
+
+/** The steps of a device as recorded, or else as inferred. */
+export function stepsOf({ steps, inferred_steps: inferred }: Report, device: Device): Steps {
+  if (steps.length > 0 || inferred?.device !== device.id)
+    return { accounts: device.step_accounts, inferred: null };
+  return { accounts: inferred.accounts, inferred };
+}
+
+const SIGNS: Readonly<Record<string, (inside: string) => string>> = {
+  module: () => "Each runs a call of its own of an outermost module.",
+  input: () => "Each takes data from the host.",
+  threads: () => "Each is launched by several host threads, as forward and backward are.",
+  one_call: (inside) => `All lie inside one call of ${inside}: parts of a step, such as layers.`,
+  none: () => "Nothing in the trace tells whether one is a step or a part of one, such as a layer.",
+};
+
+/** Why what repeats is taken for steps, or is not. */
+export function inferredReason({ sign, inside }: InferredSteps): string {
+  return SIGNS[sign]?.(inside) ?? "";
 }
 
 /** What costs and savings are shares of: the step window, the same for all devices. */

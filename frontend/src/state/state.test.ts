@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { Device, Finding, Report, TraceEntry } from "../wire/report";
-import { stepParts, window_us, windowParts } from "./account";
+import { stepParts, stepsOf, window_us, windowParts } from "./account";
 import { inRun, levels, newest, spanLabel } from "./choose";
 import { activitiesOf, longest } from "./gap";
 import { findingKeys, savingText } from "./findings";
@@ -140,6 +140,17 @@ describe("accounts", () => {
       start_us: 0,
     };
     expect(stepParts({ ...step, duration_us: 3 }).map((part) => part.us)).toEqual([1, 2]);
+  });
+
+  it("show what repeats in place of steps that nobody marked, on its device only", () => {
+    const repeats = { device: 0, accounts: [{ name: "1" }, { name: "2" }] };
+    const unmarked = { steps: [], inferred_steps: repeats } as unknown as Report;
+    const recorded = { steps: [{}], inferred_steps: repeats } as unknown as Report;
+    const on = (id: number) => ({ id, step_accounts: [{ name: "whole" }] }) as unknown as Device;
+    expect(stepsOf(unmarked, on(0)).accounts).toHaveLength(2);
+    expect(stepsOf(unmarked, on(0)).inferred).toBe(repeats);
+    expect(stepsOf(unmarked, on(1))).toMatchObject({ accounts: [{ name: "whole" }], inferred: null });
+    expect(stepsOf(recorded, on(0)).inferred).toBeNull();
   });
 
   it("measure shares over the step window, without a GPU over the steps", () => {

@@ -32,7 +32,11 @@ export interface Report {
     | Plan
     | undefined;
   /** absent where steps were recorded, or where nothing clearly repeats */
-  inferred_steps: InferredSteps | undefined;
+  inferred_steps:
+    | InferredSteps
+    | undefined;
+  /** of the busiest device, those that cost it most first, bounded */
+  sync_sites: SyncSite[];
 }
 
 export interface TraceInfo {
@@ -276,6 +280,22 @@ export interface MemorySite {
   stack: string;
   bytes: number;
   count: number;
+}
+
+/** Calls of one kind, in the step window, that held the host until the GPU had caught up. */
+export interface SyncSite {
+  /**
+   * print, size (nonzero, a boolean index, unique), condition, item, copy_to_host, copy_to_device, device, event, stream,
+   * copy
+   */
+  kind: string;
+  /** its us is refill_us */
+  place: Place | undefined;
+  count: number;
+  /** the host, in the calls */
+  held_us: number;
+  /** the GPU's idle time after them, at most as long as the host had been held */
+  refill_us: number;
 }
 
 /** Where the main host thread's time of the step window went; for CPU-only traces this is the diagnosis. */

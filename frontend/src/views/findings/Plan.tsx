@@ -11,7 +11,8 @@ interface Props {
 /** The order in which to make the fixes, and how long the step window is after each. */
 export function Plan({ plan, findings, keys }: Props) {
   const openFinding = usePage((page) => page.openFinding);
-  if (plan.fixes.length === 0) return null;
+  // One fix has no order; what it gives back stands in its finding.
+  if (plan.fixes.length < 2) return null;
   return (
     <div className="gd-plan">
       <span className="gd-plan-title">Fix in this order</span>

@@ -1,9 +1,9 @@
 import { SegmentedControl, Select } from "@mantine/core";
 import { useState } from "react";
 import { cause, WORK } from "../../base/causes";
-import { column, percent, time } from "../../base/format";
-import { deviceLabel, stepParts, windowParts } from "../../state/account";
-import type { Device, Report } from "../../wire/report";
+import { column, percent, plural, time } from "../../base/format";
+import { deviceLabel, inferredReason, stepParts, stepsOf, windowParts } from "../../state/account";
+import type { Device, InferredSteps, Report, StepAccount } from "../../wire/report";
 import { Bar } from "../parts/Bar";
 import { CauseSwatch } from "../parts/CauseSwatch";
 import { Section } from "../parts/Section";
@@ -16,8 +16,9 @@ export function Steps({ report }: { report: Report }) {
   const [chosen, setChosen] = useState(0);
   const device = report.devices[chosen] ?? report.devices[0];
   if (!device) return null;
+  const { accounts, inferred } = stepsOf(report, device);
   // One step is the window itself.
-  const several = device.step_accounts.length > 1;
+  const several = accounts.length > 1;
   return (
     <Section
       title="Time per step by cause"
@@ -31,7 +32,7 @@ export function Steps({ report }: { report: Report }) {
           <span>{time(device.window_us)}</span>
         </div>
         <Legend device={device} />
-        {several && <StepBars device={device} />}
+        {several && <StepBars accounts={accounts} inferred={inferred} />}
       </div>
     </Section>
   );
@@ -109,17 +110,37 @@ function Legend({ device }: { device: Device }) {
   );
 }
 
-function StepBars({ device }: { device: Device }) {
-  const longest = Math.max(...device.step_accounts.map((step) => step.duration_us), 0);
+interface BarsProps {
+  readonly accounts: readonly StepAccount[];
+  readonly inferred: InferredSteps | null;
+}
+
+function StepBars({ accounts, inferred }: BarsProps) {
+  const longest = Math.max(...accounts.map((step) => step.duration_us));
   return (
-    <div className="gd-stepbars">
-      {device.step_accounts.map((step, at) => (
-        <div className="gd-stepbar" key={at}>
-          <span title={step.name}>{step.name.replace(/^ProfilerStep#/, "Step ")}</span>
-          <Bar parts={stepParts(step)} whole_us={step.duration_us} scale_us={longest} label={step.name} />
-          <span>{time(step.duration_us)}</span>
-        </div>
-      ))}
+    <div>
+      {inferred && <Inferred inferred={inferred} />}
+      <div className="gd-stepbars">
+        {accounts.map((step, at) => (
+          <div className="gd-stepbar" key={at}>
+            <span title={step.name}>{step.name.replace(/^ProfilerStep#/, "Step ")}</span>
+            <Bar parts={stepParts(step)} whole_us={step.duration_us} scale_us={longest} label={step.name} />
+            <span>{time(step.duration_us)}</span>
+          </div>
+        ))}
+      </div>
     </div>
+  );
+}
+
+/** No steps were recorded: what is shown in their place, and why it may be taken for steps. */
+function Inferred({ inferred }: { inferred: InferredSteps }) {
+  return (
+    <p className="gd-inferred">
+      <b>{inferred.are_steps ? "Inferred steps." : "A repetition, not known to be of steps."}</b>{" "}
+      {inferredReason(inferred)} It comes {plural(inferred.repetitions, "time")}, with{" "}
+      {plural(inferred.period_launches, "launch", "launches")} each, and takes {time(inferred.median_us)}{" "}
+      (median).
+    </p>
   );
 }

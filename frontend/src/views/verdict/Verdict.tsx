@@ -15,6 +15,11 @@ const LIMITERS: Readonly<Record<string, string>> = {
   unknown: "Not known",
 };
 
+function stepCount({ steps, inferred_steps: inferred }: Report): string {
+  if (steps.length > 0) return count(steps.length);
+  return inferred?.are_steps ? `${count(inferred.repetitions)} inferred` : "none marked";
+}
+
 function headline(limiter: string, onGpu: boolean): string {
   if (limiter === "compute" && !onGpu) return "CPU computing";
   return LIMITERS[limiter] ?? limiter;
@@ -34,7 +39,7 @@ export function Verdict({ report }: { report: Report }) {
       <p>{verdict?.sentence}</p>
       <dl className="gd-facts">
         {devices.length > 0 && <Fact name="GPU busy" value={percent(verdict?.busy_share ?? 0)} />}
-        <Fact name="Steps" value={steps.length > 0 ? count(steps.length) : "none marked"} />
+        <Fact name="Steps" value={stepCount(report)} />
         {steps.length > 0 && <Fact name="Mean step" value={time(meanStep_us(report))} />}
         <Fact name="Recording" value={time(trace?.duration_us ?? 0)} />
       </dl>
