@@ -21,6 +21,7 @@ from tb_gpudiag.facts.memory import DeviceMemory, device_memory
 from tb_gpudiag.facts.replay import Replay
 from tb_gpudiag.facts.steps import Steps, Window, find_steps, step_window
 from tb_gpudiag.facts.transfers import Transfers, find_transfers
+from tb_gpudiag.facts.variance import StepTimes, completions, on_host
 from tb_gpudiag.trace.events import NONE, Bool, Category, Trace
 
 
@@ -157,6 +158,23 @@ class Facts:
         return infer_steps(
             self.events, self.work, self.transfers, self.host, device.busy, device.ledger, self.window
         )
+
+    @cached_property
+    def step_times(self) -> StepTimes | None:
+        """The recorded steps, else the inferred ones, to be compared with one another; None without
+        either."""
+        device, steps, inferred = self.device, self.steps, self.inferred_steps
+        if not len(steps):
+            if device is None or inferred is None or not inferred.are_steps:
+                return None
+            names, start, end = inferred.account.names, inferred.start_ns, inferred.end_ns
+        else:
+            order = np.argsort(steps.start_ns, kind="stable")
+            names, start = [steps.names[i] for i in order], steps.start_ns[order]
+            end = np.r_[start[1:], steps.end_ns[order][-1:]]
+        if device is None:
+            return on_host(names, start, end, self.host_pieces)
+        return completions(names, start, end, self.events, self.work, device.busy, device.ledger)
 
     def hotspots(self, kind: Kind) -> list[Hotspot]:
         """Launch hotspots over the step window and all devices."""

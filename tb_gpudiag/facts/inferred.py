@@ -88,7 +88,7 @@ def infer_steps(
         return None
     start, end = (np.clip(at, window.start_ns, window.end_ns) for at in _in_time(events, calls, found))
     sign, inside = _sign(events, host, calls, found)
-    account = slices([""] * len(start), start, end, busy, ledger)
+    account = slices([f"inferred {i}" for i in range(1, len(start) + 1)], start, end, busy, ledger)
     return InferredSteps(found.period, start, end, account, sign, inside)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -157,8 +156,7 @@ def _inferred(facts: Facts) -> pb.InferredSteps | None:
     if found is None or device is None:
         return None
     length_ns = found.end_ns - found.start_ns
-    named = replace(found.account, names=[f"inferred {number}" for number in range(1, len(found) + 1)])
-    accounts = _step_accounts(named)
+    accounts = _step_accounts(found.account)
     return pb.InferredSteps(
         sign=found.sign.value,
         are_steps=found.are_steps,

@@ -43,7 +43,7 @@ def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
             "Record at least three steps after warming up: schedule(wait=1, warmup=2, active=3).",
         )
     length_ns = end_ns - start_ns
-    slow, steady_ns = _leading_slow_steps(length_ns)
+    slow, steady_ns = leading_slow_steps(length_ns)
     if not slow:
         return Clear(f"the first step took {time_ns(int(length_ns[0]))}, the median one {time_ns(steady_ns)}")
     extra_ns = int(length_ns[:slow].sum() - slow * steady_ns)
@@ -77,7 +77,7 @@ def _slices(facts: Facts) -> tuple[Int64, Int64]:
     return account.start_ns, account.end_ns
 
 
-def _leading_slow_steps(length_ns: Int64) -> tuple[int, int]:
+def leading_slow_steps(length_ns: Int64) -> tuple[int, int]:
     """How many of the first steps are slow, and the median of the rest; at most half can be slow."""
     for slow in range(len(length_ns) // 2 + 1):
         steady_ns = int(np.median(length_ns[slow:]))
