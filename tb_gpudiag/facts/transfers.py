@@ -13,6 +13,7 @@ from tb_gpudiag.trace.events import Bool, Category, Events, Int64
 
 _PAGEABLE = re.compile(r"Memcpy .*\((Pageable -> .*|.* -> Pageable)\)", re.S)
 _TO_DEVICE = re.compile(r"Memcpy HtoD.*", re.S)
+_TO_HOST = re.compile(r"Memcpy DtoH.*", re.S)
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Transfers:
     bytes: Int64  # NONE where the trace does not say
     pageable: Bool  # one side is pageable host memory: only NVIDIA's traces tell
     to_device: Bool
+    to_host: Bool
 
 
 def find_transfers(events: Events, work: Work) -> Transfers:
@@ -36,4 +38,5 @@ def find_transfers(events: Events, work: Work) -> Transfers:
         events.bytes[event],
         match(events, _PAGEABLE)[event],
         match(events, _TO_DEVICE)[event],
+        match(events, _TO_HOST)[event],
     )

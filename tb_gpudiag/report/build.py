@@ -14,6 +14,7 @@ from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.facts.hotspots import KINDS
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.host import host_activity
+from tb_gpudiag.report.sync_sites import sync_site_messages
 from tb_gpudiag.report.units import UINT32_MAX, place, us
 from tb_gpudiag.rules.format import one_line
 from tb_gpudiag.rules.rule import Saving
@@ -58,6 +59,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         plan=_plan(facts, outcome),
         inferred_steps=_inferred(facts),
         launch_hotspots=list(_hotspots(facts)),
+        sync_sites=sync_site_messages(facts),
         memory=[
             pb.DeviceMemory(
                 device=memory.device,

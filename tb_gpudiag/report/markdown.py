@@ -38,6 +38,7 @@ def _lines(report: pb.Report) -> Iterable[str]:
     yield from _table("In which order", sections.PLAN_TITLES, sections.plan_rows(report))
     yield from _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report))
     yield from _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report))
+    yield from _table("Waits for the GPU", sections.SYNC_TITLES, sections.sync_rows(report))
     yield from _list("Memory", [text(line) for line in sections.memory_lines(report.memory)])
     unchecked = [f"{u.rule} {text(u.name)}: {text(sections.unchecked(u))}" for u in report.unchecked]
     yield from _list("Cannot tell from this trace", unchecked)

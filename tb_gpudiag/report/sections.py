@@ -40,6 +40,20 @@ LIMITERS = {
     "unknown": "Not known",
 }
 
+SYNC_KINDS = {
+    "print": "a tensor as text",
+    "size": "size known to the GPU only (nonzero, boolean index)",
+    "condition": "if on a tensor's value",
+    "item": ".item() or float()",
+    "copy_to_host": "copy to the host (.cpu(), .tolist())",
+    "copy_to_device": "copy to the device",
+    "device": "wait for the whole device",
+    "event": "wait for an event",
+    "stream": "wait for a stream",
+    "copy": "copy",
+}
+"""Each kind of wait in words."""
+
 HOTSPOTS_SHOWN = 5
 """Launch hotspots, host activities and memory sites that a view lists; the Report holds more."""
 
@@ -228,6 +242,21 @@ def hotspot_rows(report: pb.Report) -> list[tuple[str, ...]]:
     ]
 
 
+def sync_rows(report: pb.Report) -> list[tuple[str, ...]]:
+    """Rows for SYNC_TITLES: the waits that the GPU stood idle after. The others cost nothing."""
+    return [
+        (
+            SYNC_KINDS.get(site.kind, site.kind),
+            count(site.count),
+            time_us(site.held_us),
+            time_us(site.refill_us),
+            place(site.place),
+        )
+        for site in report.sync_sites[:HOTSPOTS_SHOWN]
+        if site.refill_us
+    ]
+
+
 def plan_rows(report: pb.Report) -> list[tuple[str, ...]]:
     """Rows for PLAN_TITLES: the fixes in their order, where there is an order to speak of."""
     fixes = report.plan.fixes
@@ -248,11 +277,15 @@ NUMBERS = frozenset(
         "kernels",
         "into an empty queue",
         "idle caused",
+        "waits",
+        "host held",
+        "GPU idle after",
     }
 )
 """Titles of the columns that are aligned to the right."""
 
 HOTSPOT_TITLES = ("operator", "launches", "host", "kernels", "into an empty queue", "idle caused")
+SYNC_TITLES = ("wait", "waits", "host held", "GPU idle after", "at")
 PLAN_TITLES = ("fix", "gives back, at most", "step window then")
 HOST_TITLES = ("what", "kind", "time", "mostly in")
 

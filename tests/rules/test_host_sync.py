@@ -16,9 +16,23 @@ def _sync_then_python(main: HostThread, at: float, us: float) -> None:
 def test_fires_on_the_gap_after_a_wait_and_names_what_waited(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(one_gap(_sync_then_python, 40), tmp_path)))
     assert 40_000 <= found.cost_ns <= 46_000  # with the launch and its latency
-    assert ("cudaStreamSynchronize", "1 wait") in [(e.label, e.value) for e in found.evidence]
+    waits = {e.label: e.value for e in found.evidence}[".item() or float() of a tensor"]
+    assert waits.startswith("1 wait, host held 100 µs, GPU idle after 4")
+    assert "total.item()" in found.fix.code
     assert found.places[0].operator == "aten::item"
     assert found.places[0].file == "train.py"
+
+
+def test_the_fix_fits_the_kind_of_wait(tmp_path: Path) -> None:
+    def choose(main: HostThread, at: float, us: float) -> None:
+        main.op("aten::index", at=at, us=310 - at).op("aten::nonzero", at=at + 1, us=308 - at)
+        main.sync(at=at + 2, us=298 - at)
+
+    def synchronize(main: HostThread, at: float, us: float) -> None:
+        main.sync("cudaDeviceSynchronize", at=at, us=300 - at)
+
+    assert "torch.where" in finding(RULE.check(facts_of(one_gap(choose, 40), tmp_path / "1"))).fix.code
+    assert "elapsed_time" in finding(RULE.check(facts_of(one_gap(synchronize, 40), tmp_path / "2"))).fix.code
 
 
 def test_a_wait_costs_no_more_than_it_lasted(tmp_path: Path) -> None:
