@@ -157,19 +157,23 @@ class EventArray:
                 self._ended = not block
                 pieces.append(block)
                 size += len(block)
-            text = b"".join(pieces)
             if self._ended:
                 # The array's end is in here, or the file was cut off: the parser would refuse it as it is.
                 self._carry = b""
-                return _Chunk(b"[" + text + b"]", b"", None)
+                return _Chunk(b"".join((b"[", *pieces, b"]")), b"", None)
+            text, before = pieces[-1], pieces[:-1]
             cut = _last_cut(text)
+            if cut is None:
+                text, before = b"".join(pieces), []
+                cut = _last_cut(text)
             if cut is not None:
                 self._carry = text[cut.end() :]
-                body = b"[" + text[: cut.start() + 1] + b"]"
-                return _Chunk(body, text[cut.start() + 1 : cut.end()], self._workers.parse(body))
+                end = cut.start() + 1
+                body = b"".join((b"[", *before, memoryview(text)[:end], b"]"))
+                return _Chunk(body, text[end : cut.end()], self._workers.parse(body))
             if size > self._limits.max_element_bytes:
                 self._carry = b""
-                return _Chunk(b"[" + text + b"]", b"", None)
+                return _Chunk(b"".join((b"[", text, b"]")), b"", None)
             pieces = [text]
             target = size + self._limits.chunk_bytes
 

@@ -34,7 +34,6 @@ _MAY_ROUND: Final = int(duckdb.__version__.split(".")[0]) < 2
 _EXACT_IN_DOUBLE_US: Final = 2**41
 
 _NUMBERS: Final = ("correlation", "python_id", "python_parent", "sequence", "forward_thread")
-_OF_KERNELS: Final = ("blocks_per_sm", "occupancy_percent")
 _WORK: Final = np.array(GPU_WORK_CATEGORIES, np.uint8)
 # The shapes of a matrix product's few inputs are shorter.
 _LONGEST_SHAPES: Final = 400
@@ -53,8 +52,8 @@ def _query() -> str:
     return _select(columns, {**fields, "args": dict(kineto.ARGUMENTS.values())})
 
 
-# SQL knows no case, and `[memory]` has another argument of this name: it takes a second look at the text, which
-# few chunks need.
+# SQL knows no case, and `[memory]` has another argument of this name: it takes a second look at the text,
+# which few chunks need.
 _COPIED_BYTES: Final = _select(
     [f'e.args."{kineto.COPIED_BYTES}" AS bytes'], {"args": {kineto.COPIED_BYTES: "BIGINT"}}
 )
@@ -76,7 +75,7 @@ class Spans:
     stream: Int32
     bytes: Int64
     numbers: dict[str, Int64]  # the columns that are taken as they are
-    of_kernels: dict[str, Float32]
+    blocks_per_sm: Float32
     call_stack: pa.DictionaryArray
     shapes: pa.DictionaryArray
 
@@ -244,7 +243,7 @@ def _spans(
         stream=_place(columns["stream"], rows, work, tids, thread),
         bytes=sizes,
         numbers={name: _numbers(columns[name], rows) for name in _NUMBERS},
-        of_kernels={name: _decimals(columns[name], rows, category) for name in _OF_KERNELS},
+        blocks_per_sm=_decimals(columns["blocks_per_sm"], rows, category),
         call_stack=_encoded(columns["call_stack"].take(take)),
         shapes=_shapes(columns["input_shapes"].take(take), name),
     )

@@ -83,7 +83,6 @@ class Events:
     sequence: Int64  # autograd's `Sequence number` of an operator
     forward_thread: Int64  # `Fwd thread id` of a backward operator; 0 or NONE elsewhere
     blocks_per_sm: Float32  # of a kernel: its blocks, divided by the GPU's multiprocessors; NaN elsewhere
-    occupancy_percent: Float32  # of a kernel: as the recorder estimated it; NaN elsewhere
     call_stack: Int32  # index into `call_stacks` (old traces), or NONE
     shapes: Int32  # of a matrix product's operator: index into `input_shapes`, or NONE
     names: list[str]

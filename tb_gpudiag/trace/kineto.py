@@ -33,7 +33,6 @@ ARGUMENTS: Final = {
     "sequence": ("Sequence number", "BIGINT"),
     "forward_thread": ("Fwd thread id", "BIGINT"),
     "blocks_per_sm": ("blocks per SM", "DOUBLE"),
-    "occupancy_percent": ("est. achieved occupancy %", "DOUBLE"),
     "call_stack": ("Call stack", "VARCHAR"),
     "input_shapes": ("Input Dims", "VARCHAR"),
     "memory_bytes": ("Bytes", "BIGINT"),

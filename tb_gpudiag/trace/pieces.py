@@ -105,6 +105,11 @@ def judge(text: bytes, parser: Parser, final: bool) -> Judged:
     )
 
 
+def ends_array(text: bytes, at: int) -> bool:
+    """Whether the bracket at this place, and what follows it, look like the end of the array of events."""
+    return text[at : at + 1] == b"]" and _AFTER_ARRAY.match(text, at + 1) is not None
+
+
 def plausible_begin(text: bytes) -> int:
     """Where the first event begins that follows another, or -1."""
     match = BETWEEN.search(text)
@@ -160,7 +165,7 @@ def _array_ends(text: bytes, marks: Marks, starts: list[int]) -> dict[int, _Arra
     ends: dict[int, _ArrayEnd] = {}
     for segment, mark in zip(segments.tolist(), below[first].tolist(), strict=True):
         at = int(marks.at[mark])
-        if text[at : at + 1] == b"]" and _AFTER_ARRAY.match(text, at + 1):
+        if ends_array(text, at):
             before = text[starts[segment] : at].rstrip(_SPACE)
             ends[segment] = _ArrayEnd(at - starts[segment], before.endswith(b"}"))
     return ends

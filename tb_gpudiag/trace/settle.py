@@ -13,7 +13,7 @@ from typing import Final
 
 from tb_gpudiag.trace.columns import Parser, Part
 from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.pieces import BETWEEN, broken_end, judge
+from tb_gpudiag.trace.pieces import BETWEEN, broken_end, ends_array, judge
 from tb_gpudiag.trace.repair import repaired
 from tb_gpudiag.trace.structure import elements
 from tb_gpudiag.trace.top import too_deep
@@ -63,8 +63,13 @@ class Settler:
         """Settle text of which every whole element is JSON; None where that is not so."""
         found = elements(text)
         end = found.array_end if found.array_end >= 0 else found.last_end
-        if found.array_end >= 0 and text[end : end + 1] != b"]":
-            return None
+        if found.array_end >= 0 and not ends_array(text, end):
+            # More events may follow a bracket that was not meant: to know, more text is needed.
+            unclear = text[end : end + 1] == b"]" and not BETWEEN.search(text, end)
+            if unclear and not final and len(text) <= self._limits.max_element_bytes:
+                return Settled(None, leftover=text)
+            if not unclear:
+                return None
         part = self._parser.parse(b"[" + text[:end] + b"]")
         if part is None:
             return None

@@ -97,7 +97,7 @@ def rows(trace: Trace) -> list[Row]:
             int(e.sequence[i]),
             int(e.forward_thread[i]),
             e.call_stacks[e.call_stack[i]] if e.call_stack[i] >= 0 else "",
-            *(float(np.nan_to_num(column[i], nan=-1)) for column in (e.blocks_per_sm, e.occupancy_percent)),
+            float(np.nan_to_num(e.blocks_per_sm[i], nan=-1)),
             e.input_shapes[e.shapes[i]] if e.shapes[i] >= 0 else "",
         )
         for i in range(len(e))
@@ -167,10 +167,7 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
         *(-1 if args.get(key) is None else args[key] for key in ("Python id", "Python parent id")),
         *(args.get(key, -1) for key in ("Sequence number", "Fwd thread id")),
         args.get("Call stack", ""),
-        *(
-            float(np.float32(args.get(key, -1))) if category == Category.KERNEL else -1.0
-            for key in ("blocks per SM", "est. achieved occupancy %")
-        ),
+        float(np.float32(args.get("blocks per SM", -1))) if category == Category.KERNEL else -1.0,
         json.dumps(args["Input Dims"], separators=(",", ":"))
         if "Input Dims" in args and event.get("name", "") in MATRIX_PRODUCTS
         else "",
