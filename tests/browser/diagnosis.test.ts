@@ -2,13 +2,16 @@
 
 import { rmSync } from "node:fs";
 import type { Frame } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Report, ReportState, Timeline, TraceEntry, TraceList } from "../../frontend/src/wire/report";
 import { openPage, openTab, startBrowser, tabFrame, type Browser, type Watched } from "./browser";
 import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
 import { hostile, LONG, MARKUP } from "./traces";
 
 const RUN = "input_pipeline";
+
+/** For an analysis on a machine that has other things to do. */
+const PATIENCE = { timeout: 40_000, interval: 200 };
 
 let logdir: string;
 let tensorboard: TensorBoard;
@@ -40,20 +43,26 @@ afterEach(async () => {
 });
 
 async function entryOf(run: string): Promise<TraceEntry> {
-  for (;;) {
+  return vi.waitFor(async () => {
     const { traces } = (await tensorboard.ask("traces")) as TraceList;
     const found = traces.find((entry) => entry.run === run);
-    if (found) return found;
-  }
+    if (!found) throw new Error(`${run} is not in the list of traces`);
+    return found;
+  }, PATIENCE);
 }
 
+/** Waits for the analysis, too: a test that only looks at the page does not wait for it there. */
 async function reportOf(run: string): Promise<Report> {
   const { id } = await entryOf(run);
-  for (;;) {
-    const { state, report } = (await tensorboard.ask(`report?id=${id}`)) as ReportState;
-    if (report) return report;
-    expect(["queued", "running"]).toContain(state);
-  }
+  const answer = await vi.waitFor(async () => {
+    const now = (await tensorboard.ask(`report?id=${id}`)) as ReportState;
+    if (now.state === "queued" || now.state === "running")
+      throw new Error(`${run} is still ${now.state}: ${now.stage}`);
+    return now;
+  }, PATIENCE);
+  if (!answer.report)
+    throw new Error(`${run} is ${answer.state}: ${answer.error?.what ?? "no reason given"}`);
+  return answer.report;
 }
 
 async function open(run: string): Promise<Frame> {
@@ -250,6 +259,7 @@ it("follows TensorBoard's theme", async () => {
 
 it("restores what a link keeps: trace, finding, range", async () => {
   const { id } = await entryOf("host_sync");
+  await reportOf("host_sync");
   const frame = await openTab(watched.page, tensorboard.url, {
     trace: id,
     t0: "5000.000",
