@@ -147,9 +147,8 @@ def _sign(events: Events, host: Host, calls: _Calls, found: Repetition) -> tuple
     inside = [i for i in shared if module[i] or events.category[i] == Category.CPU_OP]
     if inside:
         return Sign.ONE_CALL, events.names[events.name[min(inside, key=lambda i: int(host.tree.depth[i]))]]
-    outermost = module & (host.tree.depth >= 0) & ~_below(host.tree, module)
-    begun = np.searchsorted(np.sort(events.start_ns[outermost]), calls.start_ns[found.members[:, -1]])
-    if (begun[1:] > begun[:-1]).all():
+    outermost = np.flatnonzero(module & (host.tree.depth >= 0) & ~_below(host.tree, module))
+    if _once_in_each(events, outermost, calls.start_ns[found.members[:, -1]]):
         return Sign.MODULE, ""
     if calls.takes[found.members].any(axis=1).all():
         return Sign.INPUT, ""
@@ -157,6 +156,19 @@ def _sign(events: Events, host: Host, calls: _Calls, found: Repetition) -> tuple
     if (threads.min(axis=1) < threads.max(axis=1)).all():
         return Sign.THREADS, ""
     return Sign.NONE, ""
+
+
+def _once_in_each(events: Events, modules: Int64, last_launch_ns: Int64) -> bool:
+    """Whether the same module is called between any two of these instants. Layers outside any module that
+    holds them are modules of different names."""
+    often, count = np.unique(events.name[modules], return_counts=True)
+    for name in often[count >= len(last_launch_ns) - 1]:
+        begun = np.searchsorted(
+            np.sort(events.start_ns[modules[events.name[modules] == name]]), last_launch_ns
+        )
+        if (begun[1:] > begun[:-1]).all():
+            return True
+    return False
 
 
 def _ancestors(tree: HostTree, event: int) -> list[int]:

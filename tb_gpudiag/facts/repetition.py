@@ -13,14 +13,17 @@ Numbers = Int32
 Float64 = npt.NDArray[np.float64]
 
 FEWEST = 3
-"""Repetitions in one go, exactly the same. Two of anything can be chance."""
+"""Repetitions. Two of anything can be chance."""
+
+_IN_A_ROW = 2
+"""Of them that must follow each other exactly alike somewhere, for the period to be known."""
 
 MOST_SHARE = 0.5
 """Of the sequence that the repetitions must make up: below that, something else is the sequence's story."""
 
 NEARLY = 0.9
 """Of a stretch's elements, each in its place, that make it a repetition too once the exact ones are known:
-a step with another algorithm for a kernel or two, or with a value read in between, is still a step."""
+a step with another algorithm for a kernel or two is still a step."""
 
 NEARLY_ALL = 0.9
 """Of what a longer period covers: an inner repetition that covers this much leaves next to nothing out."""
@@ -58,7 +61,7 @@ class Repetition:
 
 @dataclass(frozen=True)
 class _Period:
-    """A period with the stretches that repeat exactly at this distance, each at least FEWEST times."""
+    """A period with the stretches that repeat exactly at this distance, each at least _IN_A_ROW times."""
 
     length: int
     start: Int64
@@ -82,7 +85,7 @@ def find_repetition(sequence: Int64, whole: Bool, pause: Int64) -> Repetition | 
     periods = [
         period
         for length in _candidates(numbers)
-        if (period := _exact(numbers, length)).covered >= MOST_SHARE * len(numbers)
+        if (period := _exact(numbers, length)).covered >= MOST_SHARE * len(numbers) and period.count >= FEWEST
     ]
     if not periods:
         return None
@@ -96,11 +99,7 @@ def _candidates(numbers: Numbers) -> list[int]:
     count = len(numbers) - _GRAM + 1
     if count < FEWEST:
         return []
-    # A polynomial over random values, modulo 2**64; a clash only costs a candidate that fails the exact test.
-    values = np.random.default_rng(0).integers(1, 2**63, int(numbers.max()) + 1, dtype=np.uint64)[numbers]
-    grams = np.zeros(count, np.uint64)
-    for i in range(_GRAM):
-        grams = grams * np.uint64(0x9E3779B97F4A7C15) + values[i : i + count]
+    grams = _grams(numbers)
     order = np.argsort(grams, kind="stable")
     again = grams[order][1:] == grams[order][:-1]
     distance = (order[1:] - order[:-1])[again]
@@ -110,14 +109,25 @@ def _candidates(numbers: Numbers) -> list[int]:
     often[len(numbers) // FEWEST + 1 :] = 0
     weight = often * np.arange(len(often))
     best = np.argsort(-weight, kind="stable")[:_MOST_CANDIDATES]
-    return [int(length) for length in best if often[length] >= min(_GRAM, FEWEST)]
+    return [int(length) for length in best if often[length] >= FEWEST]
+
+
+def _grams(numbers: Numbers) -> npt.NDArray[np.uint64]:
+    """A number for each stretch of _GRAM elements: a polynomial over random values, modulo 2**64. A clash
+    costs a candidate that fails the exact test, no more."""
+    count = len(numbers) - _GRAM + 1
+    values = np.random.default_rng(0).integers(1, 2**63, int(numbers.max()) + 1, dtype=np.uint64)[numbers]
+    grams = np.zeros(count, np.uint64)
+    for i in range(_GRAM):
+        grams = grams * np.uint64(0x9E3779B97F4A7C15) + values[i : i + count]
+    return grams
 
 
 def _exact(numbers: Numbers, length: int) -> _Period:
     same = numbers[length:] == numbers[:-length]
     edges = np.flatnonzero(np.diff(np.r_[False, same, False].astype(np.int8)))
     start, end = edges[::2], edges[1::2]
-    keep = end - start >= (FEWEST - 1) * length
+    keep = end - start >= (_IN_A_ROW - 1) * length
     start, end = start[keep], end[keep] + length
     # Two stretches can share what the first ends and the second begins with.
     covered = int((end - np.maximum(start, np.r_[0, end[:-1]])).sum()) if len(start) else 0
@@ -158,20 +168,23 @@ def _cut(period: _Period, run: int, pause: Int64) -> int:
 def _all_like(numbers: Numbers, period: int, first: int) -> Repetition | None:
     """All stretches like the one at `first`: the exact ones, and beside or between them nearly exact ones."""
     pattern = numbers[first : first + period]
-    rarest = int(np.argmin(np.bincount(numbers)[pattern]))
-    at = np.flatnonzero(numbers == pattern[rarest]).astype(np.int64) - rarest
+    _, kinds, often = np.unique(_grams(numbers), return_inverse=True, return_counts=True)
+    own = kinds[first : first + period]
+    if not len(own):  # it begins with the sequence's last elements
+        return None
+    rarest = int(np.argmin(often[own]))
+    at = np.flatnonzero(kinds == own[rarest]).astype(np.int64) - rarest
     if len(at) * period > _MOST_COMPARED * len(numbers):
         return None
     at, share = _likeness(numbers, pattern, at)
     start = _apart(at[share == 1], period)
-    while True:
-        near = np.unique(np.r_[at, start - period, start + period])
+    near = np.unique(np.r_[at, start - period, start + period])
+    while len(near):
         near = near[np.searchsorted(start, near - period, "right") == np.searchsorted(start, near + period)]
         near, share = _likeness(numbers, pattern, near)
         more = _apart(near[share >= NEARLY], period)
-        if not len(more):
-            break
         start = np.sort(np.r_[start, more])
+        near = np.unique(np.r_[more - period, more + period])
     if len(start) < FEWEST or len(start) * period < MOST_SHARE * len(numbers):
         return None
     return Repetition(period, start)

@@ -68,6 +68,15 @@ def test_a_step_with_another_kernel_in_it_is_one_all_the_same() -> None:
     assert repetition(other + step * 4, pause=100) == (60, [i * 60 for i in range(5)])
 
 
+def test_two_in_a_row_are_enough_where_there_are_more() -> None:
+    """Every third step reads a value in between."""
+    step = layer(60)
+    other = [*step[:30], 7, *step[30:]]
+    period, start = repetition((step * 2 + other) * 4, whole=100)
+    assert period == 60
+    assert len(start) >= 8
+
+
 def test_what_lies_between_repetitions_is_none_of_them() -> None:
     step, evaluation = layer(50), layer(40, 500)
     period, start = repetition(step * 4 + evaluation + step * 4)
@@ -147,6 +156,29 @@ def test_their_accounts_add_up(tmp_path: Path) -> None:
 
 def test_recorded_steps_are_not_inferred_again(tmp_path: Path) -> None:
     assert Facts(read_trace(str(simulate(Job()).write(tmp_path)))).inferred_steps is None
+
+
+def test_layers_that_no_module_holds_are_no_steps() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(12):
+        at = 100.0 * i
+        main.frame(f"nn.Module: Block_{i}", at=at, us=90)
+        for kernel in range(6):
+            main.launch(f"k{kernel}", at=at + 12 * kernel, us=5, runs_at=at + 12 * kernel + 6, runs_us=3)
+    assert inferred(facts_of(trace)).sign is Sign.NONE
+
+
+def test_calls_of_one_module_are_steps() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(12):
+        at = 100.0 * i
+        main.frame("nn.Module: Model_0", at=at, us=90)
+        for kernel in range(6):
+            main.launch(f"k{kernel}", at=at + 12 * kernel, us=5, runs_at=at + 12 * kernel + 6, runs_us=3)
+    found = inferred(facts_of(trace))
+    assert (found.sign, len(found)) == (Sign.MODULE, 12)
 
 
 def _passes(count: int, *, modules: bool) -> TraceBuilder:
