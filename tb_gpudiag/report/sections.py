@@ -32,7 +32,7 @@ LIMITERS = {
     "launch": "Kernel launches",
     "sync": "Synchronisation",
     "python": "Python on the host",
-    "compute": "GPU computing",
+    "compute": "Computing",
     "copy": "Copies",
     "communication": "Communication",
     "memory": "Memory",

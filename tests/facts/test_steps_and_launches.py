@@ -196,3 +196,22 @@ def test_a_backward_kernel_belongs_to_its_forward_operators_line_and_module() ->
         "model.py(9): forward": 1,
     }
     assert {h.key: h.launches for h in facts.hotspots("module")} == {"Linear_0": 1, "Linear_1": 1}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "communicates"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", True),
+        ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("rcclGenericKernel<1, false>(ncclDevComm*)", True),
+        ("void vllm::all_reduce_kernel<float>(int)", True),
+        ("void at::native::reduce_kernel<512, 1>(int)", False),
+        ("sm90_xmma_gemm_bf16bf16_bf16f32", False),
+    ],
+)
+def test_which_kernels_communicate(kernel: str, communicates: bool) -> None:
+    trace = TraceBuilder()
+    trace.thread().launch(kernel, at=0, us=5, runs_at=10, runs_us=20)
+    device = facts_of(trace).device
+    assert device is not None
+    assert (device.busy.communicating.total > 0) == communicates

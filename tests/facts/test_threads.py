@@ -35,7 +35,6 @@ def events_of(rows: list[tuple[int, int, int]], category: int = Category.CPU_OP)
         sequence=none64,
         forward_thread=none64,
         blocks_per_sm=np.full(n, np.nan, np.float32),
-        occupancy_percent=np.full(n, np.nan, np.float32),
         call_stack=none32,
         shapes=none32,
         names=[f"op {i}" for i in range(n)],
