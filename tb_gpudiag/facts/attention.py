@@ -58,7 +58,7 @@ def unfused_attention(kernels: Kernels, work: Work, host: Host) -> UnfusedAttent
 
 def _launched_by_batched_matmul(kernels: Kernels, work: Work, host: Host) -> Bool:
     """Shape (k,)."""
-    launch = work.launch[np.searchsorted(work.event, kernels.event)]
+    launch = kernels.launches(work)
     operator = np.where(launch == NONE, NONE, host.operator[launch])
     named = match(host.events, _BATCHED_MATMUL)
     found: Bool = (kernels.family == Family.GEMM) & (operator != NONE) & named[operator]

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from tb_gpudiag.facts.account import Account, account, whole
+from tb_gpudiag.facts.attention import UnfusedAttention, unfused_attention
 from tb_gpudiag.facts.busy import Busy, communication_kernels
 from tb_gpudiag.facts.handover import HostTime, Pieces
 from tb_gpudiag.facts.host import Host
@@ -198,10 +200,30 @@ class Facts:
         return pieces.take(np.argsort(pieces.start_ns, kind="stable"))
 
     def _device_name(self, device: int) -> str:
+        return str(self._properties(device).get("name") or "")
+
+    def _properties(self, device: int) -> dict[str, Any]:
         for properties in self.trace.metadata.device_properties:
             if isinstance(properties, dict) and properties.get("id") == device:
-                return str(properties.get("name") or "")
-        return ""
+                return properties
+        return {}
+
+    def compute_capability(self, device: int) -> tuple[int, int] | None:
+        """Of one of NVIDIA's GPUs, e.g. (8, 0); None of others, and where the trace does not say. AMD's are
+        told by their names and their wavefronts of 64."""
+        properties = self._properties(device)
+        capability = properties.get("computeMajor"), properties.get("computeMinor")
+        name = self._device_name(device)
+        if properties.get("warpSize") == 64 or name.startswith(("AMD", "Radeon")):
+            return None
+        return capability if all(type(part) is int for part in capability) else None  # type: ignore[return-value]
+
+    @cached_property
+    def unfused_attention(self) -> UnfusedAttention | None:
+        """On the busiest device; None without one."""
+        return (
+            unfused_attention(self.device.kernels, self.work, self.host) if self.device is not None else None
+        )
 
     @cached_property
     def memory(self) -> list[DeviceMemory]:

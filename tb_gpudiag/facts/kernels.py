@@ -19,6 +19,7 @@ from tb_gpudiag.facts.data.kernel_families import (
     Family,
 )
 from tb_gpudiag.facts.intervals import Intervals, union
+from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.names import COMMUNICATION_KERNEL
 from tb_gpudiag.facts.steps import Window
 from tb_gpudiag.trace.events import Bool, Category, Events, Int64, UInt8
@@ -134,6 +135,10 @@ class Kernels:
     @property
     def duration_ns(self) -> Int64:
         return self.end_ns - self.start_ns
+
+    def launches(self, work: Work) -> Int64:
+        """Shape (k,): the host call that launched each, or NONE."""
+        return work.launch[np.searchsorted(work.event, self.event)]
 
     @cached_property
     def matrix(self) -> Bool:

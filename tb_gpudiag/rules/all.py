@@ -5,17 +5,23 @@ from __future__ import annotations
 from tb_gpudiag.rules import (
     allocator_in_step,
     compilation_in_step,
+    exposed_communication,
+    fp32_matmul,
     host_bound,
     host_sync,
     input_pipeline,
     launch_bound,
+    memory_bound_kernels,
     no_gpu,
     no_stacks,
     no_steps,
     pageable_copies,
     partial_file,
     queued_not_visible,
+    small_grids,
     step_variance,
+    unaligned_matmul,
+    unfused_attention,
     unlinked_kernels,
     warmup_recorded,
 )
@@ -30,6 +36,13 @@ RULES: tuple[Rule, ...] = (
     launch_bound.RULE,
     host_bound.RULE,
     queued_not_visible.RULE,
+    exposed_communication.RULE,
+    # Of time in which the GPU computes.
+    fp32_matmul.RULE,
+    unaligned_matmul.RULE,
+    unfused_attention.RULE,
+    small_grids.RULE,
+    memory_bound_kernels.RULE,
     # Of the same time seen another way: claims none.
     step_variance.RULE,
     # Of the recording: these claim no time.

@@ -32,7 +32,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What all rules answered. Findings: what gives back most first. The others: by id."""
+    """What all rules answered. Findings: what gives back most first, and hints (INFO) behind the others; the
+    rest by id."""
 
     findings: list[Found]
     clear: list[tuple[Rule, Clear]]
@@ -58,8 +59,14 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
                 found.append(Found(rule, finding, rule.severity_of(finding, window_ns)))
                 taken = _with(taken, finding.claims)
     found = _with_savings(facts, found)
-    found.sort(key=lambda f: (-_gives_back(f.finding), -f.finding.cost_ns, -f.severity, f.rule.id))
+    found.sort(key=_rank)
     return Outcome(found, sorted(clear, key=_id), sorted(unchecked, key=_id), _plan(facts, found))
+
+
+def _rank(found: Found) -> tuple[bool, int, int, int, str]:
+    finding = found.finding
+    hint = found.severity == Severity.INFO
+    return hint, -_gives_back(finding), -finding.cost_ns, -found.severity, found.rule.id
 
 
 def _id(answer: tuple[Rule, object]) -> str:

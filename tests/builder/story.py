@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -201,7 +202,8 @@ class HostThread:
     ) -> HostThread:
         """A launch and its kernel."""
         correlation = self.builder.next_correlation()
-        args = {"grid": list(grid), "block": list(block)}
+        blocks = math.prod(grid) / DeviceProperties.multiprocessors
+        args = {"grid": list(grid), "block": list(block), "blocks per SM": round(blocks, 6)}
         self.builder._gpu(
             "kernel", kernel, device, stream, runs_at, runs_us, correlation=correlation, args=args
         )

@@ -30,10 +30,13 @@ def assert_it_adds_up(report: pb.Report) -> None:
         if device.step_accounts:
             slices = sum(step.duration_us for step in device.step_accounts)
             assert slices == pytest.approx(device.window_us, abs=1e-6)
-        # No nanosecond is claimed by two findings: their costs fit into what the device did not compute.
-        lost = device.window_us - device.window_computing_us
+        # No nanosecond is claimed by two findings: the costs of those about kernels (GD5xx) fit into what the
+        # device computed, the others' into the rest.
         if len(report.devices) == 1:
-            assert sum(finding.cost_us for finding in report.findings) <= lost + 1e-6
+            kernels = sum(f.cost_us for f in report.findings if f.rule.startswith("GD5"))
+            others = sum(f.cost_us for f in report.findings) - kernels
+            assert kernels <= device.window_computing_us + 1e-6
+            assert others <= device.window_us - device.window_computing_us + 1e-6
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
