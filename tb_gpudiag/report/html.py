@@ -99,7 +99,7 @@ def _report(report: pb.Report) -> Markup:
             sections.heading(report.trace), report.trace.path, sections.trace_line(report.trace)
         ),
         Markup('<p class="verdict"><strong>{}.</strong> {}</p>').format(
-            sections.limiter(report.verdict), report.verdict.sentence
+            sections.limiter(report), report.verdict.sentence
         ),
         *(_account(sections.account(device, len(report.steps))) for device in report.devices),
         _list(sections.inferred_title(report), [("", line) for line in sections.inferred_lines(report)]),

@@ -24,7 +24,7 @@ def _lines(report: pb.Report) -> Iterable[str]:
     yield f"{code(report.trace.path)}  "
     yield text(sections.trace_line(report.trace))
     yield ""
-    yield f"**{text(sections.limiter(report.verdict))}.** {text(report.verdict.sentence)}"
+    yield f"**{text(sections.limiter(report))}.** {text(report.verdict.sentence)}"
     for device in report.devices:
         yield from _account(sections.account(device, len(report.steps)))
     yield from _list(

@@ -32,7 +32,7 @@ LIMITERS = {
     "launch": "Kernel launches",
     "sync": "Synchronisation",
     "python": "Python on the host",
-    "compute": "Computing",
+    "compute": "GPU computing",
     "copy": "Copies",
     "communication": "Communication",
     "memory": "Memory",
@@ -107,8 +107,12 @@ def trace_line(trace: pb.TraceInfo) -> str:
     return " · ".join(parts)
 
 
-def limiter(verdict: pb.Verdict) -> str:
-    return LIMITERS.get(verdict.limiter, verdict.limiter)
+def limiter(report: pb.Report) -> str:
+    """The limiter in words; a CPU-only job's computing is no GPU's."""
+    found = report.verdict.limiter
+    if found == "compute" and not report.devices:
+        return "CPU computing"
+    return LIMITERS.get(found, found)
 
 
 def account(device: pb.Device, steps: int) -> Account:

@@ -45,7 +45,7 @@ def _print(report: pb.Report, console: Console) -> None:
     console.print(Text(report.trace.path, style="dim"), soft_wrap=True)
     console.print(Text(sections.trace_line(report.trace), style="dim"))
     console.print()
-    console.print(Text.assemble((f"{sections.limiter(report.verdict)}. ", "bold"), report.verdict.sentence))
+    console.print(Text.assemble((f"{sections.limiter(report)}. ", "bold"), report.verdict.sentence))
     for device in report.devices:
         console.print()
         _print_account(sections.account(device, len(report.steps)), console)
