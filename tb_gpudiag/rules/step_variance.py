@@ -43,6 +43,9 @@ FEWEST_STEPS = 4
 # What only the slow steps did is worth a line if it took this much of what they took longer.
 ONLY_SHARE = 0.1
 
+# As Python names gc.collect in a stack; a collection that starts by itself leaves no mark.
+_COLLECTION = "<built-in function collect>"
+
 _STEPS_SHOWN = 5
 _PARTS_SHOWN = 3
 
@@ -63,16 +66,19 @@ _IDLE = {
     Cause.PROFILER: "the profiler itself",
 }
 
-_CODE = """# What comes every N steps, out of the steps' way:
+_SELDOM = """# What comes every N steps, out of the steps' way:
 if step % 1000 == 0:
     state = {k: v.to("cpu") for k, v in model.state_dict().items()}
     saver.submit(torch.save, state, path)   # concurrent.futures.ThreadPoolExecutor(1)
-# An evaluation, less often or on a part of the data; and timed by itself.
-# Where the garbage collector shows in slow steps: collect when it suits you.
+# An evaluation less often, or on a part of the data."""
+
+_COLLECT = """# Collect when it suits you, and not in the middle of a step:
 gc.freeze()
 gc.disable()
-if step % 500 == 0:
-    gc.collect()"""
+for step, batch in enumerate(loader):
+    train_step(batch)
+    if step % 500 == 0:
+        gc.collect()"""
 
 
 def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
@@ -121,12 +127,13 @@ def _finding(
     ]
     named = "" if facts.recorded.steps else "inferred "
     ratio = length[slow].max() / usual_ns
+    work = _work(steps, slow, others)
     return Finding(
-        title=f"{len(slow)} of {len(steps)} {named}steps are slow, the slowest {ratio:.1f} times the median",
+        title=f"{count(len(slow), f'{named}step')} of {len(steps)} took up to {ratio:.1f} times the median",
         summary=f"What grew most in them is {main}. "
         + (f"Only they ran {one_line(only[0][0], 120)}. " if only else "")
         + "What an average over steps says is mixed from both kinds of step.",
-        fix=Fix(_advice(cause, main), _CODE, "https://docs.python.org/3/library/gc.html"),
+        fix=_fix(cause, main, only, same=not work),
         saving=Saving(0, excess_ns, "at most; other findings count the same time"),
         evidence=[
             Evidence("median step", time_ns(usual_ns)),
@@ -138,7 +145,7 @@ def _finding(
                 "longer than the median", f"{time_ns(excess_ns)}, {share(excess_ns, window_ns)} of the window"
             ),
             *(Evidence(f"more {label}", time_ns(ns)) for label, ns, _ in grown[:_PARTS_SHOWN]),
-            *_work(steps, slow, others),
+            *work,
             *(Evidence("only in slow steps", f"{one_line(name)} {time_ns(ns)}") for name, ns in only),
         ],
         places=_places(facts, steps, slow, others, cause),
@@ -194,19 +201,31 @@ def _places(facts: Facts, steps: StepTimes, slow: Int64, others: Int64, cause: C
     return [place for place in places(facts, event, weight) if place.time_ns]
 
 
-def _advice(cause: Cause | None, main: str) -> str:
+def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], *, same: bool) -> Fix:
+    if any(name == _COLLECTION for name, _ in only):
+        return Fix(
+            "Collect garbage when it suits the job.", _COLLECT, "https://docs.python.org/3/library/gc.html"
+        )
+    if only:
+        return Fix("Do what only these steps do seldom, elsewhere, or beside the training.", _SELDOM)
     if cause is Cause.INPUT:
-        return (
+        return Fix(
             "Batches do not come evenly: give the loader more workers and a larger prefetch_factor, and look "
             "at the items that take long."
         )
     if cause in {Cause.COMPILE, Cause.ALLOCATOR}:
-        return "Look for what changes from step to step: shapes that differ compile and allocate again."
+        return Fix("Look for what changes from step to step: other shapes compile and allocate again.")
+    if not same:
+        return Fix("Look at what these steps launch and others do not, such as an evaluation.")
     if main == _COMPUTING:
-        return (
-            "Look at what these steps compute that others do not, such as longer sequences or an evaluation."
+        return Fix(
+            "The same number of kernels took longer: look for longer sequences, and whether the GPU was shared "
+            "or throttled."
         )
-    return "Look at what only these steps do, and do it seldom, elsewhere, or beside the training."
+    return Fix(
+        "These steps launched as much as the others, and did it more slowly: record again, and look what "
+        "else ran on the machine if it is still so."
+    )
 
 
 RULE = Rule("GD106", "step_variance", "Uneven steps", check, severity=Severity.INFO)

@@ -38,7 +38,7 @@ def _evidence(found: Finding) -> dict[str, str]:
 def test_a_slow_step_is_named_with_what_grew_in_it_and_where(tmp_path: Path) -> None:
     facts = facts_of(_steps([100] * 10 + [160] + [100] * 9), tmp_path)
     found = finding(RULE.check(facts))
-    assert "1 of 20 steps" in found.title
+    assert "1 step of 20" in found.title
     assert "1.6 times" in found.title
     evidence = _evidence(found)
     assert evidence["slow steps"] == "ProfilerStep#10 160 µs"
@@ -97,6 +97,26 @@ def test_a_collection_is_named_where_it_shows(tmp_path: Path) -> None:
     trace = _steps([100] * 5 + [200] + [100] * 5, extra="<built-in function collect>")
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert "<built-in function collect>" in _evidence(found)["only in slow steps"]
+    assert "gc.freeze()" in found.fix.code
+
+
+def test_steps_that_do_the_same_more_slowly_are_not_told_to_do_less(tmp_path: Path) -> None:
+    found = finding(
+        RULE.check(facts_of(_steps([100] * 5 + [200] + [100] * 5, extra="train.py(12): train"), tmp_path))
+    )
+    assert "only in slow steps" not in _evidence(found)
+    assert "more slowly" in found.fix.text
+    assert not found.fix.code
+
+
+def test_what_slow_steps_launch_is_counted(tmp_path: Path) -> None:
+    trace = _steps([100] * 5 + [300] + [100] * 5)
+    main = trace.thread()
+    for i in range(10):
+        main.launch("evaluate", at=510 + 10 * i, us=2, runs_at=513 + 10 * i, runs_us=8)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert _evidence(found)["kernels and copies in a slow step"] == "11, in another 1"
+    assert _evidence(found)["more computing"] == "80 µs"
 
 
 def test_a_number_in_a_name_does_not_make_it_the_slow_steps_own(tmp_path: Path) -> None:
@@ -128,7 +148,7 @@ def test_it_compares_inferred_steps_where_none_were_recorded(tmp_path: Path) -> 
             main.frame(SAVE, at=at + 60, us=90)
         at += 160 if number == 6 else 70
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert "1 of 12 inferred steps" in found.title
+    assert "1 inferred step of 12" in found.title
     assert found.places[0].line == 40
 
 
