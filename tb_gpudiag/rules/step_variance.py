@@ -219,8 +219,8 @@ def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], *, same: b
         return Fix("Look at what these steps launch and others do not, such as an evaluation.")
     if main == _COMPUTING:
         return Fix(
-            "The same number of kernels took longer: look for longer sequences, and whether the GPU was shared "
-            "or throttled."
+            "As many kernels took longer: look for longer sequences, and whether the GPU was shared or "
+            "throttled."
         )
     return Fix(
         "These steps launched as much as the others, and did it more slowly: record again, and look what "
