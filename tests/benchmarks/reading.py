@@ -1,0 +1,89 @@
+"""How fast a large trace is read, beside `json.load` of the same file in the same run.
+
+    python -m tests.benchmarks.reading [MEGABYTES]
+
+Each row is a process of its own. What counts are the ratios: seconds differ between machines and moments. The
+reader uses two cores: where others use them too, its CPU time tells more than its time.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.benchmarks.traces import SIZE_BYTES, Measured, large_trace, measured, packed
+
+JSON_LOAD = "json.load alone"
+READ = "read_trace"
+
+PROGRAMS = {
+    JSON_LOAD: """
+import json
+# measured
+with open(path, encoding="utf-8") as file:
+    result = len(json.load(file)["traceEvents"])
+""",
+    READ: """
+from tb_gpudiag.trace.read import read_trace
+# measured
+result = read_trace(path).events_read
+""",
+}
+"""What is measured on the plain file; the first row is what the others are compared with."""
+
+FASTER_THAN_JSON = 3.0
+"""The aim for reading, as a ratio of times."""
+
+MEMORY_OF_FILE = 3.0
+"""The aim for every row but the first, as a ratio of the peak to the file's size."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    measured: Measured
+    faster: float  # than json.load alone
+    memory: float  # peak, of the file's size
+
+
+def rows(folder: Path, size_bytes: int) -> Iterator[Row]:
+    """Measure, one row after the other."""
+    path = large_trace(folder, size_bytes)
+    size = path.stat().st_size
+    base: Measured | None = None
+    for name, program in PROGRAMS.items():
+        found = measured(program, path)
+        base = base or found
+        yield Row(name, found, base.seconds / found.seconds, found.peak_bytes / size)
+    if base is not None:
+        found = measured(PROGRAMS[READ], packed(path))
+        yield Row(f"{READ}, gzip", found, base.seconds / found.seconds, found.peak_bytes / size)
+
+
+def line(row: Row) -> str:
+    """The row as text."""
+    found = row.measured
+    times = f"{found.seconds:8.2f} s {row.faster:8.1f} x {found.cpu_seconds:8.2f} s"
+    return f"{row.name:24}{times} {found.peak_bytes / 1e6:8.0f} MB {row.memory:8.2f} x {found.result:12,}"
+
+
+HEADER = f"{'':24}{'time':>10} {'faster':>10} {'CPU':>10} {'peak':>11} {'of file':>10} {'events':>12}"
+
+
+def main() -> None:
+    """Print the table."""
+    size_bytes = int(sys.argv[1]) * 1_000_000 if len(sys.argv) > 1 else SIZE_BYTES
+    with tempfile.TemporaryDirectory() as folder:
+        print(HEADER)
+        for row in rows(Path(folder), size_bytes):
+            print(line(row), flush=True)
+    print(f"aims: reading {FASTER_THAN_JSON:g} x as fast as json.load, peak < {MEMORY_OF_FILE:g} x the file")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""A large trace for measuring, made by repeating a small one, and the peak of a process that does something
+with it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tb_gpudiag.trace.structure import elements
+from tests.builder import TraceBuilder
+from tests.conftest import SHARED_TRACES
+
+SIZE_BYTES = 500 << 20
+
+_BEGIN = """
+import time
+began, cpu_began = time.perf_counter(), time.process_time()
+"""
+_END = """
+seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+"""
+# What every measured program ends with. Of the process itself: ru_maxrss would count the parent's memory,
+# too.
+_REPORT = """
+import json, resource
+try:
+    peak_kb = int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
+except OSError:
+    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak_kb * 1024, "result": result}))
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One program's run."""
+
+    seconds: float  # of what it measures, without the start of Python and imports
+    cpu_seconds: float  # of all its threads, likewise
+    peak_bytes: int  # of the whole process
+    result: int
+
+
+def large_trace(folder: Path, size_bytes: int = SIZE_BYTES) -> Path:
+    """A trace of about this size: the events of a real one (else of a made one) again and again."""
+    before, events, after = _parts()
+    path = folder / "large.1.pt.trace.json"
+    with path.open("wb") as file:
+        file.write(before + events)
+        for _ in range(size_bytes // len(events) - 1):
+            file.write(b"," + events)
+        file.write(after)
+    return path
+
+
+def packed(path: Path) -> Path:
+    """The same, as gzip."""
+    target = path.with_name(path.name + ".gz")
+    with path.open("rb") as source, gzip.open(target, "wb", compresslevel=1) as file:
+        while block := source.read(1 << 20):
+            file.write(block)
+    return target
+
+
+def measured(program: str, path: Path) -> Measured:
+    """Run `program` in a process of its own. It finds the file's name in `path`, sets `result` to a number,
+    and what comes before a line `# measured` (imports) is not timed."""
+    prepare, _, timed = program.partition("# measured\n")
+    lines = [f"path = {str(path)!r}", prepare, _BEGIN, timed, _END, _REPORT]
+    repository = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], cwd=repository, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"a measured program failed:\n{done.stderr}")
+    return Measured(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _parts() -> tuple[bytes, bytes, bytes]:
+    """A trace as what is before its events, the events without brackets, and what is after them."""
+    real = sorted((SHARED_TRACES / "h100_owlv2").glob("*.gz"))
+    content = gzip.decompress(real[0].read_bytes()) if real else _made()
+    begin = content.index(b"[", content.index(b'"traceEvents"')) + 1
+    end = begin + elements(content[begin:]).array_end
+    return content[:begin], content[begin:end].strip(), content[end:]
+
+
+def _made() -> bytes:
+    builder = TraceBuilder()
+    main = builder.thread()
+    for step in range(20):
+        at = step * 100_000
+        main.step(step, at=at, us=99_000)
+        main.frame("train.py(12): train", at=at, us=99_000)
+        main.loader(at=at, us=20_000)
+        for kernel in range(500):
+            begin = at + 20_000 + kernel * 150
+            main.frame(f"model.py({kernel % 50}): forward", at=begin, us=140)
+            main.op(f"aten::op{kernel % 40}", at=begin + 10, us=100)
+            main.launch(f"kernel{kernel % 60}", at=begin + 50, us=10, runs_at=begin + 70, runs_us=60)
+    return builder.bytes()
