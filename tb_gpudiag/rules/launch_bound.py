@@ -45,9 +45,14 @@ optimizer.zero_grad(set_to_none=True)                           # no kernel at a
 
 def issuing(lost: Lost, device: DeviceFacts) -> Bool:
     """Shape (s,): the segments on the way to a launch, in short gaps that the host let run dry."""
+    return lost.of(*ISSUING) & in_short_dry_gaps(lost, device)
+
+
+def in_short_dry_gaps(lost: Lost, device: DeviceFacts) -> Bool:
+    """Shape (s,): the segments of short gaps that the host let run dry."""
     trigger = device.ledger.gaps.trigger[lost.gap]
     dry = np.isin(trigger, np.array([Trigger.STARVED, Trigger.DRAINED], np.uint8))
-    return lost.of(*ISSUING) & dry & (lost.gap_ns <= LONGEST_GAP_NS)
+    return dry & (lost.gap_ns <= LONGEST_GAP_NS)
 
 
 def check(facts: Facts, taken: Taken = NOTHING) -> Answer:

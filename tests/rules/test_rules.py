@@ -23,6 +23,7 @@ EVERY_ID_EVER = {
     "GD105": "queued_not_visible",
     "GD106": "step_variance",
     "GD201": "launch_bound",
+    "GD202": "small_kernels",
     "GD301": "host_sync",
     "GD302": "pageable_copies",
     "GD501": "fp32_matmul",
