@@ -59,6 +59,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         plan=_plan(facts, outcome),
         inferred_steps=_inferred(facts),
         launch_hotspots=list(_hotspots(facts)),
+        kernel_families=list(_families(facts)),
         sync_sites=sync_site_messages(facts),
         memory=[
             pb.DeviceMemory(
@@ -247,6 +248,19 @@ def _plan(facts: Facts, outcome: Outcome) -> pb.Plan | None:
 def _code(code: str) -> str:
     """Lines of code, each made safe to show; their indentation is kept."""
     return "\n".join(one_line(line) for line in code[:CODE_LIMIT].split("\n"))
+
+
+def _families(facts: Facts) -> Iterable[pb.KernelFamily]:
+    for device in facts.devices:
+        for family in device.kernels.by_family():
+            yield pb.KernelFamily(
+                device=device.id,
+                family=family.family.label,
+                us=us(family.time_ns),
+                share=family.covered_ns / facts.window.duration_ns,
+                kernels=family.kernels,
+                tensor_core_us=us(family.tensor_core_ns),
+            )
 
 
 def _hotspots(facts: Facts) -> Iterable[pb.LaunchHotspot]:

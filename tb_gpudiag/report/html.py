@@ -108,6 +108,7 @@ def _report(report: pb.Report) -> Markup:
         Markup("") if report.findings else Markup("<p>Nothing found to fix.</p>"),
         _table("In which order", sections.PLAN_TITLES, sections.plan_rows(report)),
         _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report)),
+        _table("GPU time by kernel family", sections.FAMILY_TITLES, sections.family_rows(report)),
         _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report)),
         _table("Waits for the GPU", sections.SYNC_TITLES, sections.sync_rows(report)),
         _list("Memory", [("", line) for line in sections.memory_lines(report.memory)]),

@@ -37,6 +37,7 @@ def _lines(report: pb.Report) -> Iterable[str]:
         yield from _finding(number, finding, sections.code(report, number))
     yield from _table("In which order", sections.PLAN_TITLES, sections.plan_rows(report))
     yield from _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report))
+    yield from _table("GPU time by kernel family", sections.FAMILY_TITLES, sections.family_rows(report))
     yield from _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report))
     yield from _table("Waits for the GPU", sections.SYNC_TITLES, sections.sync_rows(report))
     yield from _list("Memory", [text(line) for line in sections.memory_lines(report.memory)])

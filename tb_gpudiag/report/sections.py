@@ -230,6 +230,22 @@ def host_rows(report: pb.Report) -> list[tuple[str, ...]]:
     ]
 
 
+def family_rows(report: pb.Report) -> list[tuple[str, ...]]:
+    """Rows for FAMILY_TITLES: the busiest device's kernels."""
+    first = report.devices[0].id if report.devices else 0
+    return [
+        (
+            f.family,
+            count(f.kernels),
+            time_us(f.us),
+            share(f.share),
+            share(f.tensor_core_us, f.us) if f.tensor_core_us else "",
+        )
+        for f in report.kernel_families
+        if f.device == first
+    ]
+
+
 def hotspot_rows(report: pb.Report) -> list[tuple[str, ...]]:
     """Rows for HOTSPOT_TITLES, by operator."""
     operators = [spot for spot in report.launch_hotspots if spot.kind == "operator"]
@@ -275,6 +291,9 @@ NUMBERS = frozenset(
     {
         "gives back, at most",
         "step window then",
+        "count",
+        "of the window",
+        "on tensor cores",
         "time",
         "launches",
         "host",
@@ -288,6 +307,7 @@ NUMBERS = frozenset(
 )
 """Titles of the columns that are aligned to the right."""
 
+FAMILY_TITLES = ("family", "count", "time", "of the window", "on tensor cores")
 HOTSPOT_TITLES = ("operator", "launches", "host", "kernels", "into an empty queue", "idle caused")
 SYNC_TITLES = ("wait", "waits", "host held", "GPU idle after", "at")
 PLAN_TITLES = ("fix", "gives back, at most", "step window then")

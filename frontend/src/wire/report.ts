@@ -37,6 +37,8 @@ export interface Report {
     | undefined;
   /** of the busiest device, those that cost it most first, bounded */
   sync_sites: SyncSite[];
+  /** by device, most time first */
+  kernel_families: KernelFamily[];
 }
 
 export interface TraceInfo {
@@ -264,6 +266,20 @@ export interface LaunchHotspot {
   kernel_us: number;
   empty_queue_share: number;
   idle_us: number;
+}
+
+/** GPU work of one family on one device, over the step window. */
+export interface KernelFamily {
+  device: number;
+  /** gemm, convolution, attention, elementwise, reduction, normalisation, copy, collective, other */
+  family: string;
+  /** sum of durations */
+  us: number;
+  /** of the step window: at least one of them ran; 0 to 1 */
+  share: number;
+  kernels: number;
+  /** of us: on tensor cores, as far as the names tell */
+  tensor_core_us: number;
 }
 
 export interface DeviceMemory {
