@@ -23,7 +23,7 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.trace.events import Bool, Category, Int32, Int64
 
-# What fusing could give back at most. Public traces of convolutional training are at 7 to 10 %; a tenth of
+# What fusing could give back at most. Public traces of convolutional training are at 7 to 13 %; a tenth of
 # the window is worth trying a compiler for.
 LEAST_SHARE = 0.10
 
