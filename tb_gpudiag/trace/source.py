@@ -22,9 +22,12 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 
 # Blocks that may wait: enough that reading and unpacking overlap with parsing.
 _BLOCKS_AHEAD: Final = 2
-# Compressed bytes, and the first bytes of any file, taken at a time. Where a member of a gzip file ends, the
-# rest of them is copied: a file of many tiny members must not take long.
-_SHORT_READ_BYTES: Final = 16 << 10
+# The first bytes of any file, and of each member of a gzip file, taken at a time.
+_SHORT_READ_BYTES: Final = 4 << 10
+# Compressed bytes taken at a time after that. Much less, and waiting for the interpreter's lock takes longer
+# than unpacking.
+_PACKED_READ_BYTES: Final = 256 << 10
+_GZIP: Final = 31  # zlib's name for gzip with the largest window
 # Damaged gzip data is unpacked again by such steps, so that no more than the last one is lost.
 _DAMAGE_STEP_BYTES: Final = 64
 # A reader that is told to stop does so at its next block. One that hangs in a dead store is left behind.
@@ -158,44 +161,44 @@ class Source:
 
     def _unpacked(self, file: IO[bytes], first: bytes) -> Iterator[bytes]:
         size = self._limits.chunk_bytes
-        unpacker = zlib.decompressobj(wbits=31)
+        unpacker = zlib.decompressobj(wbits=_GZIP)
         block = bytearray()
         raw = 0
-        packed = first
+        packed, at, step = first, 0, _SHORT_READ_BYTES
         while packed:
-            self.consumed_bytes += len(packed)
-            while packed:
-                before = unpacker.copy()  # an error loses what came out before it
-                try:
-                    piece = unpacker.decompress(packed, size - len(block))
-                except zlib.error as error:
-                    block += _before_damage(before, packed, size - len(block))
-                    self.truncated = True
-                    self.notes.append(f"the gzip data is damaged ({error}): what follows is lost")
-                    if block:
-                        yield bytes(block)
-                    return
-                block += piece
-                raw += len(piece)
-                self._check_ratio(raw)
-                if len(block) >= size:
-                    yield bytes(block)
-                    block = bytearray()
-                packed = unpacker.unconsumed_tail
-                if unpacker.eof:
-                    # Another member may follow; padding and anything else after the last one is no part of
-                    # the data.
-                    packed = unpacker.unused_data or file.read(_SHORT_READ_BYTES)
-                    if packed[:1] != GZIP_MAGIC[:1]:
-                        if block:
-                            yield bytes(block)
-                        return
-                    unpacker = zlib.decompressobj(wbits=31)
-            packed = file.read(_SHORT_READ_BYTES)
-        block += unpacker.flush()
+            feed = packed[at : at + step]
+            before = unpacker.copy()  # an error loses what came out before it
+            try:
+                piece = unpacker.decompress(feed, size - len(block))
+            except zlib.error as error:
+                block += _before_damage(before, feed, size - len(block))
+                self.truncated = True
+                self.notes.append(f"the gzip data is damaged ({error}): what follows is lost")
+                break
+            block += piece
+            raw += len(piece)
+            used = len(feed) - len(unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail)
+            at += used
+            self.consumed_bytes += used
+            self._check_ratio(raw)
+            if len(block) >= size:
+                yield bytes(block)
+                block = bytearray()
+            if at == len(packed):
+                packed, at = file.read(_PACKED_READ_BYTES), 0
+            step = min(2 * step, _PACKED_READ_BYTES)
+            if unpacker.eof:
+                # Another member may follow; padding and anything else after the last one is no part of the
+                # data. Each member copies what it is fed and does not need: a file of many tiny ones must
+                # not take long.
+                if packed[at : at + 1] != GZIP_MAGIC[:1]:
+                    break
+                unpacker, step = zlib.decompressobj(wbits=_GZIP), _SHORT_READ_BYTES
+        else:
+            block += unpacker.flush()
+            self.truncated = not unpacker.eof
         if block:
             yield bytes(block)
-        self.truncated = not unpacker.eof
 
     def _check_ratio(self, raw: int) -> None:
         ratio = self._limits.max_gzip_ratio

@@ -31,7 +31,8 @@ try:
     peak_kb = int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
 except OSError:
     peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak_kb * 1024, "result": result}))
+found = {"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak_kb * 1024, "result": result}
+print(json.dumps(found))
 """
 
 

@@ -96,16 +96,16 @@ def test_the_grace_of_a_file_that_is_being_written(age_s: float, status: str, tm
 
 
 def test_damaged_gzip_is_read_up_to_the_damage(tmp_path: Path) -> None:
-    events = [span(f"name{i}", i, args={"x": hash((i, "x")) % 2**40}) for i in range(20_000)]
+    events = [span(f"name{i}", i, args={"x": i * i * 7919 % 1_000_003}) for i in range(20_000)]
     packed = bytearray(gzip.compress(document(*events)))
-    packed[len(packed) // 2] ^= 0xFF
-    packed[len(packed) // 2 + 1 : len(packed) // 2 + 9] = b"\xff" * 8
+    middle = len(packed) // 2
+    packed[middle : middle + 500] = b"\xff" * 500
     path = tmp_path / "w.1.pt.trace.json.gz"
     path.write_bytes(packed)
     os.utime(path, (LONG_AGO_S, LONG_AGO_S))
     trace = read_trace(str(path))
     assert trace.status == "PARTIAL"
-    assert 1000 < len(trace.events) < 19_000
+    assert 1000 < len(trace.events) < 20_000
     assert names(trace)[:1000] == [f"name{i}" for i in range(1000)]
     assert any("damaged" in note for note in trace.notes)
 
