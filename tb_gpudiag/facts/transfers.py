@@ -9,7 +9,8 @@ import numpy as np
 
 from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.names import match
-from tb_gpudiag.trace.events import Bool, Category, Events, Int64
+from tb_gpudiag.facts.steps import Window
+from tb_gpudiag.trace.events import NONE, Bool, Category, Events, Int64
 
 _PAGEABLE = re.compile(r"Memcpy .*\((Pageable -> .*|.* -> Pageable)\)", re.S)
 _TO_DEVICE = re.compile(r"Memcpy HtoD.*", re.S)
@@ -40,3 +41,30 @@ def find_transfers(events: Events, work: Work) -> Transfers:
         match(events, _TO_DEVICE)[event],
         match(events, _TO_HOST)[event],
     )
+
+
+def in_window(events: Events, transfers: Transfers, device: int, window: Window) -> Bool:
+    """Shape (t,): the device's copies that begin in the window."""
+    begins = events.start_ns[transfers.event]
+    own = events.device[transfers.event] == device
+    found: Bool = own & (begins >= window.start_ns) & (begins < window.end_ns)
+    return found
+
+
+def round_trips(
+    events: Events, transfers: Transfers, chosen: Bool, borders: Int64, least_bytes: int
+) -> tuple[Int64, Int64]:
+    """Copies to the host that are followed by one of exactly as many bytes back to the device, with no other
+    copy of at least `least_bytes` between host and device in between, and no border (a step's start, a batch
+    that is fetched): indices of transfers, (out, back)."""
+    large = chosen & (transfers.bytes != NONE) & (transfers.bytes >= least_bytes)
+    some = np.flatnonzero(large & (transfers.to_host | transfers.to_device))
+    out, back = some[:-1], some[1:]
+    begins, returns = events.start_ns[transfers.event[out]], events.start_ns[transfers.event[back]]
+    borders = np.sort(borders)
+    together = np.searchsorted(borders, begins, side="right") == np.searchsorted(
+        borders, returns, side="right"
+    )
+    pair = transfers.to_host[out] & transfers.to_device[back] & together
+    pair &= transfers.bytes[out] == transfers.bytes[back]
+    return out[pair], back[pair]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.rules import (
     allocator_in_step,
     compilation_in_step,
+    copy_patterns,
     exposed_communication,
     fp32_matmul,
     host_bound,
@@ -32,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     input_pipeline.RULE,
     compilation_in_step.RULE,
     allocator_in_step.RULE,
+    copy_patterns.RULE,  # before the waits and pageable copies that a round trip is made of
     host_sync.RULE,
     pageable_copies.RULE,
     small_kernels.RULE,

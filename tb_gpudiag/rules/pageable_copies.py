@@ -6,7 +6,7 @@ import numpy as np
 
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.intervals import clip, intersect, union
+from tb_gpudiag.facts.intervals import EMPTY, clip, intersect, subtract, union
 from tb_gpudiag.rules.format import count, share, size_bytes, time_ns
 from tb_gpudiag.rules.ledger import longest, lost_time, places
 from tb_gpudiag.rules.rule import (
@@ -61,6 +61,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     lost = lost_time(facts, taken)
     copying = union(events.start_ns[copies], events.end_ns[copies])
     exposed = intersect(clip(copying, window.start_ns, window.end_ns), device.busy.copying)
+    exposed = subtract(exposed, taken.get(device.id, EMPTY))
     issuing = lost.of(Cause.LAUNCH) & np.isin(
         lost.launch, transfers.launch[chosen & (transfers.launch != NONE)]
     )

@@ -26,6 +26,7 @@ EVERY_ID_EVER = {
     "GD202": "small_kernels",
     "GD301": "host_sync",
     "GD302": "pageable_copies",
+    "GD303": "copy_patterns",
     "GD501": "fp32_matmul",
     "GD502": "unaligned_matmul",
     "GD503": "unfused_attention",
