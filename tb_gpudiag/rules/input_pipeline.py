@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.loading import LoadPart, load_parts
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import NO_DEVICE, Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
@@ -18,11 +21,23 @@ from tb_gpudiag.rules.rule import (
     Saving,
     Taken,
 )
+from tb_gpudiag.trace.events import Int64
 
 # Fetching a batch should cost the GPU next to nothing: it can be done while the GPU computes. Practice takes
 # 5 % of the step as the point where it is worth a look; with working loaders, public traces show 1.5 % and
 # less.
 LEAST_SHARE = 0.05
+
+# A first batch that takes so many times the others' median is the start of an epoch, and no steady state.
+SLOW_FIRST = 3
+
+_PARTS = {
+    LoadPart.START: "of that, starting the loader and its workers",
+    LoadPart.WAIT: "of that, waiting for a worker's batch",
+    LoadPart.ITEMS: "of that, fetching items",
+    LoadPart.COLLATE: "of that, collating",
+    LoadPart.PIN: "of that, pinning",
+}
 
 _SINGLE_PROCESS = "_SingleProcessDataLoaderIter"
 _MULTI_PROCESS = "_MultiProcessingDataLoaderIter"
@@ -65,12 +80,18 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             f"the {_waits(lost)} {share(cost_ns, lost.window_ns)} of the step window for data loading"
         )
     kind = _loader_kind(facts)
-    fetches, steps = len(facts.host.loads(facts.window)), len(facts.steps)
+    loads, steps = facts.host.loads(facts.window), len(facts.steps)
+    parts = load_parts(facts.host, lost.event[chosen], lost.length_ns[chosen])
     evidence = [
         Evidence(
             "waiting for data", f"{time_ns(cost_ns)}, {share(cost_ns, lost.window_ns)} of the step window"
         ),
-        Evidence("batches fetched", count(fetches)),
+        *(
+            Evidence(_PARTS[part], f"{time_ns(ns)}, {share(ns, cost_ns)}")
+            for part, ns in sorted(parts.items(), key=lambda pair: -pair[1])
+        ),
+        Evidence("batches fetched", count(len(loads))),
+        *_slow_first(facts.events.duration_ns[loads]),
     ]
     if steps:
         evidence.append(Evidence("per step", time_ns(cost_ns / steps)))
@@ -102,6 +123,16 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
 
 def _waits(lost: Lost) -> str:
     return "main thread spends" if lost.device == NO_DEVICE else "GPU waits"
+
+
+def _slow_first(fetch_ns: Int64) -> list[Evidence]:
+    """fetch_ns: of the batches, in order. A word where the first one took far longer than the others."""
+    if len(fetch_ns) < 3:
+        return []
+    first, others = float(fetch_ns[0]), float(np.median(fetch_ns[1:]))
+    if first < SLOW_FIRST * others:
+        return []
+    return [Evidence("first batch", f"{time_ns(first)}, the others {time_ns(others)} in the median")]
 
 
 def _loader_kind(facts: Facts) -> str:

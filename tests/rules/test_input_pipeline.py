@@ -49,6 +49,55 @@ def test_names_the_workers_where_there_are_some(tmp_path: Path) -> None:
     assert "worker processes" in found.summary
 
 
+def test_splits_the_time_by_the_innermost_of_torchs_frames(tmp_path: Path) -> None:
+    def fetch(main: HostThread, at: float, us: float) -> None:
+        main.loader(at=at, us=us)
+        main.frame("torch/utils/data/_utils/fetch.py(49): fetch", at=at, us=us)
+        main.frame("data.py(7): __getitem__", at=at, us=us - 40)
+        main.op("aten::stack", at=at, us=us - 40)  # the item's own: no collating
+        main.frame("torch/utils/data/_utils/collate.py(118): collate", at=at + us - 30, us=20)
+        main.frame("torch/utils/data/_utils/pin_memory.py(50): pin_memory", at=at + us - 10, us=10)
+
+    evidence = finding(RULE.check(facts_of(one_gap(fetch, 200), tmp_path))).evidence
+    parts = {e.label: e.value for e in evidence if e.label.startswith("of that")}
+    assert parts == {
+        "of that, fetching items": "170 µs, 85.0 %",
+        "of that, collating": "20 µs, 10.0 %",
+        "of that, pinning": "10 µs, 5.0 %",
+    }
+
+
+def test_waiting_at_the_workers_queue_is_told(tmp_path: Path) -> None:
+    def wait(main: HostThread, at: float, us: float) -> None:
+        main.loader(at=at, us=us, workers=4)
+        main.frame("torch/utils/data/dataloader.py(1278): _try_get_data", at=at, us=us)
+        main.frame("multiprocessing/queues.py(98): get", at=at, us=us)
+
+    evidence = finding(RULE.check(facts_of(one_gap(wait, 200), tmp_path))).evidence
+    assert {e.label: e.value for e in evidence}["of that, waiting for a worker's batch"] == "200 µs, 100 %"
+
+
+def test_without_stacks_operators_tell_of_collating(tmp_path: Path) -> None:
+    def fetch(main: HostThread, at: float, us: float) -> None:
+        main.loader(at=at, us=us)
+        main.op("aten::stack", at=at + us - 50, us=50)
+        main.op("aten::cat", at=at + us - 45, us=30)
+
+    evidence = finding(RULE.check(facts_of(one_gap(fetch, 200), tmp_path))).evidence
+    assert {e.label: e.value for e in evidence}["of that, collating"] == "50 µs, 25.0 %"
+
+
+def test_a_slow_first_batch_is_named(tmp_path: Path) -> None:
+    for first_us, named in ((290, False), (310, True)):
+        trace = one_gap(_load, 200)
+        main = HostThread(trace, trace.recording.host[0].thread)
+        main.loader(at=100, us=first_us / 10)
+        for at in (600, 700, 800):
+            main.loader(at=at, us=10)
+        found = finding(RULE.check(facts_of(trace, tmp_path / str(first_us))))
+        assert ("first batch" in {e.label for e in found.evidence}) == named
+
+
 def test_without_a_gpu_it_is_the_hosts_time(tmp_path: Path) -> None:
     trace = without_gpu()
     HostThread(trace, trace.recording.host[0].thread).loader(at=1000, us=90)

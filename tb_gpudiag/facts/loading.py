@@ -1,0 +1,59 @@
+"""What a DataLoader's time went into, where the trace shows it."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+import numpy as np
+
+from tb_gpudiag.facts.host import Host
+from tb_gpudiag.facts.names import match
+from tb_gpudiag.trace.events import NONE, Int64
+
+
+class LoadPart(IntEnum):
+    """In the order in which a batch passes through them."""
+
+    START = 0  # making the iterator, and starting its workers
+    WAIT = 1  # taking a batch from the queue that workers fill
+    ITEMS = 2  # the data set's items, one after another
+    COLLATE = 3  # items made into a batch
+    PIN = 4  # the batch copied into pinned memory
+
+
+# Frames of torch.utils.data; the innermost one decides.
+_FRAMES = (
+    (LoadPart.START, r"dataloader\.py\(\d+\): (_get_iterator|__init__)"),
+    (LoadPart.WAIT, r"dataloader\.py\(\d+\): (_try_get_data|_get_data)"),
+    (LoadPart.ITEMS, r"_utils[/\\]fetch\.py\(\d+\): .*"),
+    (LoadPart.COLLATE, r"_utils[/\\]collate\.py\(\d+\): .*"),
+    (LoadPart.PIN, r"_utils[/\\]pin_memory\.py\(\d+\): .*"),
+)
+_FOLDER = r"(.*[/\\])?torch[/\\]utils[/\\]data[/\\]"
+# Without frames the operators tell of these two; with frames, items may use them too.
+_OPERATORS = (
+    (LoadPart.COLLATE, r"aten::(_?stack|_?cat)"),
+    (LoadPart.PIN, r"aten::_?pin_memory"),
+)
+
+
+def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int]:
+    """ns of each part. event: shape (k,), host events under data loading, or NONE; weight_ns: shape (k,), the
+    time that each stands for. What the trace does not tell apart is left out."""
+    events = host.events
+    signs = [(part, re.compile(_FOLDER + tail, re.S)) for part, tail in _FRAMES]
+    if not any(match(events, pattern).any() for _, pattern in signs):
+        signs = [(part, re.compile(name)) for part, name in _OPERATORS]
+    part_of = np.full(len(events.names), NONE, np.int64)
+    for part, pattern in signs:
+        part_of[[pattern.fullmatch(name) is not None for name in events.names]] = part
+    found = np.full(len(event), NONE, np.int64)
+    at = event.copy()
+    while (at != NONE).any():
+        here = (at != NONE) & (found == NONE)
+        found[here] = part_of[events.name[at[here]]]
+        at = np.where(here, host.tree.parent[at], NONE)
+    known = found != NONE
+    total = np.bincount(found[known], weights=weight_ns[known], minlength=len(LoadPart))
+    return {part: int(total[part]) for part in LoadPart if total[part]}
