@@ -134,7 +134,8 @@ def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: H
     pieces = pieces.take(order)
 
     blocked_in, blocked = host.blocked_before(start, end, STAMP_NOISE_NS)
-    blocked_in, blocked = np.where(late, blocked_in, NONE), np.where(late, blocked, 0)
+    held = late & (blocked > STAMP_NOISE_NS)  # a call that was over at once found nothing to wait for
+    blocked_in, blocked = np.where(held, blocked_in, NONE), np.where(held, blocked, 0)
     trigger = np.full(len(start), Trigger.STARVED, np.uint8)
     trigger[blocked > 0] = Trigger.DRAINED
     trigger[there] = Trigger.QUEUED
@@ -181,11 +182,13 @@ def _piece(
 
 
 def _in_call(start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events, work: Work) -> Pieces:
-    """Inside the launch call. The GPU was idle, so a long one was not held up by a full queue: if it is a
-    kernel's first use, the call loaded the kernel's module (CUDA loads lazily from 11.7 on)."""
+    """Inside the launch call. The GPU ran dry within it, so a long one was not held up by a full queue: if it
+    is a kernel's first use, the call loaded the kernel's module (CUDA loads lazily from 11.7 on). How long it
+    took counts, not how much of it the GPU had nothing to do: the loading may begin beside earlier work."""
     first_use = np.zeros(len(events), np.bool_)
     first_use[work.launch[work.first_use & (work.launch != NONE)]] = True
-    loading = (end - start > LOADING_CALL_NS) & (_at(first_use, launch, np.zeros(len(launch), np.int64)) > 0)
+    none = np.zeros(len(launch), np.int64)
+    loading = (_at(events.duration_ns, launch, none) > LOADING_CALL_NS) & (_at(first_use, launch, none) > 0)
     cause = np.where(loading, np.uint8(Cause.COMPILE), np.uint8(Cause.LAUNCH)).astype(np.uint8)
     return _piece(start, end, chosen, cause, launch, events)
 

@@ -37,6 +37,8 @@ BLOCKING_CALL = _any(
     r"(cuda|hip)Memcpy(2D|3D|(To|From)\w+(?<!Async)|DtoH|HtoD|DtoD|WithStream)?",
     r"cuMemcpy(DtoH|HtoD|DtoD)?(_v2)?",
 )
+EVENT_WAIT = _any(r"(cuda|hip|cu)EventSynchronize")
+EVENT_RECORD = _any(r"(cuda|hip|cu)EventRecord\w*")
 ALLOCATOR_CALL = _any(
     r"(cuda|hip)(Malloc|Free|HostAlloc|HostMalloc|HostFree|FreeHost|HostRegister|HostUnregister)\w*",
     r"(cuda|hip)(ExtMalloc|MemPool)\w*",

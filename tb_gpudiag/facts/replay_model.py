@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from tb_gpudiag.facts.launches import Work
-from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
+from tb_gpudiag.facts.names import EVENT_RECORD, EVENT_WAIT, match
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Events, Int64
 
 # CUDA holds about this many launches before the next one blocks (1,024 on the GPUs that were measured).
 QUEUE_LIMIT = 1_024
@@ -96,6 +97,7 @@ def calls_of(events: Events, work: Work, blocking: Int64, marks: Int64) -> Calls
     is_blocking = np.isin(event, blocking)
     full = _found_queue_full(events, work, event, start, end) & ~is_blocking
     target = _last_ended(events, work, end, is_blocking | full)
+    target = _recorded(events, work, event, start, target)
     waited_until = np.where(target == NONE, start, events.end_ns[work.event[target]] if len(work) else start)
     inside_from = np.clip(waited_until, start, end)
     limit_work, limit_call = _full_queue(events, work, event, end)
@@ -121,6 +123,33 @@ def _last_ended(events: Events, work: Work, time: Int64, chosen: Bool) -> Int64:
         by_end = np.argsort(ends, kind="stable")
         at = np.searchsorted(ends[by_end], time[chosen] + NOISE_NS, side="right") - 1
         found[chosen] = np.where(at < 0, NONE, by_end[np.maximum(at, 0)])
+    return found
+
+
+def _recorded(events: Events, work: Work, event: Int64, start: Int64, target: Int64) -> Int64:
+    """A wait for an event that had happened already does not show which work it was about: it is taken to be
+    the work launched last before its thread recorded an event. Where none was recorded, the target stays."""
+    is_call = event != NONE
+    waits = is_call & (target != NONE)
+    waits[is_call] &= match(events, EVENT_WAIT)[event[is_call]]
+    waits[waits] = events.end_ns[work.event[target[waits]]] <= start[waits]
+    records = np.flatnonzero(
+        match(events, EVENT_RECORD) & np.isin(events.category, np.array(CALL_CATEGORIES))
+    )
+    linked = np.flatnonzero(work.launch != NONE)
+    linked = linked[np.argsort(work.launch_start_ns[linked], kind="stable")]
+    found: Int64 = target.copy()
+    for thread in np.unique(events.thread[event[waits]]):
+        own = np.flatnonzero(waits)
+        own = own[events.thread[event[own]] == thread]
+        times = np.sort(events.start_ns[records[events.thread[records] == thread]])
+        at = np.searchsorted(times, start[own], side="right") - 1
+        own, recorded = own[at >= 0], times[at[at >= 0]]
+        last = np.searchsorted(work.launch_start_ns[linked], recorded, side="right") - 1
+        own, about = own[last >= 0], linked[last[last >= 0]]
+        # Work that had not ended when the wait was over is not what it was for.
+        ended = events.end_ns[work.event[about]] <= start[own] + NOISE_NS
+        found[own[ended]] = about[ended]
     return found
 
 

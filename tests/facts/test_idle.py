@@ -175,6 +175,24 @@ def test_a_kernels_first_launch_that_takes_long_loaded_its_module() -> None:
     assert found[Cause.LAUNCH] == 5000  # its module is there already: something else
 
 
+def test_loading_a_module_may_begin_beside_earlier_work() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("first", at=0, us=10, runs_at=20, runs_us=4500)
+    main.launch("second", at=100, us=5000, runs_at=5110, runs_us=80)
+    found = causes(facts_of(trace))
+    assert found[Cause.COMPILE] == 5100 - 4520
+
+
+def test_a_wait_that_was_over_at_once_drained_nothing() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("first", at=0, us=10, runs_at=20, runs_us=80)
+    main.sync("cudaEventSynchronize", at=97.5, us=1.5)
+    main.launch("second", at=400, us=10, runs_at=420, runs_us=80)
+    assert triggers(facts_of(trace)) == {Trigger.STARVED}
+
+
 def backward_on_its_own_thread() -> tuple[TraceBuilder, HostThread, HostThread]:
     trace = TraceBuilder()
     main, engine = trace.thread(), trace.thread("autograd")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.intervals import union
+from tb_gpudiag.facts.intervals import Intervals, union
 from tb_gpudiag.facts.replay import Change
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
@@ -96,6 +97,28 @@ def test_a_wait_that_is_taken_away_lets_the_host_run_ahead() -> None:
     changed = facts.replay.run(Change(unblocked=(waited,)))
     # b follows a: what was idle between them, 210 to 325 µs, but for the turnaround, comes back.
     assert 100 * US <= facts.replay.measured.window_ns - changed.window_ns <= 115 * US
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_wait_for_an_event_that_had_happened_is_for_the_work_before_it(recorded: bool) -> None:
+    """Without the Python, the host comes to the wait while `late` runs; the event was recorded before it."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.launch("early", at=0, us=5, runs_at=10, runs_us=50)
+    if recorded:
+        main.call("cudaEventRecord", at=6, us=1)
+    main.launch("late", at=10, us=5, runs_at=65, runs_us=300)
+    main.frame("train.py(3): log", at=20, us=480)
+    main.sync("cudaEventSynchronize", at=500, us=2)
+    main.frame("train.py(4): prepare", at=502, us=300)
+    main.launch("next", at=802, us=5, runs_at=812, runs_us=180)
+    facts = facts_of(trace)
+    change = Change(Intervals(np.array([20 * US]), np.array([500 * US])))
+    less = facts.replay.measured.window_ns - facts.replay.run(change).window_ns
+    # The host goes on when `early` has ended (at 60 µs, not at 20), or else when `late` has (at 365).
+    waited_until = 60 if recorded else 365
+    assert less == (500 - waited_until) * US
 
 
 def test_work_of_another_stream_is_still_waited_for() -> None:

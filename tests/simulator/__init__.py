@@ -13,13 +13,16 @@
 
 from __future__ import annotations
 
-from tests.simulator.machine import Costs, Machine
-from tests.simulator.scenarios import Scenario, Simulated, scenarios, simulate
-from tests.simulator.training import Job, Training
+from tests.simulator.job import Job
+from tests.simulator.machine import Costs, Machine, Without
+from tests.simulator.scenarios import FAULTS, Fault, Scenario, Simulated, scenarios, simulate
+from tests.simulator.training import Training
 from tests.simulator.truth import StepTruth, Truth, find_truth
 
 __all__ = [
+    "FAULTS",
     "Costs",
+    "Fault",
     "Job",
     "Machine",
     "Scenario",
@@ -27,6 +30,7 @@ __all__ = [
     "StepTruth",
     "Training",
     "Truth",
+    "Without",
     "find_truth",
     "scenarios",
     "simulate",

@@ -43,6 +43,20 @@ class Costs:
 
 
 @dataclass(frozen=True)
+class Without:
+    """Time of the host that a run is free of, everything else being as it was: what a fix takes away."""
+
+    causes: frozenset[str] = frozenset()
+    slow_operators: bool = False  # dispatch of SLOW_OPERATOR_NS and more
+    waits: bool = False  # for the GPU, but for those of copies to it
+    loops: bool = False  # Python, dispatch and launching in loops that launch small kernels
+
+
+SLOW_OPERATOR_NS = 1_000_000
+"""An operator that holds the host for so long does more than launch something."""
+
+
+@dataclass(frozen=True)
 class Told:
     """A stretch of host time, and what it was spent for."""
 
@@ -65,13 +79,22 @@ class Launched:
 class Machine:
     """See the module. `noise` is the relative spread of every cost and duration, drawn from `seed`."""
 
-    def __init__(self, *, seed: int | str = 0, noise: float = 0.05, costs: Costs | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int | str = 0,
+        noise: float = 0.05,
+        costs: Costs | None = None,
+        without: Without | None = None,
+    ) -> None:
         self.costs = costs or Costs()
+        self._without = without or Without()
         self.recording = Recording(devices=[DeviceProperties("Simulated GPU")])
         self.now_ns = 0
         self.told: list[Told] = []
         self.work: list[Launched] = []
-        self.waits: list[tuple[int, int]] = []  # blocking calls that found something to wait for
+        self.waits: list[tuple[int, int]] = []  # blocking calls
+        self.loops: list[tuple[int, int]] = []  # loops that launch small kernels
         self._random = random.Random(seed)
         self._noise = noise
         self._free_ns: dict[int, int] = {}  # stream -> end of the last work on it
@@ -81,6 +104,7 @@ class Machine:
         self._address = FIRST_ADDRESS
         self._sizes: dict[int, int] = {}
         self._cause: str | None = None
+        self._in_loop = False
         self.main = self._new_thread("python")
         self.autograd = self._new_thread("pt_autograd_0")
         self._thread = self.main
@@ -98,7 +122,10 @@ class Machine:
 
     def spend(self, ns: float, cause: str) -> None:
         """The running thread works for about `ns`."""
-        self._until(self.now_ns + self.about(ns), cause)
+        length = self.about(ns)
+        slow = cause == "dispatch" and ns >= SLOW_OPERATOR_NS
+        if not (slow and self._without.slow_operators):
+            self.wait_until(self.now_ns + length, cause)
 
     def _until(self, end_ns: int, cause: str) -> None:
         if end_ns > self.now_ns:
@@ -107,7 +134,10 @@ class Machine:
 
     def wait_until(self, end_ns: int, cause: str) -> None:
         """The running thread waits for something outside, such as a loader's worker."""
-        self._until(end_ns, cause)
+        cause = self._cause or cause
+        in_loop = self._in_loop and self._without.loops and cause in ("python", "dispatch", "launch")
+        if cause not in self._without.causes and not in_loop:
+            self._until(end_ns, cause)
 
     @contextmanager
     def span(self, kind: HostKind, name: str) -> Iterator[None]:
@@ -129,6 +159,14 @@ class Machine:
         outer, self._cause = self._cause, self._cause or cause
         yield
         self._cause = outer
+
+    @contextmanager
+    def loop(self) -> Iterator[None]:
+        """Inside, small kernels are launched one after another that one launch could do."""
+        start, self._in_loop = self.now_ns, True
+        yield
+        self._in_loop = False
+        self.loops.append((start, self.now_ns))
 
     @contextmanager
     def on_autograd(self, hand_over_ns: float) -> Iterator[None]:
@@ -176,12 +214,16 @@ class Machine:
         call: str = "cudaLaunchKernel",
         kind: GpuKind = "kernel",
         bytes: int | None = None,
+        loading_ns: float = 0,
     ) -> int:
-        """A launch; returns when its work will end."""
+        """A launch; returns when its work will end. `loading_ns`: its call first loads a module."""
         with self._call(call) as correlation:
             called = self.now_ns
             self._wait_for_room()
-            self.spend(self.costs.launch, "launch")
+            if loading_ns:
+                self.spend(loading_ns, "compile")
+            else:
+                self.spend(self.costs.launch, "launch")
             start, end, waits = self._run(self.now_ns, self.about(duration_ns), stream)
             self._note(kind, name, stream, start, end, correlation, bytes, called, waits)
         return end
@@ -224,7 +266,7 @@ class Machine:
             self.spend(self.costs.copy_call, "launch")
             start, end, waits = self._run(self.now_ns, duration, stream)
             if not pinned:
-                self._block(end)
+                self._block(end, since_ns=called, of_copy=direction == "HtoD")
             name = copy_name(direction, pinned=pinned)
             self._note("memcpy", name, stream, start, end, correlation, bytes, called, waits)
         return end
@@ -239,28 +281,47 @@ class Machine:
             self.spend(1_500, "dispatch")
             self._held_ns[stream] = max(self._held_ns.get(stream, 0), until_ns)
 
-    def _block(self, until_ns: int) -> None:
-        """The host sits in a call until the GPU is that far."""
-        start = self.now_ns
+    def _block(self, until_ns: int, *, since_ns: int, of_copy: bool) -> None:
+        """The host sits in a call, which began at `since_ns`, until the GPU is that far."""
+        if self._without.waits and not of_copy:
+            return
         if until_ns > self.now_ns:
             self._until(until_ns + self.about(self.costs.wake), "sync")
-        self.waits.append((start, self.now_ns))
+        self.waits.append((since_ns, self.now_ns))
 
-    def sync(self, call: str = "cudaStreamSynchronize", *, until_ns: int | None = None) -> None:
+    def sync(
+        self,
+        call: str = "cudaStreamSynchronize",
+        *,
+        until_ns: int | None = None,
+        of_copy: bool = False,
+    ) -> None:
         """A blocking call: until `until_ns`, or until the GPU has nothing left to do."""
         with self._call(call):
+            called = self.now_ns
             self.spend(1_500, "sync")
-            self._block(max(self._free_ns.values(), default=0) if until_ns is None else until_ns)
+            until = max(self._free_ns.values(), default=0) if until_ns is None else until_ns
+            self._block(until, since_ns=called, of_copy=of_copy)
 
-    def allocate_from_driver(self) -> None:
-        """cudaMalloc: the caching allocator had nothing that fits."""
-        with self._call("cudaMalloc"):
+    def record_event(self) -> None:
+        """An event for a later wait: it has happened when all that was launched before has ended."""
+        with self._call("cudaEventRecord"):
+            pass
+
+    def load_module(self, ns: float) -> None:
+        """The driver is given code for the GPU."""
+        with self._call("cuModuleLoadData"):
+            self.spend(ns, "compile")
+
+    def allocate_from_driver(self, call: str = "cudaMalloc") -> None:
+        """The caching allocator had nothing that fits."""
+        with self._call(call):
             self.spend(self.costs.allocation, "allocator")
 
     def release_to_driver(self) -> None:
         """cudaFree: waits for the GPU, then gives memory back."""
         with self._call("cudaFree"):
-            self._until(max([*self._free_ns.values(), self.now_ns]), "allocator")
+            self.wait_until(max([*self._free_ns.values(), self.now_ns]), "allocator")
             self.spend(self.costs.release, "allocator")
 
     # Memory of the caching allocator

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.builder import Recording, TopLevel, to_bytes, write_file
-from tests.simulator.machine import MIB, Costs, Machine
-from tests.simulator.training import Job, Training
+from tests.builder import Generation, Recording, TopLevel, to_bytes, write_file
+from tests.simulator.job import Job, Read
+from tests.simulator.machine import MIB, Costs, Machine, Without
+from tests.simulator.training import Training
 from tests.simulator.truth import Truth, find_truth
 
 HEALTHY = Job()
@@ -27,32 +29,74 @@ class Scenario:
     rule: str = ""
 
 
+@dataclass(frozen=True)
+class Fault:
+    """Something that a job does wrong. `plant` says with which of a Job's fields, at a severity (1 is usual,
+    0 next to nothing); `mend` takes it back. `base` is the job that it does harm to."""
+
+    name: str
+    rule: str  # "": no rule is about it yet
+    plant: Callable[[float], dict[str, Any]]
+    mend: dict[str, Any]
+    base: Job = HEALTHY
+
+    def planted(self, severity: float, job: Job | None = None) -> Job:
+        return replace(job or self.base, **self.plant(severity))
+
+    def mended(self, job: Job) -> Job:
+        return replace(job, **self.mend)
+
+
+def _read_by(how: Read) -> Callable[[float], dict[str, Any]]:
+    return lambda s: {"checks": round(24 * s), "read_by": how}
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault("input_pipeline", "GD101", lambda s: {"workers": 0, "batch_us": 8_000 * s}, {"workers": 4}),
+    Fault("slow_workers", "GD101", lambda s: {"workers": 2, "batch_us": 30_000 * s}, {"batch_us": 6_000}),
+    Fault("host_bound", "GD102", lambda s: {"extra_python_us": 9_000 * s}, {"extra_python_us": 0}),
+    Fault("slow_operator", "GD102", lambda s: {"slow_operator_us": 9_000 * s}, {"slow_operator_us": 0}),
+    Fault("allocator_in_step", "GD103", lambda s: {"workspace": round(4 * s)}, {"workspace": 0}),
+    Fault("cache_emptied", "GD103", lambda s: {"segments": round(10 * s)}, {"segments": 0}),
+    Fault("pinned_buffers", "GD103", lambda s: {"pins": round(20 * s)}, {"pins": 0}),
+    Fault("compilation_in_step", "GD104", lambda s: {"compile_us": 25_000 * s}, {"compile_us": 0}),
+    Fault("lazy_loading", "GD104", lambda s: {"fresh_kernels": round(4 * s)}, {"fresh_kernels": 0}),
+    Fault("module_loads", "GD104", lambda s: {"loads": round(4 * s)}, {"loads": 0}),
+    Fault("queued", "GD105", lambda s: {"stall_us": 3_000 * s}, {"stall_us": 0}),
+    Fault("launch_bound", "GD201", lambda s: {"blocks": round(60 * s) or 1}, {"graph": True}, SMALL),
+    Fault(
+        "single_tensor_optimizer",
+        "GD202",
+        lambda s: {"parameters": round(300 * s), "small_us": 2.5},
+        {"parameters": 0},
+    ),
+    Fault("host_sync", "GD301", lambda s: {"checks": round(24 * s)}, {"checks": 0}, SLOW_HOST),
+    Fault("copied_back", "GD301", _read_by("cpu"), {"checks": 0}, SLOW_HOST),
+    Fault("boolean_index", "GD301", _read_by("nonzero"), {"checks": 0}, SLOW_HOST),
+    Fault("synchronize", "GD301", _read_by("synchronize"), {"checks": 0}, SLOW_HOST),
+    Fault(
+        "pageable_copies",
+        "GD302",
+        lambda s: {"pinned": False, "batch_bytes": round(24 * MIB * s)},
+        {"pinned": True},
+    ),
+    Fault("large_readback", "GD302", lambda s: {"dump_bytes": round(24 * MIB * s)}, {"dump_bytes": 0}),
+    Fault("warmup_recorded", "GD902", lambda s: {"warmup_us": 80_000 * s}, {"warmup_us": 0}),
+    Fault("leak", "", lambda s: {"leak_bytes": round(8 * MIB * s)}, {"leak_bytes": 0}),
+)
+
+
 def scenarios(severity: float = 1.0) -> dict[str, Scenario]:
     """All of them by name; `<name>_fixed` is the same job with the fault mended.
 
     `severity` scales what is planted: 0 plants next to nothing, 2 twice as much.
     """
-    pairs: list[tuple[str, str, Job, dict[str, Any]]] = [
-        ("input_pipeline", "GD101", replace(HEALTHY, workers=0, batch_us=8_000 * severity), {"workers": 4}),
-        ("host_bound", "GD102", replace(HEALTHY, extra_python_us=9_000 * severity), {"extra_python_us": 0}),
-        ("allocator_in_step", "GD103", replace(HEALTHY, workspace=round(4 * severity)), {"workspace": 0}),
-        ("compilation_in_step", "GD104", replace(HEALTHY, compile_us=25_000 * severity), {"compile_us": 0}),
-        ("queued", "GD105", replace(HEALTHY, stall_us=3_000 * severity), {"stall_us": 0}),
-        ("launch_bound", "GD201", replace(SMALL, blocks=round(60 * severity) or 1), {"graph": True}),
-        ("host_sync", "GD301", replace(SLOW_HOST, checks=round(24 * severity)), {"checks": 0}),
-        (
-            "pageable_copies",
-            "GD302",
-            replace(HEALTHY, pinned=False, batch_bytes=round(24 * MIB * severity)),
-            {"pinned": True},
-        ),
-        ("leak", "", replace(HEALTHY, leak_bytes=round(8 * MIB * severity)), {"leak_bytes": 0}),
-    ]
     found = {"healthy": Scenario("healthy", HEALTHY)}
     found["no_steps"] = Scenario("no_steps", replace(HEALTHY, with_steps=False), "GD901")
-    for name, rule, job, mended in pairs:
-        found[name] = Scenario(name, job, rule)
-        found[f"{name}_fixed"] = Scenario(f"{name}_fixed", replace(job, **mended))
+    for fault in FAULTS:
+        job = fault.planted(severity)
+        found[fault.name] = Scenario(fault.name, job, fault.rule)
+        found[f"{fault.name}_fixed"] = Scenario(f"{fault.name}_fixed", fault.mended(job))
     return found
 
 
@@ -64,9 +108,9 @@ class Simulated:
     recording: Recording
     truth: Truth
 
-    def bytes(self, *, gzipped: bool = False) -> bytes:
-        """The trace file's bytes, in the newest generation of the format, marked as simulated."""
-        return to_bytes(self.recording, "C2", TopLevel(simulated=True), gzipped=gzipped)
+    def bytes(self, generation: Generation = "C2", *, gzipped: bool = False) -> bytes:
+        """The trace file's bytes, marked as simulated."""
+        return to_bytes(self.recording, generation, TopLevel(simulated=True), gzipped=gzipped)
 
     def write(self, folder: Path, *, gzipped: bool = True) -> Path:
         """Writes the trace into `folder`, named as the trace handler names it."""
@@ -74,14 +118,24 @@ class Simulated:
         return write_file(self.recording, "C2", top, folder, worker="simulated_1", time=None, gzipped=gzipped)
 
 
-def simulate(scenario: str | Job, *, severity: float = 1.0, seed: int = 0, noise: float = 0.05) -> Simulated:
+def simulate(
+    scenario: str | Job,
+    *,
+    severity: float = 1.0,
+    seed: int = 0,
+    noise: float = 0.05,
+    without: Without | None = None,
+) -> Simulated:
     """Runs a scenario by name, or a job of one's own. The same arguments give the same bytes.
+
+    `without` is the same run, free of some of the host's time: the truth about what a fix gives back.
+
 
     Raises KeyError for a name that `scenarios` does not have.
     """
     chosen = Scenario("job", scenario) if isinstance(scenario, Job) else scenarios(severity)[scenario]
     costs = Costs(launch=round(chosen.job.launch_us * 1_000))
-    machine = Machine(seed=f"{seed} {chosen.name}", noise=noise, costs=costs)
+    machine = Machine(seed=f"{seed} {chosen.name}", noise=noise, costs=costs, without=without)
     training = Training(chosen.job, machine)
     training.run()
     return Simulated(chosen, machine.recording, find_truth(machine, training.steps))

@@ -84,6 +84,31 @@ def train(
         profiler.step()
 
 
+def rank_tokens(tokens: torch.Tensor) -> torch.Tensor:
+    """slow_operator: an operator on the CPU that takes long by itself."""
+    return tokens.cpu().sort(dim=-1).indices
+
+
+def run_custom_kernel(source: str) -> Any:
+    """module_loads: compiled elsewhere, but loaded again in every step."""
+    return torch.cuda._compile_kernel(source, "kernel")
+
+
+def pin(batch: torch.Tensor) -> torch.Tensor:
+    """pinned_buffers: a new pinned buffer for every batch."""
+    return torch.empty_like(batch, device="cpu").pin_memory()
+
+
+def tidy_up() -> None:
+    """cache_emptied: the allocator gives its memory back, and asks for it again in the next step."""
+    torch.cuda.empty_cache()
+
+
+def keep_activations(activations: torch.Tensor, kept: list[torch.Tensor]) -> None:
+    """large_readback: into pageable memory, so the host waits until all is copied."""
+    kept.append(activations.cpu())
+
+
 def main() -> None:
     model = Model(2048, 12).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

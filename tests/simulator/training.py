@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
+from tests.simulator.faults import REDUCE, Faults
+from tests.simulator.job import Job
 from tests.simulator.loader import Loader
 from tests.simulator.machine import COPY_STREAM, MIB, Machine
 from tests.simulator.script import place
@@ -13,7 +14,6 @@ from tests.simulator.script import place
 WEIGHTS_BYTES = 200 * MIB
 GEMM = "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_cublas"
 RELU = "void at::native::vectorized_elementwise_kernel<4, at::native::clamp_min_kernel>"
-REDUCE = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>"
 FOREACH = "void at::native::multi_tensor_apply_kernel<at::native::BinaryOpListAlphaFunctor>"
 
 ENGINE = (
@@ -22,46 +22,13 @@ ENGINE = (
     "torch/autograd/graph.py(966): _engine_run_backward",
     "<built-in method run_backward of torch._C._EngineBase object at 0x7f81a44c7010>",
 )
-COMPILER = (
-    "torch/_dynamo/convert_frame.py(2308): __call__",
-    "torch/_dynamo/convert_frame.py(1633): _compile",
-    "torch/_dynamo/convert_frame.py(1667): compile_inner",
-)
 
 
-@dataclass(frozen=True)
-class Job:
-    """What the job is like. Times are µs; the defaults are a job in which the GPU never waits."""
-
-    steps: int = 6
-    blocks: int = 12
-    kernel_us: float = 150  # the matrix product of one block's forward
-    small_us: float = 12  # the elementwise kernel after it
-    launch_us: float = 5  # a launch call
-    dispatch_us: float = 7  # an operator, from its start to its launch
-    python_us: float = 5  # between operators
-    workers: int = 4  # of the loader; 0 loads in the main thread
-    batch_us: float = 6_000  # to load one batch
-    batch_bytes: int = 8 * MIB
-    pinned: bool = True
-    graph: bool = False  # forward, backward and optimizer are one CUDA graph
-    extra_python_us: float = 0  # in reweigh_tokens, each step
-    checks: int = 0  # reads of a value on the GPU in each step, at most two a block
-    workspace: int = 0  # cudaFree and cudaMalloc pairs in each step
-    compile_us: float = 0  # compilation in each step
-    stall_us: float = 0  # the compute stream waits for something that the trace does not show
-    leak_bytes: int = 0  # kept by each step
-    with_steps: bool = True
-    with_stacks: bool = True
-    with_memory: bool = True
-
-
-class Training:
+class Training(Faults):
     """One run of a job. `run` fills the machine's recording; `steps` are (name, start ns, end ns)."""
 
     def __init__(self, job: Job, machine: Machine) -> None:
-        self.job = job
-        self.machine = machine
+        super().__init__(job, machine)
         self.steps: list[tuple[str, int, int]] = []
         self._loader = Loader(
             machine,
@@ -99,17 +66,26 @@ class Training:
             if job.extra_python_us:
                 with self._frames(place("reweigh_tokens")):
                     machine.spend(job.extra_python_us * 1_000, "python")
+            self._pin_buffers()
             self._copy_batch()
             if job.compile_us:
-                self._compile()
+                self._compile(job.compile_us)
+            if job.warmup_us and number == 0:
+                self._compile(job.warmup_us)
+            self._load_modules()
+            self._rank_on_the_host()
             for _ in range(job.workspace):
                 self._grow_workspace()
+            self._refill_cache()
             if job.graph:
                 self._replay_graph()
             else:
                 self._forward()
+                self._use_fresh_kernels(number)
                 self._backward()
                 self._optimizer()
+            self._dump_activations()
+            self._empty_cache()
         if job.leak_bytes:
             machine.alloc(job.leak_bytes)
         # The loss was copied as soon as it was there. A wait for that copy keeps the host from running ahead
@@ -118,24 +94,6 @@ class Training:
         with self._frames("torch/profiler/profiler.py(1227): step"):
             machine.spend(15_000, "profiler")
 
-    @contextmanager
-    def _frames(self, *names: str) -> Iterator[None]:
-        with ExitStack() as stack:
-            if self.job.with_stacks:
-                for name in names:
-                    stack.enter_context(self.machine.span("frame", name))
-            yield
-
-    @contextmanager
-    def _op(self, *names: str) -> Iterator[None]:
-        """Nested operators, the outermost first; what leads to a launch, and what follows it, is dispatch."""
-        with ExitStack() as stack:
-            for name in names:
-                stack.enter_context(self.machine.span("op", name))
-            self.machine.spend(self.job.dispatch_us * 1_000, "dispatch")
-            yield
-            self.machine.spend(1_500, "dispatch")
-
     def _copy_batch(self) -> None:
         machine, job = self.machine, self.job
         with self._op("aten::to", "aten::_to_copy", "aten::copy_"):
@@ -143,23 +101,9 @@ class Training:
                 machine.hold(machine.copy("HtoD", job.batch_bytes, pinned=True, stream=COPY_STREAM))
             else:
                 machine.copy("HtoD", job.batch_bytes, pinned=False)
-                machine.sync("cudaStreamSynchronize")
+                machine.sync("cudaStreamSynchronize", of_copy=True)
         if job.stall_us:
             machine.hold(machine.busy_until() + machine.about(job.stall_us * 1_000))
-
-    def _compile(self) -> None:
-        """Dynamo compiles again, for it has not seen this batch's shape before."""
-        machine = self.machine
-        with self._frames(*COMPILER), machine.all_for("compile"):
-            with self._op("_compile.compile_inner (dynamo_timed)"):
-                machine.spend(self.job.compile_us * 1_000, "compile")
-                with self._op("aten::empty_strided"):
-                    machine.spend(5_000, "dispatch")
-
-    def _grow_workspace(self) -> None:
-        with self._frames(place("grow_workspace")), self._op("aten::empty"):
-            self.machine.release_to_driver()
-            self.machine.allocate_from_driver()
 
     def _forward(self) -> None:
         machine, job = self.machine, self.job
@@ -186,6 +130,7 @@ class Training:
             machine.launch(REDUCE, job.small_us * 1_000)
         with self._op("aten::to", "aten::_to_copy", "aten::copy_"):
             self._loss_ns = machine.copy("DtoH", 4, pinned=True)
+        machine.record_event()
 
     def _backward(self) -> None:
         machine, job = self.machine, self.job
@@ -213,6 +158,9 @@ class Training:
                 self._frames("torch/optim/sgd.py(108): step"),
             ):
                 machine.spend(job.python_us * 2_000, "python")
+                if job.parameters:
+                    self._step_each_parameter()
+                    return
                 with self._op("aten::_foreach_add_"):
                     machine.launch(FOREACH, job.small_us * job.blocks * 500)
                     machine.launch(FOREACH, job.small_us * job.blocks * 500)
@@ -227,12 +175,3 @@ class Training:
         kernels += [(FOREACH, job.small_us * job.blocks * 500)] * 2
         with self._frames("torch/cuda/graphs.py(138): replay"):
             self._loss_ns, self._graph_ns = self._graph_ns, self.machine.graph_launch(kernels)
-
-    def _check_alive(self) -> None:
-        machine, job = self.machine, self.job
-        with self._frames(place("check_alive")):
-            with self._op("aten::all"):
-                machine.launch(REDUCE, job.small_us * 1_000)
-            with self._op("aten::is_nonzero", "aten::item", "aten::_local_scalar_dense"):
-                machine.copy("DtoH", 1, pinned=False)
-                machine.sync("cudaStreamSynchronize")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -30,8 +31,21 @@ class StepTruth:
 
 
 @dataclass(frozen=True)
+class Segment:
+    """A stretch of idle time with one cause. Of it, `drained_ns` would not be there, at most, had the host
+    not been held in the wait that drained the queue."""
+
+    start_ns: int
+    end_ns: int
+    cause: str
+    trigger: str
+    drained_ns: int
+    in_loop: bool  # in one that launches small kernels
+
+
+@dataclass(frozen=True)
 class Truth:
-    """What was planted. Times are ns from the window's start; `idle_ns` is over the step window."""
+    """What was planted. Times are ns of the machine's clock; `idle_ns` is over the step window."""
 
     steps: list[StepTruth]
     window_start_ns: int
@@ -40,6 +54,8 @@ class Truth:
     idle_ns: dict[str, int]  # cause -> ns
     trigger_ns: dict[str, int]  # trigger -> ns
     floor_bytes: list[int] = field(default_factory=list)  # least allocated in each step
+    segments: list[Segment] = field(default_factory=list)  # of the step window's idle time, in order
+    pageable_ns: int = 0  # copies to or from pageable memory, with nothing beside them
 
     @property
     def window_ns(self) -> int:
@@ -66,9 +82,12 @@ def find_truth(machine: Machine, steps: list[tuple[str, int, int]]) -> Truth:
         begin, end = 0, machine.recording.last_ns()
     busy = _union([(work.start_ns, work.end_ns) for work in machine.work])
     segments: list[tuple[int, int, str]] = []
+    told: list[Segment] = []
     triggers: Counter[str] = Counter()
     for gap in _gaps(machine, busy, begin, end):
-        segments += _explain(gap, machine)
+        explained = _explain(gap, machine)
+        segments += explained
+        told += _with_drained(gap, explained, machine)
         triggers[_trigger(gap, machine)] += gap.end_ns - gap.start_ns
     borders = [start for _, start, _ in steps] + [end]
     return Truth(
@@ -82,6 +101,8 @@ def find_truth(machine: Machine, steps: list[tuple[str, int, int]]) -> Truth:
         idle_ns=_by_cause(segments, begin, end),
         trigger_ns=dict(triggers),
         floor_bytes=_floors(machine, borders),
+        segments=told,
+        pageable_ns=_pageable(machine, begin, end),
     )
 
 
@@ -128,7 +149,9 @@ def _explain(gap: _Gap, machine: Machine) -> list[tuple[int, int, str]]:
     called = max(work.called_ns, gap.start_ns)
     returned = min(work.returned_ns, gap.end_ns)
     segments = _told(machine, gap.start_ns, called)
-    segments += [(called, returned, "launch"), (returned, gap.end_ns, after_launch)]
+    for start, end, cause in _told(machine, called, returned):
+        segments.append((start, end, cause if cause == "compile" else "launch"))
+    segments.append((returned, gap.end_ns, after_launch))
     return [(start, end, cause) for start, end, cause in segments if end > start]
 
 
@@ -136,7 +159,7 @@ def _told(machine: Machine, start: int, end: int) -> list[tuple[int, int, str]]:
     """What the host did in [start, end); where nothing was told, it had nothing to do: user code's doing."""
     segments = []
     at = start
-    first = max(0, bisect_right([told.start_ns for told in machine.told], start) - 1)
+    first = max(0, bisect_right(machine.told, start, key=lambda told: told.start_ns) - 1)
     for told in machine.told[first:]:
         if told.start_ns >= end:
             break
@@ -158,6 +181,43 @@ def _trigger(gap: _Gap, machine: Machine) -> str:
     if any(start < gap.start_ns < end < gap.end_ns for start, end in machine.waits):
         return "drained"
     return "starved" if work is not None else "unknown"
+
+
+REFILL = frozenset({"sync", "python", "dispatch", "launch", "latency"})
+"""What a gap consists of because the host is late: further ahead, it does this beside the GPU's work."""
+
+
+def _with_drained(gap: _Gap, explained: list[tuple[int, int, str]], machine: Machine) -> Iterator[Segment]:
+    held = 0
+    if gap.ended_by is None or gap.ended_by.returned_ns > gap.start_ns:
+        held = max(
+            (gap.start_ns - start for start, end in machine.waits if start < gap.start_ns < end < gap.end_ns),
+            default=0,
+        )
+    for start, end, cause in explained:
+        drained = min(held, end - start) if cause in REFILL else 0
+        held -= drained
+        before = bisect_right(machine.loops, start, key=lambda loop: loop[0])
+        in_loop = before > 0 and start < machine.loops[before - 1][1]
+        yield Segment(start, end, cause, _trigger(gap, machine), drained, in_loop)
+
+
+LARGE_BYTES = 64 * 1024
+
+
+def _pageable(machine: Machine, begin: int, end: int) -> int:
+    """Large copies only: of a few bytes, the price is the wait."""
+    work = list(zip(machine.recording.gpu, machine.work, strict=True))
+    alone = _union(
+        [
+            (w.start_ns, w.end_ns)
+            for gpu, w in work
+            if "Pageable" in gpu.name and (gpu.bytes or 0) >= LARGE_BYTES
+        ]
+    )
+    others = _union([(w.start_ns, w.end_ns) for gpu, w in work if gpu.kind != "memcpy"])
+    hidden = sum(_inside(others, start, stop) for start, stop in alone)
+    return _inside(alone, begin, end) - hidden
 
 
 def _floors(machine: Machine, borders: list[int]) -> list[int]:

@@ -1,0 +1,49 @@
+"""Job: what a simulated training job is like, and which faults it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.simulator.machine import MIB
+
+Read = Literal["item", "cpu", "nonzero", "synchronize"]
+"""How check_alive gets at a value: `.item()`, `x.cpu()`, `x[x > 0]`, or torch.cuda.synchronize()."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the job is like. Times are µs; the defaults are a job in which the GPU never waits."""
+
+    steps: int = 6
+    blocks: int = 12
+    kernel_us: float = 150  # the matrix product of one block's forward
+    small_us: float = 12  # the elementwise kernel after it
+    launch_us: float = 5  # a launch call
+    dispatch_us: float = 7  # an operator, from its start to its launch
+    python_us: float = 5  # between operators
+    workers: int = 4  # of the loader; 0 loads in the main thread
+    batch_us: float = 6_000  # to load one batch
+    batch_bytes: int = 8 * MIB
+    pinned: bool = True
+    graph: bool = False  # forward, backward and optimizer are one CUDA graph
+    extra_python_us: float = 0  # in reweigh_tokens, each step
+    slow_operator_us: float = 0  # one operator that runs on the CPU, each step
+    parameters: int = 0  # of an optimizer that launches for each of them; 0: it launches for all at once
+    checks: int = 0  # reads of a value on the GPU in each step, at most two a block
+    read_by: Read = "item"
+    workspace: int = 0  # cudaFree and cudaMalloc pairs in each step
+    segments: int = (
+        0  # of the allocator's cache, given back at the end of each step and asked for in the next
+    )
+    pins: int = 0  # pinned buffers made in each step
+    compile_us: float = 0  # compilation in each step
+    warmup_us: float = 0  # compilation in the first step
+    fresh_kernels: int = 0  # kernels of each step that no step before had: the launch call loads their module
+    loads: int = 0  # modules loaded in each step, by calls of their own
+    dump_bytes: int = 0  # read back to pageable memory in each step
+    stall_us: float = 0  # the compute stream waits for something that the trace does not show
+    leak_bytes: int = 0  # kept by each step
+    with_steps: bool = True
+    with_stacks: bool = True
+    with_memory: bool = True
