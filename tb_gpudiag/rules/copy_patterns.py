@@ -74,6 +74,8 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
 
 def _round_trips(facts: Facts, device: DeviceFacts, lost: Lost, there: Bool, taken: Taken) -> Finding | None:
     events, transfers = facts.events, facts.transfers
+    if int((there & transfers.to_host & (transfers.bytes >= LEAST_BYTES)).sum()) < LEAST_ROUND_TRIPS:
+        return None
     borders = np.r_[facts.steps.start_ns, events.start_ns[facts.host.loads(facts.window)]]
     out, back = round_trips(events, transfers, there, borders, LEAST_BYTES)
     if len(out) < LEAST_ROUND_TRIPS:
