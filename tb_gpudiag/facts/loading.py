@@ -16,10 +16,11 @@ class LoadPart(IntEnum):
     """In the order in which a batch passes through them."""
 
     START = 0  # making the iterator, and starting its workers
-    WAIT = 1  # taking a batch from the queue that workers fill
-    ITEMS = 2  # the data set's items, one after another
-    COLLATE = 3  # items made into a batch
-    PIN = 4  # the batch copied into pinned memory
+    WAIT = 1  # at the queue that workers fill
+    RECEIVE = 2  # taking a worker's batch over into this process
+    ITEMS = 3  # the data set's items, one after another
+    COLLATE = 4  # items made into a batch
+    PIN = 5  # the batch copied into pinned memory
 
 
 # Frames of torch.utils.data; the innermost one decides.
@@ -29,6 +30,10 @@ _FRAMES = (
     (LoadPart.ITEMS, r"_utils[/\\]fetch\.py\(\d+\): .*"),
     (LoadPart.COLLATE, r"_utils[/\\]collate\.py\(\d+\): .*"),
     (LoadPart.PIN, r"_utils[/\\]pin_memory\.py\(\d+\): .*"),
+)
+# Inside the queue: a batch that has come is unpickled, and its tensors are mapped.
+_RECEIVE = re.compile(
+    r"<built-in function loads>|(.*[/\\])?torch[/\\]multiprocessing[/\\]reductions\.py.*", re.S
 )
 _FOLDER = r"(.*[/\\])?torch[/\\]utils[/\\]data[/\\]"
 # Without frames the operators tell of these two; with frames, items may use them too.
@@ -45,15 +50,22 @@ def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int
     signs = [(part, re.compile(_FOLDER + tail, re.S)) for part, tail in _FRAMES]
     if not any(match(events, pattern).any() for _, pattern in signs):
         signs = [(part, re.compile(name)) for part, name in _OPERATORS]
+    else:
+        signs.append((LoadPart.RECEIVE, _RECEIVE))
     part_of = np.full(len(events.names), NONE, np.int64)
     for part, pattern in signs:
         part_of[[pattern.fullmatch(name) is not None for name in events.names]] = part
     found = np.full(len(event), NONE, np.int64)
+    received = np.zeros(len(event), np.bool_)
     at = event.copy()
     while (at != NONE).any():
         here = (at != NONE) & (found == NONE)
-        found[here] = part_of[events.name[at[here]]]
+        sign = np.where(here, part_of[events.name[at]], NONE)
+        # Items unpickle too: what was received is told by the queue around it.
+        received |= sign == LoadPart.RECEIVE
+        found = np.where(here & (sign != LoadPart.RECEIVE), sign, found)
         at = np.where(here, host.tree.parent[at], NONE)
+    found[received & (found == LoadPart.WAIT)] = LoadPart.RECEIVE
     known = found != NONE
     total = np.bincount(found[known], weights=weight_ns[known], minlength=len(LoadPart))
     return {part: int(total[part]) for part in LoadPart if total[part]}

@@ -34,6 +34,7 @@ SLOW_FIRST = 3
 _PARTS = {
     LoadPart.START: "of that, starting the loader and its workers",
     LoadPart.WAIT: "of that, waiting for a worker's batch",
+    LoadPart.RECEIVE: "of that, taking over a worker's batch",
     LoadPart.ITEMS: "of that, fetching items",
     LoadPart.COLLATE: "of that, collating",
     LoadPart.PIN: "of that, pinning",
@@ -64,6 +65,16 @@ _SLOW_WORKERS = """loader = DataLoader(
 )
 # Then make one item cheaper: cache what is decoded, move augmentation to the GPU,
 # and call torch.set_num_threads(1) in worker_init_fn so that workers do not fight for cores."""
+
+_TAKE_OVER = """loader = DataLoader(
+    dataset,
+    batch_size=batch_size,
+    num_workers=num_workers,
+    pin_memory=True,          # a thread of the loader takes batches over, and pins them, ahead of time
+    persistent_workers=True,
+)
+# A batch of few large tensors is taken over faster than one of many small ones:
+# let collate_fn return stacked tensors, not lists of them."""
 
 _URL = "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading"
 
@@ -98,19 +109,19 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     if kind:
         evidence.append(Evidence("loader", kind))
     single = kind == _SINGLE_PROCESS
-    how = "in the training process itself" if single else "by worker processes that do not keep up"
+    receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
+    if single:
+        how = "in the training process itself"
+    elif receiving:
+        how = "by worker processes, and taking them over from there is what takes most of the time"
+    else:
+        how = "by worker processes that do not keep up"
     known = f"Batches are made {how}. " if kind else ""
     return Finding(
         title=f"The {_waits(lost)} {share(cost_ns, lost.window_ns)} of the time for the next batch",
         summary=f"{known}Until a batch is there, nothing can be launched. "
         "Loading can run beside the computing, so most of this time is not needed.",
-        fix=Fix(
-            "Load batches in worker processes, ahead of time."
-            if single or not kind
-            else "Give the loader more workers, or make one item cheaper to load.",
-            _WORKERS if single or not kind else _SLOW_WORKERS,
-            _URL,
-        ),
+        fix=_fix(single or not kind, receiving),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=evidence,
@@ -123,6 +134,14 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
 
 def _waits(lost: Lost) -> str:
     return "main thread spends" if lost.device == NO_DEVICE else "GPU waits"
+
+
+def _fix(no_workers: bool, receiving: bool) -> Fix:
+    if no_workers:
+        return Fix("Load batches in worker processes, ahead of time.", _WORKERS, _URL)
+    if receiving:
+        return Fix("Let the loader's own thread take batches over, and send fewer tensors.", _TAKE_OVER, _URL)
+    return Fix("Give the loader more workers, or make one item cheaper to load.", _SLOW_WORKERS, _URL)
 
 
 def _slow_first(fetch_ns: Int64) -> list[Evidence]:

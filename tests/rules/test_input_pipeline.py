@@ -77,6 +77,20 @@ def test_waiting_at_the_workers_queue_is_told(tmp_path: Path) -> None:
     assert {e.label: e.value for e in evidence}["of that, waiting for a worker's batch"] == "200 µs, 100 %"
 
 
+def test_taking_a_batch_over_is_no_waiting(tmp_path: Path) -> None:
+    def take_over(main: HostThread, at: float, us: float) -> None:
+        main.loader(at=at, us=us, workers=4)
+        main.frame("torch/utils/data/dataloader.py(1278): _try_get_data", at=at, us=us)
+        main.frame("<built-in function loads>", at=at + us - 150, us=150)
+        main.frame("multiprocessing/reduction.py(182): recv_handle", at=at + us - 100, us=50)
+
+    found = finding(RULE.check(facts_of(one_gap(take_over, 200), tmp_path)))
+    parts = {e.label: e.value for e in found.evidence}
+    assert parts["of that, taking over a worker's batch"] == "150 µs, 75.0 %"
+    assert parts["of that, waiting for a worker's batch"] == "50 µs, 25.0 %"
+    assert "do not keep up" not in found.summary
+
+
 def test_without_stacks_operators_tell_of_collating(tmp_path: Path) -> None:
     def fetch(main: HostThread, at: float, us: float) -> None:
         main.loader(at=at, us=us)
