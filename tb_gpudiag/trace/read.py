@@ -29,6 +29,11 @@ def read_trace(
 ) -> Trace:
     """Read one trace file: a local path or an fsspec URL, plain or gzip, any generation of the format.
 
+    `events_read` and `malformed_events` together are the elements of `traceEvents` that end within the
+    file. Malformed is what is not JSON and cannot be mended, what is no object with a `ph`, and a span or
+    `[memory]` event without a usable `ts`. A span without a usable `dur` is read as of no duration, and
+    noted.
+
     `progress` is called from this thread with a share from 0 to 1 and the name of the stage.
 
     Raises only TraceError: EmptyFile, NotATrace, TooLarge, TooDeep, Unreadable. A file that ends in the

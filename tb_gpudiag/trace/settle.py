@@ -57,6 +57,8 @@ class Settler:
 
     def give_up(self, text: bytes) -> Settled:
         """Settle text that a single element may have swallowed: its leftover is that element, if any."""
+        if b"{" not in text:  # no events, and perhaps millions of numbers
+            return Settled(None, leftover=text)
         return self._by_pieces(repaired(text), final=False)
 
     def _by_structure(self, text: bytes, final: bool) -> Settled | None:

@@ -1,0 +1,74 @@
+"""read_trace as its callers use it."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.read import read_trace
+from tests.trace.support import document, rows, span
+
+SMALL_CHUNKS = Limits(chunk_bytes=4096)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    file = tmp_path / "w.1.pt.trace.json"
+    file.write_bytes(document(*(span(f"op{i % 7}", i) for i in range(2000))))
+    return str(file)
+
+
+def test_progress_rises_to_one(path: str) -> None:
+    told: list[tuple[float, str]] = []
+    read_trace(path, limits=SMALL_CHUNKS, progress=lambda share, stage: told.append((share, stage)))
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < 0.5
+    assert shares[-1] == 1
+    assert len(set(shares)) > 5
+    assert all(stage for _, stage in told)
+
+
+def test_whoever_is_told_of_progress_may_stop_it(path: str) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(share: float, stage: str) -> None:
+        if share > 0.3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        read_trace(path, limits=SMALL_CHUNKS, progress=stop)
+    assert left_behind() == []
+
+
+def test_no_thread_is_left_behind(path: str, tmp_path: Path) -> None:
+    read_trace(path, limits=SMALL_CHUNKS)
+    assert left_behind() == []
+    bad = tmp_path / "bad.json"
+    bad.write_bytes(b"{}" + b" " * 100_000)
+    with pytest.raises(NotATrace):
+        read_trace(str(bad), limits=SMALL_CHUNKS)
+    assert left_behind() == []
+
+
+def left_behind() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("gpudiag")]
+
+
+def test_several_threads_may_read_at_once(path: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        traces = list(pool.map(lambda _: read_trace(path, limits=SMALL_CHUNKS), range(8)))
+    assert len({str(rows(trace)) for trace in traces}) == 1
+    assert traces[0].events_read == 2000
+
+
+def test_names_are_numbered_once(path: str) -> None:
+    events = read_trace(path, limits=SMALL_CHUNKS).events
+    assert sorted(events.names) == [f"op{i}" for i in range(7)]
+    assert len(events.threads) == 1
