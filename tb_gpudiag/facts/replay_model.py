@@ -27,6 +27,9 @@ HANDSHAKE_NS = 10_000
 # way round.
 NOISE_NS = 2_000
 
+# A wait for an event that has happened returns this soon; one that waited takes the waking up besides.
+AT_ONCE_NS = 5_000
+
 # What an idle GPU needs from the launch's beginning to the work's start: a low quantile of the measured ones.
 LATENCY_QUANTILE = 0.1
 
@@ -97,7 +100,7 @@ def calls_of(events: Events, work: Work, blocking: Int64, marks: Int64) -> Calls
     is_blocking = np.isin(event, blocking)
     full = _found_queue_full(events, work, event, start, end) & ~is_blocking
     target = _last_ended(events, work, end, is_blocking | full)
-    target = _recorded(events, work, event, start, target)
+    target = _recorded(events, work, event, start, end, target)
     waited_until = np.where(target == NONE, start, events.end_ns[work.event[target]] if len(work) else start)
     inside_from = np.clip(waited_until, start, end)
     limit_work, limit_call = _full_queue(events, work, event, end)
@@ -126,13 +129,15 @@ def _last_ended(events: Events, work: Work, time: Int64, chosen: Bool) -> Int64:
     return found
 
 
-def _recorded(events: Events, work: Work, event: Int64, start: Int64, target: Int64) -> Int64:
+def _recorded(events: Events, work: Work, event: Int64, start: Int64, end: Int64, target: Int64) -> Int64:
     """A wait for an event that had happened already does not show which work it was about: it is taken to be
     the work launched last before its thread recorded an event. Where none was recorded, the target stays."""
     is_call = event != NONE
     waits = is_call & (target != NONE)
     waits[is_call] &= match(events, EVENT_WAIT)[event[is_call]]
-    waits[waits] = events.end_ns[work.event[target[waits]]] <= start[waits]
+    waits[waits] = (events.end_ns[work.event[target[waits]]] <= start[waits]) | (
+        end[waits] - start[waits] <= AT_ONCE_NS
+    )
     records = np.flatnonzero(
         match(events, EVENT_RECORD) & np.isin(events.category, np.array(CALL_CATEGORIES))
     )

@@ -99,6 +99,23 @@ def test_a_wait_that_is_taken_away_lets_the_host_run_ahead() -> None:
     assert 100 * US <= facts.replay.measured.window_ns - changed.window_ns <= 115 * US
 
 
+def test_work_that_happens_to_end_while_a_wait_returns_at_once_is_not_what_it_was_for() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1300)
+    main.launch("early", at=0, us=5, runs_at=10, runs_us=50)
+    main.call("cudaEventRecord", at=6, us=1)
+    main.launch("late", at=10, us=5, runs_at=65, runs_us=436)  # until 501
+    main.frame("train.py(3): log", at=20, us=480)
+    main.sync("cudaEventSynchronize", at=500, us=2)
+    main.frame("train.py(4): prepare", at=502, us=600)
+    main.launch("next", at=1102, us=5, runs_at=1112, runs_us=180)
+    facts = facts_of(trace)
+    change = Change(Intervals(np.array([20 * US]), np.array([500 * US])))
+    less = facts.replay.measured.window_ns - facts.replay.run(change).window_ns
+    assert less == (500 - 60) * US
+
+
 @pytest.mark.parametrize("recorded", [True, False])
 def test_a_wait_for_an_event_that_had_happened_is_for_the_work_before_it(recorded: bool) -> None:
     """Without the Python, the host comes to the wait while `late` runs; the event was recorded before it."""

@@ -1,0 +1,89 @@
+"""A small fixed part of the benchmark of truth, and all of it with `make bench`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tb_gpudiag.facts.causes import Cause
+from tests.benchmarks.truth.__main__ import print_all
+from tests.benchmarks.truth.cases import HEALTHY_KIND, cases
+from tests.benchmarks.truth.fixes import REPLAYED, TOLERANCE, fixed_step
+from tests.benchmarks.truth.pairs import compared
+from tests.benchmarks.truth.score import BUSY, PRECISION, RECALL, Score, score_cases
+from tests.builder import GENERATIONS
+from tests.simulator import FAULTS, Fault
+
+SETTINGS = 2
+SEED = 1
+
+RIGHT_CAUSE = 0.99
+"""Of all planted idle time: a trace without stacks does not tell, say, the profiler's own Python."""
+
+
+@pytest.fixture(scope="module")
+def score() -> Score:
+    return score_cases(cases(SETTINGS, SEED))
+
+
+def test_every_fault_and_every_generation_is_drawn() -> None:
+    drawn = list(cases(20, SEED))
+    assert {fault.name for case in drawn for fault in case.planted} == {f.name for f in FAULTS if f.rule}
+    for kind in {case.kind for case in drawn}:
+        assert len([case for case in drawn if case.kind == kind]) >= 20
+        assert {case.generation for case in drawn if case.kind == kind} == set(GENERATIONS)
+    assert len({case.kind for case in drawn}) >= 12
+
+
+def test_the_same_seed_draws_the_same_cases() -> None:
+    assert list(cases(3, SEED)) == list(cases(3, SEED))
+    assert list(cases(3, SEED)) != list(cases(3, SEED + 1))
+
+
+def test_no_rule_is_wrong(score: Score) -> None:
+    """Of so few cases none may be: ranks aside, which two faults may swap."""
+    assert [mistake for mistake in score.wrong if "should be first" not in mistake] == []
+    assert score.healthy_alarms == 0
+    assert score.cases[HEALTHY_KIND] == 2 * SETTINGS
+    assert sum(one.right for one in score.rules.values()) > len(FAULTS)
+
+
+def test_the_planted_fault_comes_first(score: Score) -> None:
+    ranked = sum(one.ranked for one in score.rules.values())
+    assert ranked >= len(FAULTS)
+    assert sum(one.first for one in score.rules.values()) >= 0.9 * ranked
+
+
+def test_idle_time_is_put_down_to_what_was_planted(score: Score) -> None:
+    assert {cause for row in score.confusion.values() for cause in row} <= {c.label for c in Cause} | {BUSY}
+    right = sum(row[cause] for cause, row in score.confusion.items())
+    assert right >= RIGHT_CAUSE * sum(row.total() for row in score.confusion.values())
+
+
+@pytest.mark.parametrize("fault", REPLAYED, ids=lambda fault: fault.name)
+def test_a_fix_gives_back_what_the_diagnosis_says(fault: Fault) -> None:
+    """The step time without what the fix takes away, replayed and simulated."""
+    for severity in (0.9, 1.5):
+        step = fixed_step(fault, severity, seed=SEED, noise=0.05)
+        assert step is not None
+        assert abs(step.error) <= TOLERANCE
+        assert step.true_ns < step.before_ns
+
+
+def test_real_pairs(shared_traces: object) -> None:
+    """The measured time of the fixed job is near the prediction, or within its range."""
+    rows = list(compared())
+    assert rows
+    for row in rows:
+        assert 0.9 * row.least_ms <= row.measured_ms <= 1.1 * row.most_ms
+        assert row.measured_ms < row.before_ms
+
+
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
+def test_truth(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prints the tables."""
+    with capsys.disabled():
+        print()
+        score = print_all(settings=20, seed=0)
+    assert all(one.precision >= PRECISION and one.recall >= RECALL for one in score.rules.values())
+    assert score.healthy_alarms == 0

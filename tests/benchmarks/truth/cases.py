@@ -1,0 +1,111 @@
+"""Cases: simulated jobs at random settings, with one planted fault, two, or none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import GENERATIONS, Generation
+from tests.simulator import FAULTS, Fault, Job, Simulated, simulate
+from tests.simulator.scenarios import HEALTHY, SLOW_HOST, SMALL
+
+LEAST_SEVERITY, MOST_SEVERITY = 0.2, 2.0
+
+HEALTHY_KIND, MIXTURE_KIND, UNLINKED_KIND, PARTIAL_KIND = (
+    "healthy",
+    "two_faults",
+    "unlinked_kernels",
+    "partial_file",
+)
+
+# Jobs that look odd and are well: the queue is so deep that launch calls wait for room in it, all is one
+# graph, the host is slow beside long kernels, the main process loads what is quickly loaded, workers keep up.
+HEALTHY_JOBS = (
+    HEALTHY,
+    replace(HEALTHY, blocks=300, kernel_us=60, steps=3),
+    replace(SMALL, graph=True),
+    SLOW_HOST,
+    replace(HEALTHY, workers=0, batch_us=150),
+    replace(HEALTHY, workers=2, batch_us=4_000),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One setting. `lost` of its kernels have no launch in the trace; of its file only `kept` is there."""
+
+    kind: str
+    job: Job
+    planted: tuple[Fault, ...]
+    generation: Generation
+    seed: int
+    noise: float
+    lost: float = 0.0
+    kept: float = 1.0
+
+    def simulate(self, job: Job | None = None) -> Simulated:
+        return simulate(job or self.job, seed=self.seed, noise=self.noise)
+
+    def facts(self, run: Simulated, folder: Path) -> Facts:
+        """The diagnosis' view of the run's file."""
+        if self.lost:
+            self._lose_launches(run)
+        content = run.bytes(self.generation)
+        path = folder / "simulated_1.1.pt.trace.json"
+        path.write_bytes(content[: int(len(content) * self.kept)])
+        return Facts(read_trace(str(path)))
+
+    def _lose_launches(self, run: Simulated) -> None:
+        draw = random.Random(self.seed)
+        gpu = run.recording.gpu
+        gpu[:] = [replace(span, correlation=None) if draw.random() < self.lost else span for span in gpu]
+
+
+def cases(settings: int, seed: int) -> Iterator[Case]:
+    """`settings` of each kind; the same arguments give the same cases."""
+    for fault in FAULTS:
+        for number in range(settings if fault.rule else 0):
+            draw = random.Random(f"{seed} {fault.name} {number}")
+            yield _case(fault.name, (fault,), fault.base, number, draw)
+    mixable = [
+        fault
+        for fault in FAULTS
+        if fault.rule[:3] in ("GD1", "GD3") or fault.name == "single_tensor_optimizer"
+    ]
+    for number in range(2 * settings):
+        draw = random.Random(f"{seed} {MIXTURE_KIND} {number}")
+        one = draw.choice(mixable)
+        other = draw.choice([fault for fault in mixable if fault.rule != one.rule])
+        base = SLOW_HOST if SLOW_HOST in (one.base, other.base) else HEALTHY
+        yield _case(MIXTURE_KIND, (one, other), base, number, draw)
+    for number in range(2 * settings):
+        draw = random.Random(f"{seed} {HEALTHY_KIND} {number}")
+        yield _case(HEALTHY_KIND, (), HEALTHY_JOBS[number % len(HEALTHY_JOBS)], number, draw)
+    for number in range(settings):
+        draw = random.Random(f"{seed} spoilt {number}")
+        case = _case(UNLINKED_KIND, (), HEALTHY, number, draw)
+        yield replace(case, lost=draw.choice([0.01, 0.03, 0.1, 0.4]))
+        yield replace(case, kind=PARTIAL_KIND, kept=draw.uniform(0.6, 0.95))
+
+
+def _case(kind: str, planted: tuple[Fault, ...], base: Job, number: int, draw: random.Random) -> Case:
+    job = replace(
+        base,
+        steps=draw.randint(min(4, base.steps), base.steps + 1),
+        kernel_us=base.kernel_us * draw.uniform(0.8, 1.3),
+        small_us=base.small_us * draw.uniform(0.8, 1.3),
+        dispatch_us=base.dispatch_us * draw.uniform(0.7, 1.2),
+        python_us=base.python_us * draw.uniform(0.7, 1.2),
+        with_steps=draw.random() < 0.95,
+        with_stacks=draw.random() < 0.8,
+        with_memory=draw.random() < 0.5,
+    )
+    for fault in planted:
+        severity = LEAST_SEVERITY * (MOST_SEVERITY / LEAST_SEVERITY) ** draw.random()
+        job = fault.planted(severity, job)
+    generation = GENERATIONS[number % len(GENERATIONS)]
+    return Case(kind, job, planted, generation, draw.randrange(2**31), draw.uniform(0.01, 0.15))

@@ -1,0 +1,70 @@
+"""Fixes: what they are said to give back, against the same job simulated without what they take away."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.trace.read import read_trace
+from tests.simulator import FAULTS, Fault, Without, simulate
+
+TOLERANCE = 0.05
+"""Of the true step time."""
+
+# What each rule's replay takes away, as the simulator is told it. Not the whole fix: a CUDA graph or a
+# changed `if` would change the GPU's work, too.
+TAKEN_AWAY = {
+    "GD101": Without(frozenset({"input"})),
+    "GD102": Without(frozenset({"python"}), slow_operators=True),
+    "GD103": Without(frozenset({"allocator"})),
+    "GD104": Without(frozenset({"compile"})),
+    "GD201": Without(frozenset({"dispatch", "launch"})),
+    "GD202": Without(loops=True),
+    "GD301": Without(waits=True),
+}
+REPLAYED = tuple(fault for fault in FAULTS if fault.rule in TAKEN_AWAY)
+
+
+@dataclass(frozen=True)
+class FixedStep:
+    """ns a step: as recorded, as the replay says it would be, and as it is in the simulator."""
+
+    fault: Fault
+    severity: float
+    before_ns: float
+    predicted_ns: float
+    true_ns: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted_ns / self.true_ns - 1
+
+
+def fixed_steps(fault: Fault, settings: int, seed: int) -> Iterator[FixedStep]:
+    """One row for each random setting whose finding is there."""
+    for number in range(settings):
+        draw = random.Random(f"{seed} fix {fault.name} {number}")
+        found = fixed_step(fault, draw.uniform(0.5, 2), draw.randrange(2**31), draw.uniform(0.01, 0.1))
+        if found is not None:
+            yield found
+
+
+def fixed_step(fault: Fault, severity: float, seed: int, noise: float) -> FixedStep | None:
+    """None where the diagnosis says nothing that could be replayed."""
+    job = fault.planted(severity)
+    faulty = simulate(job, seed=seed, noise=noise)
+    free = simulate(job, seed=seed, noise=noise, without=TAKEN_AWAY[fault.rule])
+    with TemporaryDirectory() as folder:
+        facts = Facts(read_trace(str(faulty.write(Path(folder), gzipped=False))))
+    for found in run_rules(facts).findings:
+        if found.rule.id == fault.rule and found.finding.removable is not None:
+            after = facts.replay.run(found.finding.removable.most).window_ns
+            windows = (faulty.truth.window_ns, after, free.truth.window_ns)
+            before, predicted, true = (ns / job.steps for ns in windows)
+            return FixedStep(fault, severity, before, predicted, true)
+    return None

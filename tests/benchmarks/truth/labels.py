@@ -1,0 +1,97 @@
+"""Labels: which rules must speak of a case, and which must not, from the simulator's truth alone."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from tests.benchmarks.truth.cases import PARTIAL_KIND, UNLINKED_KIND, Case
+from tests.simulator import Simulated, Truth
+from tests.simulator.machine import SLOW_OPERATOR_NS
+
+MUST, MUST_NOT = 1.25, 0.8
+"""Of a rule's threshold: from the first on it must speak, below the second it must not. In between, where a
+little noise decides, it may do either, and is not counted."""
+
+# The rules' own thresholds, as their pages state them; of the step window unless a comment says otherwise.
+THRESHOLDS = {
+    "GD101": 0.05,
+    "GD102": 0.05,
+    "GD103": 0.01,
+    "GD104": 0.02,
+    "GD105": 0.05,
+    "GD201": 0.05,
+    "GD202": 0.02,
+    "GD301": 0.02,
+    "GD302": 0.02,
+    "GD901": 0.5,  # 1 where no step is marked
+    "GD902": 2.0,  # the first step, of the median of the others
+    "GD903": 0.5,  # 1 where no stack is recorded
+    "GD904": 0.05,  # of the kernels and copies
+    "GD906": 0.5,  # 1 where the file is cut
+}
+RULES = tuple(THRESHOLDS)
+LOOPING = ("python", "dispatch", "launch", "latency")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Rule ids. What is in neither is not judged."""
+
+    must: frozenset[str]
+    must_not: frozenset[str]
+
+
+def label(case: Case, run: Simulated) -> Labels:
+    """What the truth says. Of a spoilt file only what spoils it is judged: the rest may be gone with it."""
+    figures = _figures(case, run)
+    spoilt_by = {UNLINKED_KIND: "GD904", PARTIAL_KIND: "GD906"}.get(case.kind)
+    judged = [rule for rule in RULES if spoilt_by in (None, rule)]
+    return Labels(
+        frozenset(rule for rule in judged if figures[rule] >= MUST * THRESHOLDS[rule]),
+        frozenset(rule for rule in judged if figures[rule] < MUST_NOT * THRESHOLDS[rule]),
+    )
+
+
+def _figures(case: Case, run: Simulated) -> dict[str, float]:
+    truth = run.truth
+    lost = {rule: ns / truth.window_ns for rule, ns in costs_ns(truth).items()}
+    return {
+        **lost,
+        "GD901": float(not case.job.with_steps),
+        "GD902": _first_step(truth),
+        "GD903": float(not case.job.with_stacks),
+        "GD904": case.lost,
+        "GD906": float(case.kept < 1),
+    }
+
+
+def costs_ns(truth: Truth) -> dict[str, int]:
+    """What each rule's subject costs over the step window, every nanosecond once."""
+    cost = dict.fromkeys(("GD101", "GD102", "GD103", "GD104", "GD105", "GD201", "GD202", "GD301"), 0)
+    of_cause = {
+        "input": "GD101",
+        "allocator": "GD103",
+        "compile": "GD104",
+        "queued": "GD105",
+        "python": "GD102",
+    }
+    for segment in truth.segments:
+        cost["GD301"] += segment.drained_ns
+        length = segment.end_ns - segment.start_ns
+        rest = length - segment.drained_ns
+        dry = segment.trigger in ("starved", "drained")
+        if segment.in_loop and dry and segment.cause in LOOPING:
+            cost["GD202"] += rest
+        elif segment.cause in of_cause:
+            cost[of_cause[segment.cause]] += rest
+        elif segment.cause == "dispatch" and length >= SLOW_OPERATOR_NS:
+            cost["GD102"] += rest
+        elif dry and segment.cause in ("dispatch", "launch", "latency"):
+            cost["GD201"] += rest
+    return {**cost, "GD302": truth.pageable_ns}
+
+
+def _first_step(truth: Truth) -> float:
+    lengths = [step.duration_ns for step in truth.steps]
+    return lengths[0] / statistics.median(lengths[1:]) if len(lengths) > 2 else 0.0

@@ -1,0 +1,88 @@
+"""Pairs: real jobs recorded before and after their fix, what the replay says beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.trace.read import read_trace
+from tests.conftest import SHARED_TRACES
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two folders of the shared traces, and the rule whose fix lies between them. `steady`: what was measured
+    is the median step, and not the window by steps (where a step only launches, and its end waits)."""
+
+    name: str
+    before: str
+    after: str
+    rule: str
+    steady: bool
+    why: str
+
+
+PAIRS = (
+    Pair(
+        "ResNet-50, loader 0 -> 4 workers",
+        "v100_resnet50_workers0",
+        "v100_resnet50_workers4",
+        "GD101",
+        True,
+        "taking over a batch still takes 1.2 ms a step, and beside 4 workers the training thread's Python "
+        "and launches take longer; measured is the median: two of the six steps took 164 and 182 ms",
+    ),
+    Pair(
+        "RTX 5080, eager -> one CUDA graph",
+        "rtx5080_without_cuda_graph",
+        "rtx5080_with_cuda_graph",
+        "GD201",
+        False,
+        "the replay keeps the Python between the launches and each kernel's time; a graph needs no Python, "
+        "and in it the same kernels took 8.4 ms instead of 6.1 ms",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """ms a step. The prediction is a range: the fix takes away part of the host's time, or all of it."""
+
+    pair: Pair
+    before_ms: float
+    least_ms: float
+    most_ms: float
+    measured_ms: float
+
+
+def compared() -> Iterator[Compared]:
+    """The pairs whose traces are there."""
+    for pair in PAIRS:
+        if not all((SHARED_TRACES / name).is_dir() for name in (pair.before, pair.after)):
+            continue
+        before, after = (_facts(name) for name in (pair.before, pair.after))
+        (found,) = (f.finding for f in run_rules(before).findings if f.rule.id == pair.rule)
+        assert found.removable is not None
+        steps = len(before.steps) * 1e6
+        ends = [
+            before.replay.run(change).window_ns / steps
+            for change in (found.removable.most, found.removable.least)
+        ]
+        yield Compared(
+            pair, before.window.duration_ns / steps, min(ends), max(ends), _step_ms(after, pair.steady)
+        )
+
+
+def _step_ms(facts: Facts, steady: bool) -> float:
+    assert facts.device is not None
+    account = facts.account(facts.device)
+    lengths = account.end_ns - account.start_ns
+    return float(np.median(lengths) if steady else lengths.mean()) / 1e6
+
+
+def _facts(folder: str) -> Facts:
+    return Facts(read_trace(str(next((SHARED_TRACES / folder).iterdir()))))
