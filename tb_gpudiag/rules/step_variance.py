@@ -99,6 +99,8 @@ def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
             "Skip more steps before recording: raise wait and warmup in the schedule.",
         )
     usual_ns = float(np.median(length[compared]))
+    if not usual_ns:
+        return CannotTell("most steps launched no GPU work")
     slow = compared[length[compared] > SLOW_RATIO * usual_ns]
     excess_ns = int((length[slow] - usual_ns).sum())
     window_ns = facts.window.duration_ns

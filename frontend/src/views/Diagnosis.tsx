@@ -2,10 +2,12 @@ import type { Report, TraceEntry } from "../wire/report";
 import { About } from "./about/About";
 import { Findings } from "./findings/Findings";
 import { HostActivities } from "./host/HostActivities";
+import { Kernels } from "./kernels/Kernels";
 import { Launches } from "./launches/Launches";
 import { Steps } from "./steps/Steps";
 import { Timeline } from "./timeline/Timeline";
 import { Verdict } from "./verdict/Verdict";
+import { Waits } from "./waits/Waits";
 
 /** Everything that a report says, from the short to the long. */
 export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report }) {
@@ -19,6 +21,8 @@ export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report
       <Findings report={report} />
       <Timeline entry={entry} />
       <Launches report={report} />
+      <Waits report={report} />
+      <Kernels report={report} />
       {!onlyHost && <HostActivities report={report} />}
       <About report={report} />
     </>

@@ -1,0 +1,60 @@
+import { count, percent, time, words } from "../../base/format";
+import type { KernelFamily, Report } from "../../wire/report";
+import { More } from "../parts/More";
+import { Section } from "../parts/Section";
+
+const FIRST = 10;
+
+/** What the GPU's own time went into. */
+export function Kernels({ report }: { report: Report }) {
+  if (report.kernel_families.length === 0) return null;
+  const several = report.devices.length > 1;
+  return (
+    <Section
+      title="GPU time by kernel family"
+      aside={<span className="gd-muted">told by the kernels&apos; names; families may run side by side</span>}
+    >
+      <More items={report.kernel_families} first={FIRST}>
+        {(shown) => (
+          <table className="gd-table gd-launches">
+            <thead>
+              <tr>
+                <th scope="col">Family</th>
+                <th scope="col" className="gd-number">
+                  Kernels
+                </th>
+                <th scope="col" className="gd-number" title="Sum of their durations">
+                  Time
+                </th>
+                <th scope="col" className="gd-number" title="of the step window: at least one of them ran">
+                  Share
+                </th>
+                <th scope="col" className="gd-number" title="of their time, as far as names tell">
+                  Tensor cores
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {shown.map((item) => (
+                <FamilyRow key={`${item.device}/${item.family}`} item={item} several={several} />
+              ))}
+            </tbody>
+          </table>
+        )}
+      </More>
+    </Section>
+  );
+}
+
+function FamilyRow({ item, several }: { item: KernelFamily; several: boolean }) {
+  const name = words(item.family);
+  return (
+    <tr>
+      <td className="gd-name">{several ? `GPU ${item.device}: ${name}` : name}</td>
+      <td className="gd-number">{count(item.kernels)}</td>
+      <td className="gd-number">{time(item.us)}</td>
+      <td className="gd-number">{percent(item.share)}</td>
+      <td className="gd-number">{item.tensor_core_us > 0 ? percent(item.tensor_core_us, item.us) : ""}</td>
+    </tr>
+  );
+}
