@@ -99,6 +99,8 @@ def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
             "Skip more steps before recording: raise wait and warmup in the schedule.",
         )
     usual_ns = float(np.median(length[compared]))
+    if usual_ns <= 0:
+        return CannotTell("most steps have no GPU work in the trace")
     if not usual_ns:
         return CannotTell("most steps launched no GPU work")
     slow = compared[length[compared] > SLOW_RATIO * usual_ns]

@@ -49,6 +49,15 @@ def test_a_slow_step_is_named_with_what_grew_in_it_and_where(tmp_path: Path) -> 
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
 
 
+def test_steps_without_gpu_work_are_no_measure(tmp_path: Path) -> None:
+    """As where the file ends before the kernels of the later steps."""
+    trace = _steps([100] * 3)
+    main = trace.thread()
+    for number in range(3, 12):
+        main.step(number, at=number * 100, us=100)
+    assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
+
+
 def test_it_claims_no_time_and_says_that_its_saving_is_in_others(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_steps([100] * 5 + [160] + [100] * 5), tmp_path)))
     assert found.claims == {}
