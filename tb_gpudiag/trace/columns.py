@@ -356,7 +356,7 @@ def _equal(strings: pa.Array, text: str) -> Bool:
 
 def _filled(column: pa.Array, value: int) -> npt.NDArray[Any]:
     if column.null_count == len(column):
-        return np.full(len(column), value, column.type.to_pandas_dtype())
+        return np.full(len(column), value, np.dtype(str(column.type)))
     return np.asarray(pc.fill_null(column, _scalar(value, column.type)).to_numpy())
 
 
