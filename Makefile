@@ -1,7 +1,7 @@
 # make demo    TensorBoard with the Diagnosis tab, on traces that show one fault each
 # make test    every check and every test
 # make lint    the checks alone
-# make bench   measure reading and diagnosing
+# make bench   measure reading, and how often the diagnosis is right
 # make wire    write the Python and TypeScript of report.proto again
 # make clean   remove what these have made
 #

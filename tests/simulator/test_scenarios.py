@@ -12,13 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulator import Simulated, scenarios, simulate
+from tests.simulator import Simulated, Without, scenarios, simulate
 from tests.simulator.script import SCRIPT
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLANTED_CAUSE = {
     "input_pipeline": "input",
     "host_bound": "python",
+    "slow_operator": "dispatch",
+    "cache_emptied": "allocator",
+    "pinned_buffers": "allocator",
+    "lazy_loading": "compile",
+    "module_loads": "compile",
     "allocator_in_step": "allocator",
     "compilation_in_step": "compile",
     "queued": "queued",
@@ -80,10 +85,27 @@ def test_a_planted_cause_leads_and_goes_with_its_fix(name: str, cause: str) -> N
     assert fixed.idle_ns.get(cause, 0) < 0.01 * fixed.window_ns
 
 
-def test_a_planted_sync_drains_the_queue() -> None:
-    faulty, fixed = run("host_sync").truth, run("host_sync_fixed").truth
-    assert faulty.trigger_ns["drained"] > 0.8 * idle("host_sync")
+@pytest.mark.parametrize("name", ["host_sync", "copied_back", "synchronize"])
+def test_a_planted_sync_drains_the_queue(name: str) -> None:
+    faulty, fixed = run(name).truth, run(f"{name}_fixed").truth
+    assert faulty.trigger_ns["drained"] > 0.8 * idle(name)
     assert "drained" not in fixed.trigger_ns
+
+
+def test_a_run_without_a_cause_is_the_same_but_for_it() -> None:
+    faulty = run("host_bound")
+    free = simulate("host_bound", without=Without(frozenset({"python"})))
+    assert "python" not in free.truth.idle_ns
+    assert [work.name for work in free.recording.gpu] == [work.name for work in faulty.recording.gpu]
+    assert free.truth.window_ns < 0.7 * faulty.truth.window_ns
+
+
+def test_a_run_without_waits_keeps_the_work_that_was_waited_for() -> None:
+    faulty = run("host_sync").truth
+    free = simulate("host_sync", without=Without(waits=True))
+    assert "drained" not in free.truth.trigger_ns
+    assert len(free.recording.gpu) == len(run("host_sync").recording.gpu)
+    assert free.truth.window_ns < faulty.window_ns
 
 
 def test_a_pageable_copy_is_exposed_and_a_pinned_one_is_hidden() -> None:
