@@ -6,6 +6,7 @@ import numpy as np
 
 from tb_gpudiag.facts.causes import Cause, Trigger
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.intervals import Intervals, subtract
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import ISSUING, Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
@@ -110,8 +111,14 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         places=places(facts, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=without(host_time(facts, Cause.DISPATCH, Cause.LAUNCH), LEAST_REMOVED),
+        removable=without(_launching(facts), LEAST_REMOVED),
     )
+
+
+def _launching(facts: Facts) -> Intervals:
+    """The host's way to its launches, without operators so slow that they are host_bound's."""
+    slow = host_time(facts, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
+    return subtract(host_time(facts, Cause.DISPATCH, Cause.LAUNCH), slow)
 
 
 def _launches(facts: Facts, device: DeviceFacts) -> tuple[Int64, Bool, Int64]:

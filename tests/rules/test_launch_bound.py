@@ -7,16 +7,20 @@ from tests.builder import TraceBuilder
 from tests.rules.stage import cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
 
 
-def _confetti(kernel_us: float, kernels: int = 50) -> TraceBuilder:
+def _confetti(kernel_us: float, kernels: int = 50, slow_us: float = 0) -> TraceBuilder:
     """Every 20 µs an operator of 18 µs launches a kernel (at 8 µs, 7 µs, starting 1 µs later) that soon
-    ends."""
+    ends. `slow_us`: one more operator after them, which is slow by itself."""
     trace = TraceBuilder()
     main = trace.thread()
-    main.step(0, at=0, us=20 * kernels)
+    main.step(0, at=0, us=20 * kernels + slow_us)
     main.frame("model.py(88): forward", at=0, us=20 * kernels)
     for i in range(kernels):
         main.op("aten::add", at=20 * i, us=18)
         main.launch("add", at=20 * i + 8, us=7, runs_at=20 * i + 16, runs_us=kernel_us)
+    if slow_us:
+        end = 20 * kernels + slow_us
+        main.op("aten::sort", at=end - slow_us, us=slow_us)
+        main.launch("sort", at=end - 10, us=7, runs_at=end - 2, runs_us=3)
     return trace
 
 
@@ -28,6 +32,15 @@ def test_fires_on_kernels_shorter_than_their_launches(tmp_path: Path) -> None:
     assert {e.label: e.value for e in found.evidence}["issued on an empty queue"] == "100 %"
     assert found.places[0].operator == "aten::add"
     assert found.places[0].file == "model.py"
+
+
+def test_an_operator_that_is_slow_by_itself_is_not_what_fewer_launches_give_back(tmp_path: Path) -> None:
+    (tmp_path / "slow").mkdir()
+    bare = finding(RULE.check(facts_of(_confetti(3), tmp_path)))
+    both = finding(RULE.check(facts_of(_confetti(3, slow_us=4000), tmp_path / "slow")))
+    assert bare.removable is not None
+    assert both.removable is not None
+    assert both.removable.most.host.total - bare.removable.most.host.total < 100_000
 
 
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
