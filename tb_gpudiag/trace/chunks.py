@@ -18,8 +18,9 @@ from typing import Final
 
 from tb_gpudiag.errors import TooLarge
 from tb_gpudiag.trace.assemble import Assembly
-from tb_gpudiag.trace.columns import Parser, Part
+from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.pieces import plausible_begin
 from tb_gpudiag.trace.settle import Settled, Settler
 from tb_gpudiag.trace.top import Stream

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.trace.columns import Parser
 from tb_gpudiag.trace.events import Int32, Int64
+from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.structure import Marks, segmented
 
 _SPACE: Final = b" \t\r\n"

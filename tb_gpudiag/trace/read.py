@@ -9,9 +9,9 @@ from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.chunks import EventArray, Workers
-from tb_gpudiag.trace.columns import Parser
 from tb_gpudiag.trace.events import Status, Trace
 from tb_gpudiag.trace.limits import DEFAULT_LIMITS, Limits
+from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.settle import Settler
 from tb_gpudiag.trace.source import Source
 from tb_gpudiag.trace.top import Stream, TopLevel

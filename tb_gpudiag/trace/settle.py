@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tb_gpudiag.trace.columns import Parser, Part
+from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.pieces import BETWEEN, broken_end, ends_array, judge
 from tb_gpudiag.trace.repair import repaired
 from tb_gpudiag.trace.structure import elements
