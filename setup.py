@@ -95,7 +95,7 @@ setup(
         "werkzeug>=2.0",
         "markupsafe>=2.0",
         "protobuf>=4.25",
-        "duckdb>=1.1",
+        "duckdb>=1.2",
         "pyarrow>=14",
         "numpy>=1.24",
         "fsspec>=2023.6",

@@ -18,6 +18,7 @@ from tests.benchmarks.traces import SIZE_BYTES, Measured, large_trace, measured,
 
 JSON_LOAD = "json.load alone"
 READ = "read_trace"
+DIAGNOSE = "whole diagnosis"
 
 PROGRAMS = {
     JSON_LOAD: """
@@ -30,6 +31,11 @@ with open(path, encoding="utf-8") as file:
 from tb_gpudiag.trace.read import read_trace
 # measured
 result = read_trace(path).events_read
+""",
+    DIAGNOSE: """
+from tb_gpudiag import diagnose
+# measured
+result = diagnose(path).trace.events
 """,
 }
 """What is measured on the plain file; the first row is what the others are compared with."""
