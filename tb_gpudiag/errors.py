@@ -21,21 +21,19 @@ class GpudiagError(Exception):
     """Base of all. `what` is one line; `where` a file or argument; `remedy` what the user can do."""
 
     def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
-        self.what = what
-        self.where = where
-        self.remedy = remedy
-        super().__init__(what, where, remedy)
+        self.what = _shown(what)
+        self.where = _shown(where)
+        self.remedy = _shown(remedy)
+        super().__init__(self.what, self.where, self.remedy)
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
         return f"{text} ({self.remedy})" if self.remedy else text
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.what, self.where, self.remedy))
 
-
-def _rebuild(kind: type[GpudiagError], what: str, where: str, remedy: str) -> GpudiagError:
-    return kind(what, where=where, remedy=remedy)
+def _shown(text: str) -> str:
+    """Text that every output can take: a file's name may hold bytes that are no text."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class TraceError(GpudiagError):

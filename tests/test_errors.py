@@ -1,0 +1,18 @@
+"""Errors are shown in pages, logs and JSON: whatever a file is called, they can be."""
+
+from __future__ import annotations
+
+from tb_gpudiag.errors import EmptyFile, NotATrace, TraceError
+from tb_gpudiag.service.service import problem
+
+
+def test_an_error_says_what_where_and_what_to_do() -> None:
+    error = EmptyFile("it is empty", where="log/a.pt.trace.json", remedy="wait until it is written")
+    assert str(error) == "log/a.pt.trace.json: it is empty (wait until it is written)"
+    assert isinstance(error, TraceError)
+
+
+def test_a_name_that_is_no_text_can_be_shown_and_sent() -> None:
+    error = NotATrace("it is not JSON", where="log/b\udcfe.pt.trace.json")
+    assert str(error).encode("utf-8")
+    assert problem(error).where == r"log/b\udcfe.pt.trace.json"
