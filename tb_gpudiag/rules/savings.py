@@ -14,6 +14,11 @@ from tb_gpudiag.rules.rule import Finding, Saving
 WORST_ERROR = 0.03
 
 
+# What gives less than this share of the window on top of the fixes before it is no step of a plan: the
+# others have given it already.
+LEAST_PLANNED = 0.001
+
+
 @dataclass(frozen=True)
 class PlannedFix:
     """One fix in the order in which they should be made, after those before it. `finding` is its place in the
@@ -47,7 +52,8 @@ def plan_fixes(replay: Replay, findings: Sequence[Finding]) -> list[PlannedFix]:
     """The replayable findings, that which gives most first, each with what it gives on top of those before
     it.
 
-    The sum is what all of them give together: no nanosecond of it is counted twice.
+    The sum is what all of them give together: no nanosecond of it is counted twice. One that gives nothing
+    more after those before it is left out.
     """
     order = [i for i, finding in enumerate(findings) if finding.removable is not None]
     order.sort(key=lambda i: -_high_ns(findings[i]))
@@ -57,8 +63,11 @@ def plan_fixes(replay: Replay, findings: Sequence[Finding]) -> list[PlannedFix]:
         assert removable is not None
         made.append(removable.most)
         after_ns = replay.run(*made).window_ns if len(made) > 1 else before_ns - _high_ns(findings[i])
-        plan.append(PlannedFix(i, max(0, before_ns - after_ns), min(before_ns, after_ns)))
-        before_ns = min(before_ns, after_ns)
+        if before_ns - after_ns < LEAST_PLANNED * replay.measured.window_ns:
+            made.pop()
+            continue
+        plan.append(PlannedFix(i, before_ns - after_ns, after_ns))
+        before_ns = after_ns
     return plan
 
 

@@ -54,7 +54,7 @@ def test_two_fixes_of_the_same_time_count_once() -> None:
     facts = facts_of(two_steps(400))
     [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == "GD101"]
     plan = plan_fixes(facts.replay, [found, found])
-    assert [planned.saving_ns for planned in plan] == [800_000, 0]
+    assert [(planned.finding, planned.saving_ns) for planned in plan] == [(0, 800_000)]
 
 
 def test_what_cannot_be_replayed_keeps_its_own_saving() -> None:

@@ -74,8 +74,11 @@ export function window_us(report: Report): number {
   return report.trace?.duration_us ?? 0;
 }
 
+/** The mean of the slices that the bars show; without a GPU, of the steps themselves. */
 export function meanStep_us(report: Report): number {
-  return report.steps.reduce((sum, step) => sum + step.duration_us, 0) / report.steps.length;
+  const accounts = report.devices[0]?.step_accounts ?? [];
+  const slices = accounts.length > 0 ? accounts : report.steps;
+  return slices.reduce((sum, { duration_us }) => sum + duration_us, 0) / slices.length;
 }
 
 export function deviceLabel(device: Device): string {

@@ -8,7 +8,7 @@ import { FindingItem } from "./FindingItem";
 import { Plan } from "./Plan";
 import { CheckedList, UncheckedList } from "./Others";
 
-/** What was found, costliest first as the report ranks it; then what could not be checked, and what is fine. */
+/** What was found, as the report ranks it: worst, then most to gain, first; then what could not be checked, and what is fine. */
 export function Findings({ report }: { report: Report }) {
   const opened = usePage((page) => page.finding);
   const keys = findingKeys(report.findings);
@@ -16,7 +16,9 @@ export function Findings({ report }: { report: Report }) {
   return (
     <Section
       title="Findings"
-      aside={<span className="gd-muted">{plural(report.findings.length, "finding")}, costliest first</span>}
+      aside={
+        <span className="gd-muted">{plural(report.findings.length, "finding")}, most to gain first</span>
+      }
     >
       {report.findings.length === 0 && <p className="gd-nothing">Nothing found to fix.</p>}
       {report.plan && <Plan plan={report.plan} findings={report.findings} keys={keys} />}
