@@ -31,7 +31,7 @@ export function Waits({ report }: { report: Report }) {
     >
       <More items={report.sync_sites} first={FIRST}>
         {(shown) => (
-          <table className="gd-table">
+          <table className="gd-table gd-waits">
             <thead>
               <tr>
                 <th scope="col">Wait</th>

@@ -1,0 +1,37 @@
+import { describe, expect, it } from "vitest";
+import type { LaunchHotspot } from "../wire/report";
+import { arranged, FIRST_ORDER, pressed } from "./launches";
+
+function spot(key: string, launches: number, idle_us: number, kind = "operator"): LaunchHotspot {
+  return { key, kind, launches, idle_us, host_us: 1, kernel_us: 1, empty_queue_share: 0 };
+}
+
+const spots = [
+  spot("aten::mm", 3, 50),
+  spot("aten::add_", 9, 20),
+  spot("gemm", 5, 70, "kernel"),
+  spot("aten::MUL", 9, 10),
+];
+
+describe("launches", () => {
+  it("are ranked by the idle time that they caused, one kind at a time", () => {
+    expect(arranged(spots, "operator", "", FIRST_ORDER).map(({ key }) => key)).toEqual([
+      "aten::mm",
+      "aten::add_",
+      "aten::MUL",
+    ]);
+  });
+
+  it("are found by a part of their name, in any case", () => {
+    expect(arranged(spots, "operator", " mul ", FIRST_ORDER).map(({ key }) => key)).toEqual(["aten::MUL"]);
+    expect(arranged(spots, "operator", "gemm", FIRST_ORDER)).toEqual([]);
+  });
+
+  it("are ordered by the column that was pressed, and turned round by a second press", () => {
+    const once = pressed(FIRST_ORDER, "launches");
+    expect(arranged(spots, "operator", "", once).map(({ launches }) => launches)).toEqual([9, 9, 3]);
+    const twice = pressed(once, "launches");
+    expect(arranged(spots, "operator", "", twice).map(({ launches }) => launches)).toEqual([3, 9, 9]);
+    expect(spots[0]?.key).toBe("aten::mm");
+  });
+});
