@@ -9,18 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.names import ALLOCATOR_CALL, match
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import host_time, lost_time, places, without
-from tb_gpudiag.rules.rule import (
-    NOTHING,
-    Answer,
-    CannotTell,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    Saving,
-    Taken,
-)
+from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
 
 # PyTorch's caching allocator keeps what it got, so a steady step asks the driver for nothing. 1 % leaves room
 # for one late growth of the cache in a recording.
@@ -37,9 +26,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     """Idle time inside cudaMalloc, cudaFree, host allocations and their like."""
     lost = lost_time(facts, taken)
     if facts.device is None:
-        return CannotTell(
-            "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
-        )
+        return NO_GPU
     chosen = lost.of(Cause.ALLOCATOR)
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:

@@ -11,18 +11,7 @@ from tb_gpudiag.rules.format import count, share, size_bytes, time_ns
 from tb_gpudiag.rules.launch_bound import in_short_dry_gaps
 from tb_gpudiag.rules.ledger import ISSUING, Lost, longest, lost_time, places
 from tb_gpudiag.rules.pageable_copies import LEAST_BYTES
-from tb_gpudiag.rules.rule import (
-    NOTHING,
-    Answer,
-    CannotTell,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    Saving,
-    Taken,
-)
+from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
 from tb_gpudiag.trace.events import NONE, Bool, Int64
 
 # Less could not be measured after the fix (see host_sync.py).
@@ -56,9 +45,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     before tiny copies to the GPU."""
     device = facts.device
     if device is None:
-        return CannotTell(
-            "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
-        )
+        return NO_GPU
     lost = lost_time(facts, taken)
     there = in_window(facts.events, facts.transfers, device.id, facts.window)
     trips = _round_trips(facts, device, lost, there, taken)

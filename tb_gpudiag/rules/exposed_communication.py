@@ -9,9 +9,9 @@ from tb_gpudiag.facts.data.kernel_families import Family
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import EMPTY, coverage, subtract
 from tb_gpudiag.rules.format import count, one_line, share, time_ns
-from tb_gpudiag.rules.kernel_time import NO_DEVICE, kernel_time
+from tb_gpudiag.rules.kernel_time import kernel_time
 from tb_gpudiag.rules.ledger import longest
-from tb_gpudiag.rules.rule import NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
+from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
 
 # Public traces of jobs with collectives show 2 % where they are few and small, and 15 to 64 % where
 # communication is what an engineer would speak of first. A tenth is also what the verdict asks of a limiter.
@@ -35,7 +35,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     it."""
     time = kernel_time(facts)
     if time is None:
-        return NO_DEVICE
+        return NO_GPU
     device, kernels = time.device, time.kernels
     kinds = collectives(kernels, device.busy, facts.window)
     if not kinds:

@@ -6,8 +6,9 @@ from tb_gpudiag.facts.data.device_peaks import Peaks, peaks_of
 from tb_gpudiag.facts.data.kernel_families import Arithmetic
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import count, share
-from tb_gpudiag.rules.kernel_time import NO_DEVICE, kernel_time
+from tb_gpudiag.rules.kernel_time import kernel_time
 from tb_gpudiag.rules.rule import (
+    NO_GPU,
     NOTHING,
     Answer,
     CannotTell,
@@ -48,7 +49,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     """Kernels of matrix products, convolutions and attention whose names say FP32 without tensor cores."""
     time = kernel_time(facts)
     if time is None:
-        return NO_DEVICE
+        return NO_GPU
     kernels = time.kernels
     fp32 = kernels.matrix & (kernels.arithmetic == Arithmetic.FP32_CORES)
     free = time.free(fp32, taken)

@@ -14,9 +14,9 @@ from tb_gpudiag.facts.sync_sites import SyncKind, sync_kinds
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import longest, lost_time, places
 from tb_gpudiag.rules.rule import (
+    NO_GPU,
     NOTHING,
     Answer,
-    CannotTell,
     Clear,
     Evidence,
     Finding,
@@ -120,9 +120,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     held, it would have been that much further ahead."""
     device = facts.device
     if device is None:
-        return CannotTell(
-            "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
-        )
+        return NO_GPU
     lost = lost_time(facts, taken)
     gaps = device.ledger.gaps
     chosen = lost.drained_ns > 0

@@ -10,12 +10,8 @@ from tb_gpudiag.facts.intervals import EMPTY, Intervals, subtract
 from tb_gpudiag.facts.kernels import Kernels
 from tb_gpudiag.rules.format import share, time_ns
 from tb_gpudiag.rules.ledger import longest, places
-from tb_gpudiag.rules.rule import CannotTell, Place, Range, Taken
+from tb_gpudiag.rules.rule import Place, Range, Taken
 from tb_gpudiag.trace.events import Bool, Int64
-
-NO_DEVICE = CannotTell(
-    "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
-)
 
 
 @dataclass(frozen=True)

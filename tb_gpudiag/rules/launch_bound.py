@@ -10,6 +10,7 @@ from tb_gpudiag.facts.intervals import Intervals, subtract
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import ISSUING, Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
+    NO_GPU,
     NOTHING,
     Answer,
     CannotTell,
@@ -61,9 +62,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     empty."""
     device = facts.device
     if device is None:
-        return CannotTell(
-            "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
-        )
+        return NO_GPU
     lost = lost_time(facts, taken)
     chosen = issuing(lost, device)
     cost_ns = lost.total_ns(chosen)

@@ -8,8 +8,9 @@ from tb_gpudiag.facts.data.kernel_families import Family
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels import Kernels
 from tb_gpudiag.rules.format import count, time_ns
-from tb_gpudiag.rules.kernel_time import NO_DEVICE, kernel_time
+from tb_gpudiag.rules.kernel_time import kernel_time
 from tb_gpudiag.rules.rule import (
+    NO_GPU,
     NOTHING,
     Answer,
     Clear,
@@ -46,7 +47,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     kernel."""
     time = kernel_time(facts)
     if time is None:
-        return NO_DEVICE
+        return NO_GPU
     kernels, events = time.kernels, facts.events
     bound = np.isin(kernels.family, np.array(FAMILIES, np.uint8))
     bound &= events.category[kernels.event] == Category.KERNEL

@@ -9,18 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import EMPTY, clip, intersect, subtract, union
 from tb_gpudiag.rules.format import count, share, size_bytes, time_ns
 from tb_gpudiag.rules.ledger import longest, lost_time, places
-from tb_gpudiag.rules.rule import (
-    NOTHING,
-    Answer,
-    CannotTell,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    Saving,
-    Taken,
-)
+from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
 from tb_gpudiag.trace.events import NONE
 
 # Below this the finding could not be measured after the fix (see host_sync.py).
@@ -44,9 +33,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     it."""
     device = facts.device
     if device is None:
-        return CannotTell(
-            "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
-        )
+        return NO_GPU
     events, window, transfers = facts.events, facts.window, facts.transfers
     begins = events.start_ns[transfers.event]
     large = (transfers.bytes >= LEAST_BYTES) | (transfers.bytes == NONE)

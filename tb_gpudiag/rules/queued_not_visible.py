@@ -6,18 +6,7 @@ from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import lost_time, places
-from tb_gpudiag.rules.rule import (
-    NOTHING,
-    Answer,
-    CannotTell,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    Saving,
-    Taken,
-)
+from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
 
 # Queueing is health, not illness; only idle time beside a full queue is worth a word, and little of it is
 # normal: dependencies between streams and copies.
@@ -36,9 +25,7 @@ with torch.profiler.profile(
 def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     """Idle time in which the next work had already been launched, for longer than a bare turnaround."""
     if facts.device is None:
-        return CannotTell(
-            "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
-        )
+        return NO_GPU
     lost = lost_time(facts, taken)
     chosen = lost.of(Cause.QUEUED)
     cost_ns = lost.total_ns(chosen)

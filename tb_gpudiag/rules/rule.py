@@ -123,6 +123,10 @@ class CannotTell:
     how_to_record: str = ""
 
 
+NO_GPU = CannotTell(
+    "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
+)
+
 Answer = Finding | list[Finding] | Clear | CannotTell
 
 

@@ -8,8 +8,9 @@ from tb_gpudiag.facts.data.kernel_families import Family
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import EMPTY, coverage
 from tb_gpudiag.rules.format import count, time_ns
-from tb_gpudiag.rules.kernel_time import NO_DEVICE, kernel_time
+from tb_gpudiag.rules.kernel_time import kernel_time
 from tb_gpudiag.rules.rule import (
+    NO_GPU,
     NOTHING,
     Answer,
     CannotTell,
@@ -44,7 +45,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     """A kernel of half as many blocks as there are multiprocessors leaves half the GPU idle while it runs."""
     time = kernel_time(facts)
     if time is None:
-        return NO_DEVICE
+        return NO_GPU
     kernels, events = time.kernels, facts.events
     blocks: Float32 = events.blocks_per_sm[kernels.event]
     if np.isnan(blocks).all():

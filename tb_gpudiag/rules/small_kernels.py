@@ -13,18 +13,7 @@ from tb_gpudiag.facts.intervals import Intervals, intersect, union
 from tb_gpudiag.rules.format import count, one_line, share, time_ns
 from tb_gpudiag.rules.launch_bound import in_short_dry_gaps
 from tb_gpudiag.rules.ledger import ISSUING, Lost, host_time, lost_time, places, without
-from tb_gpudiag.rules.rule import (
-    NOTHING,
-    Answer,
-    CannotTell,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Rule,
-    Saving,
-    Taken,
-)
+from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
 from tb_gpudiag.trace.events import NONE, Bool
 
 # Each cluster has a fix of its own, so each is told from where its fix could be measured: step times vary by
@@ -104,9 +93,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     latency."""
     device = facts.device
     if device is None:
-        return CannotTell(
-            "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
-        )
+        return NO_GPU
     lost = lost_time(facts, taken)
     clusters = find_clusters(
         facts.host,

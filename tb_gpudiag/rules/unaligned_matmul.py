@@ -9,8 +9,8 @@ import numpy as np
 from tb_gpudiag.facts.data.kernel_families import Arithmetic
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import count, one_line, time_ns
-from tb_gpudiag.rules.kernel_time import NO_DEVICE, KernelTime, kernel_time
-from tb_gpudiag.rules.rule import NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
+from tb_gpudiag.rules.kernel_time import KernelTime, kernel_time
+from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
 from tb_gpudiag.trace.events import NONE, Bool
 
 # In public traces such kernels take 10 to 19 % of the window where a dimension is odd, and below 1 %
@@ -40,7 +40,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     to the tensor cores at all."""
     time = kernel_time(facts)
     if time is None:
-        return NO_DEVICE
+        return NO_GPU
     kernels = time.kernels
     off = kernels.matrix & (kernels.arithmetic == Arithmetic.HALF_ON_FP32_CORES)
     chosen = kernels.unaligned | off

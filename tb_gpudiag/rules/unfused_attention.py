@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import count, time_ns
-from tb_gpudiag.rules.kernel_time import NO_DEVICE, kernel_time
-from tb_gpudiag.rules.rule import NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
+from tb_gpudiag.rules.kernel_time import kernel_time
+from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
 
 # Public traces with attention in pieces have 22 % of the window between the two products, or below 1 %:
 # nothing in between to choose from, and below 5 % the change would hardly be seen.
@@ -23,7 +23,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     time = kernel_time(facts)
     found = facts.unfused_attention
     if time is None or found is None:
-        return NO_DEVICE
+        return NO_GPU
     free = time.free(found.between, taken)
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
