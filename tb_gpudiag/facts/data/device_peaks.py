@@ -7,6 +7,9 @@ Sources, one for each block of rows:
 - H100, H200, B200: NVIDIA H100 (2023), H200 (2024) and HGX B200 (2025) datasheets, likewise.
 - GeForce: NVIDIA's architecture white papers on GA102, Ada and RTX Blackwell (appendix A of each); half
   precision with FP32 accumulation, as PyTorch has it.
+
+A40, L40S, B200 and the RTX 4090 were held against the makers' pages; the other rows still have to be. They
+only scale an estimate (fp32_matmul), and decide nothing.
 """
 
 from __future__ import annotations
