@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tb_gpudiag.facts.account import Account, whole
+from tb_gpudiag.facts.account import Account
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.facts.hotspots import KINDS
@@ -117,7 +117,7 @@ def _number(data: Mapping[str, Any], key: str, missing: int) -> int:
 def _device(facts: Facts, device: DeviceFacts) -> pb.Device:
     ledger, span, window = device.ledger, device.span, facts.window
     busy_ns = device.busy.all.total
-    over_window = whole(device.busy, ledger, window)
+    over_window = device.whole
     return pb.Device(
         id=device.id,
         name=one_line(device.name),

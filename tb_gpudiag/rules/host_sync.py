@@ -140,8 +140,8 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     return Finding(
         title=f"Waiting for the GPU's results costs {share(cost_ns, lost.window_ns)} of the time",
         summary=f"{count(len(drained), 'time')} in the step window the host stopped until the GPU had "
-        f"finished all "
-        "queued work. Each time the GPU then stood idle until the host had launched something new.",
+        "finished all queued work. Each time the GPU then stood idle until the host had launched something "
+        "new.",
         fix=Fix(
             *_KINDS[kinds[0].kind][1:],
             "https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution",
@@ -165,7 +165,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         places=places(facts, calls, per_gap[drained], by_operator=True),
         ranges=longest(claim, device.id),
         claims={device.id: claim},
-        removable=_without_waits(facts),
+        removable=_without_waits(facts, calls),
     )
 
 
@@ -187,15 +187,17 @@ def _by_kind(facts: Facts, calls: Int64, refill_ns: Int64, held_ns: Int64) -> li
     return sorted(found, key=lambda k: -k.refill_ns)
 
 
-def _without_waits(facts: Facts) -> Removable:
-    """No call waits but those of copies to the device, which have a rule of their own (pageable_copies)."""
+def _without_waits(facts: Facts, drained: Int64) -> Removable:
+    """At least the waits that let the queue run dry go, at most all of them: not every value can be done
+    without. Those of copies to the device stay: they have a rule of their own (pageable_copies)."""
     calls, transfers, operator = facts.host_time.blocking, facts.transfers, facts.host.operator
     copies = transfers.launch[transfers.to_device & (transfers.launch != NONE)]
     copying = np.isin(calls, copies) | (
         (operator[calls] != NONE) & np.isin(operator[calls], operator[copies])
     )
-    change = Change(unblocked=tuple(calls[~copying].tolist()))
-    return Removable(change, change)
+    removable = calls[~copying]
+    least = removable[np.isin(removable, drained)]
+    return Removable(Change(unblocked=tuple(least.tolist())), Change(unblocked=tuple(removable.tolist())))
 
 
 RULE = Rule("GD301", "host_sync", "Waiting for the GPU", check, error_share=0.20)

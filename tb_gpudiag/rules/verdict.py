@@ -33,7 +33,8 @@ _SAYS = {
     "limits this job",
     "sync": "the GPU runs dry because the host stops to wait for results: synchronisation limits this job",
     "copy": "the GPU copies data instead of computing: transfers limit this job",
-    "communication": "the GPU waits for other ranks: communication limits this job",
+    "communication": "the GPU communicates, or the host is inside a collective, and nothing is computed: "
+    "communication limits this job",
     "memory": "the GPU waits for memory calls to the driver: the allocator limits this job",
 }
 

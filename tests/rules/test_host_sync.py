@@ -56,3 +56,13 @@ def test_a_wait_with_work_still_queued_costs_nothing(tmp_path: Path) -> None:
 
 def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
+
+
+def test_a_fix_takes_at_least_the_waits_that_drained_and_at_most_every_wait(tmp_path: Path) -> None:
+    trace = one_gap(_sync_then_python, 40)
+    main = next(iter(trace.recording.threads))
+    trace.thread(tid=main).sync("cudaEventSynchronize", at=900, us=20)  # the GPU has work queued beyond it
+    removable = finding(RULE.check(facts_of(trace, tmp_path))).removable
+    assert removable is not None
+    assert len(removable.least.unblocked) == 1
+    assert set(removable.least.unblocked) < set(removable.most.unblocked)
