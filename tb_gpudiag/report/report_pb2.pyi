@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families")
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class Report(_message.Message):
     INFERRED_STEPS_FIELD_NUMBER: _ClassVar[int]
     SYNC_SITES_FIELD_NUMBER: _ClassVar[int]
     KERNEL_FAMILIES_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_QUEUES_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     trace: TraceInfo
@@ -40,10 +41,11 @@ class Report(_message.Message):
     inferred_steps: InferredSteps
     sync_sites: _containers.RepeatedCompositeFieldContainer[SyncSite]
     kernel_families: _containers.RepeatedCompositeFieldContainer[KernelFamily]
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ...) -> None: ...
+    launch_queues: _containers.RepeatedCompositeFieldContainer[LaunchQueue]
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ...) -> None: ...
 
 class TraceInfo(_message.Message):
-    __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us")
+    __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us", "kind")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         COMPLETE: _ClassVar[TraceInfo.Status]
@@ -66,6 +68,7 @@ class TraceInfo(_message.Message):
     NOTES_FIELD_NUMBER: _ClassVar[int]
     SIMULATED_FIELD_NUMBER: _ClassVar[int]
     DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     run: str
     worker: str
     span: str
@@ -80,7 +83,8 @@ class TraceInfo(_message.Message):
     notes: _containers.RepeatedScalarFieldContainer[str]
     simulated: bool
     duration_us: float
-    def __init__(self, run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., path: _Optional[str] = ..., status: _Optional[_Union[TraceInfo.Status, str]] = ..., events: _Optional[int] = ..., malformed_events: _Optional[int] = ..., host: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., recorded: _Optional[_Union[Recorded, _Mapping[str, object]]] = ..., notes: _Optional[_Iterable[str]] = ..., simulated: bool = ..., duration_us: _Optional[float] = ...) -> None: ...
+    kind: str
+    def __init__(self, run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., path: _Optional[str] = ..., status: _Optional[_Union[TraceInfo.Status, str]] = ..., events: _Optional[int] = ..., malformed_events: _Optional[int] = ..., host: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., recorded: _Optional[_Union[Recorded, _Mapping[str, object]]] = ..., notes: _Optional[_Iterable[str]] = ..., simulated: bool = ..., duration_us: _Optional[float] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class Recorded(_message.Message):
     __slots__ = ("steps", "stacks", "shapes", "memory", "flops")
@@ -213,7 +217,7 @@ class Verdict(_message.Message):
     def __init__(self, limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., busy_share: _Optional[float] = ...) -> None: ...
 
 class Finding(_message.Message):
-    __slots__ = ("rule", "name", "severity", "title", "summary", "cost_us", "saving", "evidence", "places", "fix", "ranges")
+    __slots__ = ("rule", "name", "severity", "title", "summary", "cost_us", "saving", "evidence", "places", "fix", "ranges", "cost_bytes", "cost_bytes_per_step", "memory_device")
     class Severity(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         INFO: _ClassVar[Finding.Severity]
@@ -233,6 +237,9 @@ class Finding(_message.Message):
     PLACES_FIELD_NUMBER: _ClassVar[int]
     FIX_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
+    COST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COST_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_DEVICE_FIELD_NUMBER: _ClassVar[int]
     rule: str
     name: str
     severity: Finding.Severity
@@ -244,7 +251,10 @@ class Finding(_message.Message):
     places: _containers.RepeatedCompositeFieldContainer[Place]
     fix: Fix
     ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ..., title: _Optional[str] = ..., summary: _Optional[str] = ..., cost_us: _Optional[float] = ..., saving: _Optional[_Union[Saving, _Mapping[str, object]]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping[str, object]]]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping[str, object]]]] = ..., fix: _Optional[_Union[Fix, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+    cost_bytes: float
+    cost_bytes_per_step: float
+    memory_device: int
+    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ..., title: _Optional[str] = ..., summary: _Optional[str] = ..., cost_us: _Optional[float] = ..., saving: _Optional[_Union[Saving, _Mapping[str, object]]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping[str, object]]]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping[str, object]]]] = ..., fix: _Optional[_Union[Fix, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ..., cost_bytes: _Optional[float] = ..., cost_bytes_per_step: _Optional[float] = ..., memory_device: _Optional[int] = ...) -> None: ...
 
 class Saving(_message.Message):
     __slots__ = ("low_us", "high_us", "basis", "low_share", "high_share", "low_per_step_us", "high_per_step_us")
@@ -299,18 +309,20 @@ class Evidence(_message.Message):
     def __init__(self, label: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class Place(_message.Message):
-    __slots__ = ("file", "line", "function", "operator", "us")
+    __slots__ = ("file", "line", "function", "operator", "us", "bytes")
     FILE_FIELD_NUMBER: _ClassVar[int]
     LINE_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_FIELD_NUMBER: _ClassVar[int]
     OPERATOR_FIELD_NUMBER: _ClassVar[int]
     US_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
     file: str
     line: int
     function: str
     operator: str
     us: float
-    def __init__(self, file: _Optional[str] = ..., line: _Optional[int] = ..., function: _Optional[str] = ..., operator: _Optional[str] = ..., us: _Optional[float] = ...) -> None: ...
+    bytes: float
+    def __init__(self, file: _Optional[str] = ..., line: _Optional[int] = ..., function: _Optional[str] = ..., operator: _Optional[str] = ..., us: _Optional[float] = ..., bytes: _Optional[float] = ...) -> None: ...
 
 class Fix(_message.Message):
     __slots__ = ("text", "code", "url")
@@ -355,7 +367,7 @@ class Clear(_message.Message):
     def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class LaunchHotspot(_message.Message):
-    __slots__ = ("key", "kind", "launches", "host_us", "kernel_us", "empty_queue_share", "idle_us")
+    __slots__ = ("key", "kind", "launches", "host_us", "kernel_us", "empty_queue_share", "idle_us", "dispatch_us", "python_us", "idle_per_step_us", "full_queue_launches", "full_queue_us", "ranges")
     KEY_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
@@ -363,6 +375,12 @@ class LaunchHotspot(_message.Message):
     KERNEL_US_FIELD_NUMBER: _ClassVar[int]
     EMPTY_QUEUE_SHARE_FIELD_NUMBER: _ClassVar[int]
     IDLE_US_FIELD_NUMBER: _ClassVar[int]
+    DISPATCH_US_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_US_FIELD_NUMBER: _ClassVar[int]
+    IDLE_PER_STEP_US_FIELD_NUMBER: _ClassVar[int]
+    FULL_QUEUE_LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    FULL_QUEUE_US_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
     key: str
     kind: str
     launches: int
@@ -370,77 +388,243 @@ class LaunchHotspot(_message.Message):
     kernel_us: float
     empty_queue_share: float
     idle_us: float
-    def __init__(self, key: _Optional[str] = ..., kind: _Optional[str] = ..., launches: _Optional[int] = ..., host_us: _Optional[float] = ..., kernel_us: _Optional[float] = ..., empty_queue_share: _Optional[float] = ..., idle_us: _Optional[float] = ...) -> None: ...
+    dispatch_us: float
+    python_us: float
+    idle_per_step_us: float
+    full_queue_launches: int
+    full_queue_us: float
+    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
+    def __init__(self, key: _Optional[str] = ..., kind: _Optional[str] = ..., launches: _Optional[int] = ..., host_us: _Optional[float] = ..., kernel_us: _Optional[float] = ..., empty_queue_share: _Optional[float] = ..., idle_us: _Optional[float] = ..., dispatch_us: _Optional[float] = ..., python_us: _Optional[float] = ..., idle_per_step_us: _Optional[float] = ..., full_queue_launches: _Optional[int] = ..., full_queue_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+
+class LaunchQueue(_message.Message):
+    __slots__ = ("device", "stream", "launches", "mean_depth", "median_depth", "most_depth", "empty_share", "full_queue_launches", "full_queue_us", "not_launched_here")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    MEAN_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    MOST_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    EMPTY_SHARE_FIELD_NUMBER: _ClassVar[int]
+    FULL_QUEUE_LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    FULL_QUEUE_US_FIELD_NUMBER: _ClassVar[int]
+    NOT_LAUNCHED_HERE_FIELD_NUMBER: _ClassVar[int]
+    device: int
+    stream: int
+    launches: int
+    mean_depth: float
+    median_depth: int
+    most_depth: int
+    empty_share: float
+    full_queue_launches: int
+    full_queue_us: float
+    not_launched_here: int
+    def __init__(self, device: _Optional[int] = ..., stream: _Optional[int] = ..., launches: _Optional[int] = ..., mean_depth: _Optional[float] = ..., median_depth: _Optional[int] = ..., most_depth: _Optional[int] = ..., empty_share: _Optional[float] = ..., full_queue_launches: _Optional[int] = ..., full_queue_us: _Optional[float] = ..., not_launched_here: _Optional[int] = ...) -> None: ...
 
 class KernelFamily(_message.Message):
-    __slots__ = ("device", "family", "us", "share", "kernels", "tensor_core_us")
+    __slots__ = ("device", "family", "us", "share", "kernels", "tensor_core_us", "ranges")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     FAMILY_FIELD_NUMBER: _ClassVar[int]
     US_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
     KERNELS_FIELD_NUMBER: _ClassVar[int]
     TENSOR_CORE_US_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
     device: int
     family: str
     us: float
     share: float
     kernels: int
     tensor_core_us: float
-    def __init__(self, device: _Optional[int] = ..., family: _Optional[str] = ..., us: _Optional[float] = ..., share: _Optional[float] = ..., kernels: _Optional[int] = ..., tensor_core_us: _Optional[float] = ...) -> None: ...
+    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
+    def __init__(self, device: _Optional[int] = ..., family: _Optional[str] = ..., us: _Optional[float] = ..., share: _Optional[float] = ..., kernels: _Optional[int] = ..., tensor_core_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DeviceMemory(_message.Message):
-    __slots__ = ("device", "peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes", "floor_slope_bytes_per_step", "sites")
+    __slots__ = ("device", "peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes", "floor_slope_bytes_per_step", "sites", "name", "relative", "peak_us", "peak_phase", "reserved_at_peak_bytes", "floors", "trend", "peak_owners", "peak_kinds", "reserve", "steps_until_full", "events", "start_bytes", "end_bytes")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     PEAK_ALLOCATED_BYTES_FIELD_NUMBER: _ClassVar[int]
     PEAK_RESERVED_BYTES_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
     FLOOR_SLOPE_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
     SITES_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RELATIVE_FIELD_NUMBER: _ClassVar[int]
+    PEAK_US_FIELD_NUMBER: _ClassVar[int]
+    PEAK_PHASE_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_AT_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FLOORS_FIELD_NUMBER: _ClassVar[int]
+    TREND_FIELD_NUMBER: _ClassVar[int]
+    PEAK_OWNERS_FIELD_NUMBER: _ClassVar[int]
+    PEAK_KINDS_FIELD_NUMBER: _ClassVar[int]
+    RESERVE_FIELD_NUMBER: _ClassVar[int]
+    STEPS_UNTIL_FULL_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    START_BYTES_FIELD_NUMBER: _ClassVar[int]
+    END_BYTES_FIELD_NUMBER: _ClassVar[int]
     device: int
     peak_allocated_bytes: float
     peak_reserved_bytes: float
     capacity_bytes: float
     floor_slope_bytes_per_step: float
     sites: _containers.RepeatedCompositeFieldContainer[MemorySite]
-    def __init__(self, device: _Optional[int] = ..., peak_allocated_bytes: _Optional[float] = ..., peak_reserved_bytes: _Optional[float] = ..., capacity_bytes: _Optional[float] = ..., floor_slope_bytes_per_step: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ...) -> None: ...
+    name: str
+    relative: bool
+    peak_us: float
+    peak_phase: str
+    reserved_at_peak_bytes: float
+    floors: _containers.RepeatedCompositeFieldContainer[MemoryFloor]
+    trend: FloorTrend
+    peak_owners: _containers.RepeatedCompositeFieldContainer[MemoryOwner]
+    peak_kinds: _containers.RepeatedCompositeFieldContainer[MemoryKind]
+    reserve: MemoryReserve
+    steps_until_full: float
+    events: int
+    start_bytes: float
+    end_bytes: float
+    def __init__(self, device: _Optional[int] = ..., peak_allocated_bytes: _Optional[float] = ..., peak_reserved_bytes: _Optional[float] = ..., capacity_bytes: _Optional[float] = ..., floor_slope_bytes_per_step: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., name: _Optional[str] = ..., relative: bool = ..., peak_us: _Optional[float] = ..., peak_phase: _Optional[str] = ..., reserved_at_peak_bytes: _Optional[float] = ..., floors: _Optional[_Iterable[_Union[MemoryFloor, _Mapping[str, object]]]] = ..., trend: _Optional[_Union[FloorTrend, _Mapping[str, object]]] = ..., peak_owners: _Optional[_Iterable[_Union[MemoryOwner, _Mapping[str, object]]]] = ..., peak_kinds: _Optional[_Iterable[_Union[MemoryKind, _Mapping[str, object]]]] = ..., reserve: _Optional[_Union[MemoryReserve, _Mapping[str, object]]] = ..., steps_until_full: _Optional[float] = ..., events: _Optional[int] = ..., start_bytes: _Optional[float] = ..., end_bytes: _Optional[float] = ...) -> None: ...
 
 class MemorySite(_message.Message):
-    __slots__ = ("operator", "stack", "bytes", "count")
+    __slots__ = ("operator", "stack", "bytes", "count", "bytes_per_step", "place", "size_bytes", "steps", "module", "ranges")
     OPERATOR_FIELD_NUMBER: _ClassVar[int]
     STACK_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    MODULE_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
     operator: str
     stack: str
     bytes: float
     count: int
-    def __init__(self, operator: _Optional[str] = ..., stack: _Optional[str] = ..., bytes: _Optional[float] = ..., count: _Optional[int] = ...) -> None: ...
+    bytes_per_step: float
+    place: Place
+    size_bytes: float
+    steps: int
+    module: str
+    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
+    def __init__(self, operator: _Optional[str] = ..., stack: _Optional[str] = ..., bytes: _Optional[float] = ..., count: _Optional[int] = ..., bytes_per_step: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., size_bytes: _Optional[float] = ..., steps: _Optional[int] = ..., module: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+
+class MemoryFloor(_message.Message):
+    __slots__ = ("name", "us", "bytes", "excused")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    EXCUSED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    us: float
+    bytes: float
+    excused: bool
+    def __init__(self, name: _Optional[str] = ..., us: _Optional[float] = ..., bytes: _Optional[float] = ..., excused: bool = ...) -> None: ...
+
+class FloorTrend(_message.Message):
+    __slots__ = ("bytes_per_step", "low_bytes_per_step", "high_bytes_per_step", "start_us", "start_bytes", "end_us", "end_bytes", "state", "steps", "unit")
+    BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
+    LOW_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
+    HIGH_BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    START_BYTES_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    END_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    bytes_per_step: float
+    low_bytes_per_step: float
+    high_bytes_per_step: float
+    start_us: float
+    start_bytes: float
+    end_us: float
+    end_bytes: float
+    state: str
+    steps: int
+    unit: str
+    def __init__(self, bytes_per_step: _Optional[float] = ..., low_bytes_per_step: _Optional[float] = ..., high_bytes_per_step: _Optional[float] = ..., start_us: _Optional[float] = ..., start_bytes: _Optional[float] = ..., end_us: _Optional[float] = ..., end_bytes: _Optional[float] = ..., state: _Optional[str] = ..., steps: _Optional[int] = ..., unit: _Optional[str] = ...) -> None: ...
+
+class MemoryOwner(_message.Message):
+    __slots__ = ("kind", "operator", "module", "place", "bytes", "count", "largest_bytes")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    MODULE_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    operator: str
+    module: str
+    place: Place
+    bytes: float
+    count: int
+    largest_bytes: float
+    def __init__(self, kind: _Optional[str] = ..., operator: _Optional[str] = ..., module: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., bytes: _Optional[float] = ..., count: _Optional[int] = ..., largest_bytes: _Optional[float] = ...) -> None: ...
+
+class MemoryKind(_message.Message):
+    __slots__ = ("kind", "bytes")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    bytes: float
+    def __init__(self, kind: _Optional[str] = ..., bytes: _Optional[float] = ...) -> None: ...
+
+class MemoryReserve(_message.Message):
+    __slots__ = ("unused_at_peak_bytes", "most_unused_bytes", "growths", "shrinks", "steady_growths", "steady_shrinks", "out_of_memory", "retries", "driver_us", "segments", "largest_free_bytes", "free_in_used_segments_bytes")
+    UNUSED_AT_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MOST_UNUSED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GROWTHS_FIELD_NUMBER: _ClassVar[int]
+    SHRINKS_FIELD_NUMBER: _ClassVar[int]
+    STEADY_GROWTHS_FIELD_NUMBER: _ClassVar[int]
+    STEADY_SHRINKS_FIELD_NUMBER: _ClassVar[int]
+    OUT_OF_MEMORY_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_US_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FREE_IN_USED_SEGMENTS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    unused_at_peak_bytes: float
+    most_unused_bytes: float
+    growths: int
+    shrinks: int
+    steady_growths: int
+    steady_shrinks: int
+    out_of_memory: int
+    retries: int
+    driver_us: float
+    segments: int
+    largest_free_bytes: float
+    free_in_used_segments_bytes: float
+    def __init__(self, unused_at_peak_bytes: _Optional[float] = ..., most_unused_bytes: _Optional[float] = ..., growths: _Optional[int] = ..., shrinks: _Optional[int] = ..., steady_growths: _Optional[int] = ..., steady_shrinks: _Optional[int] = ..., out_of_memory: _Optional[int] = ..., retries: _Optional[int] = ..., driver_us: _Optional[float] = ..., segments: _Optional[int] = ..., largest_free_bytes: _Optional[float] = ..., free_in_used_segments_bytes: _Optional[float] = ...) -> None: ...
 
 class SyncSite(_message.Message):
-    __slots__ = ("kind", "place", "count", "held_us", "refill_us")
+    __slots__ = ("kind", "place", "count", "held_us", "refill_us", "ranges")
     KIND_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     HELD_US_FIELD_NUMBER: _ClassVar[int]
     REFILL_US_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
     kind: str
     place: Place
     count: int
     held_us: float
     refill_us: float
-    def __init__(self, kind: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., count: _Optional[int] = ..., held_us: _Optional[float] = ..., refill_us: _Optional[float] = ...) -> None: ...
+    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
+    def __init__(self, kind: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., count: _Optional[int] = ..., held_us: _Optional[float] = ..., refill_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class HostActivity(_message.Message):
-    __slots__ = ("kind", "name", "us", "place")
+    __slots__ = ("kind", "name", "us", "place", "ranges")
     KIND_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     US_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
     kind: str
     name: str
     us: float
     place: Place
-    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., us: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
+    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., us: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class ReportState(_message.Message):
     __slots__ = ("state", "progress", "error", "report", "stage")
@@ -481,7 +665,7 @@ class TraceList(_message.Message):
     def __init__(self, traces: _Optional[_Iterable[_Union[TraceEntry, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., version: _Optional[str] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ...) -> None: ...
 
 class TraceEntry(_message.Message):
-    __slots__ = ("id", "run", "worker", "span", "size_bytes", "modified_s", "state", "error", "limiter", "sentence", "writing", "content")
+    __slots__ = ("id", "run", "worker", "span", "size_bytes", "modified_s", "state", "error", "limiter", "sentence", "writing", "content", "kind")
     ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
@@ -494,6 +678,7 @@ class TraceEntry(_message.Message):
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
     WRITING_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     id: str
     run: str
     worker: str
@@ -506,7 +691,8 @@ class TraceEntry(_message.Message):
     sentence: str
     writing: bool
     content: str
-    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., size_bytes: _Optional[float] = ..., modified_s: _Optional[float] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., writing: bool = ..., content: _Optional[str] = ...) -> None: ...
+    kind: str
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., size_bytes: _Optional[float] = ..., modified_s: _Optional[float] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., writing: bool = ..., content: _Optional[str] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class Timeline(_message.Message):
     __slots__ = ("start_us", "end_us", "lanes", "steps", "trace_start_us", "trace_end_us", "state", "error", "names", "progress")
@@ -533,7 +719,7 @@ class Timeline(_message.Message):
     def __init__(self, start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[StepMark, _Mapping[str, object]]]] = ..., trace_start_us: _Optional[float] = ..., trace_end_us: _Optional[float] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., names: _Optional[_Iterable[str]] = ..., progress: _Optional[float] = ...) -> None: ...
 
 class Lane(_message.Message):
-    __slots__ = ("kind", "title", "device", "box_start_us", "box_duration_us", "box_name", "box_depth", "box_count", "box_kind", "box_gap")
+    __slots__ = ("kind", "title", "device", "box_start_us", "box_duration_us", "box_name", "box_depth", "box_count", "box_kind", "box_gap", "queue", "queue_most")
     KIND_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
@@ -544,6 +730,8 @@ class Lane(_message.Message):
     BOX_COUNT_FIELD_NUMBER: _ClassVar[int]
     BOX_KIND_FIELD_NUMBER: _ClassVar[int]
     BOX_GAP_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_MOST_FIELD_NUMBER: _ClassVar[int]
     kind: str
     title: str
     device: int
@@ -554,7 +742,79 @@ class Lane(_message.Message):
     box_count: _containers.RepeatedScalarFieldContainer[int]
     box_kind: _containers.RepeatedScalarFieldContainer[int]
     box_gap: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, kind: _Optional[str] = ..., title: _Optional[str] = ..., device: _Optional[int] = ..., box_start_us: _Optional[_Iterable[float]] = ..., box_duration_us: _Optional[_Iterable[float]] = ..., box_name: _Optional[_Iterable[int]] = ..., box_depth: _Optional[_Iterable[int]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_kind: _Optional[_Iterable[int]] = ..., box_gap: _Optional[_Iterable[int]] = ...) -> None: ...
+    queue: Curve
+    queue_most: float
+    def __init__(self, kind: _Optional[str] = ..., title: _Optional[str] = ..., device: _Optional[int] = ..., box_start_us: _Optional[_Iterable[float]] = ..., box_duration_us: _Optional[_Iterable[float]] = ..., box_name: _Optional[_Iterable[int]] = ..., box_depth: _Optional[_Iterable[int]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_kind: _Optional[_Iterable[int]] = ..., box_gap: _Optional[_Iterable[int]] = ..., queue: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., queue_most: _Optional[float] = ...) -> None: ...
+
+class Curve(_message.Message):
+    __slots__ = ("time_us", "low", "high")
+    TIME_US_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    time_us: _containers.RepeatedScalarFieldContainer[float]
+    low: _containers.RepeatedScalarFieldContainer[float]
+    high: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, time_us: _Optional[_Iterable[float]] = ..., low: _Optional[_Iterable[float]] = ..., high: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class MemorySlice(_message.Message):
+    __slots__ = ("state", "error", "progress", "device", "start_us", "end_us", "trace_start_us", "trace_end_us", "allocated", "reserved", "exact", "steps", "allocated_bytes", "allocations", "freed_bytes", "frees", "survived_bytes", "survivors", "kept_bytes", "sites")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    TRACE_START_US_FIELD_NUMBER: _ClassVar[int]
+    TRACE_END_US_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATED_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_FIELD_NUMBER: _ClassVar[int]
+    EXACT_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    FREED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FREES_FIELD_NUMBER: _ClassVar[int]
+    SURVIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SITES_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    error: Problem
+    progress: float
+    device: int
+    start_us: float
+    end_us: float
+    trace_start_us: float
+    trace_end_us: float
+    allocated: Curve
+    reserved: Curve
+    exact: bool
+    steps: _containers.RepeatedCompositeFieldContainer[StepMark]
+    allocated_bytes: float
+    allocations: int
+    freed_bytes: float
+    frees: int
+    survived_bytes: float
+    survivors: int
+    kept_bytes: float
+    sites: _containers.RepeatedCompositeFieldContainer[SliceSite]
+    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trace_start_us: _Optional[float] = ..., trace_end_us: _Optional[float] = ..., allocated: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., reserved: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., exact: bool = ..., steps: _Optional[_Iterable[_Union[StepMark, _Mapping[str, object]]]] = ..., allocated_bytes: _Optional[float] = ..., allocations: _Optional[int] = ..., freed_bytes: _Optional[float] = ..., frees: _Optional[int] = ..., survived_bytes: _Optional[float] = ..., survivors: _Optional[int] = ..., kept_bytes: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[SliceSite, _Mapping[str, object]]]] = ...) -> None: ...
+
+class SliceSite(_message.Message):
+    __slots__ = ("operator", "place", "allocated_bytes", "allocations", "survived_bytes", "kept_bytes")
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    SURVIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    KEPT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    operator: str
+    place: Place
+    allocated_bytes: float
+    allocations: int
+    survived_bytes: float
+    kept_bytes: float
+    def __init__(self, operator: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., allocated_bytes: _Optional[float] = ..., allocations: _Optional[int] = ..., survived_bytes: _Optional[float] = ..., kept_bytes: _Optional[float] = ...) -> None: ...
 
 class StepMark(_message.Message):
     __slots__ = ("name", "start_us", "end_us")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.trace.columns import Part
-from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, MemoryEvents, Thread
+from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, MemoryAction, MemoryEvents, Thread
 
 
 class Assembly:
@@ -74,15 +74,19 @@ class Assembly:
         order = np.argsort(time_ns, kind="stable")
         columns = [p.memory for p in parts]
         thread = [own[m.thread] for own, m in zip(threads_of_part, columns, strict=True)]
+        change = _joined([m.bytes for m in columns], np.int64)[order]
         return MemoryEvents(
             time_ns=time_ns[order],
-            bytes=_joined([m.bytes for m in columns], np.int64)[order],
+            action=np.where(change < 0, MemoryAction.FREE, MemoryAction.ALLOCATE).astype(np.uint8),
+            bytes=change,
             address=_joined([m.address for m in columns], np.uint64)[order],
             device_type=_joined([m.device_type for m in columns], np.int32)[order],
             device=_joined([m.device for m in columns], np.int32)[order],
             allocated=_joined([m.allocated for m in columns], np.int64)[order],
             reserved=_joined([m.reserved for m in columns], np.int64)[order],
             thread=_joined(thread, np.int32)[order],
+            stack=np.full(len(order), NONE, np.int32),
+            stacks=[],
         )
 
     def _events(

@@ -50,6 +50,7 @@ CALL_CATEGORIES = (Category.RUNTIME, Category.DRIVER)
 GPU_WORK_CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
 
 Status = Literal["COMPLETE", "PARTIAL", "WRITING"]
+Kind = Literal["trace", "snapshot", "memory_timeline"]
 
 
 @dataclass(frozen=True)
@@ -103,21 +104,64 @@ class Events:
         return np.flatnonzero(np.isin(self.category, np.array(categories, np.uint8))).astype(np.int64)
 
 
+class MemoryAction(IntEnum):
+    """What happened to memory."""
+
+    ALLOCATE = 0
+    FREE = 1
+    GROW = 2  # the allocator got a segment from the driver
+    SHRINK = 3  # it gave one back
+    OUT_OF_MEMORY = 4
+
+
+class DeviceType(IntEnum):
+    """PyTorch's numbers of the devices that memory events speak of."""
+
+    CPU = 0
+    CUDA = 1
+    HIP = 6
+    XPU = 12
+
+
 @dataclass(frozen=True)
 class MemoryEvents:
-    """The `[memory]` events in order of time. All arrays have shape (m,); sizes are bytes."""
+    """What the allocators did, in order of time: `[memory]` events, or the entries of a memory snapshot. All
+    arrays have shape (m,); sizes are bytes."""
 
     time_ns: Int64
-    bytes: Int64  # signed: negative is a free
+    action: UInt8  # MemoryAction
+    bytes: Int64  # signed: what it adds to `allocated`; of GROW and SHRINK, to `reserved`
     address: npt.NDArray[np.uint64]
-    device_type: Int32  # 0 CPU, 1 CUDA, 6 HIP, 12 XPU
+    device_type: Int32  # DeviceType
     device: Int32  # NONE for the CPU
     allocated: Int64  # `Total Allocated` after the event; NONE in old traces
     reserved: Int64
-    thread: Int32  # index into Events.threads
+    thread: Int32  # index into Events.threads, or NONE
+    stack: Int32  # index into `stacks`, or NONE: only snapshots have them
+    stacks: list[str]  # frames "file(line): function", outermost first, one a line
 
     def __len__(self) -> int:
         return len(self.time_ns)
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The allocator's memory as a snapshot found it. Sizes are bytes.
+
+    Segments have shape (s,): what the driver gave. Blocks have shape (b,), ordered by segment and address.
+    """
+
+    device: Int32
+    address: npt.NDArray[np.uint64]
+    bytes: Int64
+    stream: Int64
+    expandable: Bool
+    block_segment: Int32
+    block_address: npt.NDArray[np.uint64]
+    block_bytes: Int64
+    block_requested_bytes: Int64  # what was asked for; block_bytes where the snapshot does not say
+    block_used: Bool  # allocated, or freed and waiting for a stream
+    block_stack: Int32  # index into MemoryEvents.stacks, or NONE
 
 
 @dataclass(frozen=True)
@@ -147,6 +191,8 @@ class Trace:
     events_read: int  # whole elements of traceEvents, of all phases
     malformed_events: int  # skipped
     start_ns: int  # the earliest event's own stamp: add it (and base_time_ns) for absolute time
+    kind: Kind = "trace"
+    segments: Segments | None = None  # of a snapshot
     notes: list[str] = field(
         default_factory=list
     )  # one line for each thing that had to be skipped or repaired

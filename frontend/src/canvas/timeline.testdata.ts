@@ -39,5 +39,7 @@ function laneOf(title: string, boxes: readonly Box[], names: readonly string[]):
     box_count: boxes.map(([, , , more]) => more?.count ?? 1),
     box_kind: boxes.map(() => (kind === "gaps" ? 0 : 1)),
     box_gap: kind === "gaps" ? boxes.map(([, , , more]) => more?.gap ?? 0) : [],
+    queue: undefined,
+    queue_most: 0,
   };
 }

@@ -3,7 +3,21 @@ import type { LaunchHotspot } from "../wire/report";
 import { arranged, FIRST_ORDER, pressed } from "./launches";
 
 function spot(key: string, launches: number, idle_us: number, kind = "operator"): LaunchHotspot {
-  return { key, kind, launches, idle_us, host_us: 1, kernel_us: 1, empty_queue_share: 0 };
+  return {
+    key,
+    kind,
+    launches,
+    idle_us,
+    host_us: 1,
+    kernel_us: 1,
+    empty_queue_share: 0,
+    dispatch_us: 1,
+    python_us: 1,
+    idle_per_step_us: 0,
+    full_queue_launches: 0,
+    full_queue_us: 0,
+    ranges: [],
+  };
 }
 
 const spots = [

@@ -20,6 +20,7 @@ function entry(id: string, run: string, worker: string, modified_s: number, stat
     sentence: "",
     writing: false,
     content: "c",
+    kind: "trace",
   };
 }
 
