@@ -45,6 +45,9 @@ MOST_DEPTH = 128
 
 MOST_STEP_MARKS = 2000
 
+# Beside the categories of events, on the wire: communication kernels (NCCL, RCCL) are shown apart from others.
+COLLECTIVE_KIND = 13
+
 # Times beyond this (146 years) are not from a clock; keeps the arithmetic inside int64.
 FAR_NS = 1 << 62
 
@@ -188,6 +191,7 @@ def _add_device(lanes: _Lanes, facts: Facts, device: DeviceFacts) -> None:
         ledger.gap,
     )
     work = device.busy.work
+    kind = np.where(facts.communication, COLLECTIVE_KIND, events.category)
     streams, own = np.unique(events.stream[work], return_inverse=True)
     time = np.bincount(own, events.duration_ns[work], len(streams))
     shown = np.zeros(len(streams), np.bool_)
@@ -205,7 +209,7 @@ def _add_device(lanes: _Lanes, facts: Facts, device: DeviceFacts) -> None:
             events.start_ns[some],
             events.end_ns[some],
             _names(events.name[some]),
-            events.category[some],
+            kind[some].astype(np.uint8),
         )
 
 

@@ -96,6 +96,16 @@ def test_each_event_is_in_its_lane_at_its_time(tmp_path: Path) -> None:
     assert (timeline.trace_start_us, timeline.trace_end_us) == (0, 200)
 
 
+def test_communication_kernels_are_a_kind_of_their_own(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("gemm", at=0, us=5, runs_at=10, runs_us=20)
+    main.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at=10, us=5, runs_at=40, runs_us=20)
+    timeline = slice_timeline(prepared(trace, tmp_path), None, None, 100_000)
+    assert list(timeline.lanes[1].box_kind) == [Category.KERNEL, 13]
+    assert 13 not in set(Category)
+
+
 def test_a_gaps_box_has_its_cause_as_name_and_the_number_of_its_gap(tmp_path: Path) -> None:
     timeline = slice_timeline(prepared(two_steps(), tmp_path), 69, 131, 100_000)
     lane = timeline.lanes[0]

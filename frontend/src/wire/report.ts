@@ -578,7 +578,7 @@ export interface Lane {
   box_depth: number[];
   /** >1: that many events were merged because they are too small at this zoom */
   box_count: number[];
-  /** category of the event (trace/events.py), 0 for gaps */
+  /** category of the event (trace/events.py), 13 for communication kernels, 0 for gaps */
   box_kind: number[];
   /** gaps only: the gap's number, for gap? */
   box_gap: number[];
