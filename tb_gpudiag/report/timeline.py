@@ -45,7 +45,7 @@ MOST_DEPTH = 128
 
 MOST_STEP_MARKS = 2000
 
-# Beside the categories of events, on the wire: communication kernels (NCCL, RCCL) are shown apart from others.
+# On the wire, beside the categories of events: communication kernels (NCCL, RCCL), shown apart from others.
 COLLECTIVE_KIND = 13
 
 # Times beyond this (146 years) are not from a clock; keeps the arithmetic inside int64.
