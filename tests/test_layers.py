@@ -96,6 +96,45 @@ def test_imports_point_one_way() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
+RAW = {"events", "memory", "segments"}
+"""What `trace/` reads. Facts are made of it; a rule that looked at it would count what no other sees."""
+
+
+def raw_reads(module: str, tree: ast.AST) -> Iterator[str]:
+    """Where a rule takes columns of the trace: `facts.events`, `facts.trace.memory`, `facts.host.events`."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or node.attr not in RAW:
+            continue
+        owner = ast.unparse(node.value).split(".")
+        if owner[-1] == "trace" or (node.attr == "events" and owner[-1] in {"facts", "host", "tree", "busy"}):
+            yield (
+                f"tb_gpudiag/{module.replace('.', '/')}.py:{node.lineno} reads {ast.unparse(node)}\n"
+                "  a rule never reads raw events: what it counts is a fact, computed once for all"
+            )
+
+
+def test_rules_read_facts_and_no_events() -> None:
+    found = [
+        read for module, tree in modules() if layer(module) == "rules" for read in raw_reads(module, tree)
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "raw"),
+    [
+        ("def check(facts, taken): return len(facts.events)", True),
+        ("def f(time): return time.facts.events.names", True),
+        ("def f(facts): return facts.trace.memory.bytes", True),
+        ("def f(facts): return facts.host.events", True),
+        ("def f(facts): return facts.trace.events_read, facts.memory[0].events", False),
+        ("def f(kernels): return kernels.event", False),
+    ],
+)
+def test_a_raw_read_is_seen(code: str, raw: bool) -> None:
+    assert bool(list(raw_reads("rules.x", ast.parse(code)))) is raw
+
+
 def test_every_module_has_its_layer() -> None:
     unknown = {module for module, _ in modules() if layer(module) not in {None, *LAYERS}} - LAZY
     assert not unknown, f"add these to LAYERS, SAME_AS or OPEN_TO_ALL: {sorted(unknown)}"

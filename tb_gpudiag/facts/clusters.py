@@ -11,7 +11,7 @@ import numpy as np
 
 from tb_gpudiag.facts.data.kernel_families import Family
 from tb_gpudiag.facts.host import Host
-from tb_gpudiag.facts.intervals import expand
+from tb_gpudiag.facts.intervals import Intervals, expand, union
 from tb_gpudiag.facts.kernels import MATRIX_FAMILIES, read_name
 from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.names import match
@@ -42,6 +42,7 @@ class Cluster:
     calls: Int64  # launch calls, in order of launch
     first: Bool  # shape of `calls`: begins a cluster
     gpu_ns: int  # of what they launched
+    spans: Intervals  # from the first launch of each cluster to its last
 
 
 def find_clusters(
@@ -104,6 +105,7 @@ def find_clusters(
                 calls[index],
                 np.isin(index, start[own]),
                 int(gpu_ns[index].sum()),
+                union(events.start_ns[calls[start[own]]], events.end_ns[calls[stop[own] - 1]]),
             )
         )
     assert len(found) == len(keys)

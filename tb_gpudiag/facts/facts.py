@@ -12,6 +12,7 @@ import numpy as np
 from tb_gpudiag.facts.account import Account, account, whole
 from tb_gpudiag.facts.attention import UnfusedAttention, unfused_attention
 from tb_gpudiag.facts.busy import Busy, communication_kernels
+from tb_gpudiag.facts.calls import Calls
 from tb_gpudiag.facts.handover import HostTime, Pieces
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.hotspots import Hotspot, Kind, hotspots
@@ -126,6 +127,10 @@ class Facts:
     @cached_property
     def host_time(self) -> HostTime:
         return HostTime(self.host, self.work, self.main_thread)
+
+    @cached_property
+    def calls(self) -> Calls:
+        return Calls(self.events, self.work, self.host_time.blocking)
 
     @cached_property
     def devices(self) -> list[DeviceFacts]:

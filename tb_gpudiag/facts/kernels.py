@@ -22,7 +22,7 @@ from tb_gpudiag.facts.intervals import Intervals, union
 from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.names import COMMUNICATION_KERNEL
 from tb_gpudiag.facts.steps import Window
-from tb_gpudiag.trace.events import Bool, Category, Events, Int64, UInt8
+from tb_gpudiag.trace.events import Bool, Category, Events, Float32, Int32, Int64, UInt8
 
 # Elements that one 16-byte load holds: what tensor cores need every row to be a multiple of.
 _WIDE_HALF = 8
@@ -125,6 +125,9 @@ class Kernels:
         number, name = np.unique(events.name[self.event], return_inverse=True)
         told = [read_name(events.names[i]) for i in number]
         copies = events.category[self.event] != Category.KERNEL
+        self.is_kernel: Bool = ~copies
+        self.stream: Int32 = events.stream[self.event]
+        self.blocks_per_sm: Float32 = events.blocks_per_sm[self.event]
         family = np.array([t.family for t in told], np.uint8)[name] if told else np.zeros(0, np.uint8)
         self.family: UInt8 = np.where(copies, np.uint8(Family.COPY), family)
         self.arithmetic: UInt8 = _column([t.arithmetic for t in told], name)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.names import match
+from tb_gpudiag.facts.steps import Window
 from tb_gpudiag.trace.events import NONE, Int64
 
 
@@ -41,6 +42,24 @@ _OPERATORS = (
     (LoadPart.COLLATE, r"aten::(_?stack|_?cat)"),
     (LoadPart.PIN, r"aten::_?pin_memory"),
 )
+
+
+SINGLE_PROCESS = "_SingleProcessDataLoaderIter"
+MULTI_PROCESS = "_MultiProcessingDataLoaderIter"
+
+
+def loader_kind(host: Host) -> str:
+    """Which of torch's iterators fetched; "" where the trace does not say."""
+    for kind in (SINGLE_PROCESS, MULTI_PROCESS):
+        if any(kind in name for name in host.events.names):
+            return kind
+    return ""
+
+
+def batches(host: Host, window: Window) -> tuple[Int64, Int64]:
+    """When the fetching of each batch began, and how long it took; in order."""
+    loads = host.loads(window)
+    return host.events.start_ns[loads], host.events.duration_ns[loads]
 
 
 def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int]:

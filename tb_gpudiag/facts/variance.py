@@ -66,10 +66,10 @@ def on_host(names: list[str], start: Int64, end: Int64, pieces: Pieces) -> StepT
     return StepTimes(Account(names, start, end, zero, zero, zero, spent), start, end, zero)
 
 
-def only_in(events: Events, host: Host, steps: StepTimes, chosen: Bool) -> list[tuple[str, int]]:
+def only_in(host: Host, steps: StepTimes, chosen: Bool) -> list[tuple[str, int]]:
     """(name, ns) of what chosen steps did on the host and no other step did: the outermost spans, the longest
     first. chosen: shape (k,). Names that differ in a number or an address only are one."""
-    tree = host.tree
+    events, tree = host.events, host.tree
     spans = tree.spans[~match(events, STEP)[tree.spans]]
     step = np.searchsorted(steps.host_start_ns, events.start_ns[spans], side="right") - 1
     inside = (step >= 0) & (events.end_ns[spans] <= steps.host_end_ns[np.maximum(step, 0)])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.names import ALLOCATOR_CALL, match
+from tb_gpudiag.facts.names import ALLOCATOR_CALL
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
@@ -14,6 +12,9 @@ from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Find
 # PyTorch's caching allocator keeps what it got, so a steady step asks the driver for nothing. 1 % leaves room
 # for one late growth of the cache in a recording.
 LEAST_SHARE = 0.01
+
+MOST_CALLS = 4
+"""Kinds of call that the evidence lists."""
 
 _CODE = """# Before torch is imported (or in the shell):
 #   PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
@@ -31,13 +32,6 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
         return Clear(f"memory calls to the driver cost {share(cost_ns, lost.window_ns)} of the step window")
-    events, window = facts.events, facts.window
-    calls = (
-        match(events, ALLOCATOR_CALL)
-        & (events.start_ns >= window.start_ns)
-        & (events.start_ns < window.end_ns)
-    )
-    names, number = np.unique(events.name[calls], return_counts=True)
     return Finding(
         title=f"Memory calls to the driver hold the GPU up for {share(cost_ns, lost.window_ns)} of the time",
         summary="cudaMalloc, cudaFree and host allocations are slow, and some wait until the GPU has "
@@ -57,8 +51,8 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
                 "GPU idle inside them", f"{time_ns(cost_ns)}, {share(cost_ns, lost.window_ns)} of the window"
             ),
             *(
-                Evidence(events.names[name], count(int(n), "call"))
-                for name, n in sorted(zip(names, number, strict=True), key=lambda x: -x[1])[:4]
+                Evidence(name, count(calls, "call"))
+                for name, calls in facts.calls.count_by_name(ALLOCATOR_CALL, facts.window)[:MOST_CALLS]
             ),
         ],
         places=places(facts, lost.event[chosen], lost.length_ns[chosen], by_operator=True),

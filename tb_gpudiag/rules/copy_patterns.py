@@ -6,6 +6,7 @@ import numpy as np
 
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.facts.intervals import EMPTY, Intervals, clip, intersect, subtract, union
+from tb_gpudiag.facts.loading import batches
 from tb_gpudiag.facts.transfers import in_window, round_trips
 from tb_gpudiag.rules.format import count, share, size_bytes, time_ns
 from tb_gpudiag.rules.launch_bound import in_short_dry_gaps
@@ -47,7 +48,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     if device is None:
         return NO_GPU
     lost = lost_time(facts, taken)
-    there = in_window(facts.events, facts.transfers, device.id, facts.window)
+    there = in_window(facts.transfers, device.id, facts.window)
     trips = _round_trips(facts, device, lost, there, taken)
     if trips is not None:
         claimed = trips.claims[device.id]
@@ -60,14 +61,14 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
 
 
 def _round_trips(facts: Facts, device: DeviceFacts, lost: Lost, there: Bool, taken: Taken) -> Finding | None:
-    events, transfers = facts.events, facts.transfers
+    transfers = facts.transfers
     if int((there & transfers.to_host & (transfers.bytes >= LEAST_BYTES)).sum()) < LEAST_ROUND_TRIPS:
         return None
-    borders = np.r_[facts.steps.start_ns, events.start_ns[facts.host.loads(facts.window)]]
-    out, back = round_trips(events, transfers, there, borders, LEAST_BYTES)
+    borders = np.r_[facts.steps.start_ns, batches(facts.host, facts.window)[0]]
+    out, back = round_trips(transfers, there, borders, LEAST_BYTES)
     if len(out) < LEAST_ROUND_TRIPS:
         return None
-    spans = union(events.start_ns[transfers.event[out]], events.end_ns[transfers.event[back]])
+    spans = union(transfers.start_ns[out], transfers.end_ns[back])
     spans = clip(spans, facts.window.start_ns, facts.window.end_ns)
     idle = union(lost.start_ns, lost.end_ns)
     copying = subtract(device.busy.copying, taken.get(device.id, EMPTY))
@@ -145,11 +146,9 @@ def _finding(
     evidence: list[Evidence],
     copies: Int64,
 ) -> Finding:
-    events, transfers = facts.events, facts.transfers
-    event, launch = transfers.event[copies], transfers.launch[copies]
-    time = int(events.duration_ns[event].sum())
+    transfers = facts.transfers
+    time = int((transfers.end_ns - transfers.start_ns)[copies].sum())
     exposed = _exposed(facts, device, copies, NOTHING)
-    in_call_ns = np.where(launch == NONE, 0, events.duration_ns[launch])
     return Finding(
         title=title,
         summary=summary,
@@ -161,7 +160,7 @@ def _finding(
             Evidence("copying", f"{time_ns(time)}, {share(exposed.total, time)} not hidden under computing"),
             *_speed(facts, copies),
         ],
-        places=places(facts, launch, in_call_ns, by_operator=True),
+        places=places(facts, transfers.launch[copies], transfers.in_call_ns[copies], by_operator=True),
         ranges=longest(claim, device.id),
         claims={device.id: claim},
     )
@@ -169,16 +168,15 @@ def _finding(
 
 def _exposed(facts: Facts, device: DeviceFacts, copies: Int64, taken: Taken) -> Intervals:
     """Where these copies ran, nothing computed, and nobody claimed it."""
-    event = facts.transfers.event[copies]
-    ran = union(facts.events.start_ns[event], facts.events.end_ns[event])
-    ran = clip(ran, facts.window.start_ns, facts.window.end_ns)
+    ran = facts.transfers.ran(copies, facts.window)
     return subtract(intersect(ran, device.busy.copying), taken.get(device.id, EMPTY))
 
 
 def _speed(facts: Facts, copies: Int64) -> list[Evidence]:
     """The bytes a second of these copies, beside the best that large pinned ones of the trace reach."""
-    events, transfers = facts.events, facts.transfers
-    size, time = int(transfers.bytes[copies].sum()), int(events.duration_ns[transfers.event[copies]].sum())
+    transfers = facts.transfers
+    duration_ns = transfers.end_ns - transfers.start_ns
+    size, time = int(transfers.bytes[copies].sum()), int(duration_ns[copies].sum())
     if not time:
         return []
     rate = f"{size / time:.1f} GB/s"
@@ -186,10 +184,10 @@ def _speed(facts: Facts, copies: Int64) -> list[Evidence]:
         (transfers.to_device | transfers.to_host)
         & ~transfers.pageable
         & (transfers.bytes >= LEAST_FOR_SPEED)
-        & (events.duration_ns[transfers.event] > 0)
+        & (duration_ns > 0)
     )
     if pinned.any():
-        best = float((transfers.bytes[pinned] / events.duration_ns[transfers.event[pinned]]).max())
+        best = float((transfers.bytes[pinned] / duration_ns[pinned]).max())
         rate += f"; pinned copies of this trace reach {best:.1f} GB/s"
     return [Evidence("effective bandwidth", rate)]
 

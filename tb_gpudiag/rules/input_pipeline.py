@@ -6,7 +6,7 @@ import numpy as np
 
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.loading import LoadPart, load_parts
+from tb_gpudiag.facts.loading import SINGLE_PROCESS, LoadPart, batches, load_parts, loader_kind
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import NO_DEVICE, Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
@@ -39,9 +39,6 @@ _PARTS = {
     LoadPart.COLLATE: "of that, collating",
     LoadPart.PIN: "of that, pinning",
 }
-
-_SINGLE_PROCESS = "_SingleProcessDataLoaderIter"
-_MULTI_PROCESS = "_MultiProcessingDataLoaderIter"
 
 _WORKERS = """loader = DataLoader(
     dataset,
@@ -90,8 +87,8 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         return Clear(
             f"the {_waits(lost)} {share(cost_ns, lost.window_ns)} of the step window for data loading"
         )
-    kind = _loader_kind(facts)
-    loads, steps = facts.host.loads(facts.window), len(facts.steps)
+    kind = loader_kind(facts.host)
+    fetch_ns, steps = batches(facts.host, facts.window)[1], len(facts.steps)
     parts = load_parts(facts.host, lost.event[chosen], lost.length_ns[chosen])
     evidence = [
         Evidence(
@@ -101,14 +98,14 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             Evidence(_PARTS[part], f"{time_ns(ns)}, {share(ns, cost_ns)}")
             for part, ns in sorted(parts.items(), key=lambda pair: -pair[1])
         ),
-        Evidence("batches fetched", count(len(loads))),
-        *_slow_first(facts.events.duration_ns[loads]),
+        Evidence("batches fetched", count(len(fetch_ns))),
+        *_slow_first(fetch_ns),
     ]
     if steps:
         evidence.append(Evidence("per step", time_ns(cost_ns / steps)))
     if kind:
         evidence.append(Evidence("loader", kind))
-    single = kind == _SINGLE_PROCESS
+    single = kind == SINGLE_PROCESS
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
     if single:
         how = "in the training process itself"
@@ -152,14 +149,6 @@ def _slow_first(fetch_ns: Int64) -> list[Evidence]:
     if first < SLOW_FIRST * others:
         return []
     return [Evidence("first batch", f"{time_ns(first)}, the others {time_ns(others)} in the median")]
-
-
-def _loader_kind(facts: Facts) -> str:
-    """Which of torch's iterators fetched; "" where the trace does not say."""
-    for kind in (_SINGLE_PROCESS, _MULTI_PROCESS):
-        if any(kind in name for name in facts.events.names):
-            return kind
-    return ""
 
 
 RULE = Rule("GD101", "input_pipeline", "Waiting for data", check, error_share=0.20)

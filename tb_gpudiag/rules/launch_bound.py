@@ -22,7 +22,7 @@ from tb_gpudiag.rules.rule import (
     Saving,
     Taken,
 )
-from tb_gpudiag.trace.events import NONE, Bool, Int64
+from tb_gpudiag.trace.events import Bool
 
 # A GPU that loses 5 % to launching has some launches on an empty queue in every job; public traces of healthy
 # training lose below 1 %, host-bound ones 10 to 45 %.
@@ -66,20 +66,19 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     lost = lost_time(facts, taken)
     chosen = issuing(lost, device)
     cost_ns = lost.total_ns(chosen)
-    calls, empty, kernel_ns = _launches(facts, device)
+    calls = facts.calls.launches(device.id, facts.window)
     if not len(calls):
         return CannotTell(
             "no launch call of this GPU's work is in the trace",
             "Record with both ProfilerActivity.CPU and ProfilerActivity.CUDA.",
         )
-    on_empty = share(float(empty.sum()), float(len(calls)))
+    on_empty = share(float(calls.empty_queue.sum()), float(len(calls)))
     if lost.share(cost_ns) < LEAST_SHARE:
         return Clear(
             f"launching cost {share(cost_ns, lost.window_ns)} of the step window; {on_empty} of the "
             f"launches found an "
             "empty queue"
         )
-    in_call_ns = facts.events.duration_ns[calls]
     steps = len(facts.steps)
     per_step = f", {count(round(len(calls) / steps))} a step" if steps else ""
     return Finding(
@@ -104,8 +103,8 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             ),
             Evidence("launches", f"{count(len(calls))}{per_step}"),
             Evidence("issued on an empty queue", on_empty),
-            Evidence("median launch call", time_ns(float(np.median(in_call_ns)))),
-            Evidence("median GPU time of a launch", time_ns(float(np.median(kernel_ns)))),
+            Evidence("median launch call", time_ns(float(np.median(calls.duration_ns)))),
+            Evidence("median GPU time of a launch", time_ns(float(np.median(calls.gpu_ns)))),
         ],
         places=places(facts, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
@@ -118,22 +117,6 @@ def _launching(facts: Facts) -> Intervals:
     """The host's way to its launches, without operators so slow that they are host_bound's."""
     slow = host_time(facts, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
     return subtract(host_time(facts, Cause.DISPATCH, Cause.LAUNCH), slow)
-
-
-def _launches(facts: Facts, device: DeviceFacts) -> tuple[Int64, Bool, Int64]:
-    """The window's launch calls of the device: event, whether on an empty queue, and the GPU time that each
-    started."""
-    work, events, window = facts.work, facts.events, facts.window
-    some = np.flatnonzero(
-        (work.launch != NONE)
-        & (events.device[work.event] == device.id)
-        & (work.launch_start_ns >= window.start_ns)
-        & (work.launch_start_ns < window.end_ns)
-    )
-    calls, first, of_call = np.unique(work.launch[some], return_index=True, return_inverse=True)
-    kernel_ns = np.zeros(len(calls), np.int64)
-    np.add.at(kernel_ns, of_call, events.duration_ns[work.event[some]])
-    return calls, work.empty_queue[some[first]], kernel_ns
 
 
 RULE = Rule("GD201", "launch_bound", "Launch-bound", check, error_share=0.30)

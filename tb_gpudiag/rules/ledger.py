@@ -9,6 +9,7 @@ import numpy as np
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import EMPTY, Intervals, complement, expand, overlapping, union
+from tb_gpudiag.facts.places import by_place
 from tb_gpudiag.facts.replay import Change
 from tb_gpudiag.rules.rule import NOTHING, Place, Range, Removable, Taken
 from tb_gpudiag.trace.events import NONE, Bool, Int64, UInt8
@@ -127,33 +128,11 @@ def without(host: Intervals, share: float = 1.0) -> Removable:
 
 
 def places(facts: Facts, event: Int64, weight_ns: Int64, *, by_operator: bool = False) -> list[Place]:
-    """Host events as places in the user's code, the weightiest first.
-
-    event: shape (k,), host events or NONE; weight_ns: shape (k,), the time that each stands for. Events of
-    one frame are one place, or one for each of its operators; where no frame is known, the operator is the
-    place. Time with neither is left out.
-    """
-    known = event != NONE
-    event, weight_ns = event[known], weight_ns[known]
-    place, operator = facts.host.place[event], facts.host.operator[event]
-    events = facts.events
-    names = np.where(operator == NONE, NONE, events.name[operator]).astype(np.int64)
-    if not by_operator:
-        names = np.where(place == NONE, names, NONE)
-    if not len(event):
-        return []
-    # Both numbers in one, so that grouping sorts plain integers; 0 is neither.
-    base = len(events.names) + 1
-    key, member = np.unique((place + 1) * base + names + 1, return_inverse=True)
-    total = np.zeros(len(key), np.int64)
-    np.add.at(total, member, weight_ns)
-    heaviest = [int(i) for i in np.argsort(-total, kind="stable") if key[i]][:MOST_PLACES]
-    return [_place(facts, *divmod(int(key[i]), base), int(total[i])) for i in heaviest]
-
-
-def _place(facts: Facts, number: int, name: int, time_ns: int) -> Place:
-    operator = facts.events.names[name - 1] if name else ""
-    frame = facts.host.frame(number - 1)
-    if frame is None:
-        return Place(operator=operator, time_ns=time_ns)
-    return Place(frame.file, frame.line, frame.function, operator, time_ns)
+    """Host events as places in the user's code, the weightiest first: see facts/places.py."""
+    found = by_place(facts.host, event, weight_ns, by_operator=by_operator, most=MOST_PLACES)
+    return [
+        Place(operator=operator, time_ns=ns)
+        if frame is None
+        else Place(frame.file, frame.line, frame.function, operator, ns)
+        for frame, operator, ns in found
+    ]

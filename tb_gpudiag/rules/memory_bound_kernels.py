@@ -22,7 +22,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
     Taken,
 )
-from tb_gpudiag.trace.events import Bool, Category, Int32, Int64
+from tb_gpudiag.trace.events import Bool, Int64
 
 # What fusing could give back at most. Public traces of convolutional training are at 7 to 13 %; a tenth of
 # the window is worth trying a compiler for.
@@ -48,13 +48,12 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     time = kernel_time(facts)
     if time is None:
         return NO_GPU
-    kernels, events = time.kernels, facts.events
+    kernels = time.kernels
     bound = np.isin(kernels.family, np.array(FAMILIES, np.uint8))
-    bound &= events.category[kernels.event] == Category.KERNEL
-    bound &= kernels.duration_ns >= SHORTEST_NS
+    bound &= kernels.is_kernel & (kernels.duration_ns >= SHORTEST_NS)
     if facts.unfused_attention is not None:
         bound &= ~facts.unfused_attention.between  # they go with GD503's fix, whether it is found or not
-    removable_ns = _beside_the_longest(kernels, events.stream[kernels.event], bound)
+    removable_ns = _beside_the_longest(kernels, bound)
     free = time.free(removable_ns > 0, taken)
     cost_ns = free.total
     total_ns = time.total_ns(bound)
@@ -94,9 +93,10 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     )
 
 
-def _beside_the_longest(kernels: Kernels, stream: Int32, bound: Bool) -> Int64:
+def _beside_the_longest(kernels: Kernels, bound: Bool) -> Int64:
     """Shape (k,): a kernel's duration, 0 for the longest of each run and for those in none. Any other
     kernel or copy on the same stream ends a run."""
+    stream = kernels.stream
     order = np.argsort(stream, kind="stable")  # within a stream by start, as they are
     ends = np.r_[True, ~bound[order][1:] | ~bound[order][:-1] | (stream[order][1:] != stream[order][:-1])]
     run = np.empty(len(order), np.int64)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.names import LAUNCH_CALL, match
+from tb_gpudiag.facts.names import LAUNCH_CALL
 from tb_gpudiag.rules.format import count
 from tb_gpudiag.rules.recording import record_again
 from tb_gpudiag.rules.rule import NOTHING, Answer, Clear, Evidence, Finding, Rule, Severity, Taken
-from tb_gpudiag.trace.events import CALL_CATEGORIES
 
 
 def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     if facts.device is not None:
         return Clear(f"{count(len(facts.work))} kernels, copies and sets recorded")
-    calls = facts.events.where(*CALL_CATEGORIES)
-    launches = int(match(facts.events, LAUNCH_CALL)[calls].sum())
+    launches = sum(calls for _, calls in facts.calls.count_by_name(LAUNCH_CALL))
     evidence = [Evidence("kernels and copies", "none"), Evidence("launch calls", count(launches))]
     if launches:
         return Finding(

@@ -6,7 +6,8 @@ import numpy as np
 
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.intervals import EMPTY, clip, intersect, subtract, union
+from tb_gpudiag.facts.intervals import EMPTY, intersect, subtract, union
+from tb_gpudiag.facts.transfers import in_window
 from tb_gpudiag.rules.format import count, share, size_bytes, time_ns
 from tb_gpudiag.rules.ledger import longest, lost_time, places
 from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
@@ -34,20 +35,11 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     device = facts.device
     if device is None:
         return NO_GPU
-    events, window, transfers = facts.events, facts.window, facts.transfers
-    begins = events.start_ns[transfers.event]
+    window, transfers = facts.window, facts.transfers
     large = (transfers.bytes >= LEAST_BYTES) | (transfers.bytes == NONE)
-    chosen = (
-        transfers.pageable
-        & large
-        & (events.device[transfers.event] == device.id)
-        & (begins >= window.start_ns)
-        & (begins < window.end_ns)
-    )
-    copies = transfers.event[chosen]
+    chosen = transfers.pageable & large & in_window(transfers, device.id, window)
     lost = lost_time(facts, taken)
-    copying = union(events.start_ns[copies], events.end_ns[copies])
-    exposed = intersect(clip(copying, window.start_ns, window.end_ns), device.busy.copying)
+    exposed = intersect(transfers.ran(chosen, window), device.busy.copying)
     exposed = subtract(exposed, taken.get(device.id, EMPTY))
     issuing = lost.of(Cause.LAUNCH) & np.isin(
         lost.launch, transfers.launch[chosen & (transfers.launch != NONE)]
@@ -59,9 +51,8 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         )
     stretches = union(np.r_[exposed.start, lost.start_ns[issuing]], np.r_[exposed.end, lost.end_ns[issuing]])
     size = int(np.maximum(transfers.bytes[chosen], 0).sum())
-    taken_ns = int(events.duration_ns[copies].sum())
+    taken_ns = int((transfers.end_ns - transfers.start_ns)[chosen].sum())
     rate = f", {size / taken_ns:.1f} GB/s" if size and taken_ns else ""
-    in_call_ns = np.where(transfers.launch == NONE, 0, events.duration_ns[transfers.launch])[chosen]
     return Finding(
         title=f"Copies from pageable memory cost {share(cost_ns, lost.window_ns)} of the time",
         summary="Ordinary host memory cannot be read by the GPU directly: the driver copies it piece by "
@@ -77,11 +68,11 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            Evidence("pageable copies", f"{count(len(copies))}, {size_bytes(size)}{rate}"),
+            Evidence("pageable copies", f"{count(int(chosen.sum()))}, {size_bytes(size)}{rate}"),
             Evidence("not hidden under computing", time_ns(exposed.total)),
             Evidence("GPU idle inside the copy calls", time_ns(lost.total_ns(issuing))),
         ],
-        places=places(facts, transfers.launch[chosen], in_call_ns, by_operator=True),
+        places=places(facts, transfers.launch[chosen], transfers.in_call_ns[chosen], by_operator=True),
         ranges=longest(stretches, device.id),
         claims={device.id: stretches},
     )

@@ -23,7 +23,6 @@ from tb_gpudiag.rules.rule import (
     Severity,
     Taken,
 )
-from tb_gpudiag.trace.events import Float32
 
 # Public traces of training lose 1 to 1.5 % of the window so, one of a small model in a CUDA graph 8 %.
 LEAST_SHARE = 0.05
@@ -46,8 +45,8 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     time = kernel_time(facts)
     if time is None:
         return NO_GPU
-    kernels, events = time.kernels, facts.events
-    blocks: Float32 = events.blocks_per_sm[kernels.event]
+    kernels = time.kernels
+    blocks = kernels.blocks_per_sm
     if np.isnan(blocks).all():
         return CannotTell("the trace does not say how many blocks its kernels had (ROCm's recorder does not)")
     chosen = (blocks < 1) & (kernels.family != Family.COLLECTIVE) & (kernels.duration_ns >= SHORTEST_NS)

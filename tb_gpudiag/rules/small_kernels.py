@@ -9,7 +9,7 @@ import numpy as np
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.clusters import Cluster, ClusterKind, find_clusters
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
-from tb_gpudiag.facts.intervals import Intervals, intersect, union
+from tb_gpudiag.facts.intervals import Intervals, intersect
 from tb_gpudiag.rules.format import count, one_line, share, time_ns
 from tb_gpudiag.rules.launch_bound import in_short_dry_gaps
 from tb_gpudiag.rules.ledger import ISSUING, Lost, host_time, lost_time, places, without
@@ -104,8 +104,8 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         least_chain=LEAST_CHAIN,
     )
     late = in_short_dry_gaps(lost, device) & lost.of(Cause.PYTHON, *ISSUING) & (lost.launch != NONE)
-    idle = np.zeros(len(facts.events), np.int64)
-    np.add.at(idle, lost.launch[late], lost.length_ns[late])
+    most_call = max((int(cluster.calls.max()) for cluster in clusters), default=0)
+    idle = np.bincount(lost.launch[late], weights=lost.length_ns[late], minlength=most_call + 1)
     found = []
     most = 0
     for cluster in clusters:
@@ -162,18 +162,12 @@ def _finding(facts: Facts, device: DeviceFacts, lost: Lost, late: Bool, cluster:
 
 def _inside(facts: Facts, cluster: Cluster) -> Intervals:
     """The main thread's time from each cluster's first launch to its last."""
-    begins = np.flatnonzero(cluster.first)
-    last = np.r_[begins[1:], len(cluster.calls)] - 1
-    events = facts.events
-    spans = union(events.start_ns[cluster.calls[begins]], events.end_ns[cluster.calls[last]])
-    return intersect(spans, host_time(facts, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH))
+    return intersect(cluster.spans, host_time(facts, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH))
 
 
 def _graph(facts: Facts) -> str:
     """Whether the whole step could be one launch, as far as a trace tells."""
-    starts, launched = facts.events.start_ns[facts.host_time.blocking], facts.work.launch_start_ns
-    last = launched[launched < facts.window.end_ns].max(initial=0)  # what waits after it ends the recording
-    waits = int(((starts >= facts.window.start_ns) & (starts < last)).sum())
+    waits = facts.calls.waits_before_last_launch(facts.window)
     if waits:
         return f"not as it is: the host waits for the GPU {count(waits, 'time')} in the step window"
     return "possible if shapes and addresses stay the same: no wait for the GPU is in the step window"

@@ -124,11 +124,7 @@ def _finding(
     slowest = slow[np.argsort(-length[slow], kind="stable")]
     chosen = np.zeros(len(steps), np.bool_)
     chosen[slow] = True
-    only = [
-        (name, ns)
-        for name, ns in only_in(facts.events, facts.host, steps, chosen)
-        if ns >= ONLY_SHARE * excess_ns
-    ]
+    only = [(name, ns) for name, ns in only_in(facts.host, steps, chosen) if ns >= ONLY_SHARE * excess_ns]
     named = "" if facts.recorded.steps else "inferred "
     ratio = length[slow].max() / usual_ns
     work = _work(steps, slow, others)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
-import numpy as np
-
 from tb_gpudiag.facts.data.kernel_families import Arithmetic
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.products import matrices, time_by_shapes
 from tb_gpudiag.rules.format import count, one_line, time_ns
 from tb_gpudiag.rules.kernel_time import KernelTime, kernel_time
 from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
-from tb_gpudiag.trace.events import NONE, Bool
+from tb_gpudiag.trace.events import Bool
 
 # In public traces such kernels take 10 to 19 % of the window where a dimension is odd, and below 1 %
 # elsewhere.
@@ -76,31 +73,13 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
 
 def _shapes(time: KernelTime, chosen: Bool) -> tuple[list[tuple[str, int]], list[int]]:
     """The inputs of most time, and those of their dimensions that are to blame; empty where none were
-    recorded."""
-    facts, events = time.facts, time.facts.events
-    launch = time.kernels.launches(facts.work)[chosen]
-    duration = time.kernels.duration_ns[chosen]
-    known = launch != NONE
-    operator = facts.host.operator[launch[known]]
-    shape = np.where(operator == NONE, NONE, events.shapes[operator])
-    weight = np.bincount(
-        shape[shape != NONE], weights=duration[known][shape != NONE], minlength=len(events.input_shapes)
-    )
-    least = weight.sum() / LEAST_OF_SHAPES
-    heaviest = [int(i) for i in np.argsort(-weight, kind="stable")[:SHAPES_SHOWN] if weight[i] > least]
-    found = [(one_line(events.input_shapes[i], 100), int(weight[i])) for i in heaviest]
-    odd = {d for i in heaviest for d in _matrix_dimensions(events.input_shapes[i]) if d % MULTIPLE}
-    return found, sorted(odd)
-
-
-def _matrix_dimensions(shapes: str) -> set[int]:
-    """Rows and columns of the inputs that are matrices; the sizes of batches do not matter."""
-    try:
-        inputs = json.loads(shapes)
-    except ValueError:
-        return set()
-    matrices = [dims for dims in inputs if isinstance(dims, list) and len(dims) >= 2]
-    return {d for dims in matrices for d in dims[-2:] if type(d) is int}
+    recorded. The sizes of batches do not matter."""
+    launch = time.kernels.launches(time.facts.work)[chosen]
+    found = time_by_shapes(time.facts.host, launch, time.kernels.duration_ns[chosen])
+    least = sum(ns for _, ns in found) / LEAST_OF_SHAPES
+    heaviest = [(shapes, ns) for shapes, ns in found[:SHAPES_SHOWN] if ns > least]
+    odd = {d for shapes, _ in heaviest for dims in matrices(shapes) for d in dims[-2:] if d % MULTIPLE}
+    return [(one_line(shapes, 100), ns) for shapes, ns in heaviest], sorted(odd)
 
 
 RULE = Rule("GD502", "unaligned_matmul", "Matrix products with unaligned dimensions", check)

@@ -10,7 +10,6 @@ from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import share, time_ns
 from tb_gpudiag.rules.ledger import ISSUING, lost_time
-from tb_gpudiag.trace.events import CALL_CATEGORIES
 
 # What computes for this much of the time is what limits the job: all the rest gives a quarter at most.
 COMPUTE_SHARE = 0.80
@@ -117,10 +116,9 @@ _NOUN = {
 
 def _of_host(facts: Facts) -> Verdict:
     lost = lost_time(facts)
-    calls = np.isin(facts.events.category, np.array(CALL_CATEGORIES, np.uint8))
     seen = (
         "The trace has launch calls but no GPU activity"
-        if bool((calls & (facts.events.correlation > 0)).any())
+        if facts.calls.begin_work
         else "No GPU activity was recorded"
     )
     if facts.trace.metadata.device_properties or seen.startswith("The trace"):

@@ -1,0 +1,39 @@
+"""Matrix products by the shapes of their inputs, where shapes were recorded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from tb_gpudiag.facts.host import Host
+from tb_gpudiag.trace.events import NONE, Int64
+
+
+def time_by_shapes(host: Host, launch: Int64, duration_ns: Int64) -> list[tuple[str, int]]:
+    """(shapes of the inputs as JSON, ns), most time first. launch: shape (k,), the host call that launched
+    each kernel, or NONE; duration_ns: shape (k,), the kernels'. Those of unknown shapes are left out."""
+    events = host.events
+    known = launch != NONE
+    operator = host.operator[launch[known]]
+    shape = np.where(operator == NONE, NONE, events.shapes[operator])
+    inside = shape != NONE
+    weight = np.bincount(
+        shape[inside], weights=duration_ns[known][inside], minlength=len(events.input_shapes)
+    )
+    order = np.argsort(-weight, kind="stable")
+    return [(events.input_shapes[i], int(weight[i])) for i in order if weight[i]]
+
+
+def matrices(shapes: str) -> list[list[int]]:
+    """The inputs with two dimensions or more; none of what is no list of shapes."""
+    try:
+        inputs = json.loads(shapes)
+    except (ValueError, RecursionError):
+        return []
+    return [dims for dims in inputs if _is_matrix(dims)] if isinstance(inputs, list) else []
+
+
+def _is_matrix(dims: Any) -> bool:
+    return isinstance(dims, list) and len(dims) >= 2 and all(type(d) is int and d >= 0 for d in dims)
