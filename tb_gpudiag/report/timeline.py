@@ -142,8 +142,8 @@ def slice_timeline(
     """
     meta = json.loads(bytes(prepared["meta"]))
     first_ns, last_ns = int(meta["start_ns"]), int(meta["end_ns"])
-    start_ns = first_ns if start_us is None else _ns(start_us)
-    end_ns = max(last_ns if end_us is None else _ns(end_us), start_ns)
+    start_ns = first_ns if start_us is None else clamped_ns(start_us)
+    end_ns = max(last_ns if end_us is None else clamped_ns(end_us), start_ns)
     boxes = slice_levels(_levels(prepared, meta["levels"]), start_ns, end_ns, width, MOST_BOXES)
     used, name = np.unique(boxes.name, return_inverse=True)
     timeline = pb.Timeline(
@@ -154,7 +154,7 @@ def slice_timeline(
         trace_start_us=first_ns / NS_PER_US,
         trace_end_us=last_ns / NS_PER_US,
         names=[text_at(prepared["text"], prepared["text_first"], index) for index in used],
-        steps=_step_marks(prepared, start_ns, end_ns),
+        steps=step_marks(prepared, start_ns, end_ns),
     )
     row = 0
     for lane in meta["lanes"]:
@@ -260,13 +260,15 @@ def _levels(prepared: Prepared, figures: Mapping[str, int]) -> Levels:
     return Levels(**arrays, **whole)
 
 
-def _step_marks(prepared: Prepared, start_ns: int, end_ns: int) -> list[pb.StepMark]:
-    start, end = prepared["step_start_ns"], prepared["step_end_ns"]
+def step_marks(prepared: Prepared, start_ns: int, end_ns: int, prefix: str = "") -> list[pb.StepMark]:
+    """The steps that a stretch shows, of the arrays whose names begin so; of very many only some."""
+    start, end = prepared[f"{prefix}step_start_ns"], prepared[f"{prefix}step_end_ns"]
+    text, text_first, name = (prepared[f"{prefix}{part}"] for part in ("text", "text_first", "step_name"))
     shown = np.flatnonzero((start < end_ns) & (end > start_ns))
     shown = shown[:: len(shown) // MOST_STEP_MARKS + 1]
     return [
         pb.StepMark(
-            name=text_at(prepared["text"], prepared["text_first"], prepared["step_name"][i]),
+            name=text_at(text, text_first, name[i]),
             start_us=start[i] / NS_PER_US,
             end_us=end[i] / NS_PER_US,
         )
@@ -274,5 +276,6 @@ def _step_marks(prepared: Prepared, start_ns: int, end_ns: int) -> list[pb.StepM
     ]
 
 
-def _ns(us: float) -> int:
+def clamped_ns(us: float) -> int:
+    """A time that a client asks for, however far from any."""
     return int(min(max(us * NS_PER_US, -FAR_NS), FAR_NS))
