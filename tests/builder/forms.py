@@ -229,14 +229,16 @@ class Form:
             yield self._flow("f", span.correlation, span.device, tid, span.start_ns)
 
     def _memory(self) -> Iterator[Timed]:
-        allocated: dict[int | None, int] = defaultdict(int)
-        reserved: dict[int | None, int] = defaultdict(int)
+        allocated = defaultdict(int, self.recording.memory_start)
+        reserved: dict[int | None, int] = defaultdict(lambda: self.recording.reserved_start)
         for event in sorted(self.recording.memory, key=lambda event: event.time_ns):
             device = event.device
             allocated[device] += event.bytes
             if event.reserved is not None:
                 reserved[device] = event.reserved
-            elif device is not None:
+            elif device is None:
+                reserved[device] = 0
+            else:
                 reserved[device] = max(reserved[device], allocated[device])
             args: dict[str, Any] = {
                 "Device Type": _DEVICE_TYPE_CPU if device is None else _DEVICE_TYPE_CUDA,

@@ -68,6 +68,8 @@ class Recording:
     host: list[HostSpan] = field(default_factory=list)
     gpu: list[GpuSpan] = field(default_factory=list)
     memory: list[MemoryEvent] = field(default_factory=list)
+    memory_start: dict[int | None, int] = field(default_factory=dict)  # device -> allocated before it
+    reserved_start: int = 0  # of each GPU, before it
     overhead: list[tuple[str, int, int]] = field(default_factory=list)  # name, start_ns, end_ns
     raw: list[dict[str, Any]] = field(default_factory=list)  # events to be written as they are
     threads: dict[int, str] = field(default_factory=dict)  # tid -> name

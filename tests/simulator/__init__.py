@@ -6,6 +6,7 @@
     path = run.write(tmp_path / "input_pipeline")     # or run.bytes()
     run.truth.idle_ns["input"]                        # ns over the step window
     run.truth.steps[2].busy_ns
+    run.truth.memory[0].slope_bytes           # of the GPU, a step
 
 `scenarios()` lists them, each fault beside its fix; `simulate(Job(...))` runs a job of one's own.
 `python -m tests.simulator OUTDIR` writes one run folder a scenario. Every trace says `"simulated": true`.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from tests.simulator.job import Job
 from tests.simulator.machine import Costs, Machine, Without
+from tests.simulator.memory_truth import MemoryTruth
 from tests.simulator.scenarios import FAULTS, Fault, Scenario, Simulated, scenarios, simulate
 from tests.simulator.training import Training
 from tests.simulator.truth import StepTruth, Truth, find_truth
@@ -25,6 +27,7 @@ __all__ = [
     "Fault",
     "Job",
     "Machine",
+    "MemoryTruth",
     "Scenario",
     "Simulated",
     "StepTruth",

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.simulator.machine import MIB
+from tests.simulator.heap import MIB
 
 Read = Literal["item", "cpu", "nonzero", "synchronize"]
 """How check_alive gets at a value: `.item()`, `x.cpu()`, `x[x > 0]`, or torch.cuda.synchronize()."""
+
+Leak = Literal["list", "kept_graph", "retained_graph", "hooks", "growing_cache", "gradients", "metrics"]
+"""What keeps memory, a step: see leaks.py."""
+
+Plateau = Literal["", "warm_up", "cache", "optimizer_state"]
+"""What allocates in the first steps, and then no more."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,18 @@ class Job:
     loads: int = 0  # modules loaded in each step, by calls of their own
     dump_bytes: int = 0  # read back to pageable memory in each step
     stall_us: float = 0  # the compute stream waits for something that the trace does not show
-    leak_bytes: int = 0  # kept by each step
+    weights_bytes: int = 200 * MIB
+    activation_bytes: int = 5 * MIB  # that a block keeps for its backward pass
+    leak_bytes: int = 0  # kept by each step, about
+    leak: Leak = "list"
+    host_leak_bytes: int = 0  # of the CPU's memory, kept by each step
+    plateau: Plateau = ""
+    plateau_bytes: int = 64 * MIB
+    plateau_steps: int = 2  # after so many the cache is full
+    varying: float = 0  # the sizes of batches and activations vary by this share
+    accumulate: int = 1  # steps whose gradients are added up before the optimizer takes them
+    spare: float = 1.05  # what the allocator has reserved, of what the job needs
+    capacity_bytes: int = 16 * 2**30
     with_steps: bool = True
     with_stacks: bool = True
     with_memory: bool = True

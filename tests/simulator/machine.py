@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from tests.builder import DeviceProperties, GpuSpan, HostSpan, MemoryEvent, Recording, copy_name
+from tests.builder import DeviceProperties, GpuSpan, HostSpan, Recording, copy_name
 from tests.builder.recording import GpuKind, HostKind
-from tests.builder.story import DEFAULT_STREAM, FIRST_ADDRESS, Direction
+from tests.builder.story import DEFAULT_STREAM, Direction
+from tests.simulator.heap import GPU, Device, Heap, Kind, rounded
 
 COPY_STREAM = 20
-MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,12 @@ class Machine:
         noise: float = 0.05,
         costs: Costs | None = None,
         without: Without | None = None,
+        capacity_bytes: int = 16 * 2**30,
     ) -> None:
         self.costs = costs or Costs()
         self._without = without or Without()
-        self.recording = Recording(devices=[DeviceProperties("Simulated GPU")])
+        self.recording = Recording(devices=[DeviceProperties("Simulated GPU", total_bytes=capacity_bytes)])
+        self.heap = Heap(self.recording)
         self.now_ns = 0
         self.told: list[Told] = []
         self.work: list[Launched] = []
@@ -101,8 +103,6 @@ class Machine:
         self._held_ns: dict[int, int] = {}  # stream -> nothing starts before
         self._outstanding: list[int] = []  # ends of work that has not ended
         self._correlation = 0
-        self._address = FIRST_ADDRESS
-        self._sizes: dict[int, int] = {}
         self._cause: str | None = None
         self._in_loop = False
         self.main = self._new_thread("python")
@@ -313,26 +313,29 @@ class Machine:
         with self._call("cuModuleLoadData"):
             self.spend(ns, "compile")
 
-    def allocate_from_driver(self, call: str = "cudaMalloc") -> None:
+    def allocate_from_driver(self, call: str = "cudaMalloc", bytes: int = 0) -> None:
         """The caching allocator had nothing that fits."""
         with self._call(call):
             self.spend(self.costs.allocation, "allocator")
+        if call == "cudaMalloc":
+            self.heap.grow(bytes)
 
     def release_to_driver(self) -> None:
         """cudaFree: waits for the GPU, then gives memory back."""
         with self._call("cudaFree"):
             self.wait_until(max([*self._free_ns.values(), self.now_ns]), "allocator")
             self.spend(self.costs.release, "allocator")
+        self.heap.shrink()
 
-    # Memory of the caching allocator
+    # Memory
 
-    def alloc(self, bytes: int) -> int:
-        address = self._address
-        self._address += bytes
-        self._sizes[address] = bytes
-        self.recording.memory.append(MemoryEvent(self._thread, self.now_ns, bytes, address))
-        return address
+    def alloc(self, bytes: float, kind: Kind = "temporary", device: Device = GPU) -> int:
+        """Memory for the running thread; returns its address. The driver is asked where nothing is left."""
+        size = rounded(bytes) if device == GPU else round(bytes)
+        if self.heap.lacks(size, device):
+            self.allocate_from_driver(bytes=size)
+        return self.heap.alloc(size, kind, device, self._thread, self.now_ns)
 
     def free(self, address: int) -> None:
-        size = self._sizes.pop(address)
-        self.recording.memory.append(MemoryEvent(self._thread, self.now_ns, -size, address))
+        """Gives it back."""
+        self.heap.free(address, self._thread, self.now_ns)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.builder import Generation, Recording, TopLevel, to_bytes, write_file
-from tests.simulator.job import Job, Read
-from tests.simulator.machine import MIB, Costs, Machine, Without
+from tests.simulator.heap import MIB
+from tests.simulator.job import Job, Leak, Read
+from tests.simulator.machine import Costs, Machine, Without
 from tests.simulator.training import Training
 from tests.simulator.truth import Truth, find_truth
 
@@ -51,6 +52,31 @@ def _read_by(how: Read) -> Callable[[float], dict[str, Any]]:
     return lambda s: {"checks": round(24 * s), "read_by": how}
 
 
+WELL: dict[str, dict[str, Any]] = {
+    "memory_warms_up": {"plateau": "warm_up", "steps": 7},
+    "cache_fills": {"plateau": "cache", "plateau_steps": 3, "steps": 8},
+    "optimizer_state": {"plateau": "optimizer_state", "steps": 7},
+    "accumulated_gradients": {"accumulate": 2, "steps": 8},
+    "varying_sizes": {"varying": 0.3, "steps": 8},
+}
+"""Memory that comes and goes, or comes once: nothing to find."""
+
+LEAKS: tuple[tuple[str, Leak, int], ...] = (
+    ("leak", "list", 8 * MIB),
+    ("leak_kept_graph", "kept_graph", 24 * MIB),
+    ("leak_retained_graph", "retained_graph", 48 * MIB),
+    ("leak_hooks", "hooks", 48 * MIB),
+    ("leak_growing_cache", "growing_cache", 4 * MIB),
+    ("leak_gradients", "gradients", 64 * MIB),
+    ("leak_metrics", "metrics", 64 * 1024),
+)
+"""Name, what keeps memory, and bytes a step at the usual severity."""
+
+
+def _leak(name: str, leak: Leak, size: int) -> Fault:
+    return Fault(name, "", lambda s: {"leak": leak, "leak_bytes": round(size * s)}, {"leak_bytes": 0})
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault("input_pipeline", "GD101", lambda s: {"workers": 0, "batch_us": 8_000 * s}, {"workers": 4}),
     Fault("slow_workers", "GD101", lambda s: {"workers": 2, "batch_us": 30_000 * s}, {"batch_us": 6_000}),
@@ -82,7 +108,15 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault("large_readback", "GD302", lambda s: {"dump_bytes": round(24 * MIB * s)}, {"dump_bytes": 0}),
     Fault("warmup_recorded", "GD902", lambda s: {"warmup_us": 80_000 * s}, {"warmup_us": 0}),
-    Fault("leak", "", lambda s: {"leak_bytes": round(8 * MIB * s)}, {"leak_bytes": 0}),
+    *(_leak(name, leak, size) for name, leak, size in LEAKS),
+    Fault("host_leak", "", lambda s: {"host_leak_bytes": round(2 * MIB * s)}, {"host_leak_bytes": 0}),
+    Fault(
+        "little_room",
+        "",
+        lambda s: {"activation_bytes": 25 * MIB, "capacity_bytes": round(548 * (1 + 0.04 / s) * MIB)},
+        {"activation_bytes": 5 * MIB},
+    ),
+    Fault("fragmented", "", lambda s: {"spare": 1 + 1.2 * s, "capacity_bytes": 2**31}, {"spare": 1.05}),
 )
 
 
@@ -93,6 +127,8 @@ def scenarios(severity: float = 1.0) -> dict[str, Scenario]:
     """
     found = {"healthy": Scenario("healthy", HEALTHY)}
     found["no_steps"] = Scenario("no_steps", replace(HEALTHY, with_steps=False), "GD901")
+    for name, change in WELL.items():
+        found[name] = Scenario(name, replace(HEALTHY, **change))
     for fault in FAULTS:
         job = fault.planted(severity)
         found[fault.name] = Scenario(fault.name, job, fault.rule)
@@ -135,7 +171,16 @@ def simulate(
     """
     chosen = Scenario("job", scenario) if isinstance(scenario, Job) else scenarios(severity)[scenario]
     costs = Costs(launch=round(chosen.job.launch_us * 1_000))
-    machine = Machine(seed=f"{seed} {chosen.name}", noise=noise, costs=costs, without=without)
+    machine = Machine(
+        seed=f"{seed} {chosen.name}",
+        noise=noise,
+        costs=costs,
+        without=without,
+        capacity_bytes=chosen.job.capacity_bytes,
+    )
     training = Training(chosen.job, machine)
     training.run()
-    return Simulated(chosen, machine.recording, find_truth(machine, training.steps))
+    truth = find_truth(machine, training.steps, chosen.job)
+    if not chosen.job.with_memory:
+        machine.recording.memory.clear()
+    return Simulated(chosen, machine.recording, truth)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulator import Simulated, Without, scenarios, simulate
+from tests.simulator import MemoryTruth, Simulated, Without, scenarios, simulate
+from tests.simulator.scenarios import LEAKS
 from tests.simulator.script import SCRIPT
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -112,11 +113,61 @@ def test_a_pageable_copy_is_exposed_and_a_pinned_one_is_hidden() -> None:
     assert run("pageable_copies_fixed").truth.window_ns < 0.7 * run("pageable_copies").truth.window_ns
 
 
-def test_a_leak_raises_the_floor_by_what_each_step_keeps() -> None:
-    kept = scenarios()["leak"].job.leak_bytes
-    floors = run("leak").truth.floor_bytes
-    assert [b - a for a, b in pairwise(floors)] == [kept] * (len(floors) - 1)
-    assert len(set(run("leak_fixed").truth.floor_bytes)) == 1
+def memory(name: str, device: int | None = 0) -> MemoryTruth:
+    return next(truth for truth in run(name).truth.memory if truth.device == device)
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in LEAKS])
+def test_a_leak_raises_the_floor_by_what_each_step_keeps(name: str) -> None:
+    planted, truth = scenarios()[name].job.leak_bytes, memory(name)
+    rises = [b - a for a, b in pairwise(truth.floor_bytes[1:])]
+    assert rises == [truth.slope_bytes] * len(rises)
+    assert truth.slope_bytes == pytest.approx(planted, rel=0.01)
+    assert truth.behaviour == "leak"
+    assert memory(f"{name}_fixed").behaviour == "saw_tooth"
+    assert len(set(memory(f"{name}_fixed").floor_bytes[1:])) == 1
+
+
+def test_a_leak_of_the_host_is_not_the_gpu_s() -> None:
+    on_host, on_gpu = memory("host_leak", None), memory("host_leak")
+    assert on_host.slope_bytes >= scenarios()["host_leak"].job.host_leak_bytes
+    assert on_gpu.slope_bytes == 0
+    assert len(set(on_gpu.floor_bytes[1:])) == 1
+
+
+@pytest.mark.parametrize("name", ["memory_warms_up", "cache_fills", "optimizer_state"])
+def test_a_plateau_rises_and_stays(name: str) -> None:
+    floors = memory(name).floor_bytes
+    assert floors[0] < floors[-1]
+    assert len(set(floors[-3:])) == 1
+
+
+@pytest.mark.parametrize("name", scenarios())
+def test_memory_is_consistent(name: str) -> None:
+    """Nothing is given back twice, nothing lies on something else, no more is used than is reserved."""
+    recording = run(name).recording
+    alive: dict[int, int] = {}
+    total = {0: recording.memory_start.get(0, 0), None: 0}
+    for event in recording.memory:
+        if event.bytes > 0:
+            assert event.address not in alive
+            alive[event.address] = event.bytes
+        else:
+            assert alive.pop(event.address, -event.bytes) == -event.bytes
+        total[event.device] += event.bytes
+        assert total[event.device] >= 0
+        if event.reserved is not None:
+            assert total[event.device] <= event.reserved <= run(name).scenario.job.capacity_bytes
+    spans = sorted((address, address + size) for address, size in alive.items())
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+@pytest.mark.parametrize("name", ["healthy", "leak_gradients", "optimizer_state"])
+def test_what_is_allocated_at_the_peak_is_of_some_kind(name: str) -> None:
+    truth = memory(name)
+    assert sum(truth.peak_kinds.values()) == truth.peak_bytes
+    assert truth.peak_kinds["before"] == scenarios()[name].job.weights_bytes or name == "leak_gradients"
+    assert truth.peak_kinds["gradient"] > 0
 
 
 @pytest.mark.parametrize("name", PLANTED_CAUSE)

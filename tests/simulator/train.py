@@ -109,6 +109,32 @@ def keep_activations(activations: torch.Tensor, kept: list[torch.Tensor]) -> Non
     kept.append(activations.cpu())
 
 
+def remember(features: torch.Tensor, seen: list[torch.Tensor]) -> None:
+    """leak: a list that nobody empties."""
+    seen.append(features.clone())
+
+
+def evaluate(model: nn.Module, batch: torch.Tensor, losses: list[torch.Tensor]) -> None:
+    """leak_kept_graph: without torch.no_grad() the loss keeps every activation that led to it."""
+    losses.append(model(batch).sum())
+
+
+def extend_cache(cache: list[torch.Tensor], new: list[torch.Tensor]) -> None:
+    """leak_growing_cache: nobody cuts off what is old."""
+    for layer, rows in enumerate(new):
+        cache[layer] = torch.cat([cache[layer], rows])
+
+
+def measure(output: torch.Tensor, metrics: list[torch.Tensor]) -> None:
+    """leak_metrics: numbers that stay on the GPU."""
+    metrics.extend((output.mean(), output.square().mean(), output.abs().mean()))
+
+
+def collect_samples(batch: torch.Tensor, samples: list[torch.Tensor]) -> None:
+    """host_leak: a list of what was on the host."""
+    samples.append(batch.clone())
+
+
 def main() -> None:
     model = Model(2048, 12).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

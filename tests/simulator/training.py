@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from tests.simulator.faults import REDUCE, Faults
+from tests.simulator.faults import REDUCE
 from tests.simulator.job import Job
 from tests.simulator.loader import Loader
-from tests.simulator.machine import COPY_STREAM, MIB, Machine
+from tests.simulator.machine import COPY_STREAM, Machine
+from tests.simulator.memory import Memory
 from tests.simulator.script import place
 
-WEIGHTS_BYTES = 200 * MIB
 GEMM = "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_cublas"
 RELU = "void at::native::vectorized_elementwise_kernel<4, at::native::clamp_min_kernel>"
 FOREACH = "void at::native::multi_tensor_apply_kernel<at::native::BinaryOpListAlphaFunctor>"
@@ -24,7 +24,7 @@ ENGINE = (
 )
 
 
-class Training(Faults):
+class Training(Memory):
     """One run of a job. `run` fills the machine's recording; `steps` are (name, start ns, end ns)."""
 
     def __init__(self, job: Job, machine: Machine) -> None:
@@ -38,11 +38,10 @@ class Training(Faults):
         )
         self._loss_ns = 0  # when the loss that the host will wait for is there
         self._graph_ns = 0  # when the last graph launched will have run
-        self._activations: list[int] = []
 
     def run(self) -> None:
         machine = self.machine
-        machine.alloc(WEIGHTS_BYTES)
+        self._start_memory()
         with self._frames(place("<module>"), place("main"), place("train")):
             machine.spend(30_000, "python")
             for number in range(self.job.steps):
@@ -55,11 +54,10 @@ class Training(Faults):
                     self.steps.append((f"ProfilerStep#{number}", start, machine.now_ns))
             with self._frames("torch/profiler/profiler.py(1205): stop"):
                 machine.sync("cudaDeviceSynchronize")
-        if not self.job.with_memory:
-            machine.recording.memory.clear()
 
     def _one_step(self, number: int) -> None:
         machine, job = self.machine, self.job
+        self._begin_step_memory()
         self._loader.next_batch()
         machine.spend(job.python_us * 1_000, "python")
         with self._frames(place("train_step")):
@@ -80,14 +78,15 @@ class Training(Faults):
             if job.graph:
                 self._replay_graph()
             else:
-                self._forward()
+                self._forward(number)
                 self._use_fresh_kernels(number)
                 self._backward()
-                self._optimizer()
+                self._optimizer(number)
             self._dump_activations()
+            self._end_step_memory()
             self._empty_cache()
-        if job.leak_bytes:
-            machine.alloc(job.leak_bytes)
+        self._fill_cache(number)
+        self._leak()
         # The loss was copied as soon as it was there. A wait for that copy keeps the host from running ahead
         # without bound, and leaves the GPU the backward pass to do meanwhile.
         machine.sync("cudaEventSynchronize", until_ns=self._loss_ns)
@@ -97,6 +96,7 @@ class Training(Faults):
     def _copy_batch(self) -> None:
         machine, job = self.machine, self.job
         with self._op("aten::to", "aten::_to_copy", "aten::copy_"):
+            self._allocate_batch()
             if job.pinned:
                 machine.hold(machine.copy("HtoD", job.batch_bytes, pinned=True, stream=COPY_STREAM))
             else:
@@ -105,11 +105,12 @@ class Training(Faults):
         if job.stall_us:
             machine.hold(machine.busy_until() + machine.about(job.stall_us * 1_000))
 
-    def _forward(self) -> None:
+    def _forward(self, number: int) -> None:
         machine, job = self.machine, self.job
         with self._frames(
             "nn.Module: Model_0", "torch/nn/modules/module.py(1782): _call_impl", place("Model.forward")
         ):
+            self._warm_up(number)
             for block in range(job.blocks):
                 machine.spend(job.python_us * 1_000, "python")
                 with self._frames(f"nn.Module: Block_{block}", place("Block.forward")):
@@ -117,18 +118,21 @@ class Training(Faults):
                         f"nn.Module: Linear_{block}", "torch/nn/modules/linear.py(124): forward"
                     ):
                         with self._op("aten::linear", "aten::addmm"):
-                            self._activations.append(machine.alloc(4 * MIB))
+                            self._linear_output()
                             machine.launch(GEMM, job.kernel_us * 1_000)
                     if block < job.checks - job.blocks:
                         self._check_alive()
                     machine.spend(job.python_us * 500, "python")
                     with self._op("aten::relu", "aten::clamp_min"):
+                        self._relu_output()
                         machine.launch(RELU, job.small_us * 1_000)
                     if block < job.checks:
                         self._check_alive()
         with self._op("aten::sum"):
+            self._loss_output()
             machine.launch(REDUCE, job.small_us * 1_000)
         with self._op("aten::to", "aten::_to_copy", "aten::copy_"):
+            self._host_loss()
             self._loss_ns = machine.copy("DtoH", 4, pinned=True)
         machine.record_event()
 
@@ -137,19 +141,22 @@ class Training(Faults):
         with self._frames(*ENGINE), machine.on_autograd(hand_over_ns=12_000):
             for _ in range(job.blocks):
                 with self._backward_of("ThresholdBackward0", "aten::threshold_backward"):
+                    self._grad_of_output()
                     machine.launch(RELU, job.small_us * 1_000)
                 with self._backward_of("AddmmBackward0", "aten::mm"):
+                    self._grad_of_weight()
                     machine.launch(GEMM, job.kernel_us * 1_000)
                     machine.spend(job.dispatch_us * 1_000, "dispatch")
                     machine.launch(GEMM, job.kernel_us * 1_000)
-                    machine.free(self._activations.pop())
+                    self._forget_block()
+            self._end_backward()
 
     @contextmanager
     def _backward_of(self, node: str, operator: str) -> Iterator[None]:
         with self._op(f"autograd::engine::evaluate_function: {node}", node, operator):
             yield
 
-    def _optimizer(self) -> None:
+    def _optimizer(self, number: int) -> None:
         machine, job = self.machine, self.job
         machine.spend(job.python_us * 1_000, "python")
         with self._frames("torch/optim/optimizer.py(492): wrapper"):
@@ -158,12 +165,14 @@ class Training(Faults):
                 self._frames("torch/optim/sgd.py(108): step"),
             ):
                 machine.spend(job.python_us * 2_000, "python")
+                self._create_state(number)
                 if job.parameters:
                     self._step_each_parameter()
-                    return
-                with self._op("aten::_foreach_add_"):
-                    machine.launch(FOREACH, job.small_us * job.blocks * 500)
-                    machine.launch(FOREACH, job.small_us * job.blocks * 500)
+                else:
+                    with self._op("aten::_foreach_add_"):
+                        machine.launch(FOREACH, job.small_us * job.blocks * 500)
+                        machine.launch(FOREACH, job.small_us * job.blocks * 500)
+        self._zero_grad(number)
 
     def _replay_graph(self) -> None:
         """The loss that the host waits for is the last step's: this one's is there only when all is done."""

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tests.simulator.job import Job
 from tests.simulator.machine import Launched, Machine
+from tests.simulator.memory_truth import MemoryTruth, find_memory
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Truth:
     busy_ns: int
     idle_ns: dict[str, int]  # cause -> ns
     trigger_ns: dict[str, int]  # trigger -> ns
-    floor_bytes: list[int] = field(default_factory=list)  # least allocated in each step
+    memory: list[MemoryTruth] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)  # of the step window's idle time, in order
     pageable_ns: int = 0  # copies to or from pageable memory, with nothing beside them
 
@@ -72,7 +74,7 @@ class _Gap:
     ended_by: Launched | None
 
 
-def find_truth(machine: Machine, steps: list[tuple[str, int, int]]) -> Truth:
+def find_truth(machine: Machine, steps: list[tuple[str, int, int]], job: Job | None = None) -> Truth:
     """`steps` are (name, start, end) on the host; without any, the window is the whole recording."""
     if steps:
         begin, last = steps[0][1], steps[-1][2]
@@ -100,7 +102,7 @@ def find_truth(machine: Machine, steps: list[tuple[str, int, int]]) -> Truth:
         busy_ns=_inside(busy, begin, end),
         idle_ns=_by_cause(segments, begin, end),
         trigger_ns=dict(triggers),
-        floor_bytes=_floors(machine, borders),
+        memory=find_memory(machine, job, borders) if job else [],
         segments=told,
         pageable_ns=_pageable(machine, begin, end),
     )
@@ -218,17 +220,3 @@ def _pageable(machine: Machine, begin: int, end: int) -> int:
     others = _union([(w.start_ns, w.end_ns) for gpu, w in work if gpu.kind != "memcpy"])
     hidden = sum(_inside(others, start, stop) for start, stop in alone)
     return _inside(alone, begin, end) - hidden
-
-
-def _floors(machine: Machine, borders: list[int]) -> list[int]:
-    """The least that was allocated in each slice between two borders."""
-    floors = []
-    for start, end in pairwise(borders):
-        allocated = sum(event.bytes for event in machine.recording.memory if event.time_ns < start)
-        least = allocated
-        for event in machine.recording.memory:
-            if start <= event.time_ns < end:
-                allocated += event.bytes
-                least = min(least, allocated)
-        floors.append(least)
-    return floors
