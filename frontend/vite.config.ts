@@ -5,7 +5,7 @@ import { defineConfig, type Plugin } from "vite";
 
 // `npm run dev` shows the page alone, fed by a TensorBoard that runs at this address.
 const tensorboard = process.env.TENSORBOARD ?? "http://localhost:6006";
-const routes = ["traces", "report", "timeline", "gap", "cancel", "status"];
+const routes = ["traces", "report", "timeline", "memory", "gap", "cancel", "status"];
 
 /** The font travels inside index.js, where the list of licences does not see it. */
 function fontLicence(): Plugin {

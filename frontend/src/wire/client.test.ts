@@ -1,5 +1,5 @@
 import { afterEach, expect, it, vi } from "vitest";
-import { address, fetchGap, fetchReport, fetchTimeline, ServerError } from "./client";
+import { address, fetchGap, fetchMemory, fetchReport, fetchTimeline, ServerError } from "./client";
 
 function serve(status: number, body: unknown) {
   const fetched = vi.fn<typeof fetch>(() => Promise.resolve(new Response(JSON.stringify(body), { status })));
@@ -20,10 +20,14 @@ it("asks for a slice, or for the whole trace", async () => {
   const fetched = serve(200, { state: "ready" });
   await fetchTimeline("x", { start_us: 1.5, end_us: 2 }, 512);
   await fetchTimeline("x", null, 512);
+  await fetchMemory("x", -1, { start_us: 1.5, end_us: 2 }, 512);
+  await fetchMemory("x", 0, null, 512);
   await fetchGap("x", 0, 3);
   expect(fetched.mock.calls.map(([url]) => url)).toEqual([
     "./timeline?id=x&start_us=1.5&end_us=2&width=512",
     "./timeline?id=x&width=512",
+    "./memory?id=x&device=-1&start_us=1.5&end_us=2&width=512",
+    "./memory?id=x&device=0&width=512",
     "./gap?id=x&device=0&gap=3",
   ]);
 });

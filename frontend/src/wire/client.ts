@@ -1,6 +1,6 @@
 // Asks the plugin's routes. Addresses are relative, so that TensorBoard works under any prefix.
 
-import type { GapChain, ReportState, Timeline, TraceList } from "./report";
+import type { GapChain, MemorySlice, ReportState, Timeline, TraceList } from "./report";
 
 export class ServerError extends Error {
   constructor(
@@ -50,6 +50,18 @@ export async function fetchTimeline(
 ): Promise<Timeline> {
   const range = span && { start_us: span.start_us, end_us: span.end_us };
   return (await get("timeline", { id, ...range, width: width_px }, signal)) as Timeline;
+}
+
+/** One device's memory over a span, for so many pixels; over the whole recording where no span is given. */
+export async function fetchMemory(
+  id: string,
+  device: number,
+  span: TimeSpan | null,
+  width_px: number,
+  signal?: AbortSignal,
+): Promise<MemorySlice> {
+  const range = span && { start_us: span.start_us, end_us: span.end_us };
+  return (await get("memory", { id, device, ...range, width: width_px }, signal)) as MemorySlice;
 }
 
 export async function fetchGap(

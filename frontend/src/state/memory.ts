@@ -1,0 +1,125 @@
+// What the report says of one device's memory, in words and as parts to show. No figure is computed again.
+
+import { bytes, count, exactTime, percent, plural, time } from "../base/format";
+import type { DeviceMemory, FloorTrend, MemoryOwner, Place } from "../wire/report";
+
+const CPU = -1;
+
+export function memoryLabel({ device, name }: DeviceMemory): string {
+  const short = device === CPU ? "CPU" : `GPU ${device}`;
+  return name && name !== short ? `${short} · ${name}` : short;
+}
+
+export function shortLabel({ device }: DeviceMemory): string {
+  return device === CPU ? "CPU" : `GPU ${device}`;
+}
+
+/** "+8 MiB", "−3 KiB": how a size changes. */
+export function change(size: number): string {
+  return `${size < 0 ? "−" : "+"}${bytes(Math.abs(size))}`;
+}
+
+/** Peak, reserved, capacity: one sentence. */
+export function peakSentence(memory: DeviceMemory): string {
+  const { peak_allocated_bytes: peak, reserved_at_peak_bytes: reserved, capacity_bytes: capacity } = memory;
+  const held = reserved > 0 ? `, ${bytes(reserved)} reserved` : "";
+  const most = reserved > 0 ? reserved : peak;
+  const of = capacity > 0 ? ` of ${bytes(capacity)} (${percent(most, capacity)})` : "";
+  const phase = memory.peak_phase ? ` in the ${memory.peak_phase}` : "";
+  return `At its peak, ${time(memory.peak_us)} after the start${phase}, ${bytes(peak)} are allocated${held}${of}.`;
+}
+
+const FLOORS: Readonly<Record<string, string>> = {
+  level: "The floor of the steps stays level.",
+  plateau: "The floor rose at first, and stays level since.",
+  falling: "The floor of the steps falls.",
+  unclear: "Whether the floor of the steps rises cannot be told from these steps.",
+};
+
+/** What the steps' floor does: one sentence, or two. */
+export function floorSentence({ trend, steps_until_full: left }: DeviceMemory): string {
+  if (!trend) return "With fewer than three steps nothing can be said about growth.";
+  if (trend.state !== "rising") return FLOORS[trend.state] ?? "";
+  const full = left > 0 ? ` At this rate memory is full after ${moreSteps(left, trend)}.` : "";
+  return `The floor rises by ${perStep(trend)}.${full}`;
+}
+
+function moreSteps(left: number, { unit }: FloorTrend): string {
+  return unit === "second" ? time(left * 1e6) : `${plural(Math.max(1, Math.floor(left)), "more step")}`;
+}
+
+/** "8 MiB a step (95 % sure: 7.9 MiB to 8.1 MiB)". */
+function perStep({
+  bytes_per_step,
+  low_bytes_per_step: low,
+  high_bytes_per_step: high,
+  unit,
+}: FloorTrend): string {
+  const between =
+    bytes(low) === bytes(high) ? "" : ` (95\u202f% confidence: ${bytes(low)} to ${bytes(high)})`;
+  return `${bytes(bytes_per_step)} a ${unit || "step"}${between}`;
+}
+
+/** Who allocated: its line, or what else is known of it. */
+export function siteName(operator: string, place: Place | undefined): string {
+  const line = place?.file
+    ? `${place.file}${place.line > 0 ? `:${place.line}` : ""}`
+    : (place?.function ?? "");
+  return [operator, line].filter((part) => part !== "").join(" · ") || "not known";
+}
+
+export interface Tile {
+  readonly kind: string;
+  /** Null: the owners of this kind that the report does not list. */
+  readonly owner: MemoryOwner | null;
+  readonly bytes: number;
+}
+
+export interface KindTiles {
+  readonly kind: string;
+  readonly bytes: number;
+  readonly tiles: readonly Tile[];
+}
+
+/** The peak as kinds, each with its owners and one tile for those that are not listed; largest first. */
+export function peakTiles({ peak_kinds, peak_owners }: DeviceMemory): KindTiles[] {
+  return peak_kinds
+    .filter(({ bytes: size }) => size > 0)
+    .map(({ kind, bytes: size }) => {
+      const owners = peak_owners
+        .filter((owner) => owner.kind === kind && owner.bytes > 0)
+        .map((owner): Tile => ({ kind, owner, bytes: owner.bytes }));
+      const rest = size - owners.reduce((sum, tile) => sum + tile.bytes, 0);
+      const tiles = [...owners, ...(rest > 0 ? [{ kind, owner: null, bytes: rest }] : [])];
+      return { kind, bytes: size, tiles: tiles.sort((a, b) => b.bytes - a.bytes) };
+    })
+    .sort((a, b) => b.bytes - a.bytes);
+}
+
+export function tileTitle({ owner }: Tile): string {
+  if (!owner) return "others";
+  return siteName(owner.operator || owner.module, owner.place);
+}
+
+/** "12 allocations, the largest 4 MiB". */
+export function tileDetail({ owner }: Tile): string {
+  if (!owner) return "";
+  return `${plural(owner.count, "allocation")}, the largest ${bytes(owner.largest_bytes)}`;
+}
+
+export interface Span {
+  readonly start_us: number;
+  readonly end_us: number;
+}
+
+/** The name of a range: the step that it is, or from when to when. */
+export function spanName(span: Span, steps: readonly (Span & { readonly name: string })[]): string {
+  const step = steps.find((mark) => mark.start_us === span.start_us && mark.end_us === span.end_us);
+  return step ? stepName(step.name) : `${exactTime(span.start_us)} to ${exactTime(span.end_us)}`;
+}
+
+/** "ProfilerStep#12" as it is read. */
+export function stepName(name: string): string {
+  const number = /^ProfilerStep#(\d+)$/.exec(name)?.[1];
+  return number ? `Step ${count(Number(number))}` : name;
+}

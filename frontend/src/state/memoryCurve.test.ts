@@ -1,0 +1,135 @@
+import { expect, it } from "vitest";
+import type { MemorySlice } from "../wire/report";
+import { columnAt, columnsOf, scaleOf } from "./memoryCurve";
+
+function slice(
+  allocated: [number, number, number][],
+  reserved: [number, number][],
+  end_us: number,
+): MemorySlice {
+  const curve = (points: number[][]) => ({
+    time_us: points.map(([at = 0]) => at),
+    low: points.map(([, low = 0]) => low),
+    high: points.map(([, low = 0, high = low]) => high),
+  });
+  return { allocated: curve(allocated), reserved: curve(reserved), end_us } as unknown as MemorySlice;
+}
+
+it("puts both curves on one axis, each with the value that holds, to the end", () => {
+  const columns = columnsOf(
+    slice(
+      [
+        [0, 1, 1],
+        [10, 2, 9],
+        [20, 3, 3],
+      ],
+      [
+        [0, 8],
+        [15, 16],
+        [20, 24],
+      ],
+      30,
+    ),
+  );
+  expect(columns).toEqual({
+    time_us: [0, 10, 15, 20, 30],
+    low: [1, 2, 2, 3, 3],
+    high: [1, 9, 9, 3, 3],
+    reserved: [8, 8, 16, 24, 24],
+  });
+});
+
+it("knows nothing of what was not recorded", () => {
+  const columns = columnsOf(slice([[5, 1, 1]], [], 9));
+  expect(columns.reserved).toEqual([NaN, NaN]);
+  expect(columnsOf(slice([], [], 9)).time_us).toEqual([]);
+  expect(columnAt(columns, 4)).toBe(-1);
+  expect(columnAt(columns, 5)).toBe(0);
+  expect(columnAt(columns, 100)).toBe(1);
+});
+
+const VIEW = { start_us: 0, end_us: 100 };
+
+it("begins at nothing, unless that would hide every change", () => {
+  const saw = columnsOf(
+    slice(
+      [
+        [0, 0, 0],
+        [10, 50, 100],
+      ],
+      [],
+      100,
+    ),
+  );
+  expect(scaleOf(saw, VIEW, 0).min).toBe(0);
+  const flat = columnsOf(
+    slice(
+      [
+        [0, 990, 990],
+        [10, 1000, 1000],
+      ],
+      [],
+      100,
+    ),
+  );
+  const scale = scaleOf(flat, VIEW, 0);
+  expect(scale.min).toBeGreaterThan(900);
+  expect(scale.min).toBeLessThan(990);
+  expect(scale.max).toBeGreaterThan(1000);
+});
+
+it("shows the capacity only where the curve comes near it", () => {
+  const curve = columnsOf(
+    slice(
+      [
+        [0, 0, 0],
+        [10, 500, 500],
+      ],
+      [],
+      100,
+    ),
+  );
+  expect(scaleOf(curve, VIEW, 80_000)).toMatchObject({ capacity: false });
+  expect(scaleOf(curve, VIEW, 80_000).max).toBeLessThan(600);
+  const near = scaleOf(curve, VIEW, 600);
+  expect(near.capacity).toBe(true);
+  expect(near.max).toBeGreaterThan(600);
+});
+
+it("looks only at what is seen, and at what held when the view begins", () => {
+  const curve = columnsOf(
+    slice(
+      [
+        [0, 0, 0],
+        [10, 500, 500],
+        [20, 5000, 5000],
+      ],
+      [],
+      100,
+    ),
+  );
+  const scale = scaleOf(curve, { start_us: 12, end_us: 18 }, 0);
+  expect(scale.max).toBeGreaterThan(500);
+  expect(scale.max).toBeLessThan(600);
+});
+
+it("has room below nothing for a curve that was counted from the recording's beginning", () => {
+  const curve = columnsOf(
+    slice(
+      [
+        [0, 0, 0],
+        [10, -400, 100],
+      ],
+      [],
+      100,
+    ),
+  );
+  expect(scaleOf(curve, VIEW, 0).min).toBeLessThan(-400);
+});
+
+it("has a scale even where there is nothing, or only zero", () => {
+  for (const curve of [columnsOf(slice([], [], 9)), columnsOf(slice([[0, 0, 0]], [], 9))]) {
+    const { min, max } = scaleOf(curve, VIEW, 0);
+    expect(max).toBeGreaterThan(min);
+  }
+});

@@ -1,0 +1,92 @@
+// What the memory view asks the server for.
+
+import { useDebouncedValue } from "@mantine/hooks";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { tileFor, tileWidth } from "../base/tiles";
+import { clamp, covers, type Viewport } from "../base/viewport";
+import { fetchMemory } from "../wire/client";
+import type { MemorySlice, TraceEntry } from "../wire/report";
+import { columnsOf, type Columns } from "./memoryCurve";
+import { usePage } from "./store";
+
+/** While one zooms or draws a range, slices are asked for only when the hand rests this long. */
+const REST_MS = 90;
+
+const SLICE_KEPT_MS = 120_000;
+
+function useMemory(
+  entry: TraceEntry,
+  device: number,
+  span: Viewport | null,
+  width_px: number,
+  wanted: boolean,
+) {
+  const visible = usePage((page) => page.visible);
+  return useQuery({
+    queryKey: ["memory", entry.id, entry.content, device, span?.start_us, span?.end_us, width_px],
+    queryFn: ({ signal }) => fetchMemory(entry.id, device, span, width_px, signal),
+    enabled: wanted && visible,
+    // Another device's curve must never stand in for this one's.
+    placeholderData: (earlier, query) => (query?.queryKey[3] === device ? earlier : undefined),
+    gcTime: SLICE_KEPT_MS,
+  });
+}
+
+export interface MemorySlices {
+  /** All of the recording, coarse. */
+  readonly whole: MemorySlice | null;
+  /** The best curve there is for the view. */
+  readonly columns: Columns | null;
+  readonly bounds: Viewport;
+  readonly view: Viewport;
+  readonly loading: boolean;
+  readonly failed: string;
+}
+
+const NOWHERE: Viewport = { start_us: 0, end_us: 1 };
+const SHORTEST_US = 1;
+
+function ready(data: MemorySlice | undefined): MemorySlice | null {
+  return data?.state === "ready" ? data : null;
+}
+
+/** `wanted` is the view that was asked for, null for all of it; `width_px` is 0 until it is measured. */
+export function useMemorySlices(
+  entry: TraceEntry,
+  device: number,
+  wanted: Viewport | null,
+  width_px: number,
+): MemorySlices {
+  const width = tileWidth(width_px);
+  const query = useMemory(entry, device, null, width, width_px > 0);
+  const whole = ready(query.data);
+  const bounds = useMemo(() => {
+    if (!whole) return NOWHERE;
+    const { trace_start_us: start_us, trace_end_us: end_us } = whole;
+    return { start_us, end_us: Math.max(end_us, start_us + SHORTEST_US) };
+  }, [whole]);
+  const view = useMemo(() => (wanted && whole ? clamp(wanted, bounds) : bounds), [wanted, whole, bounds]);
+
+  const [rested] = useDebouncedValue(view, REST_MS);
+  const tile = whole && !whole.exact ? tileFor(rested, bounds) : null;
+  const part = useMemory(entry, device, tile, width, tile !== null);
+  const detail = ready(part.data);
+  const best = detail && covers(detail, view) ? detail : whole;
+  const columns = useMemo(() => best && columnsOf(best), [best]);
+  return {
+    whole,
+    columns,
+    bounds,
+    view,
+    loading: query.isFetching || part.isFetching,
+    failed: (query.error ?? part.error)?.message ?? "",
+  };
+}
+
+/** What became of what was allocated in a range; of the whole recording where there is none. */
+export function useRange(entry: TraceEntry, device: number, range: Viewport | null): MemorySlice | null {
+  const [rested] = useDebouncedValue(range, REST_MS);
+  const { data } = useMemory(entry, device, rested, 1, rested !== null && rested.end_us > rested.start_us);
+  return ready(data);
+}
