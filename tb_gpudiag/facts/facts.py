@@ -21,6 +21,7 @@ from tb_gpudiag.facts.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.kernels import Kernels
 from tb_gpudiag.facts.launches import Work, join_launches
 from tb_gpudiag.facts.memory import DeviceMemory, device_memory
+from tb_gpudiag.facts.queue_depth import FullQueue, Queue, full_queue, stream_queues
 from tb_gpudiag.facts.replay import Replay
 from tb_gpudiag.facts.steps import Steps, Window, find_steps, step_window
 from tb_gpudiag.facts.transfers import Transfers, find_transfers
@@ -133,6 +134,15 @@ class Facts:
         return Calls(self.events, self.work, self.host_time.blocking)
 
     @cached_property
+    def full_queue(self) -> FullQueue:
+        return full_queue(self.events, self.work, self.host_time.blocking)
+
+    @cached_property
+    def queues(self) -> list[Queue]:
+        """The launch queue of every stream that has one, by device and stream."""
+        return stream_queues(self.events, self.work, self.recording)
+
+    @cached_property
     def devices(self) -> list[DeviceFacts]:
         """Every device with work of some duration, the busiest first."""
         events, work = self.events, self.work
@@ -190,7 +200,8 @@ class Facts:
 
     @cached_property
     def replay(self) -> Replay:
-        return Replay(self.events, self.work, self.host_time.blocking, self.steps, self.window)
+        blocking, full = self.host_time.blocking, self.full_queue.call
+        return Replay(self.events, self.work, blocking, full, self.steps, self.window)
 
     @cached_property
     def host_pieces(self) -> Pieces:

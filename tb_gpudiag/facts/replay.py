@@ -56,13 +56,16 @@ class Replayed:
 class Replay:
     """One trace, ready to be run again."""
 
-    def __init__(self, events: Events, work: Work, blocking: Int64, steps: Steps, window: Window) -> None:
-        """blocking: event indices of the calls that wait for the GPU (handover.HostTime.blocking)."""
+    def __init__(
+        self, events: Events, work: Work, blocking: Int64, full_queue: Int64, steps: Steps, window: Window
+    ) -> None:
+        """Event indices: blocking, of the calls that wait for the GPU (handover.HostTime.blocking);
+        full_queue, of those that waited for a place in the launch queue (queue_depth.full_queue)."""
         marks = np.sort(steps.start_ns) if len(steps) else np.array([window.start_ns])
         host_end = int(steps.end_ns.max()) if len(steps) else window.end_ns
         self._window = window
         self._marks = np.r_[marks, host_end]
-        self._calls: Calls = calls_of(events, work, blocking, self._marks)
+        self._calls: Calls = calls_of(events, work, blocking, full_queue, self._marks)
         self._streams: Streams = streams_of(events, work, self._calls)
         self._in_steps = self._streams.launched_before(self._calls, host_end)
 

@@ -10,14 +10,8 @@ import numpy as np
 
 from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.names import EVENT_RECORD, EVENT_WAIT, match
+from tb_gpudiag.facts.queue_depth import QUEUE_LIMIT
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Events, Int64
-
-# CUDA holds about this many launches before the next one blocks (1,024 on the GPUs that were measured).
-QUEUE_LIMIT = 1_024
-
-# A launch call that takes this many times the median, beside a queue at least half full, waited for room in
-# it.
-FULL_QUEUE_RATIO = 5
 
 # Work that began this soon after other work ended, and later than its launch explains, waited for it.
 # Turnarounds on a stream take 1-3 us, waits across streams 2-10 us.
@@ -86,8 +80,8 @@ class Streams:
         return found
 
 
-def calls_of(events: Events, work: Work, blocking: Int64, marks: Int64) -> Calls:
-    """The line of calls, with what each of them waited for."""
+def calls_of(events: Events, work: Work, blocking: Int64, full_queue: Int64, marks: Int64) -> Calls:
+    """The line of calls, with what each of them waited for. blocking, full_queue: as for replay.Replay."""
     launches = np.unique(work.launch[work.launch != NONE])
     event = np.union1d(launches, blocking)
     event = np.r_[np.full(len(marks), NONE, np.int64), event]
@@ -97,9 +91,7 @@ def calls_of(events: Events, work: Work, blocking: Int64, marks: Int64) -> Calls
     order = np.argsort(start, kind="stable")
     event, start, end = event[order], start[order], end[order]
     before = np.r_[start[:1], end[:-1]]
-    is_blocking = np.isin(event, blocking)
-    full = _found_queue_full(events, work, event, start, end) & ~is_blocking
-    target = _last_ended(events, work, end, is_blocking | full)
+    target = _last_ended(events, work, end, np.isin(event, blocking) | np.isin(event, full_queue))
     target = _recorded(events, work, event, start, end, target)
     waited_until = np.where(target == NONE, start, events.end_ns[work.event[target]] if len(work) else start)
     inside_from = np.clip(waited_until, start, end)
@@ -156,18 +148,6 @@ def _recorded(events: Events, work: Work, event: Int64, start: Int64, end: Int64
         ended = events.end_ns[work.event[about]] <= start[own] + NOISE_NS
         found[own[ended]] = about[ended]
     return found
-
-
-def _found_queue_full(events: Events, work: Work, event: Int64, start: Int64, end: Int64) -> Bool:
-    launches: Bool = np.isin(event, work.launch) & (event != NONE)
-    if not launches.any():
-        return launches
-    linked = work.launch != NONE
-    issued = np.searchsorted(np.sort(work.launch_start_ns[linked]), start)
-    done = np.searchsorted(np.sort(events.end_ns[work.event[linked]]), start)
-    usual = float(np.median((end - start)[launches]))
-    launches &= (issued - done > QUEUE_LIMIT // 2) & (end - start > FULL_QUEUE_RATIO * usual)
-    return launches
 
 
 def _full_queue(events: Events, work: Work, event: Int64, end: Int64) -> tuple[Int64, Int64]:
