@@ -100,7 +100,6 @@ setup(
         "numpy>=1.24",
         "fsspec>=2023.6",
         "rich>=13",
-        "markupsafe>=2.0",
     ],
     extras_require={
         "torch": ["torch>=2.0"],
