@@ -13,6 +13,7 @@ from tb_gpudiag.facts.account import Account, account, whole
 from tb_gpudiag.facts.attention import UnfusedAttention, unfused_attention
 from tb_gpudiag.facts.busy import Busy, communication_kernels
 from tb_gpudiag.facts.calls import Calls
+from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.handover import HostTime, Pieces
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.hotspots import Hotspot, Kind, hotspots
@@ -21,6 +22,8 @@ from tb_gpudiag.facts.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.kernels import Kernels
 from tb_gpudiag.facts.launches import Work, join_launches
 from tb_gpudiag.facts.memory import DeviceMemory, device_memory
+from tb_gpudiag.facts.memory_context import MemoryContext
+from tb_gpudiag.facts.memory_floor import Slices
 from tb_gpudiag.facts.queue_depth import FullQueue, Queue, full_queue, stream_queues
 from tb_gpudiag.facts.replay import Replay
 from tb_gpudiag.facts.steps import Steps, Window, find_steps, step_window
@@ -243,7 +246,21 @@ class Facts:
 
     @cached_property
     def memory(self) -> list[DeviceMemory]:
-        return device_memory(self.trace)
+        """Each device's, the GPU with the highest peak first, the CPU last."""
+        driver = {d.id: d.ledger.by_cause(self.window).get(Cause.ALLOCATOR, 0) for d in self.devices}
+        return device_memory(self.trace, self.host, self.memory_context, self._memory_steps, driver)
+
+    @cached_property
+    def memory_context(self) -> MemoryContext:
+        return MemoryContext(self.trace.memory, self.host, self.transfers)
+
+    @property
+    def _memory_steps(self) -> Slices | None:
+        """The steps as the host ran them, recorded or inferred; None without either."""
+        steps = self.step_times
+        if steps is None:
+            return None
+        return Slices(steps.times.names, steps.host_start_ns, steps.host_end_ns, "step")
 
     @cached_property
     def recorded(self) -> Recorded:

@@ -1,43 +1,148 @@
-"""What the `[memory]` events say of each device: peaks, and how much it has."""
+"""What the allocators did, device by device: the curve, its floor, its peak, who holds and who grows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.trace.events import NONE, Trace
+from tb_gpudiag.facts.allocations import Allocations
+from tb_gpudiag.facts.host import Host
+from tb_gpudiag.facts.memory_context import MemoryContext
+from tb_gpudiag.facts.memory_curve import Curve, memory_curve
+from tb_gpudiag.facts.memory_floor import Floors, Slices, Trend, floors, trend
+from tb_gpudiag.facts.memory_peak import Peak, find_peak
+from tb_gpudiag.facts.memory_reserve import Reserve, find_reserve
+from tb_gpudiag.facts.memory_sites import GrowingSite, growing_sites
+from tb_gpudiag.facts.memory_windows import windows
+from tb_gpudiag.trace.events import NONE, DeviceType, Int64, Trace
 
 
-@dataclass(frozen=True)
+@dataclass
 class DeviceMemory:
-    """Of PyTorch's caching allocator on one device; 0 where the trace does not say."""
+    """One device's memory; the parts are computed when they are first asked for.
+
+    device: as recorded; -1 is the CPU, whose totals count only what was allocated while a profiler ran.
+    capacity_bytes: 0 where the trace does not say. driver_ns: see Reserve.
+    """
 
     device: int
-    peak_allocated_bytes: int
-    peak_reserved_bytes: int
     capacity_bytes: int
+    driver_ns: int
+    curve: Curve
+    allocations: Allocations
+    _trace: Trace
+    _host: Host
+    _context: MemoryContext
+    _steps: Slices | None
 
+    @property
+    def is_cpu(self) -> bool:
+        return self.device == NONE
 
-def device_memory(trace: Trace) -> list[DeviceMemory]:
-    """One entry for each GPU with `[memory]` events that carry totals (generation B and later)."""
-    memory, found = trace.memory, []
-    for device in np.unique(memory.device[(memory.device != NONE) & (memory.allocated != NONE)]):
-        own = memory.device == device
-        found.append(
-            DeviceMemory(
-                int(device),
-                int(memory.allocated[own].max()),
-                max(0, int(memory.reserved[own].max())),
-                _capacity(trace, int(device)),
-            )
+    @property
+    def name(self) -> str:
+        return "CPU" if self.is_cpu else f"GPU {self.device}"
+
+    @property
+    def peak_allocated_bytes(self) -> int:
+        return self.peak.allocated_bytes
+
+    @property
+    def peak_reserved_bytes(self) -> int:
+        """0 where the trace does not say."""
+        return max(0, int(self.curve.reserved.max()))
+
+    @property
+    def end_bytes(self) -> int:
+        return int(self.curve.allocated[-1])
+
+    @cached_property
+    def peak(self) -> Peak:
+        return find_peak(self.curve, self.allocations, self._host, self._trace.memory, self._context.phase)
+
+    @cached_property
+    def floors(self) -> Floors:
+        """Of steps, else of windows of time; empty where there are neither."""
+        steps = self._steps
+        return floors(self.curve, windows(self.curve) if steps is None else steps)
+
+    @cached_property
+    def trend(self) -> Trend | None:
+        """None with fewer than three steps."""
+        return trend(self.floors)
+
+    @cached_property
+    def sites(self) -> list[GrowingSite]:
+        return growing_sites(
+            self.allocations, self.floors, self._host, self._trace.memory, self._context.phase
         )
+
+    @cached_property
+    def reserve(self) -> Reserve:
+        excused = self.floors.slices.end_ns[self.floors.excused]
+        warm = int(excused.max()) if len(excused) and self.floors.slices.unit == "step" else None
+        return find_reserve(
+            self.curve,
+            self._trace.memory,
+            self._trace.segments,
+            self._host,
+            self.device,
+            warm,
+            self.driver_ns,
+        )
+
+
+def device_memory(
+    trace: Trace,
+    host: Host,
+    context: MemoryContext,
+    steps: Slices | None,
+    driver_ns: Mapping[int, int],
+) -> list[DeviceMemory]:
+    """Every device with allocations or frees, GPUs first, by peak. steps: None where there are none."""
+    memory, found = trace.memory, []
+    cpu = memory.device_type == DeviceType.CPU
+    device = np.where(cpu, NONE, memory.device)
+    # Two kinds of accelerator in one trace are told apart by their type; their numbers may be the same.
+    pairs = np.unique(np.stack([memory.device_type[~cpu], device[~cpu]]), axis=1)
+    for kind, number in pairs.T.tolist():
+        own = np.flatnonzero((memory.device_type == kind) & (device == number))
+        found.append(_device(trace, host, context, steps, driver_ns, number, own))
+    found.sort(key=lambda one: -int(one.curve.allocated.max()))
+    if cpu.any():
+        found.append(_device(trace, host, context, steps, driver_ns, NONE, np.flatnonzero(cpu)))
     return found
+
+
+def _device(
+    trace: Trace,
+    host: Host,
+    context: MemoryContext,
+    steps: Slices | None,
+    driver_ns: Mapping[int, int],
+    device: int,
+    own: Int64,
+) -> DeviceMemory:
+    curve = memory_curve(trace.memory, own)
+    return DeviceMemory(
+        device,
+        0 if device == NONE else _capacity(trace, device),
+        driver_ns.get(device, 0),
+        curve,
+        Allocations(trace.memory, curve, context),
+        trace,
+        host,
+        context,
+        steps,
+    )
 
 
 def _capacity(trace: Trace, device: int) -> int:
     for properties in trace.metadata.device_properties:
         if isinstance(properties, dict) and properties.get("id") == device:
             size = properties.get("totalGlobalMem")
-            return size if isinstance(size, int) else 0
+            return size if type(size) is int and size > 0 else 0
     return 0

@@ -1,0 +1,182 @@
+"""What was alive when allocated was highest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from tb_gpudiag.facts.allocations import Allocations
+from tb_gpudiag.facts.host import Host
+from tb_gpudiag.facts.memory_context import Phase
+from tb_gpudiag.facts.memory_curve import Curve
+from tb_gpudiag.facts.memory_sites import frame_of_stack, module_class, span_name
+from tb_gpudiag.facts.names import Frame
+from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryEvents, UInt8
+
+
+class MemoryKind(Enum):
+    """What memory is for, as far as phases and lifetimes tell."""
+
+    BEFORE = "before"  # alive when the recording began
+    PARAMETER = "parameter"  # made while a module was built or moved
+    GRADIENT = "gradient"  # made in backward, outlives it
+    OPTIMIZER_STATE = "optimizer_state"  # made in the optimizer, outlives it
+    ACTIVATION = "activation"  # made in forward, alive when the backward after it began, freed later
+    TEMPORARY = "temporary"  # freed before the pass that made it had ended
+    INPUT = "input"  # made by the loader, or for a copy from the host
+    UNKNOWN = "unknown"  # its end was not recorded, or nothing tells who made it
+
+
+_KINDS = list(MemoryKind)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """What one operator at one place, in modules of one class, holds at the peak."""
+
+    kind: MemoryKind
+    operator: str
+    module: str  # class of the nearest module, e.g. "Linear"; "" unknown
+    frame: Frame | None
+    bytes: int
+    count: int
+    largest_bytes: int
+
+
+@dataclass(frozen=True)
+class Peak:
+    """When allocated was highest, and what it was made of. `kinds` adds up to allocated_bytes; `owners`, most
+    first, too (where allocations can be told apart: see Allocations.paired)."""
+
+    at_ns: int
+    allocated_bytes: int
+    reserved_at_peak_bytes: int  # NONE where the trace does not say
+    peak_reserved_bytes: int
+    phase: Phase
+    owners: list[Owner]
+    kinds: dict[MemoryKind, int]
+
+
+def find_peak(curve: Curve, allocations: Allocations, host: Host, memory: MemoryEvents, phase: UInt8) -> Peak:
+    """Of a curve with at least one event. phase: shape (m,), of each of the trace's memory events."""
+    position = int(curve.allocated.argmax())
+    if curve.start_bytes > curve.allocated[position]:
+        position = NONE
+    total = int(curve.before(np.array([position + 1]))[0])
+    own = phase[curve.event]
+    alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
+    # More alive than allocated: frees were not recorded. The oldest are the ones that ended unseen.
+    newest = alive[::-1][np.cumsum(allocations.bytes[alive[::-1]]) <= total]
+    alive = np.sort(newest)
+    kind = _kinds(allocations, own, alive)
+    kinds = {
+        k: int(allocations.bytes[alive[kind == i]].sum()) for i, k in enumerate(_KINDS) if (kind == i).any()
+    }
+    rest = total - sum(kinds.values())
+    owners = _owners(allocations, host, memory, alive, kind)
+    if rest:
+        other = MemoryKind.BEFORE if allocations.paired else MemoryKind.UNKNOWN
+        kinds[other] = rest
+        owners.append(Owner(other, "", "", None, rest, 0, 0))
+    reserved = int(curve.reserved[max(position, 0)])
+    return Peak(
+        at_ns=int(curve.time_ns[max(position, 0)]),
+        allocated_bytes=total,
+        reserved_at_peak_bytes=reserved,
+        peak_reserved_bytes=int(curve.reserved.max()),
+        phase=Phase(int(own[position])) if position != NONE else Phase.UNKNOWN,
+        owners=sorted(owners, key=lambda owner: -owner.bytes),
+        kinds=kinds,
+    )
+
+
+def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64) -> UInt8:
+    """Index into _KINDS of each chosen allocation. phase: shape (c,), of the curve's events.
+
+    Lifetimes are compared with the phases that follow: the first event of a backward pass after a forward
+    allocation, the first event outside of backward after one in it.
+    """
+    made, freed = allocations.position[chosen], allocations.freed[chosen]
+    never = freed == NONE
+    end = np.where(never, len(phase), freed)
+    own = phase[made]
+
+    def outlives(own_phase: Phase) -> tuple[Bool, Bool]:
+        """Whether something of another phase follows, and whether the allocation is alive then."""
+        following = _next(np.flatnonzero((phase != own_phase) & (phase != Phase.UNKNOWN)), made)
+        return following < len(phase), end >= following
+
+    found = np.full(len(chosen), _KINDS.index(MemoryKind.UNKNOWN), np.uint8)
+
+    def put(where: Bool, kind: MemoryKind) -> None:
+        found[where] = _KINDS.index(kind)
+
+    for own_phase, kind in (
+        (Phase.BACKWARD, MemoryKind.GRADIENT),
+        (Phase.OPTIMIZER, MemoryKind.OPTIMIZER_STATE),
+    ):
+        follows, alive_then = outlives(own_phase)
+        put((own == own_phase) & ~never & ~alive_then, MemoryKind.TEMPORARY)
+        put((own == own_phase) & follows & alive_then, kind)
+    backward = _next(np.flatnonzero(phase == Phase.BACKWARD), made)
+    put((own == Phase.FORWARD) & ~never & (end < backward), MemoryKind.TEMPORARY)
+    put((own == Phase.FORWARD) & ~never & (end >= backward), MemoryKind.ACTIVATION)
+    put(own == Phase.INPUT, MemoryKind.INPUT)
+    put(own == Phase.PARAMETER, MemoryKind.PARAMETER)
+    return found
+
+
+def _next(marks: Int64, position: Int64) -> Int64:
+    """The first mark after each position; a number beyond all positions where there is none."""
+    found: Int64 = np.r_[marks, np.iinfo(np.int64).max][np.searchsorted(marks, position, side="right")]
+    return found
+
+
+def _owners(
+    allocations: Allocations, host: Host, memory: MemoryEvents, alive: Int64, kind: UInt8
+) -> list[Owner]:
+    """Grouped by kind, operator, class of module and place."""
+    groups: dict[tuple[MemoryKind, str, str, Frame | None], list[int]] = {}
+    columns = np.stack(
+        [
+            kind.astype(np.int64),
+            _codes(host, allocations.operator[alive]),
+            _codes(host, allocations.module[alive]),
+            allocations.place[alive],
+            allocations.stack[alive].astype(np.int64),
+        ]
+    )
+    distinct, first, number = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+    number = number.reshape(-1)
+    size = allocations.bytes[alive]
+    total = np.bincount(number, weights=size, minlength=len(first))
+    count = np.bincount(number, minlength=len(first))
+    largest = np.zeros(len(first), np.int64)
+    np.maximum.at(largest, number, size)
+    for i, row in enumerate(alive[first]):
+        stack = int(distinct[4, i])
+        frame = (
+            host.frame(int(distinct[3, i]))
+            if distinct[3, i] != NONE
+            else frame_of_stack(memory.stacks[stack] if stack != NONE else "")
+        )
+        key = (
+            _KINDS[int(distinct[0, i])],
+            span_name(host, int(allocations.operator[row])),
+            module_class(span_name(host, int(allocations.module[row]))),
+            frame,
+        )
+        found = groups.setdefault(key, [0, 0, 0])
+        found[0] += int(total[i])
+        found[1] += int(count[i])
+        found[2] = max(found[2], int(largest[i]))
+    return [Owner(*key, *found) for key, found in groups.items()]
+
+
+def _codes(host: Host, event: Int64) -> Int64:
+    """Codes of the events' names, NONE for NONE."""
+    if not len(host.events):
+        return np.full(len(event), NONE, np.int64)
+    return np.where(event == NONE, NONE, host.events.name[event]).astype(np.int64)

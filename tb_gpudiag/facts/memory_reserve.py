@@ -1,0 +1,125 @@
+"""What the allocator holds and does not use, and what it asks of the driver."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.host import Host
+from tb_gpudiag.facts.memory_curve import Curve
+from tb_gpudiag.facts.names import match
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Int64, MemoryAction, MemoryEvents, Segments, UInt8
+
+_TAKE = re.compile(r"(cuda|hip)(Malloc|MallocAsync)|cuMem(Create|Alloc(_v2)?)|hipMemCreate")
+_GIVE = re.compile(r"(cuda|hip)(Free|FreeAsync)|cuMem(Release|Free(_v2)?)|hipMemRelease")
+
+
+@dataclass(frozen=True)
+class SegmentFacts:
+    """What a snapshot says of the allocator's segments on one device."""
+
+    segments: int
+    expandable: int
+    bytes: int
+    largest_free_bytes: int  # one block
+    free_in_used_segments_bytes: int  # free, beside blocks that are used: it cannot be given back
+    free_bytes: int
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Reserved is what the allocator got from the driver; unused is what of it no tensor holds.
+
+    known: the trace has totals of reserved. Growths and shrinks are changes of that total from one event to
+    the next; the steady ones are those after the warm-up, 0 where there are no steps.
+    retries: the allocator gave memory back and asked again within one allocation.
+    driver_ns: the device's idle time under calls to the driver for memory, over the step window.
+    """
+
+    known: bool
+    unused_at_peak_bytes: int
+    most_unused_bytes: int
+    most_unused_ns: int
+    growths: int
+    growth_bytes: int
+    shrinks: int
+    shrink_bytes: int
+    steady_growths: int
+    steady_shrinks: int
+    retries: int
+    out_of_memory: int
+    out_of_memory_ns: Int64
+    driver_ns: int
+    segments: SegmentFacts | None
+
+
+def find_reserve(
+    curve: Curve,
+    memory: MemoryEvents,
+    segments: Segments | None,
+    host: Host,
+    device: int,
+    warm_ns: int | None,
+    driver_ns: int,
+) -> Reserve:
+    """warm_ns: when the warm-up ended, None where there are no steps. device: for segments and calls."""
+    action = memory.action[curve.event]
+    failed = curve.time_ns[action == MemoryAction.OUT_OF_MEMORY]
+    unused = np.where(curve.reserved == NONE, 0, curve.reserved - curve.allocated)
+    change = np.diff(curve.reserved) if curve.has_reserved else np.zeros(max(0, len(curve) - 1), np.int64)
+    at = curve.time_ns[1:]
+    steady = at >= warm_ns if warm_ns is not None else np.zeros(len(at), np.bool_)
+    peak, most = int(curve.allocated.argmax()), int(unused.argmax())
+    return Reserve(
+        known=curve.has_reserved,
+        unused_at_peak_bytes=max(0, int(unused[peak])),
+        most_unused_bytes=max(0, int(unused[most])),
+        most_unused_ns=int(curve.time_ns[most]),
+        growths=int((change > 0).sum()),
+        growth_bytes=int(change[change > 0].sum()),
+        shrinks=int((change < 0).sum()),
+        shrink_bytes=-int(change[change < 0].sum()),
+        steady_growths=int((steady & (change > 0)).sum()),
+        steady_shrinks=int((steady & (change < 0)).sum()),
+        retries=_retries(action) + (_call_retries(host) if device >= 0 else 0),
+        out_of_memory=len(failed),
+        out_of_memory_ns=failed,
+        driver_ns=driver_ns,
+        segments=_segments(segments, device) if segments is not None else None,
+    )
+
+
+def _retries(action: UInt8) -> int:
+    """Of a snapshot: memory given back, then got, with no allocation or free between."""
+    gives, gets = action[:-1] == MemoryAction.SHRINK, action[1:] == MemoryAction.GROW
+    return int((gives & gets).sum())
+
+
+def _call_retries(host: Host) -> int:
+    """Of a trace: inside one operator, memory given back and then got."""
+    events = host.events
+    calls = events.where(*CALL_CATEGORIES)
+    calls = calls[(host.operator[calls] != NONE) & (match(events, _TAKE) | match(events, _GIVE))[calls]]
+    calls = calls[np.lexsort((events.start_ns[calls], events.thread[calls]))]
+    takes = match(events, _TAKE)[calls]
+    same = host.operator[calls[1:]] == host.operator[calls[:-1]]
+    return int((~takes[:-1] & takes[1:] & same).sum())
+
+
+def _segments(segments: Segments, device: int) -> SegmentFacts:
+    own = segments.device == device
+    block = own[segments.block_segment] if len(segments.block_segment) else np.zeros(0, np.bool_)
+    free = block & ~segments.block_used
+    used = np.zeros(len(segments.device), np.bool_)
+    used[segments.block_segment[segments.block_used]] = True
+    size = segments.block_bytes
+    return SegmentFacts(
+        segments=int(own.sum()),
+        expandable=int((own & segments.expandable).sum()),
+        bytes=int(segments.bytes[own].sum()),
+        largest_free_bytes=int(size[free].max(initial=0)),
+        free_in_used_segments_bytes=int(size[free & used[segments.block_segment]].sum()) if len(size) else 0,
+        free_bytes=int(size[free].sum()),
+    )

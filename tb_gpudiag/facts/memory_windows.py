@@ -1,0 +1,43 @@
+"""Stretches of time to take floors of where no steps were recorded."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from tb_gpudiag.facts.memory_curve import Curve
+from tb_gpudiag.facts.memory_floor import Slices
+
+MOST_WINDOWS = 32
+FEWEST_WINDOWS = 4
+
+FALLS = 2
+"""A floor means something only where the curve comes down to it: in each window it falls through the middle
+between the window's extremes at least so often."""
+
+
+def windows(curve: Curve) -> Slices:
+    """The largest number of equal windows of time, a power of two, of which each holds FALLS falls; none
+    where not even FEWEST_WINDOWS do."""
+    count = MOST_WINDOWS
+    first, last = int(curve.time_ns[0]), int(curve.time_ns[-1])
+    while count >= FEWEST_WINDOWS:
+        edge = first + np.arange(count + 1, dtype=np.int64) * (last - first) // count
+        at = np.searchsorted(curve.time_ns, edge)
+        if all(_falls(curve, int(a), int(b)) >= FALLS for a, b in pairwise(at)):
+            names = [f"window {i + 1}" for i in range(count)]
+            return Slices(names, edge[:-1], edge[1:], "second")
+        count //= 2
+    none = np.zeros(0, np.int64)
+    return Slices([], none, none, "second")
+
+
+def _falls(curve: Curve, first: int, last: int) -> int:
+    """How often the curve falls through the middle between its extremes in the range first:last."""
+    values = curve.allocated[first:last]
+    if len(values) < 2 * FALLS:
+        return 0
+    low, high = int(values.min()), int(values.max())
+    above = 2 * values > low + high
+    return int((above[:-1] & ~above[1:]).sum()) if high > low else 0
