@@ -139,6 +139,11 @@ export function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }
 
+/** A line of code: "train.py:12". */
+export function codeLine({ file, line }: { readonly file: string; readonly line: number }): string {
+  return file && line > 0 ? `${file}:${line}` : file;
+}
+
 /** "host_bound" as it is read: "Host bound". */
 export function words(name: string): string {
   const text = name.replaceAll("_", " ");

@@ -5,6 +5,8 @@ describe("deep links", () => {
   it("come back as they were written", () => {
     const link = { trace: "a/b&c=d #1", finding: "GD101-2", start_us: 12.5, end_us: 9_000_000.125 };
     expect(readHash(writeHash("#gpudiag", link))).toEqual(link);
+    const shown = { ...link, row: "launches.3", place: 2 };
+    expect(readHash(writeHash("#gpudiag", shown))).toEqual(shown);
   });
 
   it("hold one = a token: TensorBoard drops the others", () => {
@@ -22,6 +24,8 @@ describe("deep links", () => {
     expect(readHash("#scalars&p.other.trace=x")).toEqual({});
     expect(readHash("#gpudiag&p.gpudiag.trace=%E0%A4%A")).toEqual({});
     expect(readHash("#gpudiag&p.gpudiag.t0=5&p.gpudiag.t1=2")).toEqual({});
+    expect(readHash("#gpudiag&p.gpudiag.row=launches.3&p.gpudiag.place=-1")).toEqual({});
+    expect(readHash("#gpudiag&p.gpudiag.place=2")).toEqual({});
     expect(readHash("#gpudiag&p.gpudiag.t0=&p.gpudiag.t1=Infinity")).toEqual({});
   });
 

@@ -8,6 +8,9 @@ export interface Link {
   readonly finding?: string;
   readonly start_us?: number;
   readonly end_us?: number;
+  /** The row that is shown on the timeline, and which of its places, from 1. */
+  readonly row?: string;
+  readonly place?: number;
 }
 
 function decode(text: string): string | undefined {
@@ -37,10 +40,13 @@ export function readHash(hash: string): Link {
   const finding = found.get("finding");
   const start_us = number(found.get("t0"));
   const end_us = number(found.get("t1"));
+  const row = found.get("row");
+  const place = number(found.get("place"));
   return {
     ...(trace ? { trace } : {}),
     ...(finding ? { finding } : {}),
     ...(start_us !== undefined && end_us !== undefined && start_us < end_us ? { start_us, end_us } : {}),
+    ...(row && place !== undefined && Number.isInteger(place) && place > 0 ? { row, place } : {}),
   };
 }
 
@@ -62,6 +68,8 @@ export function writeHash(hash: string, link: Link): string {
     ["finding", link.finding],
     ["t0", link.start_us?.toFixed(3)],
     ["t1", link.end_us?.toFixed(3)],
+    ["row", link.row],
+    ["place", link.place?.toFixed(0)],
   ];
   const tokens = own.flatMap(([key, value]) =>
     value ? [`${PREFIX}${key}=${encodeURIComponent(value)}`] : [],

@@ -43,9 +43,11 @@ export function pan(view: Viewport, by_us: number, bounds: Viewport): Viewport {
   return clamp({ start_us: view.start_us + by_us, end_us: view.end_us + by_us }, bounds);
 }
 
-/** `range` with air on both sides, so that what comes before and after is seen. */
-export function aired(range: Viewport, air = 0.25): Viewport {
-  const margin = Math.max(span(range), SHORTEST_US) * air;
+const AIR = 0.25;
+
+/** `range` with air on both sides, at least `least_us`, so that what comes before and after is seen. */
+export function aired(range: Viewport, least_us = SHORTEST_US): Viewport {
+  const margin = Math.max(span(range) * AIR, least_us);
   return { start_us: range.start_us - margin, end_us: range.end_us + margin };
 }
 

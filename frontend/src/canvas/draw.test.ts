@@ -2,12 +2,16 @@ import { expect, it } from "vitest";
 import { draw, HEAD_PX } from "./draw";
 import { deepest, NO_CHOICES, rowsOf } from "./rows";
 import { sliceOf } from "./slice";
-import { timelineOf } from "./timeline.testdata";
+import type { Viewport } from "../base/viewport";
+import type { Timeline } from "../wire/report";
+import { queueLane, timelineOf } from "./timeline.testdata";
 
 /** Records what is painted; a name is 6 px a character. */
 function recorder() {
   const rectangles: { x: number; y: number; w: number; h: number; alpha: number }[] = [];
   const texts: string[] = [];
+  const areas: { alpha: number; points: [number, number][] }[] = [];
+  let points: [number, number][] = [];
   const context = {
     globalAlpha: 1,
     font: "",
@@ -18,33 +22,46 @@ function recorder() {
     measureText: (text: string) => ({ width: 6 * text.length }),
     save: () => undefined,
     restore: () => undefined,
-    beginPath: () => undefined,
+    beginPath: () => {
+      points = [];
+    },
+    moveTo: (x: number, y: number) => points.push([x, y]),
+    lineTo: (x: number, y: number) => points.push([x, y]),
+    fill() {
+      areas.push({ alpha: this.globalAlpha, points });
+    },
     rect: () => undefined,
     clip: () => undefined,
     strokeRect: () => undefined,
   };
-  return { context: context as unknown as CanvasRenderingContext2D, rectangles, texts };
+  return { context: context as unknown as CanvasRenderingContext2D, rectangles, texts, areas };
 }
 
-function painted(boxes: Parameters<typeof timelineOf>[0]) {
-  const slice = sliceOf(timelineOf(boxes));
+function drawn(timeline: Timeline, view = { start_us: 0, end_us: 1000 }, mark: Viewport | null = null) {
+  const slice = sliceOf(timeline);
   const record = recorder();
   const rows = rowsOf(slice, deepest(new Map(), slice), NO_CHOICES);
   draw(record.context, {
     width: 1000,
     height: 400,
-    view: { start_us: 0, end_us: 1000 },
+    view,
     scroll: 0,
     scheme: "light",
     slice,
     rows,
-    highlight: [],
+    marks: mark ? [mark] : [],
+    mark,
     gap: null,
     selection: null,
     hover: null,
   });
-  const lane = record.rectangles.filter(({ y, h }) => y === HEAD_PX && h === (rows.rows[0]?.step ?? 0) - 1);
-  return { lane, texts: record.texts };
+  return { ...record, rows };
+}
+
+function painted(boxes: Parameters<typeof timelineOf>[0]) {
+  const { rectangles, rows, texts } = drawn(timelineOf(boxes));
+  const lane = rectangles.filter(({ y, h }) => y === HEAD_PX && h === (rows.rows[0]?.step ?? 0) - 1);
+  return { lane, texts };
 }
 
 it("paints thousands of tiny neighbours as few rectangles, as faint as they fill their place", () => {
@@ -66,4 +83,58 @@ it("paints what begins before the view and ends after it inside the view", () =>
   expect(lane).toHaveLength(1);
   expect(lane[0]?.x).toBeGreaterThanOrEqual(-2);
   expect((lane[0]?.x ?? 0) + (lane[0]?.w ?? 0)).toBeLessThanOrEqual(1002);
+});
+
+it("paints a queue as steps on the scale of the whole trace, and says what its edge stands for", () => {
+  const lane = queueLane(
+    [
+      [0, 0],
+      [100, 5, 10],
+      [200, 20],
+      [300, 0],
+    ],
+    1024,
+  );
+  const { areas, texts } = drawn({ ...timelineOf({}), lanes: [{ ...lane, queue_most: 20 }] });
+  const bottom = HEAD_PX + 31;
+  const room = 30;
+  const level = (at: number) => areas.map(({ points }) => (bottom - (points[1 + 2 * at]?.[1] ?? 0)) / room);
+  expect([level(0), level(1), level(2), level(3)]).toEqual([
+    [0, 0],
+    [0.5, 0.25],
+    [1, 1],
+    [0, 0],
+  ]);
+  const [most, least] = areas;
+  expect(most?.alpha).toBeLessThan(least?.alpha ?? 0);
+  expect(most?.points.map(([x]) => x)).toEqual([0, 0, 100, 100, 200, 200, 300, 300, 1000, 1000]);
+  expect(texts).toContain("20");
+});
+
+it("paints of a queue what is seen, from the value that holds where the view begins", () => {
+  const steps = Array.from({ length: 1000 }, (_, n) => [n, n % 7] as const);
+  const { areas } = drawn(
+    { ...timelineOf({}), lanes: [queueLane(steps, 6)] },
+    { start_us: 500.5, end_us: 510.5 },
+  );
+  expect(areas[0]?.points).toHaveLength(2 * 11 + 2);
+  for (const [x] of areas[0]?.points ?? []) {
+    expect(x).toBeGreaterThanOrEqual(-1);
+    expect(x).toBeLessThanOrEqual(1001);
+  }
+});
+
+it("paints nothing of a queue that begins after the view", () => {
+  const { areas } = drawn(
+    { ...timelineOf({}), lanes: [queueLane([[600, 2]], 2)] },
+    { start_us: 0, end_us: 100 },
+  );
+  expect(areas).toEqual([]);
+});
+
+it("marks the edges of the place that was gone to", () => {
+  const boxes = timelineOf({ "GPU 0 stream 7": [[200, 100, "k"]] });
+  const { rectangles } = drawn(boxes, undefined, { start_us: 200, end_us: 300 });
+  const edges = rectangles.filter(({ w, y, h }) => w === 1 && y === HEAD_PX && h === 400).map(({ x }) => x);
+  expect(edges).toEqual(expect.arrayContaining([199.5, 299.5]));
 });

@@ -1,13 +1,13 @@
 // Paints one frame of the timeline. Reads a scene, keeps nothing.
 
 import { cause, type Scheme } from "../base/causes";
-import { moment, time } from "../base/format";
+import { count, moment, time } from "../base/format";
 import { ticks } from "../base/ticks";
 import { toPixel, type Viewport } from "../base/viewport";
 import type { Hit } from "./hit";
 import type { Row, Rows } from "./rows";
-import { firstEndingAfter, type Boxes, type Slice } from "./slice";
-import { causeFill, kindFill, theme, type Fill, type Theme } from "./theme";
+import { firstEndingAfter, holdingAt, type Boxes, type Depth, type Slice } from "./slice";
+import { causeFill, KERNEL_KIND, kindFill, theme, type Fill, type Theme } from "./theme";
 
 export const RULER_PX = 20;
 export const STEPS_PX = 18;
@@ -21,7 +21,9 @@ export interface Scene {
   readonly scheme: Scheme;
   readonly slice: Slice;
   readonly rows: Rows;
-  readonly highlight: readonly Viewport[];
+  /** Where a row of a table says that something is, and the one of them that was gone to. */
+  readonly marks: readonly Viewport[];
+  readonly mark: Viewport | null;
   readonly gap: Viewport | null;
   readonly selection: Viewport | null;
   readonly hover: Hit | null;
@@ -61,14 +63,14 @@ export function draw(context: Context, scene: Scene): void {
 function bands(context: Context, scene: Scene, colours: Theme): void {
   context.fillStyle = colours.band;
   let painted = -Infinity;
-  for (const range of [...scene.highlight].sort((a, b) => a.start_us - b.start_us)) {
+  for (const range of [...scene.marks].sort((a, b) => a.start_us - b.start_us)) {
     const left = Math.max(toPixel(scene.view, range.start_us, scene.width), painted);
     const right = toPixel(scene.view, range.end_us, scene.width);
     if (right <= 0 || left >= scene.width || right <= painted) continue;
     painted = Math.max(right, left + 1);
     context.fillRect(left, 0, painted - left, scene.height);
   }
-  for (const range of [scene.gap, scene.selection]) {
+  for (const range of [scene.gap, scene.selection, scene.mark]) {
     if (!range) continue;
     const left = toPixel(scene.view, range.start_us, scene.width);
     context.fillRect(
@@ -83,12 +85,67 @@ function bands(context: Context, scene: Scene, colours: Theme): void {
 function lane(context: Context, scene: Scene, row: Row): void {
   const top = HEAD_PX + row.top - scene.scroll;
   if (top > scene.height || top + row.height < HEAD_PX) return;
-  const depths = scene.slice.lanes.get(row.key)?.depths ?? [];
+  const found = scene.slice.lanes.get(row.key);
+  if (found?.queue) {
+    paintQueue(context, scene, row, found.queue, top);
+    return;
+  }
+  const depths = found?.depths ?? [];
   const shown = Math.floor(row.height / row.step);
   for (let line = 0; line < shown; line += 1) {
     const boxes = depths[row.first + line];
     if (boxes) paintBoxes(context, scene, row, boxes, top + line * row.step);
   }
+}
+
+/** Colours of a queue: what waited all the time, and what waited at least at one moment of it. */
+const LEAST_ALPHA = 0.75;
+const MOST_ALPHA = 0.35;
+
+/** A small chart of steps, in the colour of the work that waits, from nothing to the most of the whole trace. */
+function paintQueue(context: Context, scene: Scene, row: Row, queue: Depth, top: number): void {
+  const { view, width, slice, scheme } = scene;
+  const colours = theme(scheme);
+  const bottom = top + row.height - 1;
+  const room = row.height - 2;
+  const x = (us: number) => Math.min(Math.max(toPixel(view, us, width), -1), width + 1);
+  const y = (depth: number) => bottom - (queue.most > 0 ? depth / queue.most : 0) * room;
+  context.fillStyle = colours.faint;
+  context.fillRect(0, bottom, width, 1);
+  const first = Math.max(0, holdingAt(queue, view.start_us));
+  const last = holdingAt(queue, view.end_us);
+  if (last === -1) return;
+  context.fillStyle = kindFill(KERNEL_KIND, scheme).colour;
+  for (const [depths, alpha] of [
+    [queue.high, MOST_ALPHA],
+    [queue.low, LEAST_ALPHA],
+  ] as const) {
+    context.globalAlpha = alpha;
+    context.beginPath();
+    context.moveTo(x(queue.time_us[first] ?? 0), bottom);
+    for (let at = first; at <= last; at += 1) {
+      const level = y(depths[at] ?? 0);
+      context.lineTo(x(queue.time_us[at] ?? 0), level);
+      context.lineTo(x(queue.time_us[at + 1] ?? slice.end_us), level);
+    }
+    context.lineTo(x(queue.time_us[last + 1] ?? slice.end_us), bottom);
+    context.fill();
+  }
+  context.globalAlpha = 1;
+  scaleLabel(context, count(queue.most), top, colours);
+}
+
+/** What the upper edge of a chart stands for. */
+function scaleLabel(context: Context, text: string, top: number, colours: Theme): void {
+  context.font = `10px ${FONT}`;
+  context.textBaseline = "middle";
+  const length = context.measureText(text).width;
+  context.globalAlpha = 0.8;
+  context.fillStyle = colours.surface;
+  context.fillRect(2, top + 1, length + 6, 12);
+  context.globalAlpha = 1;
+  context.fillStyle = colours.muted;
+  context.fillText(text, 5, top + 7.5);
 }
 
 interface Label {
@@ -97,7 +154,7 @@ interface Label {
   readonly left: number;
   readonly right: number;
   readonly us: number;
-  readonly count: number;
+  readonly events: number;
 }
 
 function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxes, top: number): void {
@@ -135,7 +192,7 @@ function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxes, top:
         // A cause that goes on over a cut of the ledger is named once.
         names[names.length - 1] = { ...last, right, us: last.us + us };
       } else {
-        names.push({ name, fill, left: Math.max(left, 0), right, us, count: boxes.count[at] ?? 1 });
+        names.push({ name, fill, left: Math.max(left, 0), right, us, events: boxes.count[at] ?? 1 });
       }
     }
     if (right - left >= 2) {
@@ -158,9 +215,9 @@ function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxes, top:
   flush();
   context.font = `${isGaps ? 11 : 10.5}px ${FONT}`;
   context.textBaseline = "middle";
-  for (const { name, fill, left, right, us, count } of names) {
+  for (const { name, fill, left, right, us, events } of names) {
     if (right - left < NAME_FROM_PX) continue;
-    const label = isGaps ? `${cause(name).label} ${time(us)}` : count > 1 ? `${count} × ${name}` : name;
+    const label = isGaps ? `${cause(name).label} ${time(us)}` : events > 1 ? `${events} × ${name}` : name;
     const shown = fitted(context, label, Math.min(right, width) - left - 8);
     if (!shown) continue;
     context.fillStyle = fill.text;
@@ -229,10 +286,11 @@ function fitted(context: Context, label: string, room: number): string {
 }
 
 function outlines(context: Context, scene: Scene, colours: Theme): void {
-  const { hover, gap, view, width, scroll } = scene;
-  if (gap) {
+  const { hover, gap, mark, view, width, scroll } = scene;
+  for (const edged of [gap, mark]) {
+    if (!edged) continue;
     context.fillStyle = colours.accent;
-    for (const us of [gap.start_us, gap.end_us]) {
+    for (const us of [edged.start_us, edged.end_us]) {
       context.fillRect(Math.round(toPixel(view, us, width)) - 0.5, HEAD_PX, 1, scene.height);
     }
   }

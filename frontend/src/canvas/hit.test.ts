@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { hit, rowAt } from "./hit";
 import { deepest, NO_CHOICES, rowsOf } from "./rows";
-import { firstEndingAfter, gapsOf, sliceOf } from "./slice";
-import { timelineOf } from "./timeline.testdata";
+import { firstEndingAfter, gapsOf, kindsOf, sliceOf } from "./slice";
+import { queueLane, timelineOf } from "./timeline.testdata";
 
 const timeline = timelineOf({
   "GPU 0 idle": [
@@ -59,6 +59,41 @@ describe("hit", () => {
     const zoomed = { start_us: 400, end_us: 401 };
     expect(hit(slice, rows, zoomed, 1000, 500, 3)?.name).toBe("launch");
   });
+});
+
+describe("a queue", () => {
+  const queued = sliceOf({
+    ...timeline,
+    lanes: [
+      queueLane(
+        [
+          [100, 3],
+          [200, 0, 9],
+          [500, 0],
+        ],
+        12,
+      ),
+    ],
+  });
+  const laid = rowsOf(queued, deepest(new Map(), queued), NO_CHOICES);
+  const over = (x: number) => hit(queued, laid, view, 1000, x, 5);
+
+  it("has a lane of one height, which tells how much waits under the pointer", () => {
+    expect(laid.rows).toMatchObject([{ kind: "queue", height: 32, top: 0 }]);
+    expect(over(150)).toMatchObject({ queued: [3, 3], start_us: 100, end_us: 200, gap: null });
+    expect(over(350)).toMatchObject({ queued: [0, 9], start_us: 200, end_us: 500 });
+    expect(over(700)).toMatchObject({ queued: [0, 0], end_us: 1000 });
+  });
+
+  it("tells nothing before its first value", () => {
+    expect(over(50)).toBeNull();
+  });
+});
+
+it("names the kinds of events in the lanes, not those of gaps", () => {
+  const kinds = timeline.lanes.map((lane) => ({ ...lane, box_kind: lane.box_kind.map(() => 6) }));
+  expect([...kindsOf(sliceOf({ ...timeline, lanes: kinds.slice(0, 1) }))]).toEqual([]);
+  expect([...kindsOf(sliceOf({ ...timeline, lanes: kinds }))]).toEqual([6]);
 });
 
 describe("rows", () => {

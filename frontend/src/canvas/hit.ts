@@ -2,7 +2,7 @@
 
 import { toTime, type Viewport } from "../base/viewport";
 import type { Row, Rows } from "./rows";
-import { firstEndingAfter, type Slice } from "./slice";
+import { firstEndingAfter, holdingAt, type Slice, type SliceLane } from "./slice";
 
 export interface Hit {
   readonly row: Row;
@@ -14,6 +14,8 @@ export interface Hit {
   readonly kind: number;
   /** The gap's number; null in lanes that hold no gaps, and for merged ones. */
   readonly gap: number | null;
+  /** In a lane of a queue: the least and the most that waited meanwhile; null in the others. */
+  readonly queued: readonly [least: number, most: number] | null;
 }
 
 /** Boxes are narrow: the pointer may miss by this much. */
@@ -34,10 +36,12 @@ export function hit(
 ): Hit | null {
   const row = rowAt(rows, y);
   if (!row) return null;
-  const depth = row.first + Math.floor((y - row.top) / row.step);
-  const boxes = slice.lanes.get(row.key)?.depths[depth];
-  if (!boxes) return null;
+  const lane = slice.lanes.get(row.key);
   const at_us = toTime(view, x, width_px);
+  if (lane?.queue) return hitQueue(slice, row, lane, at_us);
+  const depth = row.first + Math.floor((y - row.top) / row.step);
+  const boxes = lane?.depths[depth];
+  if (!boxes) return null;
   const near_us = toTime(view, x + NEAR_PX, width_px) - at_us;
   let best = -1;
   let nearest = Infinity;
@@ -62,5 +66,22 @@ export function hit(
     count: merged,
     kind: boxes.kind[best] ?? 0,
     gap: row.kind === "gaps" && merged <= 1 ? (boxes.gap[best] ?? 0) : null,
+    queued: null,
+  };
+}
+
+function hitQueue(slice: Slice, row: Row, { title, queue }: SliceLane, at_us: number): Hit | null {
+  const at = queue ? holdingAt(queue, at_us) : -1;
+  if (!queue || at === -1) return null;
+  return {
+    row,
+    depth: row.first,
+    start_us: queue.time_us[at] ?? 0,
+    end_us: queue.time_us[at + 1] ?? slice.end_us,
+    name: title,
+    count: 1,
+    kind: 0,
+    gap: null,
+    queued: [queue.low[at] ?? 0, queue.high[at] ?? 0],
   };
 }

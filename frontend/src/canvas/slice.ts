@@ -14,12 +14,24 @@ export interface Boxes {
   readonly gap: Uint32Array;
 }
 
+/** The depth of a queue: each value holds from its time to the next one's, the last one to the slice's end. */
+export interface Depth {
+  readonly time_us: Float64Array;
+  /** The extremes where more changes than a screen can show; elsewhere equal. */
+  readonly low: Float64Array;
+  readonly high: Float64Array;
+  /** The highest of the whole trace. */
+  readonly most: number;
+}
+
 export interface SliceLane {
   readonly key: string;
   readonly kind: string;
   readonly title: string;
   readonly device: number;
   readonly depths: readonly Boxes[];
+  /** Of lanes of kind "queue" only; null in the others. */
+  readonly queue: Depth | null;
 }
 
 export interface Slice {
@@ -36,7 +48,8 @@ export function sliceOf(timeline: Timeline): Slice {
     // Two threads may bear one name: the nth of a title is the nth in every slice.
     let key = `${lane.kind}/${lane.device}/${lane.title}`;
     while (lanes.has(key)) key += "'";
-    lanes.set(key, { key, kind: lane.kind, title: lane.title, device: lane.device, depths: depthsOf(lane) });
+    const { kind, title, device } = lane;
+    lanes.set(key, { key, kind, title, device, depths: depthsOf(lane), queue: queueOf(lane) });
   }
   return {
     start_us: timeline.start_us,
@@ -44,6 +57,17 @@ export function sliceOf(timeline: Timeline): Slice {
     names: timeline.names,
     lanes,
     steps: timeline.steps,
+  };
+}
+
+function queueOf({ queue, queue_most: most }: Lane): Depth | null {
+  if (!queue) return null;
+  const { time_us, low, high } = queue;
+  return {
+    time_us: Float64Array.from(time_us),
+    low: Float64Array.from(low),
+    high: Float64Array.from(high),
+    most,
   };
 }
 
@@ -106,16 +130,26 @@ function boxesOf(lane: Lane, members: number[]): Boxes {
   };
 }
 
-/** The first box that ends after `us`; the number of boxes where none does. */
-export function firstEndingAfter(boxes: Boxes, us: number): number {
+/** How many of the ascending times are not after `us`. */
+function countUpTo(times: Float64Array, us: number): number {
   let low = 0;
-  let high = boxes.end_us.length;
+  let high = times.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((boxes.end_us[middle] ?? 0) > us) high = middle;
+    if ((times[middle] ?? 0) > us) high = middle;
     else low = middle + 1;
   }
   return low;
+}
+
+/** The first box that ends after `us`; the number of boxes where none does. */
+export function firstEndingAfter(boxes: Boxes, us: number): number {
+  return countUpTo(boxes.end_us, us);
+}
+
+/** The value that holds at `us`; -1 before the first. */
+export function holdingAt(depth: Depth, us: number): number {
+  return countUpTo(depth.time_us, us) - 1;
 }
 
 export interface Gap {
@@ -148,4 +182,14 @@ export function gapsOf(slice: Slice): Gap[] {
     }
   }
   return [...found.values()].sort((a, b) => b.end_us - b.start_us - (a.end_us - a.start_us));
+}
+
+/** The kinds of events that the lanes hold; a gap has a cause instead. */
+export function kindsOf(slice: Slice): ReadonlySet<number> {
+  const kinds = new Set<number>();
+  for (const lane of slice.lanes.values()) {
+    if (lane.kind === "gaps") continue;
+    for (const { kind } of lane.depths) for (const one of kind) kinds.add(one);
+  }
+  return kinds;
 }

@@ -2,7 +2,7 @@
 
 import { cause, type Scheme } from "../base/causes";
 
-/** The categories of trace/events.py that the timeline draws. */
+/** The categories of trace/events.py that the timeline draws, and those that it adds to them. */
 const KINDS: Readonly<
   Record<number, { readonly label: string; readonly light: string; readonly dark: string }>
 > = {
@@ -22,7 +22,21 @@ const KINDS: Readonly<
     dark: cause("profiler").colour.dark,
   },
   11: { label: "Synchronisation", light: "#e9b3ac", dark: "#7d453e" },
+  13: {
+    label: "Communication",
+    light: cause("communicating").colour.light,
+    dark: cause("communicating").colour.dark,
+  },
 };
+
+export const KERNEL_KIND = 6;
+
+/** What a legend names, work of the GPU first. */
+const LEGEND: readonly number[] = [6, 13, 7, 8, 9, 2, 1, 3, 4, 5, 11, 10, 0];
+
+export function byLegend(kinds: ReadonlySet<number>): number[] {
+  return LEGEND.filter((kind) => kinds.has(kind));
+}
 
 export function kindLabel(kind: number): string {
   return (KINDS[kind] ?? KINDS[0])?.label ?? "";

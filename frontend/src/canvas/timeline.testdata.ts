@@ -26,6 +26,20 @@ export function timelineOf(lanes: Record<string, readonly Box[]>, more: Partial<
   };
 }
 
+/** A lane of a queue: at each time so many launches wait, or between so many and so many. */
+export function queueLane(
+  steps: readonly (readonly [us: number, low: number, high?: number])[],
+  queue_most: number,
+): Lane {
+  const lane = laneOf("GPU 0 stream 7 queue", [], []);
+  const queue = {
+    time_us: steps.map(([us]) => us),
+    low: steps.map(([, low]) => low),
+    high: steps.map(([, low, high]) => high ?? low),
+  };
+  return { ...lane, kind: "queue", queue, queue_most };
+}
+
 function laneOf(title: string, boxes: readonly Box[], names: readonly string[]): Lane {
   const kind = title.includes("idle") ? "gaps" : title.includes("stream") ? "stream" : "thread";
   return {

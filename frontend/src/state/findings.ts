@@ -1,4 +1,4 @@
-import { percent, time } from "../base/format";
+import { bytes, percent, time } from "../base/format";
 import type { Finding } from "../wire/report";
 
 /** A name for each finding that a link can keep: the rule's id, numbered where a rule found several things. */
@@ -9,6 +9,28 @@ export function findingKeys(findings: readonly Finding[]): string[] {
     seen.set(rule, n);
     return n === 1 ? rule : `${rule}-${n}`;
   });
+}
+
+export interface CostText {
+  /** "124 ms", "1.2 GiB". */
+  readonly amount: string;
+  /** "27.1 % of the window", "held on GPU 0". */
+  readonly of: string;
+}
+
+/** What a finding costs: time, or memory where it is about memory; null where it costs neither. */
+export function costText(finding: Finding, window_us: number): CostText | null {
+  const { cost_us, cost_bytes, cost_bytes_per_step: growth, memory_device: device } = finding;
+  const where = device < 0 ? "on the host" : `on GPU ${device}`;
+  if (growth > 0) {
+    return {
+      amount: `${bytes(growth)} a step`,
+      of: `${cost_bytes > 0 ? `${bytes(cost_bytes)} ` : ""}${where}`,
+    };
+  }
+  if (cost_bytes > 0) return { amount: bytes(cost_bytes), of: where };
+  if (cost_us > 0) return { amount: time(cost_us), of: `${percent(cost_us, window_us)} of the window` };
+  return null;
 }
 
 export interface SavingText {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { LaunchHotspot } from "../wire/report";
-import { arranged, FIRST_ORDER, pressed } from "./launches";
+import { arranged, FIRST_ORDER, pressed, tells } from "./launches";
 
 function spot(key: string, launches: number, idle_us: number, kind = "operator"): LaunchHotspot {
   return {
@@ -28,6 +28,13 @@ const spots = [
 ];
 
 describe("launches", () => {
+  it("have columns for a full queue and for steps only where there are any", () => {
+    const figures = ["full_queue_us", "idle_per_step_us", "dispatch_us"] as const;
+    expect(figures.map((figure) => tells(figure, spots))).toEqual([false, false, true]);
+    const waited = spots.map((other) => ({ ...other, full_queue_us: 5, idle_per_step_us: 1 }));
+    expect(figures.map((figure) => tells(figure, waited))).toEqual([true, true, true]);
+  });
+
   it("are ranked by the idle time that they caused, one kind at a time", () => {
     expect(arranged(spots, "operator", "", FIRST_ORDER).map(({ key }) => key)).toEqual([
       "aten::mm",

@@ -1,7 +1,23 @@
 import type { LaunchHotspot } from "../wire/report";
 
 /** The columns of figures by which launches can be ordered. */
-export type Figure = "launches" | "host_us" | "kernel_us" | "empty_queue_share" | "idle_us";
+export type Figure =
+  | "launches"
+  | "host_us"
+  | "full_queue_us"
+  | "dispatch_us"
+  | "python_us"
+  | "kernel_us"
+  | "empty_queue_share"
+  | "idle_us"
+  | "idle_per_step_us";
+
+/** Those that say nothing where no launch waited for a full queue, or there are no steps. */
+const WHERE_ANY: readonly Figure[] = ["full_queue_us", "idle_per_step_us"];
+
+export function tells(figure: Figure, spots: readonly LaunchHotspot[]): boolean {
+  return !WHERE_ANY.includes(figure) || spots.some((spot) => spot[figure] > 0);
+}
 
 export interface Order {
   readonly by: Figure;

@@ -3,7 +3,7 @@ import type { Device, Finding, Report, TraceEntry } from "../wire/report";
 import { stepParts, stepsOf, window_us, windowParts } from "./account";
 import { inRun, levels, newest, spanLabel } from "./choose";
 import { activitiesOf, longest } from "./gap";
-import { findingKeys, savingText } from "./findings";
+import { costText, findingKeys, savingText } from "./findings";
 import { linkOf, usePage } from "./store";
 
 function entry(id: string, run: string, worker: string, modified_s: number, state = "ready"): TraceEntry {
@@ -88,6 +88,19 @@ describe("findings", () => {
 
   it("have keys of their own, also when one rule found several things", () => {
     expect(findingKeys(["GD1", "GD2", "GD1"].map((rule) => finding(rule)))).toEqual(["GD1", "GD2", "GD1-2"]);
+  });
+
+  it("cost time, or memory where they are about memory", () => {
+    const costing = (cost: Partial<Finding>) => {
+      const all = { cost_us: 0, cost_bytes: 0, cost_bytes_per_step: 0, memory_device: 0, ...cost };
+      const text = costText(all as Finding, 100_000);
+      return text && `${text.amount}, ${text.of}`.replaceAll("\u202f", " ");
+    };
+    expect(costing({})).toBeNull();
+    expect(costing({ cost_us: 25_000 })).toBe("25 ms, 25.0 % of the window");
+    expect(costing({ cost_us: 25_000, cost_bytes: 2 ** 31, memory_device: 1 })).toBe("2 GiB, on GPU 1");
+    const leak = { cost_bytes: 2 ** 31, cost_bytes_per_step: 2 ** 20, memory_device: -1 };
+    expect(costing(leak)).toBe("1 MiB a step, 2 GiB on the host");
   });
 
   it("claim what a fix gives back, and nothing where there is nothing", () => {

@@ -3,13 +3,21 @@
 import { create } from "zustand";
 import type { Scheme } from "../base/causes";
 import type { Link } from "../base/hash";
-import type { Viewport } from "../base/viewport";
-import type { TimeRange } from "../wire/report";
+import { aired, type Viewport } from "../base/viewport";
 
 export interface GapKey {
   readonly device: number;
   readonly gap: number;
 }
+
+/** The row whose places are marked on the timeline, and the one of them that was gone to, from 0. */
+export interface Shown {
+  readonly row: string;
+  readonly place: number;
+}
+
+/** Of a kernel alone nothing can be learned: this much is seen before and after it. */
+const AROUND_US = 20;
 
 export interface PageState {
   readonly trace: string | null;
@@ -20,7 +28,7 @@ export interface PageState {
   /** A range that the user drew. */
   readonly selection: Viewport | null;
   readonly gap: GapKey | null;
-  readonly highlight: readonly TimeRange[];
+  readonly shown: Shown | null;
   /** Traces whose analysis the user stopped: not asked for again until told to. */
   readonly stopped: ReadonlySet<string>;
   readonly scheme: Scheme;
@@ -34,13 +42,14 @@ export interface PageState {
   readonly setView: (view: Viewport | null) => void;
   readonly setSelection: (selection: Viewport | null) => void;
   readonly openGap: (gap: GapKey | null) => void;
-  readonly showRanges: (ranges: readonly TimeRange[], view: Viewport | null) => void;
+  readonly show: (shown: Shown, range: Viewport) => void;
+  readonly unmark: () => void;
   readonly stop: (id: string) => void;
   readonly resume: (id: string) => void;
 }
 
 /** What belongs to one trace, and is gone with it. */
-const OF_TRACE = { finding: null, view: null, selection: null, gap: null, highlight: [] } as const;
+const OF_TRACE = { finding: null, view: null, selection: null, gap: null, shown: null } as const;
 
 export const usePage = create<PageState>()((set) => ({
   trace: null,
@@ -59,7 +68,9 @@ export const usePage = create<PageState>()((set) => ({
         link.start_us !== undefined && link.end_us !== undefined
           ? { start_us: link.start_us, end_us: link.end_us }
           : null;
-      return { ...(trace === now.trace ? {} : OF_TRACE), trace, finding: link.finding ?? null, view };
+      const shown =
+        link.row !== undefined && link.place !== undefined ? { row: link.row, place: link.place - 1 } : null;
+      return { ...(trace === now.trace ? {} : OF_TRACE), trace, finding: link.finding ?? null, view, shown };
     });
   },
   toggleFinding: (key) => {
@@ -77,8 +88,11 @@ export const usePage = create<PageState>()((set) => ({
   openGap: (gap) => {
     set({ gap });
   },
-  showRanges: (highlight, view) => {
-    set({ highlight, view, gap: null, selection: null });
+  show: (shown, { start_us, end_us }) => {
+    set({ shown, view: aired({ start_us, end_us }, AROUND_US), gap: null, selection: null });
+  },
+  unmark: () => {
+    set({ shown: null });
   },
   stop: (id) => {
     set((now) => ({ stopped: new Set([...now.stopped, id]) }));
@@ -94,5 +108,6 @@ export function linkOf(state: PageState): Link {
     ...(state.trace === null ? {} : { trace: state.trace }),
     ...(state.finding === null ? {} : { finding: state.finding }),
     ...(state.view ?? {}),
+    ...(state.shown === null ? {} : { row: state.shown.row, place: state.shown.place + 1 }),
   };
 }

@@ -1,9 +1,12 @@
+import { useMemo } from "react";
+import { whereabouts } from "../state/whereabouts";
 import type { Report, TraceEntry } from "../wire/report";
 import { About } from "./about/About";
 import { Findings } from "./findings/Findings";
 import { HostActivities } from "./host/HostActivities";
 import { Kernels } from "./kernels/Kernels";
 import { Launches } from "./launches/Launches";
+import { WhereaboutsProvider } from "./parts/ShowOnTimeline";
 import { Steps } from "./steps/Steps";
 import { Timeline } from "./timeline/Timeline";
 import { Verdict } from "./verdict/Verdict";
@@ -11,9 +14,10 @@ import { Waits } from "./waits/Waits";
 
 /** Everything that a report says, from the short to the long. */
 export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report }) {
+  const known = useMemo(() => whereabouts(report), [report]);
   const onlyHost = report.devices.length === 0;
   return (
-    <>
+    <WhereaboutsProvider value={known}>
       <div className="gd-top">
         <Verdict report={report} />
         {onlyHost ? <HostActivities report={report} /> : <Steps report={report} />}
@@ -25,6 +29,6 @@ export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report
       <Kernels report={report} />
       {!onlyHost && <HostActivities report={report} />}
       <About report={report} />
-    </>
+    </WhereaboutsProvider>
   );
 }

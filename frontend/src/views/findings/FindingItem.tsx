@@ -1,12 +1,9 @@
-import { Button } from "@mantine/core";
 import { useEffect, useId, useRef } from "react";
-import { percent, time } from "../../base/format";
-import { aired } from "../../base/viewport";
-import { savingText } from "../../state/findings";
+import { costText, savingText } from "../../state/findings";
 import { usePage } from "../../state/store";
 import type { Finding } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
-import { TIMELINE_ID } from "../timeline/id";
+import { ShowOnTimeline } from "../parts/ShowOnTimeline";
 import { Places } from "./Places";
 
 interface Props {
@@ -20,6 +17,7 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
   const toggle = usePage((page) => page.toggleFinding);
   const body = useId();
   const item = useRef<HTMLLIElement>(null);
+  const cost = costText(finding, whole_us);
 
   // A finding that is opened from elsewhere, by a link or the plan, is brought into sight.
   useEffect(() => {
@@ -43,15 +41,16 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
           <span>{finding.summary}</span>
         </span>
         <span className="gd-cost">
-          {finding.cost_us > 0 && (
+          {cost && (
             <>
-              <b>{time(finding.cost_us)}</b>
-              <span>{percent(finding.cost_us, whole_us)} of the window</span>
+              <b>{cost.amount}</b>
+              <span>{cost.of}</span>
             </>
           )}
         </span>
         <span className="gd-chevron" aria-hidden="true" />
       </button>
+      <ShowOnTimeline of={finding} />
       {opened && (
         <div className="gd-finding-body" id={body}>
           <Details finding={finding} />
@@ -84,7 +83,6 @@ function Details({ finding }: Pick<Props, "finding">) {
       <div className="gd-finding-right">
         <SavingLine finding={finding} />
         <FixPart finding={finding} />
-        <ShowOnTimeline finding={finding} />
       </div>
     </>
   );
@@ -115,23 +113,5 @@ function FixPart({ finding }: Pick<Props, "finding">) {
         </a>
       )}
     </div>
-  );
-}
-
-function ShowOnTimeline({ finding }: Pick<Props, "finding">) {
-  const showRanges = usePage((page) => page.showRanges);
-  const largest = finding.ranges[0];
-  if (!largest) return null;
-  return (
-    <Button
-      size="xs"
-      variant="light"
-      onClick={() => {
-        showRanges(finding.ranges, aired(largest));
-        document.getElementById(TIMELINE_ID)?.scrollIntoView({ block: "nearest", behavior: "smooth" });
-      }}
-    >
-      Show on timeline
-    </Button>
   );
 }

@@ -1,13 +1,9 @@
-import { time } from "../../base/format";
+import { bytes, codeLine, time } from "../../base/format";
 import type { Place } from "../../wire/report";
 import { More } from "../parts/More";
 
 /** Enough to see where the time goes; the others are one press away. */
 const FIRST = 8;
-
-export function placeText(place: Place): string {
-  return place.file && place.line > 0 ? `${place.file}:${place.line}` : place.file;
-}
 
 /** Where in the code a finding's time is spent. */
 export function Places({ places }: { places: readonly Place[] }) {
@@ -21,13 +17,15 @@ export function Places({ places }: { places: readonly Place[] }) {
             {shown.map((place, at) => (
               <li key={at}>
                 <span className="gd-place">
-                  {place.file && <code>{placeText(place)}</code>}
+                  {place.file && <code>{codeLine(place)}</code>}
                   <span>
                     {place.function && <em>{place.function}</em>}
                     {place.operator && <span className="gd-operator">{place.operator}</span>}
                   </span>
                 </span>
-                <span className="gd-number">{place.us > 0 ? time(place.us) : ""}</span>
+                <span className="gd-number">
+                  {place.bytes > 0 ? bytes(place.bytes) : place.us > 0 ? time(place.us) : ""}
+                </span>
               </li>
             ))}
           </ul>

@@ -1,6 +1,7 @@
 import { percent, time, words } from "../../base/format";
 import { usePage } from "../../state/store";
-import type { Plan as PlanMessage, Report } from "../../wire/report";
+import { ShowOnTimeline } from "../parts/ShowOnTimeline";
+import type { Finding, Plan as PlanMessage, PlannedFix, Report } from "../../wire/report";
 
 interface Props {
   readonly plan: PlanMessage;
@@ -10,7 +11,6 @@ interface Props {
 
 /** The order in which to make the fixes, and how long the step window is after each. */
 export function Plan({ plan, findings, keys }: Props) {
-  const openFinding = usePage((page) => page.openFinding);
   // One fix has no order; what it gives back stands in its finding.
   if (plan.fixes.length < 2) return null;
   return (
@@ -22,21 +22,7 @@ export function Plan({ plan, findings, keys }: Props) {
           <b>{time(plan.window_us)}</b>
         </li>
         {plan.fixes.map((fix) => (
-          <li key={fix.finding}>
-            <button
-              type="button"
-              className="gd-link"
-              title={findings[fix.finding]?.title}
-              onClick={() => {
-                const key = keys[fix.finding];
-                if (key) openFinding(key);
-              }}
-            >
-              {words(fix.name)}
-            </button>
-            <b>{time(fix.window_us)}</b>
-            <span className="gd-muted">at most −{time(fix.saving_us)}</span>
-          </li>
+          <PlanStep key={fix.finding} fix={fix} finding={findings[fix.finding]} openAs={keys[fix.finding]} />
         ))}
       </ol>
       <span className="gd-muted gd-plan-sum">
@@ -44,5 +30,32 @@ export function Plan({ plan, findings, keys }: Props) {
         nothing counted twice. Replayed; unchanged, the replay is off by {percent(plan.error_share)}.
       </span>
     </div>
+  );
+}
+
+interface StepProps {
+  readonly fix: PlannedFix;
+  readonly finding: Finding | undefined;
+  readonly openAs: string | undefined;
+}
+
+function PlanStep({ fix, finding, openAs }: StepProps) {
+  const openFinding = usePage((page) => page.openFinding);
+  return (
+    <li>
+      <button
+        type="button"
+        className="gd-link"
+        title={finding?.title}
+        onClick={() => {
+          if (openAs) openFinding(openAs);
+        }}
+      >
+        {words(fix.name)}
+      </button>
+      <b>{time(fix.window_us)}</b>
+      <span className="gd-muted">at most −{time(fix.saving_us)}</span>
+      {finding && <ShowOnTimeline of={finding} />}
+    </li>
   );
 }

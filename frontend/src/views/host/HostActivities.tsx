@@ -1,9 +1,9 @@
-import { percent, time } from "../../base/format";
+import { codeLine, percent, time } from "../../base/format";
 import { window_us } from "../../state/account";
 import type { HostActivity, Report } from "../../wire/report";
-import { placeText } from "../findings/Places";
 import { More } from "../parts/More";
 import { Section } from "../parts/Section";
+import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
 
 const FIRST = 10;
 
@@ -37,6 +37,7 @@ export function HostActivities({ report }: { report: Report }) {
                 <th scope="col" className="gd-number" title="of the step window">
                   Share
                 </th>
+                <ShowTitle />
               </tr>
             </thead>
             <tbody>
@@ -52,9 +53,9 @@ export function HostActivities({ report }: { report: Report }) {
 }
 
 function ActivityRow({ item, total_us }: { item: HostActivity; total_us: number }) {
-  const where = item.place ? placeText(item.place) || item.place.function : "";
+  const where = item.place ? codeLine(item.place) || item.place.function : "";
   return (
-    <tr>
+    <LinkedRow of={item}>
       <td className="gd-name" title={item.name}>
         {item.name}
       </td>
@@ -64,6 +65,6 @@ function ActivityRow({ item, total_us }: { item: HostActivity; total_us: number 
       </td>
       <td className="gd-number">{time(item.us)}</td>
       <td className="gd-number">{percent(item.us, total_us)}</td>
-    </tr>
+    </LinkedRow>
   );
 }

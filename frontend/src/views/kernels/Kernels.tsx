@@ -2,6 +2,7 @@ import { count, percent, time, words } from "../../base/format";
 import type { KernelFamily, Report } from "../../wire/report";
 import { More } from "../parts/More";
 import { Section } from "../parts/Section";
+import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
 
 const FIRST = 10;
 
@@ -32,6 +33,7 @@ export function Kernels({ report }: { report: Report }) {
                 <th scope="col" className="gd-number" title="of their time, as far as names tell">
                   Tensor cores
                 </th>
+                <ShowTitle />
               </tr>
             </thead>
             <tbody>
@@ -49,12 +51,12 @@ export function Kernels({ report }: { report: Report }) {
 function FamilyRow({ item, several }: { item: KernelFamily; several: boolean }) {
   const name = words(item.family);
   return (
-    <tr>
+    <LinkedRow of={item}>
       <td className="gd-name">{several ? `GPU ${item.device}: ${name}` : name}</td>
       <td className="gd-number">{count(item.kernels)}</td>
       <td className="gd-number">{time(item.us)}</td>
       <td className="gd-number">{percent(item.share)}</td>
       <td className="gd-number">{item.tensor_core_us > 0 ? percent(item.tensor_core_us, item.us) : ""}</td>
-    </tr>
+    </LinkedRow>
   );
 }

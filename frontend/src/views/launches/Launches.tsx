@@ -1,10 +1,12 @@
 import { SegmentedControl, TextInput } from "@mantine/core";
 import { useState } from "react";
-import { count, percent, time, words } from "../../base/format";
-import { arranged, FIRST_ORDER, pressed, type Figure, type Order } from "../../state/launches";
+import { count, percent, plural, time, words } from "../../base/format";
+import { arranged, FIRST_ORDER, pressed, tells, type Figure, type Order } from "../../state/launches";
 import type { LaunchHotspot, Report } from "../../wire/report";
 import { More } from "../parts/More";
 import { Section } from "../parts/Section";
+import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
+import { LaunchQueues } from "./LaunchQueues";
 
 const FIRST = 8;
 
@@ -12,18 +14,50 @@ interface Column {
   readonly by: Figure;
   readonly title: string;
   readonly meaning: string;
+  readonly text: (value: number) => string;
 }
 
 const COLUMNS: readonly Column[] = [
-  { by: "launches", title: "Launches", meaning: "A graph launch counts once" },
-  { by: "host_us", title: "On the host", meaning: "Time inside the launch calls" },
-  { by: "kernel_us", title: "On the GPU", meaning: "Time of the work that they launched" },
+  { by: "launches", title: "Launches", meaning: "A graph launch counts once", text: count },
+  { by: "host_us", title: "In the calls", meaning: "Time of the host inside the launch calls", text: time },
+  {
+    by: "full_queue_us",
+    title: "Full queue",
+    meaning:
+      "Of the time in the calls: waiting for a place in a full queue. That is no fault: the GPU is behind",
+    text: time,
+  },
+  {
+    by: "dispatch_us",
+    title: "Dispatch",
+    meaning: "Time of the launching thread inside operators and outside any call, since its launch before",
+    text: time,
+  },
+  {
+    by: "python_us",
+    title: "Python",
+    meaning: "Time of the launching thread inside no operator and no call, since its launch before",
+    text: time,
+  },
+  { by: "kernel_us", title: "On the GPU", meaning: "Time of the work that they launched", text: time },
   {
     by: "empty_queue_share",
     title: "Empty queue",
     meaning: "Launches that found the GPU with nothing left to do",
+    text: percent,
   },
-  { by: "idle_us", title: "Idle caused", meaning: "GPU idle time that ended with one of these launches" },
+  {
+    by: "idle_us",
+    title: "Idle caused",
+    meaning: "GPU idle time that ended with one of these launches",
+    text: time,
+  },
+  {
+    by: "idle_per_step_us",
+    title: "A step",
+    meaning: "GPU idle time caused, for each step",
+    text: time,
+  },
 ];
 
 /** Who launches the GPU's work, and what that costs: by operator, module, line or kernel. */
@@ -35,6 +69,7 @@ export function Launches({ report }: { report: Report }) {
   const kind = kinds.find((other) => other === chosen) ?? kinds[0];
   if (!kind) return null;
   const spots = arranged(report.launch_hotspots, kind, text, order);
+  const columns = COLUMNS.filter(({ by }) => tells(by, report.launch_hotspots));
   return (
     <Section
       title="Launches"
@@ -63,31 +98,35 @@ export function Launches({ report }: { report: Report }) {
     >
       <More key={kind} items={spots} first={FIRST}>
         {(shown) => (
-          <table className="gd-table gd-launches">
-            <thead>
-              <tr>
-                <th scope="col">{words(kind)}</th>
-                {COLUMNS.map((column) => (
-                  <Title
-                    key={column.by}
-                    column={column}
-                    order={order}
-                    onPress={() => {
-                      setOrder(pressed(order, column.by));
-                    }}
-                  />
+          <div className="gd-wide">
+            <table className="gd-table gd-launches">
+              <thead>
+                <tr>
+                  <th scope="col">{words(kind)}</th>
+                  {columns.map((column) => (
+                    <Title
+                      key={column.by}
+                      column={column}
+                      order={order}
+                      onPress={() => {
+                        setOrder(pressed(order, column.by));
+                      }}
+                    />
+                  ))}
+                  <ShowTitle />
+                </tr>
+              </thead>
+              <tbody>
+                {shown.map((spot) => (
+                  <HotspotRow key={spot.key} spot={spot} columns={columns} />
                 ))}
-              </tr>
-            </thead>
-            <tbody>
-              {shown.map((spot) => (
-                <HotspotRow key={spot.key} spot={spot} />
-              ))}
-            </tbody>
-          </table>
+              </tbody>
+            </table>
+          </div>
         )}
       </More>
       {spots.length === 0 && <p className="gd-nothing">No launch has that in its name.</p>}
+      <LaunchQueues queues={report.launch_queues} />
     </Section>
   );
 }
@@ -106,17 +145,26 @@ function Title({ column, order, onPress }: { column: Column; order: Order; onPre
   );
 }
 
-function HotspotRow({ spot }: { spot: LaunchHotspot }) {
+function HotspotRow({ spot, columns }: { spot: LaunchHotspot; columns: readonly Column[] }) {
+  const waited = spot.full_queue_launches;
   return (
-    <tr>
+    <LinkedRow of={spot}>
       <td className="gd-name" title={spot.key}>
         {spot.key}
       </td>
-      <td className="gd-number">{count(spot.launches)}</td>
-      <td className="gd-number">{time(spot.host_us)}</td>
-      <td className="gd-number">{time(spot.kernel_us)}</td>
-      <td className="gd-number">{percent(spot.empty_queue_share)}</td>
-      <td className="gd-number">{time(spot.idle_us)}</td>
-    </tr>
+      {columns.map(({ by, text }) => (
+        <td
+          key={by}
+          className="gd-number"
+          title={
+            by === "full_queue_us" && waited > 0
+              ? `${plural(waited, "launch", "launches")} waited`
+              : undefined
+          }
+        >
+          {text(spot[by])}
+        </td>
+      ))}
+    </LinkedRow>
   );
 }

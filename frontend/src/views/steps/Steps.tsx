@@ -7,6 +7,7 @@ import type { Device, InferredSteps, Report, StepAccount } from "../../wire/repo
 import { Bar } from "../parts/Bar";
 import { CauseSwatch } from "../parts/CauseSwatch";
 import { Section } from "../parts/Section";
+import { ShowOnTimeline } from "../parts/ShowOnTimeline";
 
 /** More devices than this are chosen from a list. */
 const BUTTONS = 4;
@@ -126,6 +127,7 @@ function StepBars({ accounts, inferred }: BarsProps) {
             <span title={step.name}>{step.name.replace(/^ProfilerStep#/, "Step ")}</span>
             <Bar parts={stepParts(step)} whole_us={step.duration_us} scale_us={longest} label={step.name} />
             <span>{time(step.duration_us)}</span>
+            <ShowOnTimeline of={step} />
           </div>
         ))}
       </div>

@@ -1,5 +1,5 @@
 import { cause } from "../../base/causes";
-import { count, exactTime, time } from "../../base/format";
+import { count, exactTime, plural, time } from "../../base/format";
 import { kindLabel } from "../../canvas/theme";
 import { CauseSwatch } from "../parts/CauseSwatch";
 import type { Hover } from "./usePointer";
@@ -13,6 +13,12 @@ interface Props {
 const CARD_PX = 330;
 const AWAY_PX = 14;
 
+/** "3 launches queued"; between two figures where it changes faster than can be shown. */
+export function queuedText([least, most]: readonly [number, number]): string {
+  if (least === most) return `${plural(most, "launch", "launches")} queued`;
+  return `${count(least)} to ${count(most)} launches queued`;
+}
+
 /** What lies under the pointer, exactly. */
 export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
   const isGap = hit.row.kind === "gaps";
@@ -22,7 +28,7 @@ export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
     <div className="gd-hover" style={{ left, maxWidth: CARD_PX, ...vertical }} role="tooltip">
       <b>
         {isGap && <CauseSwatch name={hit.name} />}
-        {isGap ? cause(hit.name).label : hit.name}
+        {isGap ? cause(hit.name).label : hit.queued ? queuedText(hit.queued) : hit.name}
       </b>
       {hit.count > 1 && <p>{count(hit.count)} events, merged: zoom in to tell them apart.</p>}
       {isGap && <p>{cause(hit.name).meaning}</p>}
@@ -33,8 +39,8 @@ export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
         </dd>
         <dt>Start</dt>
         <dd>{exactTime(hit.start_us)}</dd>
-        <dt>{isGap ? "Device" : "Kind"}</dt>
-        <dd>{isGap ? hit.row.title : kindLabel(hit.kind)}</dd>
+        <dt>{hit.queued ? "Queue" : isGap ? "Device" : "Kind"}</dt>
+        <dd>{isGap || hit.queued ? hit.row.title : kindLabel(hit.kind)}</dd>
       </dl>
       {hit.gap !== null && <p className="gd-hint">Click to see what led to this gap.</p>}
     </div>

@@ -5,6 +5,7 @@ import { draw, HEAD_PX } from "../../canvas/draw";
 import type { LaneChoices, Row, Rows } from "../../canvas/rows";
 import { gapsOf, type Gap, type Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
+import { useShown } from "../parts/ShowOnTimeline";
 import { onKey } from "./actions";
 import { HoverCard } from "./HoverCard";
 import { usePointer } from "./usePointer";
@@ -24,6 +25,7 @@ interface Props {
 
 /** Higher than this the lanes scroll by themselves. */
 const TALLEST_PX = 460;
+const NO_MARKS: readonly Viewport[] = [];
 const EMPTY: Rows = { rows: [], height: 0 };
 
 export function Lanes({ slice, rows, view, bounds, gaps, width, tall, measure, onToggle }: Props) {
@@ -129,7 +131,9 @@ interface Drawn {
 function useDrawing(canvas: React.RefObject<HTMLCanvasElement | null>, drawn: Drawn): void {
   const scheme = usePage((page) => page.scheme);
   const visible = usePage((page) => page.visible);
-  const highlight = usePage((page) => page.highlight);
+  const shown = useShown();
+  const marks = shown?.found.ranges ?? NO_MARKS;
+  const mark = shown ? (marks[shown.place] ?? null) : null;
   const selection = usePage((page) => page.selection);
   const opened = usePage((page) => page.gap);
   const { slice, rows, view, width, height, scroll, hover } = drawn;
@@ -153,10 +157,10 @@ function useDrawing(canvas: React.RefObject<HTMLCanvasElement | null>, drawn: Dr
       if (element.width !== wide) element.width = wide;
       if (element.height !== high) element.height = high;
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
-      draw(context, { slice, rows, view, width, height, scroll, scheme, highlight, selection, gap, hover });
+      draw(context, { slice, rows, view, width, height, scroll, scheme, marks, mark, selection, gap, hover });
     });
     return () => {
       cancelAnimationFrame(frame);
     };
-  }, [canvas, visible, scheme, slice, rows, view, width, height, scroll, highlight, selection, gap, hover]);
+  }, [canvas, visible, scheme, slice, rows, view, width, height, scroll, marks, mark, selection, gap, hover]);
 }

@@ -8,6 +8,7 @@ import { Section } from "../parts/Section";
 import { Problem } from "../status/Problem";
 import { GapPanel } from "./GapPanel";
 import { TIMELINE_ID } from "./id";
+import { Kinds } from "./Kinds";
 import { Lanes } from "./Lanes";
 import { Toolbar } from "./Toolbar";
 import { useSlices } from "./useSlices";
@@ -52,6 +53,7 @@ export function Timeline({ entry }: { entry: TraceEntry }) {
         />
         {openedGap && <GapPanel key={`${openedGap.device}/${openedGap.gap}`} entry={entry} gap={openedGap} />}
       </div>
+      {slices.overview && <Kinds slice={slices.overview} />}
       {slices.problem && <Problem problem={slices.problem} />}
     </Section>
   );

@@ -1,8 +1,9 @@
-import { ActionIcon, Button, Loader, Tooltip } from "@mantine/core";
-import { plural, time } from "../../base/format";
+import { ActionIcon, Button, CloseButton, Loader, Tooltip } from "@mantine/core";
+import { time } from "../../base/format";
 import { span, type Viewport } from "../../base/viewport";
 import type { Gap } from "../../canvas/slice";
 import { usePage } from "../../state/store";
+import { Stepper, useShown } from "../parts/ShowOnTimeline";
 import { fit, stepGap, zoomBy, zoomToSelection } from "./actions";
 
 interface Props {
@@ -14,9 +15,9 @@ interface Props {
 
 export function Toolbar({ view, bounds, gaps, loading }: Props) {
   const selection = usePage((page) => page.selection);
-  const highlight = usePage((page) => page.highlight);
+  const shown = useShown();
   const setSelection = usePage((page) => page.setSelection);
-  const showRanges = usePage((page) => page.showRanges);
+  const unmark = usePage((page) => page.unmark);
   const gap = usePage((page) => page.gap);
   const at = gaps.findIndex((other) => other.gap === gap?.gap && other.device === gap.device);
   return (
@@ -45,16 +46,12 @@ export function Toolbar({ view, bounds, gaps, loading }: Props) {
           </Button>
         </>
       )}
-      {highlight.length > 0 && (
-        <Button
-          size="compact-xs"
-          variant="subtle"
-          onClick={() => {
-            showRanges([], view);
-          }}
-        >
-          Clear highlight of {plural(highlight.length, "range")}
-        </Button>
+      {shown && (
+        <span className="gd-shown" role="group" aria-label="Shown on the timeline">
+          <b title={shown.found.title}>{shown.found.title}</b>
+          <Stepper found={shown.found} place={shown.place} />
+          <CloseButton size="xs" aria-label="Clear the marks" onClick={unmark} />
+        </span>
       )}
       <span className="gd-muted gd-number">{time(span(view))} shown</span>
       <span className="gd-buttons" role="group" aria-label="Gaps, longest first">

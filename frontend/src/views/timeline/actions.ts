@@ -92,7 +92,7 @@ function keys(view: Viewport, bounds: Viewport, gaps: readonly Gap[]): Partial<R
       zoomToSelection();
     },
     Escape: () => {
-      usePage.setState({ selection: null, gap: null, highlight: [] });
+      usePage.setState({ selection: null, gap: null, shown: null });
     },
   };
 }

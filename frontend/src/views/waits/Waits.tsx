@@ -1,8 +1,8 @@
-import { count, time } from "../../base/format";
+import { codeLine, count, time } from "../../base/format";
 import type { Report, SyncSite } from "../../wire/report";
-import { placeText } from "../findings/Places";
 import { More } from "../parts/More";
 import { Section } from "../parts/Section";
+import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
 
 const FIRST = 6;
 
@@ -45,6 +45,7 @@ export function Waits({ report }: { report: Report }) {
                 <th scope="col" className="gd-number" title="Until the host had launched something new">
                   GPU idle after
                 </th>
+                <ShowTitle />
               </tr>
             </thead>
             <tbody>
@@ -60,9 +61,9 @@ export function Waits({ report }: { report: Report }) {
 }
 
 function SiteRow({ site }: { site: SyncSite }) {
-  const where = site.place ? placeText(site.place) || site.place.operator || site.place.function : "";
+  const where = site.place ? codeLine(site.place) || site.place.operator || site.place.function : "";
   return (
-    <tr>
+    <LinkedRow of={site}>
       <td>{KINDS[site.kind] ?? site.kind}</td>
       <td className="gd-name gd-mono" title={where}>
         {where}
@@ -70,6 +71,6 @@ function SiteRow({ site }: { site: SyncSite }) {
       <td className="gd-number">{count(site.count)}</td>
       <td className="gd-number">{time(site.held_us)}</td>
       <td className="gd-number">{time(site.refill_us)}</td>
-    </tr>
+    </LinkedRow>
   );
 }

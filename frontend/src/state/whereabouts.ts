@@ -1,0 +1,57 @@
+// Where on the timeline is what a row of a table or list tells of.
+
+import { codeLine, words } from "../base/format";
+import type { Place, Report, TimeRange } from "../wire/report";
+import { findingKeys } from "./findings";
+
+export interface Whereabouts {
+  /** What a link names the row by: its list and its number there. */
+  readonly row: string;
+  readonly title: string;
+  /** Those that cost most first; a report holds only the first of many. */
+  readonly ranges: readonly TimeRange[];
+}
+
+/** By the report's own messages: a view asks for the message that it shows. What is nowhere on the timeline is left out. */
+export function whereabouts(report: Report): ReadonlyMap<object, Whereabouts> {
+  const keys = findingKeys(report.findings);
+  const all: (readonly [object, Whereabouts])[] = [
+    ...report.findings.map((finding, at) =>
+      entry(finding, `finding.${keys[at] ?? at}`, finding.title, finding.ranges),
+    ),
+    ...report.launch_hotspots.map((spot, at) => entry(spot, `launches.${at}`, spot.key, spot.ranges)),
+    ...report.sync_sites.map((site, at) =>
+      entry(site, `waits.${at}`, `${words(site.kind)} ${where(site.place)}`, site.ranges),
+    ),
+    ...report.kernel_families.map((family, at) =>
+      entry(family, `kernels.${at}`, words(family.family), family.ranges),
+    ),
+    ...report.host.map((activity, at) => entry(activity, `host.${at}`, activity.name, activity.ranges)),
+    ...steps(report),
+    ...report.memory
+      .flatMap(({ sites }) => sites)
+      .map((site, at) => entry(site, `memory.${at}`, where(site.place) || site.operator, site.ranges)),
+  ];
+  return new Map(all.filter(([, { ranges }]) => ranges.length > 0));
+}
+
+function entry(message: object, row: string, title: string, ranges: readonly TimeRange[]) {
+  return [message, { row, title, ranges }] as const;
+}
+
+function where(place: Place | undefined): string {
+  return place ? codeLine(place) || place.operator || place.function : "";
+}
+
+function steps({ devices, inferred_steps: inferred }: Report) {
+  const lists = [
+    ...devices.map(({ id, step_accounts }) => ({ name: `steps${id}`, id, accounts: step_accounts })),
+    ...(inferred ? [{ name: "inferred", id: inferred.device, accounts: inferred.accounts }] : []),
+  ];
+  return lists.flatMap(({ name, id, accounts }) =>
+    accounts.map((step, at) => {
+      const range = { start_us: step.start_us, end_us: step.start_us + step.duration_us, device: id };
+      return entry(step, `${name}.${at}`, step.name, [range]);
+    }),
+  );
+}

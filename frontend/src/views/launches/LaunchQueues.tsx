@@ -1,0 +1,80 @@
+import { count, percent, plural, time } from "../../base/format";
+import type { LaunchQueue } from "../../wire/report";
+import { More } from "../parts/More";
+
+const FIRST = 4;
+
+/** How much launched work stood ready for the GPU, stream by stream. */
+export function LaunchQueues({ queues }: { queues: readonly LaunchQueue[] }) {
+  if (queues.length === 0) return null;
+  const waited = queues.filter((queue) => queue.full_queue_launches > 0);
+  return (
+    <div className="gd-queues">
+      <h3>Launched and not yet begun, by stream</h3>
+      <More items={queues} first={FIRST}>
+        {(shown) => (
+          <div className="gd-wide">
+            <table className="gd-table gd-launches">
+              <thead>
+                <tr>
+                  <th scope="col">Queue</th>
+                  <Title text="Launches" meaning="into this stream" />
+                  <Title text="Mean depth" meaning="over time, in the step window" />
+                  <Title text="Median depth" meaning="half of the time less was waiting" />
+                  <Title text="Most" meaning="waiting at one moment" />
+                  <Title text="Empty" meaning="share of the step window in which nothing was waiting" />
+                  <Title
+                    text="Not linked"
+                    meaning="work without a launch in the trace, counted from when it begins"
+                  />
+                </tr>
+              </thead>
+              <tbody>
+                {shown.map((queue) => (
+                  <QueueRow key={`${queue.device}/${queue.stream}`} queue={queue} />
+                ))}
+              </tbody>
+            </table>
+          </div>
+        )}
+      </More>
+      {waited.length > 0 && <FullQueues queues={waited} />}
+    </div>
+  );
+}
+
+function Title({ text, meaning }: { text: string; meaning: string }) {
+  return (
+    <th scope="col" className="gd-number" title={meaning}>
+      {text}
+    </th>
+  );
+}
+
+function QueueRow({ queue }: { queue: LaunchQueue }) {
+  const mean = queue.mean_depth.toLocaleString("en-US", { maximumFractionDigits: 1 });
+  return (
+    <tr>
+      <td className="gd-name">
+        GPU {queue.device} stream {queue.stream}
+      </td>
+      <td className="gd-number">{count(queue.launches)}</td>
+      <td className="gd-number">{mean}</td>
+      <td className="gd-number">{count(queue.median_depth)}</td>
+      <td className="gd-number">{count(queue.most_depth)}</td>
+      <td className="gd-number">{percent(queue.empty_share)}</td>
+      <td className="gd-number">{queue.not_launched_here > 0 ? count(queue.not_launched_here) : ""}</td>
+    </tr>
+  );
+}
+
+function FullQueues({ queues }: { queues: readonly LaunchQueue[] }) {
+  const launches = queues.reduce((sum, queue) => sum + queue.full_queue_launches, 0);
+  const waited_us = queues.reduce((sum, queue) => sum + queue.full_queue_us, 0);
+  return (
+    <p className="gd-muted">
+      {plural(launches, "launch", "launches")} waited {time(waited_us)} in all for a place in a full queue.
+      That is no fault: the GPU has work, and is behind.
+    </p>
+  );
+}
