@@ -14,6 +14,7 @@ from tb_gpudiag.facts.attention import UnfusedAttention, unfused_attention
 from tb_gpudiag.facts.busy import Busy, communication_kernels
 from tb_gpudiag.facts.calls import Calls
 from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.chores import Chores, find_chores
 from tb_gpudiag.facts.handover import HostTime, Pieces
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.hotspots import Hotspot, Kind, hotspots
@@ -131,6 +132,10 @@ class Facts:
     @cached_property
     def host_time(self) -> HostTime:
         return HostTime(self.host, self.work, self.main_thread)
+
+    @cached_property
+    def chores(self) -> Chores:
+        return find_chores(self.host)
 
     @cached_property
     def calls(self) -> Calls:

@@ -82,6 +82,39 @@ COLLECTIVE = _any(
     r"record_param_comms",
     r"ncclGroup\w+",
 )
+# Chores of the host beside the model, told by the library that does them. A package's own folder begins the
+# name: the profiler cuts what stands before it, or it lies where packages are installed.
+_PACKAGE = r"(.*/(?:(?:site|dist)-packages|lib/python3\.\d+)/)?"
+_IN_FILE = r"\.py\(\d+\): .*"
+GARBAGE_COLLECTION = _any(r"<built-in function collect>")
+LOGGING = _any(
+    _PACKAGE + r"logging/(__init__|handlers)" + _IN_FILE,
+    _PACKAGE + r"(wandb|tensorboard|tensorboardX|torch/utils/tensorboard)/.*" + _IN_FILE,
+    _PACKAGE + r"(mlflow|comet_ml|clearml|loguru)/.*" + _IN_FILE,
+    _PACKAGE + r"(lightning/pytorch|pytorch_lightning)/(loggers|trainer/.*/logger_connector)/.*" + _IN_FILE,
+    # Not its __iter__: what the loop over it asks for runs in there.
+    _PACKAGE + r"tqdm/\w+\.py\(\d+\): (update|refresh|display|write|close|set_(postfix|description)\w*)",
+    _PACKAGE + r"ipykernel/iostream" + _IN_FILE,
+    r"<built-in function print>",
+)
+SAVING = _any(
+    _PACKAGE + r"torch/serialization\.py\(\d+\): save",
+    _PACKAGE + r"torch/distributed/checkpoint/.*\.py\(\d+\): (save|async_save)",
+    _PACKAGE + r"safetensors/(torch|numpy)\.py\(\d+\): save\w*",
+)
+TOKENIZING = _any(
+    _PACKAGE + r"transformers/(models/\w+/)?tokenization_\w+" + _IN_FILE,
+    _PACKAGE + r"(tiktoken|sentencepiece|sacremoses)/.*" + _IN_FILE,
+    r"<built-in method \w+ of tokenizers\.Tokenizer object at .*",
+)
+PREPARING = _any(
+    _PACKAGE + r"transformers/(image|audio|video|feature)_(processing|extraction|utils|transf)\w*" + _IN_FILE,
+    _PACKAGE + r"transformers/models/\w+/((image|video)_processing|feature_extraction)_\w+" + _IN_FILE,
+    _PACKAGE + r"(torchvision/(transforms|io)|PIL|cv2|albumentations|imgaug)/.*" + _IN_FILE,
+    _PACKAGE + r"(librosa|torchaudio|decord)/.*" + _IN_FILE,
+    r"<built-in method \w+ of (ImagingCore|av\.\w.*|decord\.\w.*) object at .*",
+    r"<built-in function (imread|imdecode|resize|cvtColor|warpAffine)>",
+)
 # The thread that called backward() sits here while autograd's own threads work.
 ENGINE_WAIT = _any(
     r"<built-in method run_backward of .*",
@@ -109,6 +142,7 @@ _PLUMBING_FOLDERS = (
     "cv2",
     "pandas",
     "einops",
+    "tqdm",
 )
 # Modules of the standard library that, as a bare file name, are far more often the user's own script.
 _USERS_OWN = frozenset(

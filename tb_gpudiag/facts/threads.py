@@ -7,6 +7,7 @@ thread keeps exactly one innermost span, and no time is lost or counted twice.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,14 +123,33 @@ class HostTree:
         """Shape (n,): each event's own value where it has one (not NONE), else that of its nearest ancestor
         with one."""
         found: Int64 = own.copy()
+        for here in self._by_depth():
+            here = here[found[here] == NONE]
+            found[here] = found[self.parent[here]]
+        return found
+
+    def outermost(self, chosen: Bool) -> Int64:
+        """Shape (n,): the outermost chosen one of each event and what encloses it, or NONE."""
+        found = np.where(chosen & (self.depth >= 0), np.arange(len(chosen)), NONE)
+        for here in self._by_depth():
+            above = found[self.parent[here]]
+            found[here] = np.where(above == NONE, found[here], above)
+        return found
+
+    def least(self, own: Int64) -> Int64:
+        """Shape (n,): the least value of each event and what encloses it."""
+        found: Int64 = own.copy()
+        for here in self._by_depth():
+            found[here] = np.minimum(found[here], found[self.parent[here]])
+        return found
+
+    def _by_depth(self) -> Iterator[Int64]:
+        """The host spans that others enclose, level by level from the outside."""
         depth = self.depth[self.spans]
         order = np.argsort(depth, kind="stable")
         levels = np.searchsorted(depth[order], np.arange(int(depth.max(initial=0)) + 2))
         for level in range(1, len(levels) - 1):
-            here = self.spans[order[levels[level] : levels[level + 1]]]
-            here = here[found[here] == NONE]
-            found[here] = found[self.parent[here]]
-        return found
+            yield self.spans[order[levels[level] : levels[level + 1]]]
 
     def ancestors(self, event: int) -> list[int]:
         """The event and what encloses it, outermost first."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.chores import Chore
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.loading import SINGLE_PROCESS, LoadPart, batches, load_parts, loader_kind
+from tb_gpudiag.rules.chores import CHORES
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.ledger import NO_DEVICE, Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
@@ -30,6 +32,12 @@ LEAST_SHARE = 0.05
 
 # A first batch that takes so many times the others' median is the start of an epoch, and no steady state.
 SLOW_FIRST = 3
+
+# What takes a tenth of the waiting is worth a line.
+LEAST_CHORE = 0.1
+
+# Text can be tokenized once and for all: where that is most of the waiting, it is the fix.
+MOSTLY = 0.5
 
 _PARTS = {
     LoadPart.START: "of that, starting the loader and its workers",
@@ -89,6 +97,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         )
     kind = loader_kind(facts.host)
     fetch_ns, steps = batches(facts.host, facts.window)[1], len(facts.steps)
+    chores = facts.chores.time_ns(lost.event[chosen], lost.length_ns[chosen])
     parts = load_parts(facts.host, lost.event[chosen], lost.length_ns[chosen])
     evidence = [
         Evidence(
@@ -97,6 +106,11 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         *(
             Evidence(_PARTS[part], f"{time_ns(ns)}, {share(ns, cost_ns)}")
             for part, ns in sorted(parts.items(), key=lambda pair: -pair[1])
+        ),
+        *(
+            Evidence(f"of that, {CHORES[chore].what}", f"{time_ns(ns)}, {share(ns, cost_ns)}")
+            for chore, ns in chores.items()
+            if ns >= LEAST_CHORE * cost_ns
         ),
         Evidence("batches fetched", count(len(fetch_ns))),
         *_slow_first(fetch_ns),
@@ -118,7 +132,9 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         title=f"The {_waits(lost)} {share(cost_ns, lost.window_ns)} of the time for the next batch",
         summary=f"{known}Until a batch is there, nothing can be launched. "
         "Loading can run beside the computing, so most of this time is not needed.",
-        fix=_fix(single or not kind, receiving),
+        fix=CHORES[Chore.TOKENIZING].fix
+        if chores.get(Chore.TOKENIZING, 0) >= MOSTLY * cost_ns
+        else _fix(single or not kind, receiving),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=evidence,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.chores import Chore, chore_of
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import Intervals, coverage
 from tb_gpudiag.facts.variance import StepTimes, only_in
+from tb_gpudiag.rules.chores import CHORES
 from tb_gpudiag.rules.format import count, one_line, share, time_ns
 from tb_gpudiag.rules.ledger import NO_DEVICE, lost_time, places
 from tb_gpudiag.rules.rule import (
@@ -43,9 +45,6 @@ FEWEST_STEPS = 4
 # What only the slow steps did is worth a line if it took this much of what they took longer.
 ONLY_SHARE = 0.1
 
-# As Python names gc.collect in a stack; a collection that starts by itself leaves no mark.
-_COLLECTION = "<built-in function collect>"
-
 _STEPS_SHOWN = 5
 _PARTS_SHOWN = 3
 
@@ -65,20 +64,6 @@ _IDLE = {
     Cause.UNLINKED: "work without a recorded launch",
     Cause.PROFILER: "the profiler itself",
 }
-
-_SELDOM = """# What comes every N steps, out of the steps' way:
-if step % 1000 == 0:
-    state = {k: v.to("cpu") for k, v in model.state_dict().items()}
-    saver.submit(torch.save, state, path)   # concurrent.futures.ThreadPoolExecutor(1)
-# An evaluation less often, or on a part of the data."""
-
-_COLLECT = """# Collect when it suits you, and not in the middle of a step:
-gc.freeze()
-gc.disable()
-for step, batch in enumerate(loader):
-    train_step(batch)
-    if step % 500 == 0:
-        gc.collect()"""
 
 
 def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
@@ -101,8 +86,6 @@ def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     usual_ns = float(np.median(length[compared]))
     if usual_ns <= 0:
         return CannotTell("most steps have no GPU work in the trace")
-    if not usual_ns:
-        return CannotTell("most steps launched no GPU work")
     slow = compared[length[compared] > SLOW_RATIO * usual_ns]
     excess_ns = int((length[slow] - usual_ns).sum())
     window_ns = facts.window.duration_ns
@@ -202,12 +185,14 @@ def _places(facts: Facts, steps: StepTimes, slow: Int64, others: Int64, cause: C
 
 
 def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], *, same: bool) -> Fix:
-    if any(name == _COLLECTION for name, _ in only):
-        return Fix(
-            "Collect garbage when it suits the job.", _COLLECT, "https://docs.python.org/3/library/gc.html"
-        )
+    chores = [chore for name, _ in only if (chore := chore_of(name)) is not None]
+    if chores:
+        return CHORES[chores[0]].fix
     if only:
-        return Fix("Do what only these steps do seldom, elsewhere, or beside the training.", _SELDOM)
+        return Fix(
+            "Do what only these steps do seldom, elsewhere, or beside the training.",
+            CHORES[Chore.SAVING].fix.code,
+        )
     if cause is Cause.INPUT:
         return Fix(
             "Batches do not come evenly: give the loader more workers and a larger prefetch_factor, and look "

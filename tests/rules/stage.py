@@ -69,8 +69,15 @@ def facts_of(trace: TraceBuilder, folder: Path) -> Facts:
 
 def finding(answer: Answer) -> Finding:
     """The one finding that a rule was to make."""
-    assert isinstance(answer, Finding), answer
-    return answer
+    (found,) = findings(answer)
+    return found
+
+
+def findings(answer: Answer) -> list[Finding]:
+    """What a rule found, if it did."""
+    found = answer if isinstance(answer, list) else [answer]
+    assert all(isinstance(one, Finding) for one in found), answer
+    return [one for one in found if isinstance(one, Finding)]
 
 
 def is_clear(answer: Answer) -> bool:

@@ -121,3 +121,16 @@ def test_without_a_gpu_it_is_the_hosts_time(tmp_path: Path) -> None:
 def test_cannot_tell_from_a_trace_without_activity(tmp_path: Path) -> None:
     trace = TraceBuilder(devices=()).raw({"ph": "i", "name": "mark", "ts": 1.0, "pid": 0, "tid": 0})
     assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_names_what_items_are_made_of_and_tokenizing_has_a_fix_of_its_own(tmp_path: Path) -> None:
+    def tokenize(main: HostThread, at: float, us: float) -> None:
+        main.loader(at=at, us=us)
+        main.frame("<built-in method encode of tokenizers.Tokenizer object at 0x7f>", at=at, us=us - 40)
+        main.frame("PIL/Image.py(2332): resize", at=at + us - 40, us=10)
+
+    found = finding(RULE.check(facts_of(one_gap(tokenize, 200), tmp_path)))
+    evidence = {e.label: e.value for e in found.evidence}
+    assert evidence["of that, tokenizing text"] == "160 µs, 80.0 %"
+    assert not [label for label in evidence if "images" in label]  # 5 % of it are not worth a line
+    assert "batched=True" in found.fix.code
