@@ -16,14 +16,16 @@ from tb_gpudiag.facts.allocations import Allocations
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.memory_context import Phase
 from tb_gpudiag.facts.memory_floor import Float64, Floors, evenly, theil_sen
-from tb_gpudiag.facts.names import Frame, place_frame
-from tb_gpudiag.trace.events import NONE, Int64, MemoryEvents, UInt8
+from tb_gpudiag.facts.names import Frame, parse_frame, place_frame
+from tb_gpudiag.trace.events import NONE, Category, Int64, MemoryEvents, UInt8
 
 MOST_COLUMNS = 500
 """Floors at which sites are measured; of more, evenly spaced ones."""
 
 MOST_SITES = 200
 """Sites whose slope is taken: those that grew most between the first and the last floor."""
+
+MOST_FRAMES = 60
 
 MOST_TIMES = 100
 """Allocations whose times a site keeps."""
@@ -36,7 +38,7 @@ class GrowingSite:
     operator: str
     module: str  # of most of its bytes: "nn.Module: Linear_0"; "" unknown
     frame: Frame | None  # the user's own line
-    stack: str  # of a snapshot: frames, outermost first, one a line
+    stack: str  # of one allocation: Python frames, outermost first, one a line
     phase: Phase  # in which most of it was made
     bytes: int  # alive at the last floor
     count: int  # allocations of these
@@ -45,7 +47,7 @@ class GrowingSite:
     old_bytes: int  # of bytes: made at least two steps before the last floor's step
     old_count: int
     old_steps: int
-    per_unit: float  # Theil-Sen slope of its bytes at the floors: per step, or per second
+    per_unit: float  # Theil-Sen slope of its bytes at the floors; per second where Slices.unit says so
     low: float  # its confidence interval, as Trend's
     high: float
     count_per_unit: float  # slope of the number alive
@@ -195,7 +197,7 @@ def _site(
     one = int(table.one[number])
     operator, stack = int(allocations.operator[one]), int(allocations.stack[one])
     place = int(allocations.place[one])
-    text = memory.stacks[stack] if stack != NONE else ""
+    text = memory.stacks[stack] if stack != NONE else host_stack(host, operator)
     frame = host.frame(place) if place != NONE else frame_of_stack(text)
     counts = theil_sen(x, table.count[number].astype(np.float64))[0]
     made = int((allocations.time_ns[own] >= slices.start_ns[min(1, len(slices) - 1)]).sum())
@@ -240,6 +242,16 @@ def _weightiest(event: Int64, size: Int64, host: Host) -> int:
 def span_name(host: Host, event: int) -> str:
     """The event's name; "" for NONE."""
     return "" if event == NONE else host.events.names[host.events.name[event]]
+
+
+def host_stack(host: Host, event: int) -> str:
+    """The Python frames around an event, outermost first, one a line, the innermost MOST_FRAMES of them."""
+    events = host.events
+    chain = host.tree.ancestors(event) if event != NONE else []
+    frames = [events.names[events.name[i]] for i in chain if events.category[i] == Category.PYTHON_FUNCTION]
+    if not frames and event != NONE and events.call_stack[event] != NONE:
+        frames = [part.strip() for part in events.call_stacks[events.call_stack[event]].split(";")][::-1]
+    return "\n".join([frame for frame in frames if parse_frame(frame) is not None][-MOST_FRAMES:])
 
 
 def frame_of_stack(stack: str) -> Frame | None:
