@@ -1,9 +1,17 @@
 // The Diagnosis tab in a real TensorBoard, as a user meets it.
 
 import { rmSync } from "node:fs";
-import type { Frame } from "playwright-core";
+import type { Frame, Locator } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Report, ReportState, Timeline, TraceEntry, TraceList } from "../../frontend/src/wire/report";
+import { aired, AROUND_US } from "../../frontend/src/base/viewport";
+import type {
+  Report,
+  ReportState,
+  TimeRange,
+  Timeline,
+  TraceEntry,
+  TraceList,
+} from "../../frontend/src/wire/report";
 import { openPage, openTab, startBrowser, tabFrame, type Browser, type Watched } from "./browser";
 import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
 import { hostile, LONG, MARKUP } from "./traces";
@@ -91,6 +99,14 @@ async function untilHash(matches: (hash: string) => boolean): Promise<string> {
     if (matches(hash)) return hash;
     await watched.page.evaluate(() => new Promise(requestAnimationFrame));
   }
+}
+
+/** Whether some of it is to be seen without scrolling. */
+function onScreen(element: Locator): Promise<boolean> {
+  return element.evaluate((found) => {
+    const { top, bottom } = found.getBoundingClientRect();
+    return bottom > 0 && top < window.innerHeight;
+  });
 }
 
 function milliseconds(text: string | null): number {
@@ -237,13 +253,73 @@ describe("the timeline", () => {
     await watched.page.keyboard.press("Escape");
     await frame.locator(".gd-gap").waitFor({ state: "detached" });
   });
+});
 
-  it("shows where a finding is", async () => {
+describe("a row", () => {
+  /** What the address says that the timeline shows, once that is the range with air around it. */
+  async function untilShown(range: TimeRange | undefined): Promise<string> {
+    if (!range) throw new Error("the report names no place for this row");
+    const { start_us, end_us } = aired(range, AROUND_US);
+    return untilHash(
+      (hash) => hash.includes(`t0=${start_us.toFixed(3)}&`) && hash.includes(`t1=${end_us.toFixed(3)}`),
+    );
+  }
+
+  const LISTS = {
+    finding: (report: Report) => report.findings[0]?.ranges,
+    step: ({ devices }: Report) =>
+      devices[0]?.step_accounts.slice(0, 1).map(({ start_us, duration_us }) => ({
+        start_us,
+        end_us: start_us + duration_us,
+        device: 0,
+      })),
+  };
+  const PLACES: Record<keyof typeof LISTS, string> = {
+    finding: ".gd-findings .gd-finding",
+    step: ".gd-stepbars .gd-stepbar",
+  };
+
+  it.each(Object.keys(LISTS) as (keyof typeof LISTS)[])(
+    "of a %s shows where it is on the timeline",
+    async (name) => {
+      const report = await reportOf(RUN);
+      const ranges = LISTS[name](report) ?? [];
+      const frame = await openTimeline(RUN);
+      const row = frame.locator(PLACES[name]).first();
+      await row.getByRole("button", { name: "Show on the timeline" }).click();
+      await untilShown(ranges[0]);
+      await expect
+        .poll(() => frame.locator(".gd-shown").innerText())
+        .toContain(ranges.length > 1 ? `1 of ${ranges.length}` : "Shown");
+      await expect.poll(() => onScreen(frame.locator("#gd-timeline"))).toBe(true);
+    },
+  );
+
+  it("goes on to its other places by the keyboard, and a link brings them back", async () => {
+    const report = await reportOf(RUN);
+    const ranges = report.findings[0]?.ranges ?? [];
+    expect(ranges.length).toBeGreaterThan(2);
     const frame = await openTimeline(RUN);
-    await frame.locator(".gd-finding-head").first().click();
-    await frame.getByRole("button", { name: "Show on timeline" }).click();
-    await frame.getByRole("button", { name: /^Clear highlight/ }).waitFor();
-    await untilHash((hash) => hash.includes("t0="));
+    const button = frame.locator(".gd-finding").first().getByRole("button", { name: "Show on the timeline" });
+    await button.focus();
+    await watched.page.keyboard.press("Enter");
+    await untilShown(ranges[0]);
+    // The button keeps the focus: it is the same one, whatever it says now.
+    await watched.page.keyboard.press("Enter");
+    await untilShown(ranges[1]);
+    await frame
+      .getByRole("group", { name: "Shown on the timeline" })
+      .getByRole("button", { name: "Next place", exact: true })
+      .click();
+    const hash = await untilShown(ranges[2]);
+    await watched.page.reload();
+    const again = await tabFrame(watched.page);
+    await again.locator(".gd-shown", { hasText: `3 of ${ranges.length}` }).waitFor();
+    await again.getByRole("button", { name: "Previous place" }).first().click();
+    await untilShown(ranges[1]);
+    expect(new URL(watched.page.url()).hash).not.toBe(hash);
+    await again.getByRole("button", { name: "Clear the marks" }).click();
+    await again.locator(".gd-shown").waitFor({ state: "detached" });
   });
 });
 

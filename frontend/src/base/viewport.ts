@@ -45,6 +45,9 @@ export function pan(view: Viewport, by_us: number, bounds: Viewport): Viewport {
 
 const AIR = 0.25;
 
+/** Of a kernel alone nothing can be learned: this much is seen before and after what a row of a table shows. */
+export const AROUND_US = 20;
+
 /** `range` with air on both sides, at least `least_us`, so that what comes before and after is seen. */
 export function aired(range: Viewport, least_us = SHORTEST_US): Viewport {
   const margin = Math.max(span(range) * AIR, least_us);

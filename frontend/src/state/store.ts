@@ -3,7 +3,7 @@
 import { create } from "zustand";
 import type { Scheme } from "../base/causes";
 import type { Link } from "../base/hash";
-import { aired, type Viewport } from "../base/viewport";
+import { aired, AROUND_US, type Viewport } from "../base/viewport";
 
 export interface GapKey {
   readonly device: number;
@@ -15,9 +15,6 @@ export interface Shown {
   readonly row: string;
   readonly place: number;
 }
-
-/** Of a kernel alone nothing can be learned: this much is seen before and after it. */
-const AROUND_US = 20;
 
 export interface PageState {
   readonly trace: string | null;

@@ -1,4 +1,5 @@
 import { useMemo } from "react";
+import { onlyMemory } from "../state/kinds";
 import { whereabouts } from "../state/whereabouts";
 import type { Report, TraceEntry } from "../wire/report";
 import { About } from "./about/About";
@@ -15,6 +16,7 @@ import { Waits } from "./waits/Waits";
 /** Everything that a report says, from the short to the long. */
 export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report }) {
   const known = useMemo(() => whereabouts(report), [report]);
+  const memory = onlyMemory(report.trace?.kind);
   const onlyHost = report.devices.length === 0;
   return (
     <WhereaboutsProvider value={known}>
@@ -23,7 +25,7 @@ export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report
         {onlyHost ? <HostActivities report={report} /> : <Steps report={report} />}
       </div>
       <Findings report={report} />
-      <Timeline entry={entry} />
+      {!memory && <Timeline entry={entry} />}
       <Launches report={report} />
       <Waits report={report} />
       <Kernels report={report} />

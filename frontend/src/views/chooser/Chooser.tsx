@@ -2,6 +2,7 @@ import { Select, type ComboboxItem } from "@mantine/core";
 import { useMemo } from "react";
 import { bytes, date } from "../../base/format";
 import { inRun, levels, newest, spanLabel } from "../../state/choose";
+import { kindText } from "../../state/kinds";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
 
@@ -16,6 +17,7 @@ interface Props {
 export function Chooser({ traces, entry }: Props) {
   const openTrace = usePage((page) => page.openTrace);
   const { runs, workers, spans } = useMemo(() => levels(traces, entry), [traces, entry]);
+  const kind = kindText(entry.kind);
   const open = (next: TraceEntry | null) => {
     if (next) openTrace(next.id);
   };
@@ -57,6 +59,7 @@ export function Chooser({ traces, entry }: Props) {
         }}
       />
       <span className="gd-chooser-file">
+        {kind && `${kind} · `}
         {bytes(entry.size_bytes)} · {entry.writing ? "being written" : `written ${date(entry.modified_s)}`}
       </span>
     </header>
@@ -77,7 +80,11 @@ function summary(traces: readonly TraceEntry[]): { state: string; note: string }
   }
   if (failed.length > 0)
     return { state: "partly", note: `${failed.length} of ${traces.length} cannot be read` };
-  return { state: latest?.state ?? "new", note: latest?.limiter ? `limited by ${latest.limiter}` : "" };
+  const kind = kindText(latest?.kind ?? "");
+  return {
+    state: latest?.state ?? "new",
+    note: kind || (latest?.limiter ? `limited by ${latest.limiter}` : ""),
+  };
 }
 
 interface LevelProps {

@@ -54,7 +54,7 @@ const COLUMNS: readonly Column[] = [
   },
   {
     by: "idle_per_step_us",
-    title: "A step",
+    title: "Idle a step",
     meaning: "GPU idle time caused, for each step",
     text: time,
   },

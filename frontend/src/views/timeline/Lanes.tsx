@@ -1,4 +1,12 @@
-import { useLayoutEffect, useMemo, useRef, useState, type RefCallback } from "react";
+import {
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+  type RefCallback,
+  type RefObject,
+} from "react";
 import { plural } from "../../base/format";
 import type { Viewport } from "../../base/viewport";
 import { draw, HEAD_PX } from "../../canvas/draw";
@@ -34,6 +42,7 @@ export function Lanes({ slice, rows, view, bounds, gaps, width, tall, measure, o
   const [scroll, setScroll] = useState(0);
   const scroller = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
+  useLaneInSight(scroller, laid, height);
   const pointer = usePointer({ canvas, scroller, slice, rows: laid, view, bounds, width, scroll });
   useDrawing(canvas, { slice, rows: laid, view, width, height, scroll, hover: pointer.hover?.hit ?? null });
 
@@ -118,6 +127,23 @@ function Label({ row, onToggle }: LabelProps) {
   );
 }
 
+/** A row that is newly shown may be of a device whose lanes are out of sight; its further places move nothing. */
+function useLaneInSight(scroller: RefObject<HTMLDivElement | null>, { rows }: Rows, height: number): void {
+  const shown = useShown();
+  const found = shown?.found;
+  const device = shown?.found.ranges[shown.place]?.device;
+  const lane = rows.find((row) => row.device === device);
+  const top = lane?.top;
+  const step = lane?.step ?? 0;
+  useEffect(() => {
+    const element = scroller.current;
+    if (!element || !found || top === undefined) return;
+    const above = top < element.scrollTop;
+    const below = top + step > element.scrollTop + height - HEAD_PX;
+    if (above || below) element.scrollTo({ top });
+  }, [scroller, found, top, step, height]);
+}
+
 interface Drawn {
   readonly slice: Slice | null;
   readonly rows: Rows;
@@ -128,7 +154,7 @@ interface Drawn {
   readonly hover: Parameters<typeof draw>[1]["hover"];
 }
 
-function useDrawing(canvas: React.RefObject<HTMLCanvasElement | null>, drawn: Drawn): void {
+function useDrawing(canvas: RefObject<HTMLCanvasElement | null>, drawn: Drawn): void {
   const scheme = usePage((page) => page.scheme);
   const visible = usePage((page) => page.visible);
   const shown = useShown();

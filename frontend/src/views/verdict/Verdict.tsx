@@ -1,5 +1,6 @@
 import { count, percent, plural, time } from "../../base/format";
 import { meanStep_us } from "../../state/account";
+import { kindText } from "../../state/kinds";
 import { TraceInfo_Status, type Recorded, type Report, type TraceInfo } from "../../wire/report";
 
 const LIMITERS: Readonly<Record<string, string>> = {
@@ -29,22 +30,27 @@ function headline(limiter: string, onGpu: boolean): string {
 export function Verdict({ report }: { report: Report }) {
   const { trace, verdict, steps, devices } = report;
   const limiter = verdict?.limiter ?? "unknown";
+  const kind = kindText(trace?.kind ?? "");
   return (
     <section className="gd-card gd-verdict" aria-label="Verdict" data-limiter={limiter}>
       <div className="gd-verdict-head">
-        <span className="gd-over">Limited by</span>
+        <span className="gd-over">{kind ? "Recorded" : "Limited by"}</span>
         {trace && <Badges trace={trace} />}
       </div>
-      <h1>{headline(limiter, devices.length > 0)}</h1>
+      <h1>{kind || headline(limiter, devices.length > 0)}</h1>
       <p>{verdict?.sentence}</p>
-      <dl className="gd-facts">
-        {devices.length > 0 && <Fact name="GPU busy" value={percent(verdict?.busy_share ?? 0)} />}
-        <Fact name="Steps" value={stepCount(report)} />
-        {steps.length > 0 && <Fact name="Mean step" value={time(meanStep_us(report))} />}
-        <Fact name="Recording" value={time(trace?.duration_us ?? 0)} />
-      </dl>
-      <p className="gd-verdict-gpus">{gpus(report)}</p>
-      {trace?.recorded && <RecordedLine recorded={trace.recorded} />}
+      {!kind && (
+        <>
+          <dl className="gd-facts">
+            {devices.length > 0 && <Fact name="GPU busy" value={percent(verdict?.busy_share ?? 0)} />}
+            <Fact name="Steps" value={stepCount(report)} />
+            {steps.length > 0 && <Fact name="Mean step" value={time(meanStep_us(report))} />}
+            <Fact name="Recording" value={time(trace?.duration_us ?? 0)} />
+          </dl>
+          <p className="gd-verdict-gpus">{gpus(report)}</p>
+          {trace?.recorded && <RecordedLine recorded={trace.recorded} />}
+        </>
+      )}
     </section>
   );
 }
