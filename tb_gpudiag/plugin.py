@@ -93,6 +93,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             "/traces": self._traces,
             "/report": self._report,
             "/timeline": self._timeline,
+            "/memory": self._memory,
             "/gap": self._gap,
             "/cancel": self._cancel,
             "/status": self._status,
@@ -124,13 +125,24 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         )
 
     def _timeline(self, request: wrappers.Request) -> wrappers.Response:
-        start_us, end_us = _number(request, "start_us"), _number(request, "end_us")
-        if start_us is not None and end_us is not None and end_us <= start_us:
-            raise UsageError("end_us must be greater than start_us.", where="end_us")
-        width = _integer(request, "width", DEFAULT_PIXELS, low=1, high=MOST_PIXELS)
+        start_us, end_us, width = _range(request)
         found = self._service.timeline(_text(request, "id"), start_us, end_us, width)
         if isinstance(found, Pending):
             found = pb.Timeline(
+                state=found.state,
+                progress=found.progress,
+                error=problem(found.error) if found.error else None,
+            )
+        return _json(request, to_json(found))
+
+    def _memory(self, request: wrappers.Request) -> wrappers.Response:
+        start_us, end_us, width = _range(request)
+        device = None
+        if "device" in request.args:
+            device = _integer(request, "device", None, low=-1, high=2**31 - 1)
+        found = self._service.memory(_text(request, "id"), device, start_us, end_us, width)
+        if isinstance(found, Pending):
+            found = pb.MemorySlice(
                 state=found.state,
                 progress=found.progress,
                 error=problem(found.error) if found.error else None,
@@ -209,6 +221,14 @@ def _text(request: wrappers.Request, name: str) -> str:
     if not value:
         raise UsageError(f"The parameter {name} is missing.", where=name)
     return value
+
+
+def _range(request: wrappers.Request) -> tuple[float | None, float | None, int]:
+    """Start and end (None: of the trace), and for how many pixels."""
+    start_us, end_us = _number(request, "start_us"), _number(request, "end_us")
+    if start_us is not None and end_us is not None and end_us <= start_us:
+        raise UsageError("end_us must be greater than start_us.", where="end_us")
+    return start_us, end_us, _integer(request, "width", DEFAULT_PIXELS, low=1, high=MOST_PIXELS)
 
 
 def _number(request: wrappers.Request, name: str) -> float | None:

@@ -98,6 +98,8 @@ def log(tmp_path: Path) -> Path:
     main.step(0, at=0, us=500)
     main.frame("train.py(12): <b>train</b>", at=1, us=480)
     main.op("aten::mm", at=10, us=20).launch("gemm", at=15, us=5, runs_at=30, runs_us=100)
+    main.alloc(1024, at=12)
+    main.alloc(64, at=14, device=None)
     main.op("aten::add", at=300, us=20).launch("add", at=305, us=5, runs_at=315, runs_us=50)
     trace.write(tmp_path / "log" / "run")
     return tmp_path / "log"
@@ -132,10 +134,25 @@ def test_a_slice_is_cut_as_asked(serve: Callable[..., Server], log: Path) -> Non
     assert [part["names"][name] for name in part["lanes"][1]["box_name"]] == ["add"]
 
 
+def test_memory_is_served_by_device_and_range(serve: Callable[..., Server], log: Path) -> None:
+    server = serve()
+    id_ = server.only_id()
+    report = server.ready(f"report?id={id_}")["report"]
+    whole = server.ready(f"memory?id={id_}")
+    assert [memory["device"] for memory in report["memory"]] == [0, -1]
+    assert (whole["device"], whole["allocated"]["high"]) == (0, [0, 1024])
+    assert (whole["sites"][0]["operator"], whole["sites"][0]["kept_bytes"]) == ("aten::mm", 1024)
+    assert server.json(f"memory?id={id_}&device=-1")["allocated_bytes"] == 64
+    part = server.json(f"memory?id={id_}&device=0&start_us=100&end_us=200.5&width=800")
+    assert (part["start_us"], part["end_us"], part["allocated_bytes"]) == (100, 200.5, 0)
+    assert part["allocated"] == {"time_us": [100], "low": [1024], "high": [1024]}
+
+
 def test_what_is_not_ready_is_answered_at_once(serve: Callable[..., Server], log: Path) -> None:
     server = serve()
     id_ = server.only_id()
-    for route in (f"report?id={id_}", f"timeline?id={id_}", f"gap?id={id_}&device=0&gap=0"):
+    routes = ("report?", "timeline?", "memory?", "gap?device=0&gap=0&")
+    for route in (f"{route}id={id_}" for route in routes):
         answer = server.json(route)
         assert answer["state"] in ("queued", "running", "ready")
     assert server.json(f"cancel?id={id_}")["cancelled"] in (True, False)
@@ -167,7 +184,7 @@ def test_answers_are_json_in_bytes_zipped_where_accepted(
     server = serve()
     id_ = server.only_id()
     server.ready(f"report?id={id_}")
-    for route in ("traces", f"report?id={id_}", f"timeline?id={id_}", "status"):
+    for route in ("traces", f"report?id={id_}", f"timeline?id={id_}", f"memory?id={id_}", "status"):
         answer = server.get(route, headers={"Accept-Encoding": accepted})
         assert answer.headers["Content-Type"] == "application/json"
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
@@ -179,7 +196,7 @@ def test_answers_are_json_in_bytes_zipped_where_accepted(
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
 def test_only_get_is_answered(serve: Callable[..., Server], log: Path, method: str) -> None:
     server = serve()
-    for route in ("traces", "report", "timeline", "gap", "cancel", "status", "static/index.js"):
+    for route in ("traces", "report", "timeline", "memory", "gap", "cancel", "status", "static/index.js"):
         answer = server.client.open(f"{BASE}/{route}", method=method)
         assert answer.status_code == 405
         assert answer.headers["Allow"] == "GET"
@@ -207,7 +224,7 @@ def test_an_id_that_is_not_in_the_list_leads_nowhere(
 ) -> None:
     server = serve()
     server.only_id()
-    for route in ("report?", "timeline?", "gap?device=0&gap=0&", "cancel?"):
+    for route in ("report?", "timeline?", "memory?", "gap?device=0&gap=0&", "cancel?"):
         answer = server.get(f"{route}id={id_}")
         assert answer.status_code == 404
         assert set(json.loads(answer.data)) == {"what", "where", "remedy"}
@@ -240,9 +257,23 @@ def test_a_slice_that_makes_no_sense_is_refused_with_its_reason(
     serve: Callable[..., Server], log: Path, query: str
 ) -> None:
     server = serve()
-    answer = server.get("timeline?" + query.format(id=server.only_id()))
+    id_ = server.only_id()
+    for route in ("timeline", "memory"):
+        answer = server.get(f"{route}?{query.format(id=id_)}")
+        assert answer.status_code == 400
+        assert json.loads(answer.data)["what"]
+
+
+@pytest.mark.parametrize("device", ["", "x", "-2", "1.5", "0x0", "9" * 10_000, "3"])
+def test_memory_of_a_device_that_is_not_there_is_refused(
+    serve: Callable[..., Server], log: Path, device: str
+) -> None:
+    server = serve()
+    id_ = server.only_id()
+    server.ready(f"report?id={id_}")
+    answer = server.get(f"memory?id={id_}&device={device}")
     assert answer.status_code == 400
-    assert json.loads(answer.data)["what"]
+    assert set(json.loads(answer.data)) == {"what", "where", "remedy"}
 
 
 @pytest.mark.parametrize(
@@ -265,7 +296,8 @@ def test_numbers_beyond_the_trace_are_answered(serve: Callable[..., Server], log
     server = serve()
     id_ = server.only_id()
     server.ready(f"report?id={id_}")
-    assert server.json(f"timeline?id={id_}&start_us=-1e300&end_us=1e300")["state"] == "ready"
+    for route in ("timeline", "memory"):
+        assert server.json(f"{route}?id={id_}&start_us=-1e300&end_us=1e300")["state"] == "ready"
 
 
 def test_the_listing_names_the_tab_and_its_module(serve: Callable[..., Server], log: Path) -> None:

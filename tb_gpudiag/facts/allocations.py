@@ -18,6 +18,7 @@ class Allocations:
     event: its event in Trace.memory; position: that event's position; freed: the position of what freed it,
     NONE for what was alive at the end. Without addresses (old traces) nothing tells what a free gave back:
     then `paired` is False, `freed` is NONE and `early_free` is empty.
+    free: positions of all frees.
     early_free: positions of the frees of what was allocated before the recording, shape (f,).
     """
 
@@ -27,6 +28,7 @@ class Allocations:
         self._memory, self._curve, self._context = memory, curve, context
         self.position: Int64 = np.flatnonzero(action == MemoryAction.ALLOCATE)
         self.event: Int64 = curve.event[self.position]
+        self.free: Int64 = np.flatnonzero(action == MemoryAction.FREE)
         self.paired = bool(address.any())
         freed, early = (
             pair(action, address, memory.bytes[curve.event])
@@ -59,6 +61,14 @@ class Allocations:
     @cached_property
     def early_free_bytes(self) -> Int64:
         return -self._memory.bytes[self._curve.event[self.early_free]]
+
+    @cached_property
+    def free_ns(self) -> Int64:
+        return self._curve.time_ns[self.free]
+
+    @cached_property
+    def free_bytes(self) -> Int64:
+        return -self._memory.bytes[self._curve.event[self.free]]
 
     @cached_property
     def operator(self) -> Int64:

@@ -16,11 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.errors import UsageError
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory import DeviceMemory
+from tb_gpudiag.facts.memory_sites import frame_of_stack, site_keys, span_name
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.curves import CurveSlice, Pyramid, build_pyramid, pack, slice_curve, unpack
 from tb_gpudiag.report.timeline import NS_PER_US, Prepared, clamped_ns, step_marks
 from tb_gpudiag.report.timeline_text import TextTable, text_at
-from tb_gpudiag.trace.events import Int32, Int64
+from tb_gpudiag.trace.events import NONE, Int64
 
 # A node has up to 16 GPUs, and the CPU.
 MOST_DEVICES = 64
@@ -60,7 +63,7 @@ class Group(NamedTuple):
 class History:
     """What one device's allocator did; sizes are bytes. Times ascend but `freed_ns`.
 
-    The curve has shape (m,), the allocations (a,), the frees of what was allocated before (f,).
+    The curve has shape (m,), the allocations (a,), all frees, also of what was allocated before, (f,).
     """
 
     device: int
@@ -70,10 +73,12 @@ class History:
     start_bytes: int  # allocated before the first event
     made_ns: Int64
     bytes: Int64
-    freed_ns: Int64  # NEVER_NS: alive at the recording's end
-    group: Int32  # index into the groups
-    early_free_ns: Int64
-    early_free_bytes: Int64
+    freed_ns: (
+        Int64 | None
+    )  # NEVER_NS: alive at the recording's end; None: nothing tells what a free gave back
+    group: Int64  # index into the groups
+    free_ns: Int64
+    free_bytes: Int64
 
 
 def prepare_histories(
@@ -84,14 +89,20 @@ def prepare_histories(
     names = [(texts.add(g.operator), texts.add(g.file), g.line, texts.add(g.function)) for g in groups]
     curves: list[Pyramid] = []
     allocations: list[tuple[npt.NDArray[Any], ...]] = []
-    frees: list[tuple[Int64, Int64]] = []
+    frees: list[tuple[npt.NDArray[Any], ...]] = []
     for history in histories:
         curves += _curves(history, start_ns)
-        allocations.append(tuple(getattr(history, name) for name in _ALLOCATION_ARRAYS))
-        frees.append(_frees(history))
+        freed = np.zeros_like(history.made_ns) if history.freed_ns is None else history.freed_ns
+        allocations.append((history.made_ns, freed, history.bytes, history.group))
+        frees.append((history.free_ns, history.free_bytes))
     step_name = np.array([texts.add(name) for name in steps.names], np.int64)
     text, text_first = texts.arrays()
-    meta = {"devices": [h.device for h in histories], "start_ns": start_ns, "end_ns": end_ns}
+    meta = {
+        "devices": [history.device for history in histories],
+        "paired": [history.freed_ns is not None for history in histories],
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+    }
     return {
         "memory_meta": np.frombuffer(json.dumps(meta).encode("ascii"), np.uint8),
         "memory_text": text,
@@ -104,6 +115,61 @@ def prepare_histories(
         **_joined("memory_allocations_first", _ALLOCATION_ARRAYS, allocations),
         **_joined("memory_frees_first", _FREE_ARRAYS, frees),
     }
+
+
+def prepare_memory(facts: Facts) -> dict[str, npt.NDArray[Any]]:
+    """Everything that slices of this trace's memory need, as plain arrays (no objects), to be kept as it
+    is."""
+    devices = facts.memory[:MOST_DEVICES]
+    groups: dict[Group, int] = {}
+    histories = [_history(facts, device, groups) for device in devices]
+    slices = devices[0].floors.slices if devices else None
+    none = np.zeros(0, np.int64)
+    steps = Steps([], none, none)
+    if slices is not None and slices.unit == "step":
+        steps = Steps(slices.names, slices.start_ns, slices.end_ns)
+    window = facts.recording
+    times = [history.time_ns for history in histories if len(history.time_ns)]
+    start_ns = min([window.start_ns, *(int(time[0]) for time in times)])
+    end_ns = max([window.end_ns, *(int(time[-1]) for time in times)])
+    return prepare_histories(histories, list(groups), steps, start_ns, end_ns)
+
+
+def _history(facts: Facts, device: DeviceMemory, groups: dict[Group, int]) -> History:
+    """One device's. New groups are added."""
+    curve, allocations = device.curve, device.allocations
+    freed = np.where(allocations.freed == NONE, NEVER_NS, allocations.freed_ns)
+    return History(
+        device=device.device,
+        time_ns=curve.time_ns,
+        allocated=curve.allocated,
+        reserved=curve.reserved if curve.has_reserved else np.zeros(0, np.int64),
+        start_bytes=curve.start_bytes,
+        made_ns=allocations.time_ns,
+        bytes=allocations.bytes,
+        freed_ns=freed if allocations.paired else None,
+        group=_grouped(facts, device, groups),
+        free_ns=allocations.free_ns,
+        free_bytes=allocations.free_bytes,
+    )
+
+
+def _grouped(facts: Facts, device: DeviceMemory, groups: dict[Group, int]) -> Int64:
+    """Shape of the device's allocations: the group of each."""
+    allocations, host, memory = device.allocations, facts.host, facts.trace.memory
+    site, one = site_keys(allocations, host, memory, np.arange(len(allocations)))
+    total = np.zeros(len(one), np.int64)
+    np.add.at(total, site, allocations.bytes)
+    number = np.full(len(one), groups.setdefault(Group(), len(groups)), np.int64)
+    for index in np.argsort(-total, kind="stable")[:MOST_GROUPS].tolist():
+        first = int(one[index])
+        place, stack = int(allocations.place[first]), int(allocations.stack[first])
+        frame = host.frame(place) if place != NONE else None
+        if frame is None and stack != NONE:
+            frame = frame_of_stack(memory.stacks[stack])
+        group = Group(span_name(host, int(allocations.operator[first])), *(frame or ("", 0, "")))
+        number[index] = groups.setdefault(group, len(groups))
+    return number[site]
 
 
 def slice_memory(
@@ -139,7 +205,16 @@ def slice_memory(
     )
     _add_frees(found, prepared, index, start_ns, end_ns)
     _add_allocations(found, prepared, index, start_ns, end_ns)
+    if not meta["paired"][index]:
+        _forget_survivors(found)
     return found
+
+
+def _forget_survivors(found: pb.MemorySlice) -> None:
+    """Where nothing tells what a free gave back, nothing tells what survives."""
+    found.survived_bytes = found.kept_bytes = NONE
+    for site in found.sites:
+        site.survived_bytes = site.kept_bytes = NONE
 
 
 def _curves(history: History, start_ns: int) -> tuple[Pyramid, Pyramid]:
@@ -159,14 +234,6 @@ def _changes(time_ns: Int64, value: Int64) -> tuple[Int64, Int64]:
     """Only the points at which the value is another one than before."""
     changes = np.r_[True, value[1:] != value[:-1]]
     return time_ns[changes], value[changes]
-
-
-def _frees(history: History) -> tuple[Int64, Int64]:
-    """Times and bytes of all frees, ascending in time."""
-    freed = history.freed_ns != NEVER_NS
-    time = np.r_[history.freed_ns[freed], history.early_free_ns]
-    order = np.argsort(time, kind="stable")
-    return time[order], np.r_[history.bytes[freed], history.early_free_bytes][order]
 
 
 def _joined(

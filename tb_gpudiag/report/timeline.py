@@ -277,5 +277,5 @@ def step_marks(prepared: Prepared, start_ns: int, end_ns: int, prefix: str = "")
 
 
 def clamped_ns(us: float) -> int:
-    """A time that a client asks for, however far from any."""
-    return int(min(max(us * NS_PER_US, -FAR_NS), FAR_NS))
+    """A time that a client asks for, to the nearest nanosecond, however far from any."""
+    return round(min(max(us * NS_PER_US, -FAR_NS), FAR_NS))

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.memory_slice import slice_memory
 from tb_gpudiag.report.timeline import gap_chain, slice_timeline
 from tb_gpudiag.service.cache import Cache, entry_key
 from tb_gpudiag.service.entry import Arrays, CorruptEntry, Entry
@@ -114,6 +115,20 @@ class Service:
         """
         return self._result(
             id_, lambda key, entry: slice_timeline(self._arrays(key, entry), start_us, end_us, width)
+        )
+
+    def memory(
+        self, id_: str, device: int | None, start_us: float | None, end_us: float | None, width: int
+    ) -> pb.MemorySlice | Pending:
+        """The device's memory (None: of the first one) from start to end (None: of the recording).
+
+        Raises:
+            UnknownTrace: there is no such trace (any more).
+            UsageError: the trace has no memory of this device.
+        """
+        return self._result(
+            id_,
+            lambda key, entry: slice_memory(self._arrays(key, entry), device, start_us, end_us, width),
         )
 
     def gap(self, id_: str, device: int, gap: int) -> pb.GapChain | Pending:

@@ -103,6 +103,7 @@ def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
     from tb_gpudiag.facts.facts import Facts
     from tb_gpudiag.report import report_pb2
     from tb_gpudiag.report.build import build_report
+    from tb_gpudiag.report.memory_slice import prepare_memory
     from tb_gpudiag.report.timeline import prepare_timeline
     from tb_gpudiag.report.wire import to_json
     from tb_gpudiag.trace.read import read_trace
@@ -114,7 +115,7 @@ def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
     facts = Facts(trace)
     report = build_report(facts, task.file)
     progress(0.9, "preparing the timeline")
-    arrays = prepare_timeline(facts)
+    arrays = prepare_timeline(facts) | prepare_memory(facts)
     progress(0.95, "saving")
     ready = to_json(report_pb2.ReportState(state="ready", progress=1.0, report=report)).encode("utf-8")
     summary = {"limiter": report.verdict.limiter, "sentence": report.verdict.sentence}

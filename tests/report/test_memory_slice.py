@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.errors import UsageError
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.memory_slice import (
     MOST_SITES,
@@ -18,14 +21,20 @@ from tb_gpudiag.report.memory_slice import (
     History,
     Steps,
     prepare_histories,
+    prepare_memory,
     slice_memory,
 )
 from tb_gpudiag.report.timeline import Prepared
 from tb_gpudiag.report.wire import from_json, to_json
+from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import TraceBuilder
 
 GROUPS = [Group("aten::empty", "train.py", 12, "step"), Group("aten::zeros"), Group("", "loss.py", 3, "add")]
 NO_STEPS = Steps([], np.zeros(0, np.int64), np.zeros(0, np.int64))
 END_NS = 2_000
+
+REAL_TRACES = ("v100_ddp_memory", "a100_particle_transformer", "h100_owlv2", "cpu_torch213/leaky")
 
 
 class Piece(NamedTuple):
@@ -67,7 +76,7 @@ def history_of(some: list[Piece], device: int = 0, *, reserved: bool = True) -> 
     time = np.array([time for time, _ in events], np.int64)
     allocated = start_bytes(some) + np.cumsum([size for _, size in events], dtype=np.int64)
     made = sorted((p for p in some if p.made_ns is not None), key=lambda p: p.made_ns or 0)
-    early = sorted((p for p in some if p.made_ns is None and p.freed_ns is not None), key=lambda p: p[1] or 0)
+    free = sorted((p.freed_ns, p.bytes) for p in some if p.freed_ns is not None)
     return History(
         device=device,
         time_ns=time,
@@ -77,9 +86,9 @@ def history_of(some: list[Piece], device: int = 0, *, reserved: bool = True) -> 
         made_ns=np.array([p.made_ns for p in made], np.int64),
         bytes=np.array([p.bytes for p in made], np.int64),
         freed_ns=np.array([NEVER_NS if p.freed_ns is None else p.freed_ns for p in made], np.int64),
-        group=np.array([p.group for p in made], np.int32),
-        early_free_ns=np.array([p.freed_ns for p in early], np.int64),
-        early_free_bytes=np.array([p.bytes for p in early], np.int64),
+        group=np.array([p.group for p in made], np.int64),
+        free_ns=np.array([time for time, _ in free], np.int64),
+        free_bytes=np.array([size for _, size in free], np.int64),
     )
 
 
@@ -185,6 +194,14 @@ def test_devices_are_never_mixed() -> None:
         slice_memory(prepared(), None, None, None, 100)
 
 
+def test_where_nothing_tells_what_a_free_gave_back_nothing_is_said_to_survive() -> None:
+    history = replace(history_of([Piece(10, 20, 5), Piece(30, None, 7)]), freed_ns=None)
+    found = slice_memory(prepared(history), None, None, None, 100)
+    assert (found.allocated_bytes, found.freed_bytes) == (12, 5)
+    assert (found.survived_bytes, found.kept_bytes) == (-1, -1)
+    assert {(site.survived_bytes, site.kept_bytes) for site in found.sites} == {(-1, -1)}
+
+
 def test_steps_are_marked_where_the_range_shows_them() -> None:
     steps = Steps(["first", "<b>second</b>"], np.array([0, 1000]), np.array([1000, 2000]))
     arrays = prepared(history_of([Piece(0, None, 1)]), steps=steps)
@@ -198,6 +215,66 @@ def test_ranges_beyond_the_recording_are_answered(start_us: float, end_us: float
     found = slice_memory(arrays, None, start_us, end_us, 8)
     assert from_json(to_json(found), pb.MemorySlice) == found
     assert found.allocations == (1 if start_us < 0.01 and end_us > 0.02 else 0)
+
+
+def told() -> TraceBuilder:
+    """Two steps, each of which keeps 1,000 bytes of `cache` and gives back 500 of aten::mm."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step in range(2):
+        at = 100.0 * step
+        main.step(step, at=at, us=100)
+        main.frame("train.py(12): cache", at=at + 1, us=30)
+        main.op("aten::zeros", at=at + 10, us=10).alloc(1000, at=at + 15, address=4096 + step)
+        main.op("aten::mm", at=at + 50, us=40).alloc(500, at=at + 55, address=8192)
+        main.free(8192, at=at + 80)
+    return trace
+
+
+def test_who_keeps_what_is_told_from_a_trace(tmp_path: Path) -> None:
+    facts = Facts(read_trace(str(told().write(tmp_path))))
+    found = slice_memory(prepare_memory(facts), 0, 100, 200, 100)
+    assert [step.name for step in found.steps] == ["ProfilerStep#1"]
+    assert [(s.operator, s.place.line, s.allocated_bytes, s.kept_bytes) for s in found.sites] == [
+        ("aten::zeros", 12, 1000, 1000),
+        ("aten::mm", 0, 500, 0),
+    ]
+    assert (found.allocated_bytes, found.freed_bytes, found.survived_bytes) == (1500, 500, 1000)
+
+
+def test_a_trace_without_memory_is_prepared_too(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.thread().op("aten::mm", at=0, us=10)
+    with pytest.raises(UsageError):
+        slice_memory(prepare_memory(Facts(read_trace(str(trace.write(tmp_path))))), None, None, None, 9)
+
+
+@pytest.mark.parametrize("name", REAL_TRACES)
+def test_on_real_traces_a_slice_is_what_counting_over_all_events_gives(
+    name: str, shared_traces: Path
+) -> None:
+    facts = Facts(read_trace(str(next((shared_traces / name).rglob("*.json*")))))
+    arrays = prepare_memory(facts)
+    assert facts.memory
+    for memory in facts.memory:
+        time, value = memory.curve.time_ns, memory.curve.allocated
+        edges = np.linspace(facts.recording.start_ns, facts.recording.end_ns, 8, dtype=np.int64)
+        for low, high in [(edges[0], edges[-1]), *zip(edges[:-1], edges[1:], strict=True)]:
+            inside = np.flatnonzero((time >= low) & (time <= high))
+            first = int(np.searchsorted(time, low))
+            values = np.r_[memory.curve.before(np.array([first])), value[inside]]
+            if first < len(time) and time[first] == low:
+                values = values[1:]
+            for width in (7, 2000):
+                found = slice_memory(arrays, memory.device, low / 1000, high / 1000, width)
+                assert (min(found.allocated.low), max(found.allocated.high)) == (values.min(), values.max())
+                assert len(found.allocated.time_us) <= 2 * width
+                assert len(found.sites) <= MOST_SITES
+            own = memory.allocations
+            made = (own.time_ns >= low) & (own.time_ns <= high)
+            alive = made & ((own.freed_ns == NONE) | (own.freed_ns > high))
+            assert found.allocated_bytes == own.bytes[made].sum()
+            assert found.survived_bytes == (own.bytes[alive].sum() if own.paired else NONE)
 
 
 def test_lists_are_bounded_and_names_are_cut() -> None:

@@ -27,7 +27,7 @@ def task(path: Path, *drafts: Path) -> Task:
     return Task(trace_file(path), [str(draft) for draft in drafts], memory_limit_bytes=1 << 40, parent=0)
 
 
-def test_an_analysis_saves_the_report_as_it_is_sent_and_the_timeline(tmp_path: Path) -> None:
+def test_an_analysis_saves_the_report_as_it_is_sent_the_timeline_and_the_memory(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.thread().step(0, at=0, us=500).launch("gemm", at=15, us=5, runs_at=30, runs_us=100)
     stages: list[tuple[float, str]] = []
@@ -43,7 +43,7 @@ def test_an_analysis_saves_the_report_as_it_is_sent_and_the_timeline(tmp_path: P
         "limiter": state.report.verdict.limiter,
         "sentence": state.report.verdict.sentence,
     }
-    assert "level_key" in entry.arrays()
+    assert {"level_key", "memory_made_ns"} <= set(entry.arrays())
     shares = [share for share, _ in stages]
     assert shares == sorted(shares)
     assert 0 <= shares[0] <= shares[-1] < 1
