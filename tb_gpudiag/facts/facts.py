@@ -21,6 +21,7 @@ from tb_gpudiag.facts.hotspots import Hotspot, Kind, hotspots
 from tb_gpudiag.facts.idle import Ledger, build_ledger
 from tb_gpudiag.facts.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.kernels import Kernels
+from tb_gpudiag.facts.launch_costs import LaunchCosts, launch_costs
 from tb_gpudiag.facts.launches import Work, join_launches
 from tb_gpudiag.facts.memory import DeviceMemory, device_memory
 from tb_gpudiag.facts.memory_context import MemoryContext
@@ -201,10 +202,17 @@ class Facts:
             return on_host(names, start, end, self.host_pieces)
         return completions(names, start, end, self.events, self.work, device.busy, device.ledger)
 
+    @cached_property
+    def launch_costs(self) -> LaunchCosts:
+        """Of all devices' launches in the step window."""
+        ledgers = [device.ledger for device in self.devices]
+        return launch_costs(
+            self.work, self.host, self.host_pieces, self.main_thread, ledgers, self.full_queue, self.window
+        )
+
     def hotspots(self, kind: Kind) -> list[Hotspot]:
         """Launch hotspots over the step window and all devices."""
-        ledgers = [device.ledger for device in self.devices]
-        return hotspots(self.events, self.work, self.host, ledgers, self.window, kind)
+        return hotspots(self.launch_costs, self.host, kind)
 
     @cached_property
     def replay(self) -> Replay:

@@ -21,8 +21,9 @@ from tb_gpudiag.facts.data.kernel_families import (
 from tb_gpudiag.facts.intervals import Intervals, union
 from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.names import COMMUNICATION_KERNEL
+from tb_gpudiag.facts.ranges import Ranges, longest
 from tb_gpudiag.facts.steps import Window
-from tb_gpudiag.trace.events import Bool, Category, Events, Float32, Int32, Int64, UInt8
+from tb_gpudiag.trace.events import NONE, Bool, Category, Events, Float32, Int32, Int64, UInt8
 
 # Elements that one 16-byte load holds: what tensor cores need every row to be a multiple of.
 _WIDE_HALF = 8
@@ -110,6 +111,7 @@ class FamilyTime:
     covered_ns: int  # time in which at least one of them ran
     kernels: int
     tensor_core_ns: int  # of time_ns: on tensor cores, as far as the names tell
+    ranges: Ranges  # its longest pieces of work
 
 
 class Kernels:
@@ -119,6 +121,7 @@ class Kernels:
     def __init__(self, events: Events, work: Int64, window: Window) -> None:
         start, end = events.start_ns[work], events.end_ns[work]
         inside = (end > window.start_ns) & (start < window.end_ns)
+        self.device = int(events.device[work[0]]) if len(work) else NONE
         self.event = work[inside]
         self.start_ns: Int64 = np.maximum(start[inside], window.start_ns)
         self.end_ns: Int64 = np.minimum(end[inside], window.end_ns)
@@ -167,6 +170,7 @@ class Kernels:
                         self.union(own).total,
                         int(own.sum()),
                         int(duration[own & tensor].sum()),
+                        longest(self.start_ns[own], self.end_ns[own], self.device),
                     )
                 )
         return sorted(found, key=lambda f: -f.time_ns)

@@ -12,6 +12,7 @@ import numpy as np
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.idle import Ledger
 from tb_gpudiag.facts.names import match
+from tb_gpudiag.facts.ranges import Ranges, longest
 from tb_gpudiag.facts.steps import Window
 from tb_gpudiag.facts.transfers import Transfers
 from tb_gpudiag.trace.events import NONE, Int64, UInt8
@@ -64,6 +65,7 @@ class SyncSite:
     count: int
     held_ns: int  # in the calls
     refill_ns: int  # the device's idle time after them, at most as long as the host had been held
+    ranges: Ranges  # the longest of them
 
 
 def sync_kinds(host: Host, transfers: Transfers, calls: Int64) -> UInt8:
@@ -95,9 +97,9 @@ def sync_kinds(host: Host, transfers: Transfers, calls: Int64) -> UInt8:
 
 
 def sync_sites(
-    host: Host, transfers: Transfers, blocking: Int64, ledger: Ledger, window: Window
+    host: Host, transfers: Transfers, blocking: Int64, device: int, ledger: Ledger, window: Window
 ) -> list[SyncSite]:
-    """The waits that begin in the window, those that cost the device most first.
+    """The waits that begin in the window, those that cost the device most first. ledger: the device's.
 
     blocking: the calls that wait (handover.HostTime.blocking). Calls inside one operator are one wait, such
     as a copy that blocks and the synchronisation after it.
@@ -122,8 +124,12 @@ def sync_sites(
     member = member.reshape(-1)
     held_ns = np.bincount(member, weights=events.duration_ns[calls])
     refill_ns = np.bincount(member, weights=refill[calls])
-    pairs = np.unique(np.stack([member, wait]), axis=1)
+    pairs, part = np.unique(np.stack([member, wait]), axis=1, return_inverse=True)
     count = np.bincount(pairs[0])
+    begins, ends = np.full(pairs.shape[1], window.end_ns), np.full(pairs.shape[1], window.start_ns)
+    np.minimum.at(begins, part.reshape(-1), events.start_ns[calls])
+    np.maximum.at(ends, part.reshape(-1), events.end_ns[calls])
+    stop = np.cumsum(count)
     return [
         SyncSite(
             SyncKind(int(keys[0, i])),
@@ -132,6 +138,7 @@ def sync_sites(
             int(count[i]),
             int(held_ns[i]),
             int(refill_ns[i]),
+            longest(begins[stop[i] - count[i] : stop[i]], ends[stop[i] - count[i] : stop[i]], device),
         )
         for i in np.lexsort((-held_ns, -refill_ns))
     ]

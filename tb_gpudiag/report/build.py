@@ -11,11 +11,11 @@ import numpy as np
 from tb_gpudiag.facts.account import Account
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
-from tb_gpudiag.facts.hotspots import KINDS
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.host import host_activity
+from tb_gpudiag.report.launches import hotspot_messages, queue_messages
 from tb_gpudiag.report.sync_sites import sync_site_messages
-from tb_gpudiag.report.units import UINT32_MAX, place, us
+from tb_gpudiag.report.units import UINT32_MAX, place, time_ranges, us
 from tb_gpudiag.rules.format import one_line
 from tb_gpudiag.rules.rule import Saving
 from tb_gpudiag.rules.run import Found, Outcome, run_rules
@@ -30,8 +30,6 @@ SCHEMA_VERSION = 1
 STEPS_LIMIT = 5_000
 RANGES_LIMIT = 100
 PLACES_LIMIT = 20
-# Of each kind: the page orders and searches them.
-HOTSPOTS_LIMIT = 100
 NOTES_LIMIT = 50
 CODE_LIMIT = 4_000
 
@@ -59,7 +57,8 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         findings=[_finding(facts, found) for found in outcome.findings],
         plan=_plan(facts, outcome),
         inferred_steps=_inferred(facts),
-        launch_hotspots=list(_hotspots(facts)),
+        launch_hotspots=hotspot_messages(facts),
+        launch_queues=queue_messages(facts),
         kernel_families=list(_families(facts)),
         sync_sites=sync_site_messages(facts),
         memory=[
@@ -261,20 +260,7 @@ def _families(facts: Facts) -> Iterable[pb.KernelFamily]:
                 share=family.covered_ns / facts.window.duration_ns,
                 kernels=family.kernels,
                 tensor_core_us=us(family.tensor_core_ns),
-            )
-
-
-def _hotspots(facts: Facts) -> Iterable[pb.LaunchHotspot]:
-    for kind in KINDS:
-        for spot in facts.hotspots(kind)[:HOTSPOTS_LIMIT]:
-            yield pb.LaunchHotspot(
-                key=one_line(spot.key),
-                kind=spot.kind,
-                launches=spot.launches,
-                host_us=us(spot.host_ns),
-                kernel_us=us(spot.kernel_ns),
-                empty_queue_share=spot.empty_queue_share,
-                idle_us=us(spot.idle_ns),
+                ranges=time_ranges(family.ranges),
             )
 
 

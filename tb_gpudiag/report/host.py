@@ -6,8 +6,9 @@ import numpy as np
 
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.ranges import longest
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.units import place, us
+from tb_gpudiag.report.units import place, time_ranges, us
 from tb_gpudiag.rules.format import one_line
 from tb_gpudiag.rules.ledger import places
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Category, Int64
@@ -35,7 +36,10 @@ def host_activity(facts: Facts) -> list[pb.HostActivity]:
         own = member == i
         group_name, group_kind = divmod(int(groups[i]), len(KINDS))
         message = pb.HostActivity(
-            kind=KINDS[group_kind], name=one_line(_label(facts, group_kind, group_name - 1)), us=us(total[i])
+            kind=KINDS[group_kind],
+            name=one_line(_label(facts, group_kind, group_name - 1)),
+            us=us(total[i]),
+            ranges=time_ranges(longest(pieces.start_ns[own], pieces.end_ns[own])),
         )
         for where in places(facts, pieces.event[own], length_ns[own])[:1]:
             message.place.CopyFrom(place(where))

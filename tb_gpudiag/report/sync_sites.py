@@ -5,7 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.sync_sites import sync_sites
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.units import UINT32_MAX, place, us
+from tb_gpudiag.report.units import UINT32_MAX, place, time_ranges, us
 from tb_gpudiag.rules.rule import Place
 
 SITES_LIMIT = 20
@@ -16,7 +16,8 @@ def sync_site_messages(facts: Facts) -> list[pb.SyncSite]:
     device = facts.device
     if device is None:
         return []
-    sites = sync_sites(facts.host, facts.transfers, facts.host_time.blocking, device.ledger, facts.window)
+    blocking = facts.host_time.blocking
+    sites = sync_sites(facts.host, facts.transfers, blocking, device.id, device.ledger, facts.window)
     found = []
     for site in sites[:SITES_LIMIT]:
         frame = facts.host.frame(site.place)
@@ -32,6 +33,7 @@ def sync_site_messages(facts: Facts) -> list[pb.SyncSite]:
                 count=min(site.count, UINT32_MAX),
                 held_us=us(site.held_ns),
                 refill_us=us(site.refill_ns),
+                ranges=time_ranges(site.ranges),
             )
         )
     return found

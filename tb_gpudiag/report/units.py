@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tb_gpudiag.facts.ranges import Ranges
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.format import one_line
 from tb_gpudiag.rules.rule import Place
@@ -27,3 +28,11 @@ def place(where: Place) -> pb.Place:
         operator=one_line(where.operator),
         us=us(where.time_ns),
     )
+
+
+def time_ranges(ranges: Ranges) -> list[pb.TimeRange]:
+    """Where something shows on the timeline."""
+    return [
+        pb.TimeRange(start_us=us(start), end_us=us(end), device=int(device))
+        for start, end, device in zip(*ranges, strict=True)
+    ]

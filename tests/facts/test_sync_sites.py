@@ -17,7 +17,7 @@ def _sites(wait: Wait, folder: Path) -> list[SyncSite]:
     facts = facts_of(one_gap(lambda main, at, us: wait(main), 40), folder)
     assert facts.device is not None
     return sync_sites(
-        facts.host, facts.transfers, facts.host_time.blocking, facts.device.ledger, facts.window
+        facts.host, facts.transfers, facts.host_time.blocking, 0, facts.device.ledger, facts.window
     )
 
 
@@ -63,6 +63,9 @@ def test_what_encloses_a_wait_tells_its_kind(wait: Wait, kind: SyncKind, tmp_pat
     assert site.count == 1
     assert 93_000 <= site.held_ns <= 100_000
     assert 40_000 <= site.refill_ns <= 46_000
+    (start,), (end,), (device,) = site.ranges
+    assert 200_000 <= start <= 207_000
+    assert (end, device) == (300_000, 0)
 
 
 def test_a_wait_that_drained_nothing_has_no_refill(tmp_path: Path) -> None:
@@ -71,7 +74,7 @@ def test_a_wait_that_drained_nothing_has_no_refill(tmp_path: Path) -> None:
     facts = facts_of(trace, tmp_path)
     assert facts.device is not None
     (site,) = sync_sites(
-        facts.host, facts.transfers, facts.host_time.blocking, facts.device.ledger, facts.window
+        facts.host, facts.transfers, facts.host_time.blocking, 0, facts.device.ledger, facts.window
     )
     assert (site.held_ns, site.refill_ns) == (200_000, 0)
 

@@ -1,0 +1,36 @@
+"""A few places on the timeline that stand for something, the weightiest first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tb_gpudiag.trace.events import NONE, Int64
+
+MOST_RANGES = 5
+"""More of them for one row of a table nobody walks through."""
+
+
+class Ranges(NamedTuple):
+    """Stretches [start, end). Shape (r,) each, at most MOST_RANGES; device: the GPU, or NONE for the host."""
+
+    start_ns: Int64
+    end_ns: Int64
+    device: Int64
+
+
+def longest(start_ns: Int64, end_ns: Int64, device: int = NONE) -> Ranges:
+    """The longest of these, of equal ones the first."""
+    some = heaviest(end_ns - start_ns)
+    return Ranges(start_ns[some], end_ns[some], np.full(len(some), device, np.int64))
+
+
+def heaviest(weight: Int64) -> Int64:
+    """The indices of the MOST_RANGES greatest weights, in their order; of equal ones the first."""
+    some = np.arange(len(weight))
+    if len(weight) > MOST_RANGES:
+        least = np.partition(weight, len(weight) - MOST_RANGES)[len(weight) - MOST_RANGES]
+        above, equal = np.flatnonzero(weight > least), np.flatnonzero(weight == least)
+        some = np.r_[above, equal[: MOST_RANGES - len(above)]]
+    return some[np.argsort(-weight[some], kind="stable")]
