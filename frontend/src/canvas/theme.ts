@@ -34,8 +34,16 @@ export const KERNEL_KIND = 6;
 /** What a legend names, work of the GPU first. */
 const LEGEND: readonly number[] = [6, 13, 7, 8, 9, 2, 1, 3, 4, 5, 11, 10, 0];
 
-export function byLegend(kinds: ReadonlySet<number>): number[] {
-  return LEGEND.filter((kind) => kinds.has(kind));
+/** The colours of these kinds and what each stands for; kinds of one colour stand together. */
+export function legend(kinds: ReadonlySet<number>, scheme: Scheme): ReadonlyMap<string, string> {
+  const labels = new Map<string, string>();
+  for (const kind of LEGEND.filter((one) => kinds.has(one))) {
+    const { colour } = kindFill(kind, scheme);
+    const before = labels.get(colour);
+    const label = kindLabel(kind);
+    labels.set(colour, before ? `${before}, ${label.toLowerCase()}` : label);
+  }
+  return labels;
 }
 
 export function kindLabel(kind: number): string {
@@ -89,10 +97,15 @@ export interface Fill {
   readonly hatched: boolean;
 }
 
+/** Black or white, whichever can be read on "#rrggbb". */
+export function textOn(colour: string): string {
+  return luminance(colour) > 0.32 ? "#1b2026" : "#ffffff";
+}
+
 const fills = new Map<string, Fill>();
 
 function remember(key: string, colour: string, hatched: boolean): Fill {
-  const fill = { colour, text: luminance(colour) > 0.32 ? "#1b2026" : "#ffffff", hatched };
+  const fill = { colour, text: textOn(colour), hatched };
   fills.set(key, fill);
   return fill;
 }
@@ -111,7 +124,7 @@ export function kindFill(kind: number, scheme: Scheme): Fill {
   return remember(key, colour, false);
 }
 
-/** Relative luminance (WCAG) of "#rrggbb", to choose black or white text on it. */
+/** Relative luminance (WCAG) of "#rrggbb". */
 function luminance(colour: string): number {
   const [r = 0, g = 0, b = 0] = [1, 3, 5].map((at) => {
     const value = Number.parseInt(colour.slice(at, at + 2), 16) / 255;

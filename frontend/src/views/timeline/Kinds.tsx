@@ -1,4 +1,4 @@
-import { byLegend, kindFill, kindLabel } from "../../canvas/theme";
+import { legend } from "../../canvas/theme";
 import { kindsOf, type Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
 
@@ -7,14 +7,10 @@ export function Kinds({ slice }: { slice: Slice }) {
   const scheme = usePage((page) => page.scheme);
   return (
     <ul className="gd-kinds" aria-label="Colours of the timeline">
-      {byLegend(kindsOf(slice)).map((kind) => (
-        <li key={kind}>
-          <span
-            className="gd-swatch"
-            style={{ background: kindFill(kind, scheme).colour }}
-            aria-hidden="true"
-          />
-          {kindLabel(kind)}
+      {[...legend(kindsOf(slice), scheme)].map(([colour, label]) => (
+        <li key={colour}>
+          <span className="gd-swatch" style={{ background: colour }} aria-hidden="true" />
+          {label}
         </li>
       ))}
     </ul>
