@@ -45,7 +45,7 @@ export function floorSentence({ trend, steps_until_full: left }: DeviceMemory): 
 }
 
 function moreSteps(left: number, { unit }: FloorTrend): string {
-  return unit === "second" ? time(left * 1e6) : `${plural(Math.max(1, Math.floor(left)), "more step")}`;
+  return unit === "second" ? time(left * 1e6) : plural(Math.max(1, Math.floor(left)), "more step");
 }
 
 /** "8 MiB a step (95 % sure: 7.9 MiB to 8.1 MiB)". */

@@ -7,6 +7,7 @@ import { Findings } from "./findings/Findings";
 import { HostActivities } from "./host/HostActivities";
 import { Kernels } from "./kernels/Kernels";
 import { Launches } from "./launches/Launches";
+import { Memory } from "./memory/Memory";
 import { WhereaboutsProvider } from "./parts/ShowOnTimeline";
 import { Steps } from "./steps/Steps";
 import { Timeline } from "./timeline/Timeline";
@@ -26,6 +27,7 @@ export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report
       </div>
       <Findings report={report} />
       {!memory && <Timeline entry={entry} />}
+      <Memory entry={entry} report={report} />
       <Launches report={report} />
       <Waits report={report} />
       <Kernels report={report} />

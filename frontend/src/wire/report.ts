@@ -627,7 +627,7 @@ export interface MemorySlice {
   /** in the range, whenever allocated */
   freed_bytes: number;
   frees: number;
-  /** allocated in the range and alive at its end */
+  /** allocated in the range and alive at its end; -1: nothing tells what frees gave back */
   survived_bytes: number;
   survivors: number;
   /** of survived_bytes: alive at the recording's end */

@@ -12,14 +12,17 @@ export interface Hover {
   readonly y: number;
 }
 
-interface Stage {
-  readonly canvas: RefObject<HTMLCanvasElement | null>;
-  readonly scroller: RefObject<HTMLDivElement | null>;
-  readonly slice: Slice | null;
-  readonly rows: Rows;
+interface Wheeled {
+  readonly canvas: RefObject<HTMLElement | null>;
   readonly view: Viewport;
   readonly bounds: Viewport;
   readonly width: number;
+}
+
+interface Stage extends Wheeled {
+  readonly scroller: RefObject<HTMLDivElement | null>;
+  readonly slice: Slice | null;
+  readonly rows: Rows;
   readonly scroll: number;
 }
 
@@ -126,7 +129,7 @@ export function usePointer(stage: Stage) {
 }
 
 /** React listens to wheels passively; zooming must keep the page from scrolling. */
-function useWheel({ canvas, view, bounds, width }: Stage, onZoom: () => void): void {
+export function useWheel({ canvas, view, bounds, width }: Wheeled, onZoom: () => void): void {
   const latest = useRef({ view, bounds, width, onZoom });
   useEffect(() => {
     latest.current = { view, bounds, width, onZoom };

@@ -1,0 +1,92 @@
+import { bytes, codeLine, count } from "../../base/format";
+import { span, type Viewport } from "../../base/viewport";
+import { change } from "../../state/memory";
+import type { DeviceMemory, MemorySite, TimeRange } from "../../wire/report";
+import { More } from "../parts/More";
+import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
+import { Site } from "./RangePanel";
+
+interface Props {
+  readonly memory: DeviceMemory;
+  readonly bounds: Viewport;
+}
+
+const FIRST = 6;
+
+/** Who leaves more memory behind with each step. */
+export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
+  if (sites.length === 0) return null;
+  const unit = trend?.unit ?? "step";
+  return (
+    <div className="gd-memory-growing">
+      <h3>Left behind by several steps</h3>
+      <More items={sites} first={FIRST}>
+        {(shown) => (
+          <div className="gd-wide">
+            <table className="gd-table gd-memory-sites">
+              <thead>
+                <tr>
+                  <th scope="col">Allocated by</th>
+                  <th scope="col" className="gd-number">
+                    A {unit}
+                  </th>
+                  <th scope="col" className="gd-number" title="Alive at the end of the recording">
+                    Held
+                  </th>
+                  <th scope="col" className="gd-number" title="Allocations that are held">
+                    Times
+                  </th>
+                  <th scope="col" className="gd-number" title="The median of one allocation">
+                    Each
+                  </th>
+                  <th scope="col" className="gd-number" title="Steps that left some">
+                    Steps
+                  </th>
+                  <th scope="col" className="gd-memory-when">
+                    When
+                  </th>
+                  <ShowTitle />
+                </tr>
+              </thead>
+              <tbody>
+                {shown.map((site, at) => (
+                  <GrowingRow key={at} site={site} bounds={bounds} />
+                ))}
+              </tbody>
+            </table>
+          </div>
+        )}
+      </More>
+    </div>
+  );
+}
+
+function GrowingRow({ site, bounds }: { site: MemorySite; bounds: Viewport }) {
+  const line = site.place ? codeLine(site.place) || site.place.function : "";
+  return (
+    <LinkedRow of={site}>
+      <td className="gd-name" title={site.stack || undefined}>
+        <Site operator={site.operator || site.module} line={line} />
+      </td>
+      <td className="gd-number">{change(site.bytes_per_step)}</td>
+      <td className="gd-number">{bytes(site.bytes)}</td>
+      <td className="gd-number">{count(site.count)}</td>
+      <td className="gd-number">{bytes(site.size_bytes)}</td>
+      <td className="gd-number">{count(site.steps)}</td>
+      <td className="gd-memory-when">
+        <Spark ranges={site.ranges} bounds={bounds} />
+      </td>
+    </LinkedRow>
+  );
+}
+
+/** When, as marks along the recording. */
+function Spark({ ranges, bounds }: { ranges: readonly TimeRange[]; bounds: Viewport }) {
+  return (
+    <svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
+      {ranges.map(({ start_us }, at) => (
+        <rect key={at} x={(100 * (start_us - bounds.start_us)) / span(bounds)} y="0" width="1" height="10" />
+      ))}
+    </svg>
+  );
+}

@@ -1,0 +1,38 @@
+import { SegmentedControl } from "@mantine/core";
+import { useState } from "react";
+import { memoryLabel, shortLabel } from "../../state/memory";
+import type { Report, TraceEntry } from "../../wire/report";
+import { Section } from "../parts/Section";
+import { MemoryOfDevice } from "./MemoryOfDevice";
+import { NotRecorded } from "./NotRecorded";
+
+/** What memory did, what makes its peak, and what is not given back. */
+export function Memory({ entry, report }: { entry: TraceEntry; report: Report }) {
+  const [chosen, setChosen] = useState<number | null>(null);
+  const memory = report.memory.find(({ device }) => device === chosen) ?? report.memory[0];
+  if (!memory) return <NotRecorded />;
+  return (
+    <Section
+      title="Memory"
+      className="gd-memory"
+      aside={
+        <span className="gd-controls">
+          <span className="gd-muted">{memoryLabel(memory)}</span>
+          {report.memory.length > 1 && (
+            <SegmentedControl
+              size="xs"
+              aria-label="Memory of"
+              data={report.memory.map((one) => ({ value: String(one.device), label: shortLabel(one) }))}
+              value={String(memory.device)}
+              onChange={(value) => {
+                setChosen(Number(value));
+              }}
+            />
+          )}
+        </span>
+      }
+    >
+      <MemoryOfDevice key={memory.device} entry={entry} memory={memory} />
+    </Section>
+  );
+}

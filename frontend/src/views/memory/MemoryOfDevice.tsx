@@ -1,0 +1,179 @@
+import { ActionIcon, Button, Loader, Tooltip } from "@mantine/core";
+import { useElementSize } from "@mantine/hooks";
+import { useMemo } from "react";
+import { time } from "../../base/format";
+import { span, type Viewport } from "../../base/viewport";
+import { floorSentence, peakSentence, spanName } from "../../state/memory";
+import { scaleOf } from "../../state/memoryCurve";
+import { useMemorySlices, useRange, type MemorySlices } from "../../state/memoryQuery";
+import { usePage } from "../../state/store";
+import type { DeviceMemory, StepMark, TraceEntry } from "../../wire/report";
+import { useShown } from "../parts/ShowOnTimeline";
+import { fit, zoomToSelection } from "../timeline/actions";
+import { Chart } from "./Chart";
+import { GrowingSites } from "./GrowingSites";
+import { MEMORY_ID } from "./id";
+import { Legend } from "./Legend";
+import type { Marks } from "./marks";
+import { PeakOwners } from "./PeakOwners";
+import { RangePanel } from "./RangePanel";
+
+interface Props {
+  readonly entry: TraceEntry;
+  readonly memory: DeviceMemory;
+}
+
+const NO_STEPS: readonly StepMark[] = [];
+const NO_RANGES: readonly Viewport[] = [];
+
+export function MemoryOfDevice({ entry, memory }: Props) {
+  const wanted = usePage((page) => page.view);
+  const { ref, width } = useElementSize<HTMLDivElement>();
+  const slices = useMemorySlices(entry, memory.device, wanted, Math.round(width));
+  const selection = usePage((page) => page.selection);
+  const range = useRange(entry, memory.device, selection);
+  const steps = slices.whole?.steps ?? NO_STEPS;
+  const marks = useMarks(memory, slices, steps);
+  const step = (by: 1 | -1) => {
+    selectStep(steps, by);
+  };
+  return (
+    <>
+      <div className="gd-memory-words">
+        <p>
+          {peakSentence(memory)} {floorSentence(memory)}
+        </p>
+        {memory.relative && (
+          <p className="gd-muted">
+            This recording has no totals: the curve counts from 0 at its beginning, and what was allocated
+            before is not in it.
+          </p>
+        )}
+      </div>
+      <div id={MEMORY_ID} className="gd-memory-body">
+        <div className="gd-memory-head">
+          <Legend memory={memory} reserved={memory.peak_reserved_bytes > 0} />
+          <Controls slices={slices} steps={steps} onStep={step} />
+        </div>
+        {slices.failed && (
+          <p className="gd-nothing">The memory curve could not be fetched: {slices.failed}.</p>
+        )}
+        <Chart
+          columns={slices.columns}
+          marks={marks}
+          bounds={slices.bounds}
+          width={Math.round(width)}
+          measure={ref}
+          label={`Memory of ${memory.device < 0 ? "the CPU" : `GPU ${memory.device}`} against time`}
+          onStep={step}
+        />
+      </div>
+      <GrowingSites memory={memory} bounds={slices.bounds} />
+      <div className="gd-memory-parts">
+        <RangePanel
+          title={selection ? spanName(selection, steps) : "The whole recording"}
+          slice={selection ? range : slices.whole}
+        />
+        <PeakOwners memory={memory} />
+      </div>
+    </>
+  );
+}
+
+function useMarks(memory: DeviceMemory, { columns, view }: MemorySlices, steps: readonly StepMark[]): Marks {
+  const scheme = usePage((page) => page.scheme);
+  const selection = usePage((page) => page.selection);
+  const shown = useShown();
+  const ranges = shown?.found.ranges ?? NO_RANGES;
+  const range = shown ? (ranges[shown.place] ?? null) : null;
+  const scale = useMemo(
+    () => (columns ? scaleOf(columns, view, memory.capacity_bytes) : { min: 0, max: 1, capacity: false }),
+    [columns, view, memory],
+  );
+  return useMemo(
+    () => ({ memory, steps, view, scale, scheme, selection, ranges, range }),
+    [memory, steps, view, scale, scheme, selection, ranges, range],
+  );
+}
+
+/** Chooses the next step, or the first one. */
+function selectStep(steps: readonly StepMark[], by: 1 | -1): void {
+  const { selection, setSelection } = usePage.getState();
+  const now = steps.findIndex((step) => step.start_us === selection?.start_us);
+  const next = steps[now === -1 ? 0 : Math.min(Math.max(now + by, 0), steps.length - 1)];
+  if (next) setSelection({ start_us: next.start_us, end_us: next.end_us });
+}
+
+interface ControlsProps {
+  readonly slices: MemorySlices;
+  readonly steps: readonly StepMark[];
+  readonly onStep: (by: 1 | -1) => void;
+}
+
+function Controls({ slices, steps, onStep }: ControlsProps) {
+  const selection = usePage((page) => page.selection);
+  const setSelection = usePage((page) => page.setSelection);
+  const at = steps.findIndex((step) => step.start_us === selection?.start_us);
+  return (
+    <div className="gd-toolbar">
+      {slices.loading && <Loader size={12} aria-label="Loading" />}
+      {selection ? (
+        <>
+          <span className="gd-muted">Selected {time(span(selection))}</span>
+          <Button size="compact-xs" variant="light" onClick={zoomToSelection}>
+            Zoom to it
+          </Button>
+          <Button
+            size="compact-xs"
+            variant="subtle"
+            onClick={() => {
+              setSelection(null);
+            }}
+          >
+            Clear
+          </Button>
+        </>
+      ) : (
+        <span className="gd-muted">Drag over a range, or click a step, to see what it keeps</span>
+      )}
+      {steps.length > 0 && (
+        <span className="gd-buttons" role="group" aria-label="Steps">
+          <Key label="Previous step (p)" sign="‹" disabled={at === 0} by={-1} onStep={onStep} />
+          <span className="gd-muted">{at >= 0 ? `Step ${at + 1} of ${steps.length}` : "Steps"}</span>
+          <Key label="Next step (n)" sign="›" disabled={at === steps.length - 1} by={1} onStep={onStep} />
+        </span>
+      )}
+      <Tooltip label="Show all of it (0)">
+        <Button size="compact-xs" variant="default" onClick={fit}>
+          Fit
+        </Button>
+      </Tooltip>
+    </div>
+  );
+}
+
+interface KeyProps {
+  readonly label: string;
+  readonly sign: string;
+  readonly disabled: boolean;
+  readonly by: 1 | -1;
+  readonly onStep: (by: 1 | -1) => void;
+}
+
+function Key({ label, sign, disabled, by, onStep }: KeyProps) {
+  return (
+    <Tooltip label={label}>
+      <ActionIcon
+        size="sm"
+        variant="default"
+        aria-label={label}
+        disabled={disabled}
+        onClick={() => {
+          onStep(by);
+        }}
+      >
+        {sign}
+      </ActionIcon>
+    </Tooltip>
+  );
+}

@@ -1,0 +1,116 @@
+import { useElementSize } from "@mantine/hooks";
+import { useState } from "react";
+import { bytes, percent } from "../../base/format";
+import { textOn } from "../../canvas/theme";
+import { peakTiles, tileDetail, tileTitle, type KindTiles, type Tile } from "../../state/memory";
+import { usePage } from "../../state/store";
+import type { DeviceMemory } from "../../wire/report";
+import { memoryKind } from "./kinds";
+import { squarify, type Rect } from "./treemap";
+
+const HEIGHT_PX = 240;
+
+/** Smaller tiles bear no text, and are not stopped at by the keyboard. */
+const TEXT_FROM_PX = { width: 46, height: 16 } as const;
+
+/** What was alive at the peak: kinds, and within them who allocated. */
+export function PeakOwners({ memory }: { memory: DeviceMemory }) {
+  const { ref, width } = useElementSize<HTMLUListElement>();
+  const [pointed, setPointed] = useState<Tile | null>(null);
+  const kinds = peakTiles(memory);
+  if (kinds.length === 0) return null;
+  const whole = memory.peak_allocated_bytes;
+  const areas = squarify(
+    kinds.map((kind) => kind.bytes),
+    { x: 0, y: 0, width, height: HEIGHT_PX },
+  );
+  return (
+    <section className="gd-memory-peak" aria-label="What the peak is made of">
+      <h3>Alive at the peak: {bytes(whole)}</h3>
+      <KindLegend kinds={kinds} whole={whole} />
+      <ul className="gd-treemap" ref={ref} style={{ height: HEIGHT_PX }} aria-label="Owners of the peak">
+        {kinds.map((kind, at) => (
+          <Tiles key={kind.kind} kind={kind} within={areas[at]} whole={whole} onPoint={setPointed} />
+        ))}
+      </ul>
+      <p className="gd-memory-pointed" aria-live="polite">
+        {pointed ? (
+          <>
+            <b>{memoryKind(pointed.kind).label}</b> {tileTitle(pointed)}: {bytes(pointed.bytes)} (
+            {percent(pointed.bytes, whole)}) {tileDetail(pointed)}
+          </>
+        ) : (
+          <span className="gd-muted">Point at a tile for more.</span>
+        )}
+      </p>
+    </section>
+  );
+}
+
+function KindLegend({ kinds, whole }: { kinds: readonly KindTiles[]; whole: number }) {
+  const scheme = usePage((page) => page.scheme);
+  return (
+    <ul className="gd-kinds" aria-label="Kinds of memory at the peak">
+      {kinds.map(({ kind, bytes: size }) => (
+        <li key={kind} title={memoryKind(kind).meaning}>
+          <span
+            className="gd-swatch"
+            style={{ background: memoryKind(kind).colour[scheme] }}
+            aria-hidden="true"
+          />
+          {memoryKind(kind).label} {bytes(size)} <span className="gd-muted">{percent(size, whole)}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+interface TilesProps {
+  readonly kind: KindTiles;
+  readonly within: Rect | undefined;
+  readonly whole: number;
+  readonly onPoint: (tile: Tile | null) => void;
+}
+
+function Tiles({ kind: { kind, tiles }, within, whole, onPoint }: TilesProps) {
+  const scheme = usePage((page) => page.scheme);
+  if (!within) return null;
+  const background = memoryKind(kind).colour[scheme];
+  const rects = squarify(
+    tiles.map((tile) => tile.bytes),
+    within,
+  );
+  return tiles.map((tile, at) => {
+    const { x: left = 0, y: top = 0, width = 0, height = 0 } = rects[at] ?? {};
+    const legible = width >= TEXT_FROM_PX.width && height >= TEXT_FROM_PX.height;
+    const says = `${memoryKind(kind).label}, ${tileTitle(tile)}: ${bytes(tile.bytes)}, ${percent(tile.bytes, whole)}`;
+    return (
+      <li
+        key={at}
+        tabIndex={legible ? 0 : -1}
+        aria-label={says}
+        title={says}
+        style={{ left, top, width, height, background, color: textOn(background) }}
+        onPointerEnter={() => {
+          onPoint(tile);
+        }}
+        onFocus={() => {
+          onPoint(tile);
+        }}
+        onBlur={() => {
+          onPoint(null);
+        }}
+        onPointerLeave={() => {
+          onPoint(null);
+        }}
+      >
+        {legible && (
+          <>
+            <b>{tileTitle(tile)}</b>
+            <span>{bytes(tile.bytes)}</span>
+          </>
+        )}
+      </li>
+    );
+  });
+}

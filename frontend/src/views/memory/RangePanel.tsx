@@ -1,0 +1,106 @@
+import { bytes, codeLine, count, plural } from "../../base/format";
+import type { MemorySlice, SliceSite } from "../../wire/report";
+import { More } from "../parts/More";
+
+interface Props {
+  readonly title: string;
+  readonly slice: MemorySlice | null;
+}
+
+const FIRST = 8;
+
+/** What was allocated and freed in a range, and what of it survives. */
+export function RangePanel({ title, slice }: Props) {
+  return (
+    <section className="gd-memory-range" aria-label="What the range allocates and keeps" aria-live="polite">
+      <h3>{title}</h3>
+      {slice ? <Sums slice={slice} /> : <p className="gd-muted">Loading…</p>}
+      {slice && slice.survived_bytes < 0 && (
+        <p className="gd-muted">This recording has no addresses: what survives cannot be told.</p>
+      )}
+      {slice && slice.sites.length > 0 && (
+        <More key={title} items={slice.sites} first={FIRST}>
+          {(shown) => (
+            <table className="gd-table gd-memory-sites">
+              <thead>
+                <tr>
+                  <th scope="col">Allocated by</th>
+                  <th scope="col" className="gd-number">
+                    Times
+                  </th>
+                  <th scope="col" className="gd-number">
+                    Allocated
+                  </th>
+                  <th scope="col" className="gd-number" title="Alive at the end of the range">
+                    Survives
+                  </th>
+                  <th scope="col" className="gd-number" title="Alive at the end of the recording">
+                    Kept
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {shown.map((site, at) => (
+                  <SiteRow key={at} site={site} />
+                ))}
+              </tbody>
+            </table>
+          )}
+        </More>
+      )}
+    </section>
+  );
+}
+
+function Sums({ slice }: { slice: MemorySlice }) {
+  const rows: readonly (readonly [string, number, string])[] = [
+    ["Allocated", slice.allocated_bytes, plural(slice.allocations, "time")],
+    ["Freed", slice.freed_bytes, plural(slice.frees, "time")],
+    ...(slice.survived_bytes < 0
+      ? []
+      : ([
+          ["Survives the range", slice.survived_bytes, plural(slice.survivors, "allocation")],
+          ["Kept to the recording's end", slice.kept_bytes, ""],
+        ] as const)),
+  ];
+  return (
+    <dl className="gd-facts">
+      {rows.map(([name, size, note]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{bytes(size)}</dd>
+          <dd className="gd-muted">{note}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function SiteRow({ site }: { site: SliceSite }) {
+  return (
+    <tr>
+      <td className="gd-name">
+        <Site operator={site.operator} line={site.place ? codeLine(site.place) || site.place.function : ""} />
+      </td>
+      <td className="gd-number">{count(site.allocations)}</td>
+      <td className="gd-number">{bytes(site.allocated_bytes)}</td>
+      <td className="gd-number">{site.survived_bytes > 0 ? bytes(site.survived_bytes) : ""}</td>
+      <td className="gd-number">{site.kept_bytes > 0 ? bytes(site.kept_bytes) : ""}</td>
+    </tr>
+  );
+}
+
+/** An operator and its line, each with all of its text on demand. */
+export function Site({ operator, line }: { operator: string; line: string }) {
+  if (!operator && !line) return <span className="gd-muted">not known</span>;
+  return (
+    <>
+      {operator && <span title={operator}>{operator}</span>}
+      {line && (
+        <code className="gd-muted" title={line}>
+          {line}
+        </code>
+      )}
+    </>
+  );
+}

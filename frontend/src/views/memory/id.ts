@@ -1,0 +1,2 @@
+/** Where "show in memory" scrolls to. */
+export const MEMORY_ID = "gd-memory";

@@ -1,0 +1,246 @@
+// What is drawn onto the memory chart beside its curves: steps, ranges, floors, their trend, the peak, the capacity.
+
+import type uPlot from "uplot";
+import type { Scheme } from "../../base/causes";
+import { bytes } from "../../base/format";
+import type { Viewport } from "../../base/viewport";
+import { theme } from "../../canvas/theme";
+import { stepName } from "../../state/memory";
+import type { Scale } from "../../state/memoryCurve";
+import type { DeviceMemory, FloorTrend, StepMark } from "../../wire/report";
+import { chartColours } from "./colours";
+
+export interface Marks {
+  readonly memory: DeviceMemory;
+  readonly steps: readonly StepMark[];
+  readonly view: Viewport;
+  readonly scale: Scale;
+  readonly scheme: Scheme;
+  readonly selection: Viewport | null;
+  /** What a row of a table is shown by. */
+  readonly ranges: readonly Viewport[];
+  /** The one of them that was gone to. */
+  readonly range: Viewport | null;
+}
+
+/** Room above the curves for the names of the steps. */
+export const HEAD_PX = 20;
+
+const FONT = '"Inter Variable", system-ui, sans-serif';
+const SMALL_PX = 11;
+const NAME_FROM_PX = 26;
+const POINT_PX = 3.5;
+
+interface Pen {
+  readonly ctx: CanvasRenderingContext2D;
+  readonly x: (us: number) => number;
+  readonly y: (size: number) => number;
+  readonly left: number;
+  readonly right: number;
+  readonly top: number;
+  readonly bottom: number;
+  /** CSS pixels to canvas pixels. */
+  readonly px: number;
+}
+
+function penOf(plot: uPlot): Pen {
+  const { left, top, width, height } = plot.bbox;
+  return {
+    ctx: plot.ctx,
+    x: (us) => plot.valToPos(us, "x", true),
+    y: (size) => plot.valToPos(size, "y", true),
+    left,
+    top,
+    right: left + width,
+    bottom: top + height,
+    px: window.devicePixelRatio,
+  };
+}
+
+/** Behind the curves. */
+export function drawBehind(plot: uPlot, marks: Marks): void {
+  const pen = penOf(plot);
+  const colours = theme(marks.scheme);
+  clipped(pen, () => {
+    marks.steps.forEach((step) => {
+      band(pen, { start_us: step.start_us, end_us: step.start_us }, colours.line);
+    });
+    for (const range of marks.ranges) band(pen, range, colours.band, 2);
+    for (const range of [marks.range, marks.selection]) if (range) band(pen, range, colours.band, 2);
+  });
+}
+
+/** Over the curves. */
+export function drawOver(plot: uPlot, marks: Marks): void {
+  const pen = penOf(plot);
+  clipped(pen, () => {
+    drawSelection(pen, marks);
+    drawTrend(pen, marks);
+    drawFloors(pen, marks);
+    drawPeak(pen, marks);
+    drawCapacity(pen, marks);
+    drawSteps(pen, marks);
+  });
+}
+
+function clipped({ ctx, left, right, top, bottom }: Pen, draw: () => void): void {
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(left, top, right - left, bottom - top);
+  ctx.clip();
+  draw();
+  ctx.restore();
+}
+
+function band({ ctx, x, top, bottom, px }: Pen, range: Viewport, colour: string, least_px = 1): void {
+  const left = x(range.start_us);
+  ctx.fillStyle = colour;
+  ctx.fillRect(left, top, Math.max(x(range.end_us) - left, least_px * px), bottom - top);
+}
+
+function drawSelection(pen: Pen, { selection, range, scheme }: Marks): void {
+  for (const chosen of [selection, range]) {
+    if (!chosen) continue;
+    const edge = (us: number) => {
+      band(pen, { start_us: us, end_us: us }, theme(scheme).accent);
+    };
+    edge(chosen.start_us);
+    edge(chosen.end_us);
+  }
+}
+
+function drawSteps({ ctx, x, left, right, top, px }: Pen, { steps, scheme }: Marks): void {
+  ctx.font = `${SMALL_PX * px}px ${FONT}`;
+  ctx.fillStyle = theme(scheme).muted;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "middle";
+  let free = -Infinity;
+  for (const step of steps) {
+    const from = Math.max(x(step.start_us), left);
+    const room = Math.min(x(step.end_us), right) - from - 8 * px;
+    if (room < NAME_FROM_PX * px || from < free) continue;
+    const name = fitting(ctx, [stepName(step.name), step.name.replace(/^ProfilerStep#/, "")], room);
+    if (name) ctx.fillText(name, from + 5 * px, top + (HEAD_PX / 2) * px);
+    free = from + room;
+  }
+}
+
+function fitting(ctx: CanvasRenderingContext2D, names: readonly string[], room: number): string {
+  return names.find((name) => ctx.measureText(name).width <= room) ?? "";
+}
+
+/** The slope's confidence as a wedge around the line's middle, and the line. */
+function drawTrend(pen: Pen, { memory: { trend }, scheme }: Marks): void {
+  if (!trend || trend.end_us <= trend.start_us) return;
+  const { ctx, px } = pen;
+  const colours = chartColours(scheme);
+  const [low, high] = wedge(trend);
+  ctx.fillStyle = colours.wedge;
+  ctx.beginPath();
+  line(pen, trend.start_us, low.start_bytes, trend.end_us, low.end_bytes);
+  ctx.lineTo(pen.x(trend.end_us), pen.y(high.end_bytes));
+  ctx.lineTo(pen.x(trend.start_us), pen.y(high.start_bytes));
+  ctx.fill();
+  ctx.strokeStyle = colours.floor;
+  ctx.lineWidth = 1.5 * px;
+  ctx.setLineDash([6 * px, 4 * px]);
+  ctx.beginPath();
+  line(pen, trend.start_us, trend.start_bytes, trend.end_us, trend.end_bytes);
+  ctx.stroke();
+  ctx.setLineDash([]);
+}
+
+function line({ ctx, x, y }: Pen, from_us: number, from: number, to_us: number, to: number): void {
+  ctx.moveTo(x(from_us), y(from));
+  ctx.lineTo(x(to_us), y(to));
+}
+
+interface Ends {
+  readonly start_bytes: number;
+  readonly end_bytes: number;
+}
+
+/** Lines through the middle of the trend with the lowest and the highest slope of its confidence. */
+export function wedge(trend: FloorTrend): [Ends, Ends] {
+  const middle = (trend.start_bytes + trend.end_bytes) / 2;
+  const units =
+    trend.unit === "second" ? (trend.end_us - trend.start_us) / 1e6 : Math.max(trend.steps - 1, 1);
+  const ends = (slope: number): Ends => ({
+    start_bytes: middle - (slope * units) / 2,
+    end_bytes: middle + (slope * units) / 2,
+  });
+  return [ends(trend.low_bytes_per_step), ends(trend.high_bytes_per_step)];
+}
+
+function drawFloors({ ctx, x, y, px }: Pen, { memory: { floors }, scheme }: Marks): void {
+  ctx.strokeStyle = chartColours(scheme).floor;
+  ctx.lineWidth = 1.5 * px;
+  for (const { us, bytes: size, excused } of floors) {
+    ctx.beginPath();
+    ctx.arc(x(us), y(size), POINT_PX * px, 0, 2 * Math.PI);
+    // A warm-up's floor is hollow: it is not part of the trend.
+    ctx.fillStyle = excused ? theme(scheme).surface : chartColours(scheme).floor;
+    ctx.fill();
+    ctx.stroke();
+  }
+}
+
+function drawPeak(pen: Pen, { memory, scheme }: Marks): void {
+  const { ctx, x, y, left, right, px } = pen;
+  const at = x(memory.peak_us);
+  if (at < left - 1 || at > right + 1) return;
+  const colours = theme(scheme);
+  const top = y(memory.peak_allocated_bytes);
+  ctx.fillStyle = colours.text;
+  ctx.beginPath();
+  ctx.moveTo(at, top);
+  ctx.lineTo(at - 4 * px, top - 7 * px);
+  ctx.lineTo(at + 4 * px, top - 7 * px);
+  ctx.fill();
+  const onRight = at < (left + right) / 2;
+  ctx.textAlign = onRight ? "left" : "right";
+  label(
+    pen,
+    `Peak ${bytes(memory.peak_allocated_bytes)}`,
+    at + (onRight ? 8 : -8) * px,
+    top - 7 * px,
+    colours,
+  );
+}
+
+function drawCapacity(pen: Pen, { memory: { capacity_bytes: capacity }, scale, scheme }: Marks): void {
+  if (capacity <= 0) return;
+  const { ctx, left, right, top, y, px } = pen;
+  const colours = theme(scheme);
+  ctx.textAlign = "right";
+  if (!scale.capacity) {
+    ctx.fillStyle = colours.muted;
+    label(
+      pen,
+      `Capacity ${bytes(capacity)}, far above ↑`,
+      right - 6 * px,
+      top + (HEAD_PX + 10) * px,
+      colours,
+    );
+    return;
+  }
+  ctx.strokeStyle = chartColours(scheme).capacity;
+  ctx.lineWidth = 1.5 * px;
+  ctx.beginPath();
+  ctx.moveTo(left, y(capacity));
+  ctx.lineTo(right, y(capacity));
+  ctx.stroke();
+  ctx.fillStyle = chartColours(scheme).capacity;
+  label(pen, `Capacity ${bytes(capacity)}`, right - 6 * px, y(capacity) + 10 * px, colours);
+}
+
+/** Text that stays readable over curves. */
+function label({ ctx, px }: Pen, text: string, x: number, y: number, { surface }: { surface: string }): void {
+  ctx.font = `600 ${SMALL_PX * px}px ${FONT}`;
+  ctx.textBaseline = "middle";
+  ctx.lineWidth = 3 * px;
+  ctx.lineJoin = "round";
+  ctx.strokeStyle = surface;
+  ctx.strokeText(text, x, y);
+  ctx.fillText(text, x, y);
+}

@@ -1,0 +1,96 @@
+// uPlot, set up for memory against time. It asks for view, scale and colours whenever it draws.
+
+import uPlot from "uplot";
+import { bytes, moment } from "../../base/format";
+import { ticks } from "../../base/ticks";
+import { theme } from "../../canvas/theme";
+import type { Columns } from "../../state/memoryCurve";
+import { chartColours } from "./colours";
+import { drawBehind, drawOver, HEAD_PX, type Marks } from "./marks";
+
+export const AXIS_PX = 74;
+export const RULER_PX = 26;
+export const RIGHT_PX = 14;
+
+const FONT = '11px "Inter Variable", system-ui, sans-serif';
+const TICKS_APART_PX = 110;
+
+/** Sizes on the axis are powers of two apart, so that they are whole KiB, MiB or GiB. */
+const STEPS_BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
+
+export function makePlot(host: HTMLElement, width: number, height: number, marks: () => Marks): uPlot {
+  const grid = { stroke: () => theme(marks().scheme).faint, width: 1 };
+  const axis = { stroke: () => theme(marks().scheme).muted, font: FONT, ticks: { show: false }, grid };
+  const stepped = uPlot.paths.stepped?.({ align: 1 });
+  const line = {
+    ...(stepped ? { paths: stepped } : {}),
+    points: { show: false },
+    spanGaps: false,
+  };
+  const plot = new uPlot(
+    {
+      width,
+      height,
+      padding: [0, RIGHT_PX, 0, 0],
+      legend: { show: false },
+      cursor: { show: false },
+      scales: {
+        x: { time: false, range: () => [marks().view.start_us, marks().view.end_us] },
+        // The names of the steps stand above the curves.
+        y: {
+          range: () => {
+            const { min, max } = marks().scale;
+            return [min, max + ((max - min) * HEAD_PX) / Math.max(height - RULER_PX - HEAD_PX, 1)];
+          },
+        },
+      },
+      axes: [
+        {
+          ...axis,
+          size: RULER_PX,
+          splits: (u, _, min, max) => [
+            ...ticks({ start_us: min, end_us: max }, u.bbox.width / devicePixelRatio, TICKS_APART_PX).at_us,
+          ],
+          values: (_, splits) => {
+            const step = (splits[1] ?? 0) - (splits[0] ?? 0) || 1;
+            return splits.map((at) => moment(at, step));
+          },
+        },
+        { ...axis, size: AXIS_PX, incrs: STEPS_BYTES, space: 38, values: (_, splits) => splits.map(bytes) },
+      ],
+      series: [
+        {},
+        { ...line, stroke: "transparent", width: 0 },
+        {
+          ...line,
+          stroke: () => chartColours(marks().scheme).allocated,
+          fill: () => chartColours(marks().scheme).filled,
+          width: 1.25,
+        },
+        { ...line, stroke: () => chartColours(marks().scheme).reserved, width: 1.25, dash: [5, 3] },
+      ],
+      bands: [{ series: [2, 1], fill: () => chartColours(marks().scheme).between }],
+      hooks: {
+        drawClear: [
+          (u) => {
+            drawBehind(u, marks());
+          },
+        ],
+        draw: [
+          (u) => {
+            drawOver(u, marks());
+          },
+        ],
+      },
+    },
+    [[], [], [], []],
+    host,
+  );
+  return plot;
+}
+
+/** uPlot leaves a gap where a value is null. */
+export function dataOf({ time_us, low, high, reserved }: Columns): uPlot.AlignedData {
+  const known = (column: readonly number[]) => column.map((value) => (Number.isNaN(value) ? null : value));
+  return [time_us, known(low), known(high), known(reserved)];
+}
