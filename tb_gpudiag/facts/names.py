@@ -60,16 +60,29 @@ LOADER = _any(
 BATCH = re.compile(r".*(__next__|_next_data|dataloader_next)", re.S)
 """Of the loader's spans, those that fetch: not the ones that start its workers."""
 
-COMPILE = _any(
+# What compiles, captures or loads GPU code.
+_DYNAMO = (
     r".*\(dynamo_timed\)",
     _PATH + r"torch/_dynamo/convert_frame\.py\(\d+\): .*",
-    _PATH + r"triton/compiler/compiler\.py\(\d+\): compile",
+)
+_TRITON = (_PATH + r"triton/compiler/compiler\.py\(\d+\): compile",)
+_AUTOTUNE = (
     _PATH + r"triton/runtime/autotuner\.py\(\d+\): _bench",
     _PATH + r"torch/_inductor/runtime/triton_heuristics\.py\(\d+\): "
     r"(autotune_to_one_config|benchmark_all_configs|precompile)",
-    _PATH + r"torch/utils/cpp_extension\.py\(\d+\): (load|load_inline|_jit_compile)",
-    _PATH + r"torch/cuda/graphs\.py\(\d+\): (capture_begin|capture_end)",
 )
+_EXTENSION = (_PATH + r"torch/utils/cpp_extension\.py\(\d+\): (load|load_inline|_jit_compile)",)
+_CAPTURE = (_PATH + r"torch/cuda/graphs\.py\(\d+\): (capture_begin|capture_end)",)
+DYNAMO, TRITON, AUTOTUNE = _any(*_DYNAMO), _any(*_TRITON), _any(*_AUTOTUNE)
+EXTENSION, GRAPH_CAPTURE = _any(*_EXTENSION), _any(*_CAPTURE)
+COMPILE = _any(*_DYNAMO, *_TRITON, *_AUTOTUNE, *_EXTENSION, *_CAPTURE)
+
+# One function that TorchDynamo compiles: its own mark, or without that its frame.
+COMPILED_FUNCTION = re.compile(r"_compile(\.(<locals>\.)?compile_inner)? \(dynamo_timed\)")
+COMPILED_FUNCTION_FRAME = _any(_PATH + r"torch/_dynamo/convert_frame\.py\(\d+\): _compile")
+COMPILED_REGION = re.compile(r"Torch-Compiled Region: (?P<function>.*\d+)/(?P<before>\d+)")
+"""What a compiled function runs as: its number, and how often it had been compiled before."""
+
 PROFILER_FRAME = _any(
     _PATH + r"torch/(profiler|autograd)/(profiler|_utils|kineto)\.py\(\d+\): .*",
     r"<built-in (method|function) _record_function_\w+.*",
@@ -143,12 +156,16 @@ _PLUMBING_FOLDERS = (
     "pandas",
     "einops",
     "tqdm",
+    "sympy",
 )
 # Modules of the standard library that, as a bare file name, are far more often the user's own script.
 _USERS_OWN = frozenset(
     {"test", "code", "profile", "trace", "main", "this", "statistics", "token", "select", "types"}
 )
 _SITE = re.compile(r".*[/\\](site-packages|dist-packages)[/\\]|.*[/\\]lib[/\\]python\d\.\d+[/\\]")
+
+
+_GENERATED = re.compile(r"[/\\]torchinductor_\w+[/\\]")  # written by torch.compile
 
 
 class Frame(NamedTuple):
@@ -187,7 +204,7 @@ def place_frame(name: str) -> Frame | None:
         return None
     file = _SITE.sub("", frame.file)
     head, _, rest = file.replace("\\", "/").lstrip("./").partition("/")
-    if head.startswith("<") or head in _PLUMBING_FOLDERS:
+    if head.startswith("<") or head in _PLUMBING_FOLDERS or _GENERATED.search(file):
         return None
     module = head.removesuffix(".py")
     relative = file[:1] not in "/\\" and file[1:2] != ":"

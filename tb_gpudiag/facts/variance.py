@@ -24,7 +24,8 @@ class StepTimes:
     """Steps in order of time. Shape (k,) each.
 
     times: with a GPU from completion to completion, for a host that runs ahead says nothing about how long
-    its steps take. The first one is no measure: work from before it can be in it.
+    its steps take. The first one begins when what was queued before the recording is done, as far as the
+    trace shows it.
     host_start_ns, host_end_ns: when the host ran each.
     work: how much GPU work each launched.
     """
@@ -52,8 +53,18 @@ def completions(
     before = done[first]
     # Where something else lies between two steps, the second one begins no earlier than on the host.
     before = np.where(np.r_[True, start[1:] > end[:-1]], np.maximum(before, start), before)
+    before[0] = max(before[0], _queued_before(events, work, on_device, own[first[0] : after[0]]))
     times = slices(names, before, np.maximum(done[after], before), busy, ledger)
     return StepTimes(times, start, end, after - first)
+
+
+def _queued_before(events: Events, work: Work, on_device: Bool, own: Int64) -> int:
+    """When the work was done that had been launched before the recording began and ran before this work."""
+    if not len(own):
+        return 0
+    event = work.event[on_device[work.event] & (work.launch == NONE)]
+    begins = events.start_ns[work.event[own]].min()
+    return int(events.end_ns[event[events.start_ns[event] < begins]].max(initial=0))
 
 
 def on_host(names: list[str], start: Int64, end: Int64, pieces: Pieces) -> StepTimes:

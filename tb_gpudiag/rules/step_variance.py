@@ -188,6 +188,8 @@ def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], *, same: b
     chores = [chore for name, _ in only if (chore := chore_of(name)) is not None]
     if chores:
         return CHORES[chores[0]].fix
+    if cause in {Cause.COMPILE, Cause.ALLOCATOR}:
+        return Fix("Look for what changes from step to step: other shapes compile and allocate again.")
     if only:
         return Fix(
             "Do what only these steps do seldom, elsewhere, or beside the training.",
@@ -198,8 +200,6 @@ def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], *, same: b
             "Batches do not come evenly: give the loader more workers and a larger prefetch_factor, and look "
             "at the items that take long."
         )
-    if cause in {Cause.COMPILE, Cause.ALLOCATOR}:
-        return Fix("Look for what changes from step to step: other shapes compile and allocate again.")
     if not same:
         return Fix("Look at what these steps launch and others do not, such as an evaluation.")
     if main == _COMPUTING:

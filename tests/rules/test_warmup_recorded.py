@@ -55,3 +55,35 @@ def test_equal_steps_are_clear(tmp_path: Path) -> None:
 
 def test_cannot_tell_from_two_steps(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(_steps([900, 100]), tmp_path)))
+
+
+def test_a_host_that_runs_ahead_hides_no_warm_up(tmp_path: Path) -> None:
+    """All steps are launched within 500 µs; the first one's kernels take eight times as long."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    done = 10.0
+    for number, us in enumerate([800, 100, 100, 100, 100]):
+        main.step(number, at=number * 100, us=100)
+        main.launch("gemm", at=number * 100 + 1, us=5, runs_at=done, runs_us=us)
+        done += us
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert ("slow steps", "1 of 5") in [(e.label, e.value) for e in found.evidence]
+    assert (found.ranges[0].start_ns, found.ranges[0].end_ns) == (0, 810_000)
+
+
+def test_cannot_tell_where_steps_have_no_gpu_work(tmp_path: Path) -> None:
+    trace = _steps([100, 100])
+    main = trace.thread()
+    for number in range(2, 9):
+        main.step(number, at=number * 100, us=100)
+    assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_work_queued_before_the_recording_is_not_the_first_steps(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    trace.kernel("gemm", at=1, us=390)  # its launch was before
+    for number in range(5):
+        main.step(number, at=number * 100, us=100)
+        main.launch("gemm", at=number * 100 + 1, us=5, runs_at=400 + number * 100, runs_us=95)
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))
