@@ -43,6 +43,10 @@ class DeviceMemory:
         return self.device == NONE
 
     @property
+    def is_rocm(self) -> bool:
+        return int(self._trace.memory.device_type[self.curve.event[0]]) == DeviceType.HIP
+
+    @property
     def name(self) -> str:
         return "CPU" if self.is_cpu else f"GPU {self.device}"
 
@@ -118,9 +122,10 @@ def device_memory(
     cpu = memory.device_type == DeviceType.CPU
     device = np.where(cpu, NONE, memory.device)
     # Two kinds of accelerator in one trace are told apart by their type; their numbers may be the same.
-    pairs = np.unique(np.stack([memory.device_type[~cpu], device[~cpu]]), axis=1)
-    for kind, number in pairs.T.tolist():
-        own = np.flatnonzero((memory.device_type == kind) & (device == number))
+    key = memory.device_type.astype(np.int64) * 2**32 + device
+    for code in np.unique(key[~cpu]).tolist():
+        own = np.flatnonzero((key == code) & ~cpu)
+        number = int(device[own[0]])
         found.append(_device(trace, host, context, steps, driver_ns, number, own))
     found.sort(key=lambda one: -int(one.curve.allocated.max()))
     if cpu.any():

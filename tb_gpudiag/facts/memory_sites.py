@@ -53,7 +53,6 @@ class GrowingSite:
     count_per_unit: float  # slope of the number alive
     earlier: float  # slope within the first and the second half
     later: float
-    allocations_per_step: float  # made in each slice that is not excused, on average
     first_ns: int  # of those alive at the last floor
     last_ns: int
     times_ns: Int64  # shape (t,): when those were made, bounded, evenly chosen
@@ -145,7 +144,8 @@ def floor_table(allocations: Allocations, found: Floors, host: Host, memory: Mem
 def growing_sites(
     allocations: Allocations, found: Floors, host: Host, memory: MemoryEvents, phase: UInt8
 ) -> list[GrowingSite]:
-    """The sites that hold more from floor to floor, also in the second half, fastest first.
+    """The sites that hold more from floor to floor (the whole interval of the slope is above 0), also in the
+    second half, fastest first.
 
     phase: shape (m,), of each memory event.
     """
@@ -161,7 +161,7 @@ def growing_sites(
         slope, low, high, _ = theil_sen(x, y)
         half = (len(x) + 1) // 2
         later = theil_sen(x[-half:], y[-half:])[0] if half > 1 else slope
-        if slope <= 0 or later <= 0:
+        if low <= 0 or later <= 0:
             continue
         earlier = theil_sen(x[:half], y[:half])[0] if half > 1 else slope
         sites.append(
@@ -200,7 +200,6 @@ def _site(
     text = memory.stacks[stack] if stack != NONE else host_stack(host, operator)
     frame = host.frame(place) if place != NONE else frame_of_stack(text)
     counts = theil_sen(x, table.count[number].astype(np.float64))[0]
-    made = int((allocations.time_ns[own] >= slices.start_ns[min(1, len(slices) - 1)]).sum())
     phases = np.bincount(phase[allocations.event[held]], weights=size, minlength=len(Phase))
     return GrowingSite(
         operator=span_name(host, operator),
@@ -221,7 +220,6 @@ def _site(
         count_per_unit=counts,
         earlier=earlier,
         later=later,
-        allocations_per_step=made / max(1, len(slices) - 1),
         first_ns=int(allocations.time_ns[held].min(initial=0)) if len(held) else 0,
         last_ns=int(allocations.time_ns[held].max(initial=0)),
         times_ns=allocations.time_ns[shown],
