@@ -7,6 +7,7 @@ import { aired, AROUND_US } from "../../frontend/src/base/viewport";
 import type {
   Report,
   ReportState,
+  StepAccount,
   TimeRange,
   Timeline,
   TraceEntry,
@@ -99,6 +100,10 @@ async function untilHash(matches: (hash: string) => boolean): Promise<string> {
     if (matches(hash)) return hash;
     await watched.page.evaluate(() => new Promise(requestAnimationFrame));
   }
+}
+
+function stepRange({ start_us, duration_us }: StepAccount): TimeRange {
+  return { start_us, end_us: start_us + duration_us, device: 0 };
 }
 
 /** Whether some of it is to be seen without scrolling. */
@@ -265,35 +270,67 @@ describe("a row", () => {
     );
   }
 
-  const LISTS = {
-    finding: (report: Report) => report.findings[0]?.ranges,
-    step: ({ devices }: Report) =>
-      devices[0]?.step_accounts.slice(0, 1).map(({ start_us, duration_us }) => ({
-        start_us,
-        end_us: start_us + duration_us,
-        device: 0,
-      })),
-  };
-  const PLACES: Record<keyof typeof LISTS, string> = {
-    finding: ".gd-findings .gd-finding",
-    step: ".gd-stepbars .gd-stepbar",
-  };
+  interface Row {
+    readonly what: string;
+    readonly run: string;
+    /** The first row of its list. */
+    readonly at: string;
+    readonly ranges: (report: Report) => readonly TimeRange[] | undefined;
+  }
 
-  it.each(Object.keys(LISTS) as (keyof typeof LISTS)[])(
-    "of a %s shows where it is on the timeline",
-    async (name) => {
-      const report = await reportOf(RUN);
-      const ranges = LISTS[name](report) ?? [];
-      const frame = await openTimeline(RUN);
-      const row = frame.locator(PLACES[name]).first();
-      await row.getByRole("button", { name: "Show on the timeline" }).click();
-      await untilShown(ranges[0]);
-      await expect
-        .poll(() => frame.locator(".gd-shown").innerText())
-        .toContain(ranges.length > 1 ? `1 of ${ranges.length}` : "Shown");
-      await expect.poll(() => onScreen(frame.locator("#gd-timeline"))).toBe(true);
+  const ROWS: readonly Row[] = [
+    { what: "finding", run: RUN, at: ".gd-finding", ranges: ({ findings }) => findings[0]?.ranges },
+    {
+      what: "step",
+      run: RUN,
+      at: ".gd-stepbars .gd-stepbar",
+      ranges: ({ devices }) => devices[0]?.step_accounts.map(stepRange).slice(0, 1),
     },
-  );
+    {
+      what: "launch hotspot",
+      run: RUN,
+      at: "tr.gd-linked",
+      ranges: ({ launch_hotspots: spots }) => spots[0]?.ranges,
+    },
+    {
+      what: "wait",
+      run: "host_sync",
+      at: ".gd-waits tr.gd-linked",
+      ranges: ({ sync_sites: sites }) => sites[0]?.ranges,
+    },
+    {
+      what: "kernel family",
+      run: RUN,
+      at: "section:has(h2:text('kernel family')) tr.gd-linked",
+      ranges: ({ kernel_families: families }) => families[0]?.ranges,
+    },
+    {
+      what: "host activity",
+      run: RUN,
+      at: "section:has(h2:text('host')) tr.gd-linked",
+      ranges: ({ host }) => host[0]?.ranges,
+    },
+  ];
+
+  it.each(ROWS)("of a $what shows where it is on the timeline", async ({ run, at, ranges }) => {
+    const places = ranges(await reportOf(run)) ?? [];
+    const frame = await openTimeline(run);
+    const row = frame.locator(at).first();
+    await row.getByRole("button", { name: "Show on the timeline" }).click();
+    await untilShown(places[0]);
+    const says = places.length > 1 ? `1 of ${places.length}` : "Shown";
+    await frame.locator(".gd-shown", { hasText: says }).waitFor();
+    expect(await row.innerText()).toContain(says);
+    await expect.poll(() => onScreen(frame.locator("#gd-timeline"))).toBe(true);
+  });
+
+  it("can be clicked anywhere", async () => {
+    const spot = (await reportOf(RUN)).launch_hotspots[0];
+    const frame = await openTimeline(RUN);
+    const table = frame.getByRole("region", { name: "Launches" });
+    await table.getByRole("cell", { name: spot?.key ?? "", exact: true }).click();
+    await untilShown(spot?.ranges[0]);
+  });
 
   it("goes on to its other places by the keyboard, and a link brings them back", async () => {
     const report = await reportOf(RUN);
