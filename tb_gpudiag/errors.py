@@ -2,7 +2,8 @@
 
     GpudiagError
     ├── TraceError            a file cannot be read as a trace
-    │   ├── NotATrace         not JSON, or JSON without trace events
+    │   ├── NotATrace         not JSON, or JSON without trace events; a pickle of something else
+    │   ├── Unsafe            a pickle that wants to build objects, and could run anything
     │   ├── EmptyFile         zero bytes (often: still to be written)
     │   ├── TooLarge          a gzip bomb, or past a settable bound
     │   ├── TooDeep           nested beyond what a trace ever is
@@ -41,7 +42,11 @@ class TraceError(GpudiagError):
 
 
 class NotATrace(TraceError):
-    """The file is not JSON, or holds no trace events."""
+    """The file is not JSON, or holds no trace events; it is a pickle, and not a memory snapshot's."""
+
+
+class Unsafe(TraceError):
+    """The file is a pickle that would build objects or call functions. None of it was carried out."""
 
 
 class EmptyFile(TraceError):

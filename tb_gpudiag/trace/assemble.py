@@ -77,7 +77,11 @@ class Assembly:
         change = _joined([m.bytes for m in columns], np.int64)[order]
         return MemoryEvents(
             time_ns=time_ns[order],
-            action=np.where(change < 0, MemoryAction.FREE, MemoryAction.ALLOCATE).astype(np.uint8),
+            action=np.where(
+                _joined([m.failed for m in columns], np.bool_)[order],
+                MemoryAction.OUT_OF_MEMORY,
+                np.where(change < 0, MemoryAction.FREE, MemoryAction.ALLOCATE),
+            ).astype(np.uint8),
             bytes=change,
             address=_joined([m.address for m in columns], np.uint64)[order],
             device_type=_joined([m.device_type for m in columns], np.int32)[order],

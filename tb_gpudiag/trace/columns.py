@@ -52,7 +52,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Memory:
-    """`[memory]` events of one chunk, in file order. All arrays have shape (m,)."""
+    """`[memory]` and `[OutOfMemory]` events of one chunk, in file order. All arrays have shape (m,)."""
 
     time_ns: Int64
     bytes: Int64
@@ -62,6 +62,7 @@ class Memory:
     allocated: Int64
     reserved: Int64
     thread: Int32  # index into Part.threads
+    failed: Bool  # out of memory: nothing was allocated
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ def part_of(columns: dict[str, pa.Array], copied_bytes: Callable[[], pa.Array | 
     start_known &= (start_ns >= EARLIEST_NS) & (start_ns <= LATEST_NS)
     phase = _encoded(columns["phase"])
     begin, end = _is(phase, kineto.BEGIN_PHASE), _is(phase, kineto.END_PHASE)
-    memory = _is(phase, *kineto.MEMORY_PHASES) & _equal(columns["name"], kineto.MEMORY_NAME)
+    failed = _equal(columns["name"], kineto.OUT_OF_MEMORY_NAME)
+    memory = _is(phase, *kineto.MEMORY_PHASES) & (_equal(columns["name"], kineto.MEMORY_NAME) | failed)
     span = (_is(phase, kineto.SPAN_PHASE) | begin | end) & ~memory
     malformed = np.asarray(pc.is_null(columns["phase"])) | ((span | memory) & ~start_known)
     span_rows = np.flatnonzero(span & ~malformed)
@@ -109,7 +111,7 @@ def part_of(columns: dict[str, pa.Array], copied_bytes: Callable[[], pa.Array | 
         negative_durations=negative,
         missing_durations=missing,
         spans=spans,
-        memory=_memory(columns, memory_rows, start_ns, memory_thread),
+        memory=_memory(columns, memory_rows, start_ns, memory_thread, failed),
         threads=threads,
         thread_names={threads[t]: n for t, n in zip(name_thread.tolist(), names, strict=True) if n},
     )
@@ -160,7 +162,7 @@ def _spans(
     return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
 
 
-def _memory(columns: dict[str, pa.Array], rows: Int64, time_ns: Int64, thread: Int32) -> Memory:
+def _memory(columns: dict[str, pa.Array], rows: Int64, time_ns: Int64, thread: Int32, failed: Bool) -> Memory:
     return Memory(
         time_ns=time_ns[rows],
         bytes=_numbers(columns["memory_bytes"], rows, 0),
@@ -170,6 +172,7 @@ def _memory(columns: dict[str, pa.Array], rows: Int64, time_ns: Int64, thread: I
         allocated=_numbers(columns["memory_allocated"], rows),
         reserved=_numbers(columns["memory_reserved"], rows),
         thread=thread,
+        failed=failed[rows],
     )
 
 

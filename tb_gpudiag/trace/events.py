@@ -123,14 +123,34 @@ class DeviceType(IntEnum):
     XPU = 12
 
 
+class MemoryPurpose(IntEnum):
+    """What memory is for, by the numbers of torch's memory timelines."""
+
+    PARAMETER = 0
+    OPTIMIZER_STATE = 1
+    INPUT = 2
+    TEMPORARY = 3
+    ACTIVATION = 4
+    GRADIENT = 5
+    AUTOGRAD_DETAIL = 6
+    UNKNOWN = 7
+
+
 @dataclass(frozen=True)
 class MemoryEvents:
     """What the allocators did, in order of time: `[memory]` events, or the entries of a memory snapshot. All
-    arrays have shape (m,); sizes are bytes."""
+    arrays have shape (m,); sizes are bytes.
+
+    A snapshot also knows what was allocated before its history begins and still is: that comes first, as
+    allocations at time 0 that are marked as `found`. In a memory timeline, memory may change its purpose: it
+    is freed and allocated again in two rows, and the totals of both are as after the second.
+    """
 
     time_ns: Int64
     action: UInt8  # MemoryAction
-    bytes: Int64  # signed: what it adds to `allocated`; of GROW and SHRINK, to `reserved`
+    # Signed: what it adds to `allocated`; of GROW and SHRINK, to `reserved`; of OUT_OF_MEMORY what could not
+    # be had. In a snapshot it is what was asked for, elsewhere as the allocator rounded it.
+    bytes: Int64
     address: npt.NDArray[np.uint64]
     device_type: Int32  # DeviceType
     device: Int32  # NONE for the CPU
@@ -139,6 +159,8 @@ class MemoryEvents:
     thread: Int32  # index into Events.threads, or NONE
     stack: Int32  # index into `stacks`, or NONE: only snapshots have them
     stacks: list[str]  # frames "file(line): function", outermost first, one a line
+    found: Bool | None = None  # no event: it was there when the recording began; None where nothing tells
+    purpose: UInt8 | None = None  # MemoryPurpose: only memory timelines have it
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -159,7 +181,8 @@ class Segments:
     block_segment: Int32
     block_address: npt.NDArray[np.uint64]
     block_bytes: Int64
-    block_requested_bytes: Int64  # what was asked for; block_bytes where the snapshot does not say
+    # What was asked for, 0 of an unused block; block_bytes where the snapshot does not say.
+    block_requested_bytes: Int64
     block_used: Bool  # allocated, or freed and waiting for a stream
     block_stack: Int32  # index into MemoryEvents.stacks, or NONE
 

@@ -86,6 +86,7 @@ _ANNOTATION_OF_OLD: Final = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|
 _STREAM_TID: Final = re.compile(r"(?:stream\s*)?(-?[0-9]+)", re.IGNORECASE)
 
 MEMORY_NAME: Final = "[memory]"
+OUT_OF_MEMORY_NAME: Final = "[OutOfMemory]"
 SPAN_PHASE: Final = "X"
 BEGIN_PHASE: Final = "B"
 END_PHASE: Final = "E"

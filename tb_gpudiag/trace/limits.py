@@ -27,6 +27,12 @@ class Limits:
     # `deviceProperties` of 16 GPUs take 10 KB; process groups of thousands of ranks in `distributedInfo`
     # take some MB.
     max_metadata_bytes: int = 16 << 20
+    # Of a memory snapshot, of which torch says that it can easily have gigabytes. All of it is held while it
+    # is read, and becomes some six times as large.
+    max_snapshot_bytes: int = 4 << 30
+    # Lists and dicts of a snapshot, about 100 bytes each with nothing in them. An entry of the history is
+    # one, and with C++ frames of its own some fifty.
+    max_snapshot_entries: int = 50_000_000
     # Text handed to the parser at a time. Measured: with 0.25 MiB reading takes three times as long, with 1
     # MiB half as long again, with 8 MiB as long and more memory.
     chunk_bytes: int = 4 << 20

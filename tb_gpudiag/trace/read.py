@@ -1,18 +1,22 @@
-"""A trace file to a Trace."""
+"""A file to a Trace: what a profiler recorded, a memory snapshot, or a memory timeline."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final
 
-from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.errors import NotATrace, TooLarge
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.chunks import EventArray, Workers
 from tb_gpudiag.trace.events import Status, Trace
 from tb_gpudiag.trace.limits import DEFAULT_LIMITS, Limits
+from tb_gpudiag.trace.memory_timeline import is_memory_timeline, read_memory_timeline
 from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.settle import Settler
+from tb_gpudiag.trace.snapshot import read_snapshot
+from tb_gpudiag.trace.snapshot_pickle import is_pickle
 from tb_gpudiag.trace.source import Source
 from tb_gpudiag.trace.top import Stream, TopLevel
 
@@ -20,6 +24,8 @@ __all__ = ["Limits", "read_trace"]
 
 # torch writes a trace in one go: one that has not grown for this long, and ends in the middle, was cut off.
 WRITING_GRACE_S: Final = 60.0
+# Enough to see past what space a file begins with.
+_HEAD_BYTES: Final = 4 << 10
 # Of the whole; the rest is joining and sorting.
 _READING_SHARE: Final = 0.9
 
@@ -27,7 +33,11 @@ _READING_SHARE: Final = 0.9
 def read_trace(
     path: str, *, limits: Limits = DEFAULT_LIMITS, progress: Callable[[float, str], None] | None = None
 ) -> Trace:
-    """Read one trace file: a local path or an fsspec URL, plain or gzip, any generation of the format.
+    """Read one file: a local path or an fsspec URL, plain or gzip. What it is, its first bytes tell:
+
+    - a trace, of any generation of the format;
+    - a memory snapshot (`torch.cuda.memory._dump_snapshot`), of which only plain data is unpickled;
+    - a memory timeline (`export_memory_timeline`, not its HTML).
 
     `events_read` and `malformed_events` together are the elements of `traceEvents` that end within the
     file. Malformed is what is not JSON and cannot be mended, what is no object with a `ph`, and a span or
@@ -36,25 +46,60 @@ def read_trace(
 
     `progress` is called from this thread with a share from 0 to 1 and the name of the stage.
 
-    Raises only TraceError: EmptyFile, NotATrace, TooLarge, TooDeep, Unreadable. A file that ends in the
-    middle is no error: it is read up to its last whole event, and `status` says so.
+    Raises only TraceError: EmptyFile, NotATrace, Unsafe, TooLarge, TooDeep, Unreadable. A trace that ends in
+    the middle is no error: it is read up to its last whole event, and `status` says so.
     """
     report = progress or (lambda share, stage: None)
+    with Source(path, limits) as source:
+        blocks = iter(source)
+        first = next(blocks, b"")
+        blocks = chain([first], blocks)
+        if is_pickle(first):
+            return read_snapshot(_whole(blocks, source, limits), limits, path, report)
+        if is_memory_timeline(first[:_HEAD_BYTES]):
+            return read_memory_timeline(_whole(blocks, source, limits), path, report)
+        if first.lstrip()[:1] == b"<":
+            raise NotATrace(
+                "it is a web page",
+                where=path,
+                remedy="a memory timeline can be read that was exported under a name ending in .raw.json.gz",
+            )
+        return _read_events(source, blocks, limits, report)
+
+
+def _whole(blocks: Iterator[bytes], source: Source, limits: Limits) -> bytes:
+    """All of a file that cannot be read piece by piece."""
+    parts, size = [], 0
+    for block in blocks:
+        size += len(block)
+        if size > limits.max_snapshot_bytes:
+            raise TooLarge(
+                f"it holds more than {limits.max_snapshot_bytes:,} bytes",
+                where=source.path,
+                remedy="record with a smaller max_entries, or raise Limits.max_snapshot_bytes",
+            )
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _read_events(
+    source: Source, blocks: Iterator[bytes], limits: Limits, report: Callable[[float, str], None]
+) -> Trace:
     parser = Parser()
     workers = Workers(parser)
     assembly = Assembly()
+    path = source.path
     try:
-        with Source(path, limits) as source:
-            settler = Settler(parser, limits, path)
+        settler = Settler(parser, limits, path)
 
-            def read_events(stream: Stream) -> bool:
-                def tell() -> None:
-                    report(_READING_SHARE * source.share, "reading")
+        def read_events(stream: Stream) -> bool:
+            def tell() -> None:
+                report(_READING_SHARE * source.share, "reading")
 
-                return EventArray(stream, workers, settler, assembly, limits, path, tell).read()
+            return EventArray(stream, workers, settler, assembly, limits, path, tell).read()
 
-            top = TopLevel(Stream(iter(source)), limits, path, read_events)
-            top.walk()
+        top = TopLevel(Stream(blocks), limits, path, read_events)
+        top.walk()
     finally:
         workers.close()
         parser.close()

@@ -146,7 +146,7 @@ class Source:
             total += len(block)
             if total > self._limits.max_raw_bytes:
                 raise TooLarge(
-                    f"it holds more than {self._limits.max_raw_bytes:,} bytes of JSON",
+                    f"it holds more than {self._limits.max_raw_bytes:,} bytes",
                     where=self.path,
                     remedy="record fewer steps, or raise Limits.max_raw_bytes",
                 )

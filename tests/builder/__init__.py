@@ -15,12 +15,15 @@
 Correlations, operators' ids, frames' parents, flows and memory totals are filled in. Each thing that a thread
 does has a method in `HostThread`; `TraceBuilder.raw` takes any event as it is, for malformed ones. Nothing is
 checked. Generation A has no Python frames: there `frame` becomes the operators' `Call stack`.
+
+`SnapshotBuilder` tells a CUDA memory snapshot likewise.
 """
 
 from __future__ import annotations
 
 from tests.builder.forms import BASE_NS, EPOCH_NS, GENERATIONS, Generation
 from tests.builder.recording import DeviceProperties, GpuSpan, HostSpan, MemoryEvent, Recording
+from tests.builder.snapshot import SnapshotBuilder
 from tests.builder.story import HostThread, TraceBuilder, copy_name
 from tests.builder.write import TopLevel, document, to_bytes, write_file
 
@@ -35,6 +38,7 @@ __all__ = [
     "HostThread",
     "MemoryEvent",
     "Recording",
+    "SnapshotBuilder",
     "TopLevel",
     "TraceBuilder",
     "copy_name",

@@ -55,7 +55,7 @@ def test_a_small_file_may_have_any_ratio() -> None:
 @pytest.mark.parametrize("pack", [gzip.compress, bytes])
 def test_too_many_bytes(pack: type) -> None:
     content = document(*(span(ts=i) for i in range(1000)))
-    with pytest.raises(TooLarge, match="bytes of JSON"):
+    with pytest.raises(TooLarge, match=r"more than [0-9,]+ bytes"):
         read_bytes(pack(content), limits=Limits(max_raw_bytes=len(content) // 2))
     assert read_bytes(pack(content), limits=Limits(max_raw_bytes=len(content))).events_read == 1000
 

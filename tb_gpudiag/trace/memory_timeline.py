@@ -1,0 +1,167 @@
+"""What `torch.profiler.profile.export_memory_timeline` writes, to a Trace.
+
+`.raw.json.gz` holds events, `[[time in ns, action, bytes, category], …]`; `.json` and `.json.gz` hold the sum
+of each category over time, `[[times in µs], [[0, bytes of each category], …]]`. Neither says of which device,
+nor what the allocator had reserved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.trace.events import (
+    NONE,
+    Bool,
+    DeviceType,
+    Int64,
+    MemoryAction,
+    MemoryEvents,
+    MemoryPurpose,
+    Metadata,
+    Trace,
+)
+from tb_gpudiag.trace.snapshot_marks import spans
+from tb_gpudiag.trace.snapshot_segments import MOST_BYTES
+
+_BEGINNING: Final = re.compile(rb"\s*\[\s*\[\s*[-0-9\]]")
+_SPACE: Final = b" \t\r\n"
+_NUMBERS: Final = b"0123456789-"
+_FIELDS: Final = 4  # of an event
+_COLUMNS: Final = 1 + len(MemoryPurpose)  # of the sums
+_PREEXISTING, _CREATE, _CHANGE_OF_VERSION, _DESTROY = 1, 2, 3, 4
+_LATEST_NS: Final = 1 << 62
+_DEVICE_NOTE: Final = "the file does not say which device it is of: taken as GPU 0"
+
+
+def is_memory_timeline(head: bytes) -> bool:
+    """Whether a file that begins so is one: a list of lists of numbers, where a trace has objects."""
+    return _BEGINNING.match(head) is not None
+
+
+def read_memory_timeline(data: bytes, path: str, progress: Callable[[float, str], None]) -> Trace:
+    """The Trace of the file's text. Raises NotATrace."""
+    progress(0.2, "reading the timeline")
+    data = data.translate(None, _SPACE)
+    shape = data.translate(None, _NUMBERS)
+    rows = shape.count(b"[") - 1
+    if shape == _list_of(rows, _FIELDS):
+        events = _numbers(data, rows * _FIELDS, path).reshape(rows, _FIELDS)
+        time_ns, size, purpose, found, level = _of_events(events)
+    else:
+        rows = max(0, rows - 2)
+        if not rows or shape != b"[[" + b"," * (rows - 1) + b"]," + _list_of(rows, _COLUMNS) + b"]":
+            raise _not_one(path)
+        numbers = _numbers(data, rows * (1 + _COLUMNS), path)
+        time_ns, size, purpose, found, level = _of_sums(
+            numbers[:rows] * 1000, numbers[rows:].reshape(rows, _COLUMNS)
+        )
+    if not len(time_ns):
+        raise _not_one(path)
+    start_ns = int(time_ns.min())
+    progress(1.0, "read")
+    count = len(time_ns)
+
+    def of_all(value: int, kind: Any) -> npt.NDArray[Any]:
+        return np.full(count, value, kind)
+
+    return Trace(
+        events=spans([], 0),
+        memory=MemoryEvents(
+            time_ns=time_ns - start_ns,
+            action=np.where(size >= 0, MemoryAction.ALLOCATE, MemoryAction.FREE).astype(np.uint8),
+            bytes=size,
+            address=of_all(0, np.uint64),
+            device_type=of_all(DeviceType.CUDA, np.int32),
+            device=of_all(0, np.int32),
+            allocated=level,
+            reserved=of_all(NONE, np.int64),
+            thread=of_all(NONE, np.int32),
+            stack=of_all(NONE, np.int32),
+            stacks=[],
+            found=found,
+            purpose=purpose.astype(np.uint8),
+        ),
+        metadata=Metadata(profile_memory=True),
+        status="COMPLETE",
+        events_read=rows,
+        malformed_events=0,
+        start_ns=start_ns,
+        kind="memory_timeline",
+        notes=[_DEVICE_NOTE],
+    )
+
+
+_Columns = tuple[Int64, Int64, Int64, Bool, Int64]
+"""Time, bytes, purpose, whether it was there before, and the total afterwards; in order of time."""
+
+
+def _of_events(events: Int64) -> _Columns:
+    time_ns, action, size, purpose = events.T
+    known = (np.abs(size) < MOST_BYTES) & (purpose >= 0) & (purpose < len(MemoryPurpose))
+    known &= (action >= _PREEXISTING) & (action <= _DESTROY) & (time_ns < _LATEST_NS)
+    # A new version of a tensor is written as two rows, of the old one and of the new one: nothing is
+    # allocated. It matters where the purpose is another.
+    changes = known & (action == _CHANGE_OF_VERSION)
+    old = np.flatnonzero(changes[:-1] & changes[1:] & (size[:-1] == -size[1:]) & (size[:-1] < 0))
+    same = old[purpose[old] == purpose[old + 1]]
+    known[same] = known[same + 1] = False
+    settled = np.arange(len(size))
+    settled[old] += 1
+    found = action == _PREEXISTING
+    dated = known & ~found
+    first_ns = int(time_ns[dated].min()) if dated.any() else 0
+    time_ns = np.where(found | (time_ns < first_ns), first_ns, time_ns)
+    order = np.lexsort((~found, time_ns))
+    order = order[known[order]]
+    position = np.zeros(len(size), np.int64)
+    position[order] = np.arange(len(order))
+    total = np.cumsum(size[order])
+    level = total[position[settled[order]]]
+    return (
+        time_ns[order],
+        size[order],
+        purpose[order],
+        found[order],
+        level - min(0, int(level.min(initial=0))),
+    )
+
+
+def _of_sums(time_ns: Int64, sums: Int64) -> _Columns:
+    sums = np.clip(sums[:, 1:], 0, MOST_BYTES)
+    order = np.argsort(time_ns, kind="stable")
+    sums, time_ns = sums[order], np.clip(time_ns[order], 0, _LATEST_NS)
+    change = np.diff(sums, axis=0, prepend=0)
+    row, purpose = np.nonzero(change)
+    found = np.zeros(len(row), np.bool_)
+    return time_ns[row], change[row, purpose], purpose, found, sums.sum(axis=1)[row]
+
+
+def _list_of(rows: int, fields: int) -> bytes:
+    """JSON of this many lists of this many numbers, without the numbers."""
+    one = b"[" + b"," * (fields - 1) + b"]"
+    return b"[" + b",".join([one] * rows) + b"]"
+
+
+def _numbers(data: bytes, count: int, path: str) -> Int64:
+    text = data.translate(None, b"[]")
+    try:
+        found = np.fromiter(map(int, text.split(b",") if count else []), np.int64)
+    except (ValueError, OverflowError):
+        raise _not_one(path) from None
+    if len(found) != count:
+        raise _not_one(path)
+    return found
+
+
+def _not_one(path: str) -> NotATrace:
+    return NotATrace(
+        "it is JSON, but neither a trace nor a memory timeline with events",
+        where=path,
+        remedy="name a file that torch.profiler.tensorboard_trace_handler or export_memory_timeline wrote",
+    )

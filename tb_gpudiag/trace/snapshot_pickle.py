@@ -1,0 +1,164 @@
+"""Unpickles plain data, and nothing else.
+
+A pickle is a program that builds objects and may run anything. Two walls stand before that. Every
+instruction is looked at before one is carried out, and only those pass that build numbers, text, lists, dicts
+and pairs of numbers, with lengths that the file bears out. The unpickler that then runs refuses every class
+and function.
+
+The second wall alone would not do: nested tuples as a key of a dict overflow the C stack while they are
+hashed, and a large memo index alone takes gigabytes.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import gc
+import io
+import pickle
+import re
+from typing import Any, Final
+
+from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unsafe
+from tb_gpudiag.trace.limits import Limits
+
+_REMEDY: Final = "name a file that torch.cuda.memory._dump_snapshot wrote"
+
+# Instructions by what they do, as regular expressions over their bytes. See pickletools for their names.
+_NUMBER: Final = rb"K.|M..|J.{4}|\x8a(?:\x00|\x01.|%s)" % b"|".join(
+    b"\\x%02x.{%d}" % (size, size) for size in range(2, 10)
+)
+
+
+def _short_texts(sizes: range) -> bytes:
+    """Texts of these lengths: found faster by halves than one length after the other."""
+    if len(sizes) <= 16:
+        return b"|".join(b"\\x%02x.{%d}" % (size, size) for size in sizes)
+    halves = sizes[: len(sizes) // 2], sizes[len(sizes) // 2 :]
+    return b"|".join(b"(?=[\\x%02x-\\x%02x])(?:%s)" % (h[0], h[-1], _short_texts(h)) for h in halves)
+
+
+_INSTRUCTIONS: Final = b"|".join(
+    (
+        rb"[\x94}\](uesaN\x88\x89]",  # memoize, containers and what fills them, None, True, False
+        rb"h.|j.{4}|q.|r.{3}[\x00-\x%02x]",  # the memo; the last is its index's highest byte, bounded
+        rb"(?:%s)(?:(?:%s)\x86)?" % (_NUMBER, _NUMBER),  # a number, or a pair of them
+        rb"\x8c(?:%s)" % _short_texts(range(256)),
+        rb"\x95.{8}|G.{8}",  # a frame, a float
+    )
+)
+# So many at a time: the more, the more the matcher remembers.
+_RUN_LENGTH: Final = 1000
+
+_STOP: Final = b"."
+_LONG_TEXT: Final = b"X"  # its length follows: four bytes
+_LONG_TEXT_HEAD: Final = 5
+
+# Instructions that fetch a class or a function, call it, or give an object its state.
+_BUILDS_OBJECTS: Final = frozenset(b"ci\x93Rob\x81\x92\x82\x83\x84PQ")
+_NAME_IN_LINES: Final = re.compile(rb"[ci]([\w.]{1,100})\n([\w.]{1,100})\n")
+_NAME_ON_STACK: Final = re.compile(
+    rb"\x8c.([\w.]{1,100})(?:\x94|q.)?\x8c.([\w.]{1,100})(?:\x94|q.)?\Z", re.DOTALL
+)
+
+
+def is_pickle(head: bytes) -> bool:
+    """Whether a file that begins so is a pickle of protocol 2 or later: what torch has always written."""
+    return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
+
+
+def load_plain(data: bytes, limits: Limits, path: str) -> Any:
+    """The value that a pickle of plain data holds.
+
+    Raises Unsafe where it would build anything else, NotATrace where it is cut off or holds what no memory
+    snapshot does, TooLarge where it would take far more memory than a snapshot's file promises.
+    """
+    _check_instructions(data, path)
+    # Only these cost much more memory than they take of the file. Counted as bytes, whatever they stand for:
+    # that is never too few.
+    containers = data.count(b"}") + data.count(b"]")
+    if containers > limits.max_snapshot_entries:
+        raise TooLarge(
+            f"it holds some {containers:,} lists and dicts, more than {limits.max_snapshot_entries:,}",
+            where=path,
+            remedy="record with a smaller max_entries, or raise Limits.max_snapshot_entries",
+        )
+    collecting = gc.isenabled()
+    gc.disable()  # everything that is built stays: looking for garbage among it doubles the time
+    # Classes that other pickles left in the interpreter's cache of extensions would not be asked for.
+    copyreg.clear_extension_cache()
+    try:
+        return _Unpickler(data, path).load()
+    except TraceError:
+        raise
+    except MemoryError:
+        raise TooLarge(
+            "it takes more memory than there is", where=path, remedy="record with a smaller max_entries"
+        ) from None
+    except Exception as error:  # the instructions are known, but may come in any order
+        raise NotATrace(
+            f"the pickle is damaged ({type(error).__name__})", where=path, remedy=_REMEDY
+        ) from error
+    finally:
+        if collecting:
+            gc.enable()
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, path: str) -> None:
+        # With `peek`, instructions that come without frames are not read one call at a time.
+        super().__init__(io.BufferedReader(io.BytesIO(data)))
+        self._path = path
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise _unsafe(f"{module}.{name}", self._path)
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise _unsafe("an object kept elsewhere", self._path)
+
+
+def _check_instructions(data: bytes, path: str) -> None:
+    """Every instruction up to the end is one of plain data, and the end is there."""
+    # A memo has no more entries than the file has bytes; its memory is taken at once.
+    highest = min(0x7F, (len(data) >> 24))
+    run = re.compile(rb"(?s:%s){0,%d}" % (_INSTRUCTIONS % highest, _RUN_LENGTH))
+    at, size = 2, len(data)  # after the protocol
+    while at < size:
+        ended = run.match(data, at)
+        assert ended is not None  # no instruction at all is a match
+        if ended.end() > at:
+            at = ended.end()
+        elif data.startswith(_LONG_TEXT, at) and at + _LONG_TEXT_HEAD <= size:
+            at += _LONG_TEXT_HEAD + int.from_bytes(data[at + 1 : at + _LONG_TEXT_HEAD], "little")
+        elif data.startswith(_STOP, at):
+            return
+        else:
+            raise _refused(data, at, path)
+    raise _cut_off(path)
+
+
+def _refused(data: bytes, at: int, path: str) -> TraceError:
+    if data[at] in _BUILDS_OBJECTS:
+        named = _NAME_IN_LINES.match(data, at) or _NAME_ON_STACK.search(data[max(0, at - 300) : at])
+        return _unsafe(".".join(part.decode() for part in named.groups()) if named else "", path)
+    # An instruction that would pass if the rest of it were there.
+    whole = re.compile(rb"(?s:%s)" % (_INSTRUCTIONS % 0x7F))
+    if len(data) - at < 300 and whole.match(data[at:] + bytes(300)):
+        return _cut_off(path)
+    return NotATrace("it is a pickle, and not one of a memory snapshot", where=path, remedy=_REMEDY)
+
+
+def _cut_off(path: str) -> NotATrace:
+    return NotATrace(
+        "the pickle ends in the middle",
+        where=path,
+        remedy="if it is still being written, try again when it is done; else copy or record it again",
+    )
+
+
+def _unsafe(name: str, path: str) -> Unsafe:
+    builds = f"objects ({name})" if name else "objects"
+    return Unsafe(
+        f"this pickle wants to build {builds}: it is no memory snapshot, and was not read",
+        where=path,
+        remedy=f"do not open it with pickle.load unless you trust where it came from; {_REMEDY}",
+    )

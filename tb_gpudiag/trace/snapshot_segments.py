@@ -1,0 +1,115 @@
+"""The segments and blocks of a memory snapshot as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.trace.events import Int64, Segments
+from tb_gpudiag.trace.snapshot_stacks import Stacks
+
+# A petabyte. Sums of many of them still have 64 bits.
+MOST_BYTES: Final = 1 << 50
+MOST_ADDRESSES: Final = 1 << 64
+# More devices than a node has.
+DEVICES_LIMIT: Final = 256
+_UNUSED: Final = "inactive"
+
+
+def read_segments(found: list[Any], stacks: Stacks) -> tuple[Segments, int]:
+    """The columns, and how many segments and blocks were malformed and left out."""
+    good = [segment for segment in found if _is_segment(segment)]
+    malformed = len(found) - len(good)
+    good.sort(key=lambda segment: (segment.get("device", 0), segment["address"]))
+    blocks: list[dict[str, Any]] = []
+    addresses: list[int] = []
+    owners: list[int] = []
+    for number, segment in enumerate(good):
+        address = segment["address"]
+        for block in segment["blocks"]:
+            if not _is_block(block):
+                malformed += 1
+                continue
+            # Older snapshots give no addresses: the blocks lie one after the other.
+            address = block.get("address", address % MOST_ADDRESSES)
+            blocks.append(block)
+            addresses.append(address)
+            owners.append(number)
+            address += block["size"]
+
+    def column(of: Callable[[Any], Any], rows: list[Any], kind: Any) -> npt.NDArray[Any]:
+        return np.fromiter([of(row) for row in rows], kind, len(rows))
+
+    return (
+        Segments(
+            device=column(lambda s: s.get("device", 0), good, np.int32),
+            address=column(lambda s: s["address"], good, np.uint64),
+            bytes=column(lambda s: s["total_size"], good, np.int64),
+            stream=column(lambda s: s["stream"] if within(s.get("stream"), 1 << 63) else 0, good, np.int64),
+            expandable=column(lambda s: s.get("is_expandable") is True, good, np.bool_),
+            block_segment=np.array(owners, np.int32),
+            block_address=np.array(addresses, np.uint64),
+            block_bytes=column(lambda b: b["size"], blocks, np.int64),
+            block_requested_bytes=column(_requested, blocks, np.int64),
+            block_used=column(_is_used, blocks, np.bool_),
+            block_stack=stacks.numbers([_frames(block) for block in blocks]),
+        ),
+        malformed,
+    )
+
+
+def _is_segment(segment: Any) -> bool:
+    return (
+        type(segment) is dict
+        and type(segment.get("blocks")) is list
+        and within(segment.get("address"), MOST_ADDRESSES)
+        and within(segment.get("total_size"), MOST_BYTES)
+        and within(segment.get("device", 0), DEVICES_LIMIT)
+    )
+
+
+def _is_block(block: Any) -> bool:
+    return (
+        type(block) is dict
+        and within(block.get("size"), MOST_BYTES)
+        and within(block.get("address", 0), MOST_ADDRESSES)
+        and type(block.get("state")) is str
+    )
+
+
+def within(value: Any, bound: int) -> bool:
+    """Whether it is a whole number from 0, below the bound."""
+    return isinstance(value, int) and 0 <= value < bound
+
+
+def within_all(values: Int64, bound: int) -> bool:
+    """Whether all of them are."""
+    return len(values) == 0 or (int(values.min()) >= 0 and int(values.max()) < bound)
+
+
+def _is_used(block: dict[str, Any]) -> bool:
+    return bool(block["state"] != _UNUSED)
+
+
+def _requested(block: dict[str, Any]) -> int:
+    """What was asked for; nothing of an unused block."""
+    if not _is_used(block):
+        return 0
+    for asked in (_latest(block).get("real_size"), block.get("requested_size")):
+        if within(asked, block["size"] + 1) and asked:
+            return int(asked)
+    return int(block["size"])
+
+
+def _frames(block: dict[str, Any]) -> Any:
+    return (block if "frames" in block else _latest(block)).get("frames")
+
+
+def _latest(block: dict[str, Any]) -> dict[str, Any]:
+    """Of torch 1.13 and 2.0: what the block was last allocated for."""
+    history = block.get("history")
+    first = history[0] if type(history) is list and history else None
+    return first if type(first) is dict else {}

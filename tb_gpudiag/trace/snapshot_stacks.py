@@ -1,0 +1,138 @@
+"""The stacks of a memory snapshot, each distinct one once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from tb_gpudiag.trace.events import NONE, Int32
+
+# The innermost ones are kept: with those of C++, some forty lie between an allocation and the user's line.
+FRAMES_LIMIT: Final = 128
+# Names of C++ templates reach kilobytes, and say nothing after some hundred characters.
+NAME_LIMIT: Final = 300
+# Tens of thousands of stacks of fifty frames take some 100 MB.
+TEXT_LIMIT: Final = 256 << 20
+# A list that comes again, or has the same frames as another, needs no look at the frames. So many are
+# remembered.
+_KNOWN_LISTS: Final = 200_000
+
+# C++ frames of the interpreter and of what takes the stack itself: torch's own viewer leaves them out, too.
+_NOISE_NAMES: Final = (
+    "unwind::unwind",
+    "CapturedTraceback::gather",
+    "gather_with_cpp",
+    "_start",
+    "__libc_start_main",
+    "PyEval_",
+    "PyObject_",
+    "PyFunction_",
+)
+_NOISE_FILES: Final = (
+    "core/boxing",
+    "/Register",
+    "/Redispatch",
+    "pythonrun.c",
+    "Modules/main.c",
+    "Objects/call.c",
+    "Objects/methodobject.c",
+    "pycore_ceval.h",
+    "ceval.c",
+    "cpython/abstract.h",
+)
+
+
+class Stacks:
+    """Numbers stacks and renders them. The values that are given must outlive it: they are told by their
+    identity."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []  # frames "file(line): function", outermost first, one a line
+        self.left_out = 0  # distinct stacks beyond TEXT_LIMIT
+        self._size = 0
+        self._of_list: dict[int, int] = {}
+        self._of_frames: dict[tuple[int, ...], int] = {}
+        self._of_content: dict[tuple[Any, ...], int] = {}
+        self._of_text: dict[str, int] = {}
+        self._frame: dict[Any, str] = {}
+
+    def numbers(self, stacks: Iterable[Any]) -> Int32:
+        """Shape (n,): indices into `texts`, NONE for what is no stack or an empty one.
+
+        Each is a list of {"filename", "line", "name"}, innermost first, as torch writes them.
+        """
+        known, number = self._of_list, self._number
+        found = [known[id(s)] if id(s) in known else number(s) for s in stacks]
+        return np.array(found, np.int32)
+
+    def _number(self, stack: Any) -> int:
+        if type(stack) is not list or not stack:
+            return NONE
+        frames = tuple(map(id, stack))
+        found = self._of_frames.get(frames)
+        if found is None:
+            found = self._by_content(stack)
+            if len(self._of_frames) < _KNOWN_LISTS:
+                self._of_frames[frames] = found
+        if len(self._of_list) < _KNOWN_LISTS:
+            self._of_list[id(stack)] = found
+        return found
+
+    def _by_content(self, stack: list[Any]) -> int:
+        try:
+            content = tuple([(f["filename"], f["line"], f["name"]) for f in stack])
+            found = self._of_content.get(content)
+        except (TypeError, KeyError, IndexError):  # a frame is something else
+            content = tuple([_content(f) for f in stack])
+            found = self._of_content.get(content)
+        if found is None:
+            found = self._of_content[content] = self._rendered(content)
+        return found
+
+    def _rendered(self, content: tuple[Any, ...]) -> int:
+        lines = [self._line(frame) for frame in content[:FRAMES_LIMIT]]
+        text = "\n".join([line for line in reversed(lines) if line])
+        if not text:
+            return NONE
+        found = self._of_text.get(text)
+        if found is None:
+            if self._size + len(text) > TEXT_LIMIT:
+                self.left_out += 1
+                return NONE
+            self._size += len(text)
+            found = self._of_text[text] = len(self.texts)
+            self.texts.append(text)
+        return found
+
+    def _line(self, frame: Any) -> str:
+        line = self._frame.get(frame)
+        if line is None:
+            line = self._frame[frame] = _line(*frame)
+        return line
+
+
+def _content(frame: Any) -> tuple[Any, Any, Any]:
+    """A frame's file, line and function, whatever it is."""
+    if type(frame) is not dict:
+        return "", 0, ""
+    values = frame.get("filename"), frame.get("line"), frame.get("name")
+    file, line, name = (value if type(value) in (str, int) else "" for value in values)
+    return file, line, name
+
+
+def _line(file: Any, line: Any, name: Any) -> str:
+    """One frame as text; empty for what says nothing."""
+    if type(file) is not str or type(name) is not str or not (file or name):
+        return ""
+    if not file.endswith(".py") and (
+        any(noise in name for noise in _NOISE_NAMES) or any(noise in file for noise in _NOISE_FILES)
+    ):
+        return ""
+    number = line if type(line) is int and 0 <= line < 2**31 else 0
+    return f"{_one_line(file)}({number}): {_one_line(name)}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text[:NAME_LIMIT].encode("utf-8", "replace").decode().split())

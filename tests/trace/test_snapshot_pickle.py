@@ -1,0 +1,240 @@
+"""Only plain data is unpickled, whatever a file holds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import random
+import struct
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unsafe
+from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.trace.snapshot_pickle import load_plain
+from tests.builder import SnapshotBuilder
+
+PLAIN = {
+    "segments": [
+        {"address": 0x7F0000000000, "blocks": [], "segment_pool_id": (0, 1), "is_expandable": False}
+    ],
+    "device_traces": [[{"action": "alloc", "size": 1 << 40, "line": 300, "big": 70_000, "none": None}], []],
+    "settings": {
+        "ratio": 0.5,
+        "on": True,
+        "negative": -5,
+        "large": 2**63,
+        "below": -(2**62),
+        "pair": (2**40, -1),
+    },
+    "texts": ["", "ä" * 40, "x" * 255, "y" * 256, "z" * 100_000, "\u2028", "x" * 16, "x" * 31, "x" * 128],
+}
+
+
+class Calls:
+    """Pickles as a call of a function."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+class Plain:
+    """An object of a class of one's own."""
+
+
+def write(data: bytes, folder: Path) -> str:
+    path = folder / "dump_snapshot.pickle"
+    path.write_bytes(data)
+    return str(path)
+
+
+def load(data: bytes) -> Any:
+    return load_plain(data, Limits(), "x.pickle")
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_plain_data_comes_out_as_it_went_in(protocol: int) -> None:
+    assert load(pickle.dumps(PLAIN, protocol)) == PLAIN
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_many_shared_and_many_different_objects_come_out(protocol: int) -> None:
+    shared = {"filename": "a.py", "line": 3, "name": "f"}
+    value = [[dict(shared), shared, f"text {i}", {"n": i}] for i in range(70_000)]  # memo past two bytes
+    assert load(pickle.dumps(value, protocol)) == value
+
+
+def by_lines(function: str, argument: str) -> bytes:
+    """The oldest form: the name in lines, and a call."""
+    return (
+        b"\x80\x02c"
+        + function.replace(".", "\n").encode()
+        + b"\nX"
+        + struct.pack("<I", len(argument))
+        + (argument.encode() + b"\x85R.")
+    )
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_pickle_that_would_run_a_command_is_refused_and_nothing_runs(protocol: int, tmp_path: Path) -> None:
+    mark = tmp_path / "was here"
+    document = {"segments": [], "device_traces": [Calls(os.system, f"touch '{mark}'")]}
+    with pytest.raises(Unsafe, match=r"(posix|nt)\.system.*was not read"):
+        read_trace(write(pickle.dumps(document, protocol), tmp_path))
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Calls(eval, "1"),
+        Calls(getattr, 1, "real"),
+        Plain(),
+        Plain,
+        print,
+        OrderedDict(a=1),
+        object(),
+        1j,
+        range(3),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_objects_are_refused(value: Any, tmp_path: Path) -> None:
+    for protocol in (2, 4):
+        with pytest.raises(Unsafe):
+            read_trace(write(pickle.dumps([value], protocol), tmp_path))
+
+
+@pytest.mark.parametrize(
+    "instructions",
+    [
+        by_lines("os.system", "true")[2:],
+        b"(X\x04\x00\x00\x00trueios\nsystem\n.",  # INST
+        b"(cos\nsystem\nX\x04\x00\x00\x00trueo.",  # OBJ
+        b"\x8c\x02os\x94\x8c\x06system\x94\x93\x8c\x04true\x85R.",
+        b"\x82\x01.",  # EXT1, EXT2, EXT4
+        b"\x83\x01\x00.",
+        b"\x84\x01\x00\x00\x00.",
+        b"}}b.",  # BUILD
+        b"K\x01K\x02\x86K\x01K\x02\x86R.",  # REDUCE
+        b"K\x01K\x01K\x02\x86\x81.",  # NEWOBJ
+        b"K\x01K\x01K\x02\x86}\x92.",  # NEWOBJ_EX
+        b"X\x01\x00\x00\x00aQ.",  # BINPERSID
+        b"Pa\n.",
+    ],
+)
+def test_instructions_that_build_objects_are_refused(instructions: bytes, tmp_path: Path) -> None:
+    with pytest.raises(Unsafe, match="build objects"):
+        read_trace(write(b"\x80\x04" + instructions, tmp_path))
+
+
+def test_the_name_of_what_would_be_called_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Unsafe, match=r"\(os\.system\)") as raised:
+        read_trace(write(by_lines("os.system", "true"), tmp_path))
+    assert raised.value.where.endswith("dump_snapshot.pickle")
+    assert "pickle.load" in raised.value.remedy
+
+
+def test_an_extension_that_is_cached_in_this_process_is_refused(tmp_path: Path) -> None:
+    import copyreg
+
+    copyreg.add_extension("os", "system", 77)
+    try:
+        pickle.loads(b"\x80\x02\x82\x4d.")  # now it is in the cache
+        with pytest.raises(Unsafe):
+            read_trace(write(b"\x80\x02\x82\x4d.", tmp_path))
+    finally:
+        copyreg.remove_extension("os", "system", 77)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x80\x04}" + b")" + b"\x85" * 2_000_000 + b"Ns.",  # a key nested so deep that hashing it overflows
+        b"\x80\x04}" + b"(t" * 1_000_000 + b"Ns.",
+        b"\x80\x02}r\xff\xff\xff\x7f.",  # a memo of two thousand million entries
+        b"\x80\x04\x8b\x00\x00\x00\x7f.",  # a number of two gigabytes
+        b"\x80\x04\x8e\x00\x00\x00\x00\x00\x01\x00\x00.",  # bytes of a terabyte
+        b"\x80\x05\x96\x00\x00\x00\x00\x00\x01\x00\x00.",
+        b"\x80\x04\x8d\x00\x00\x00\x00\x00\x01\x00\x00.",
+    ],
+    ids=["nested", "nested by marks", "memo", "number", "bytes", "bytearray", "text"],
+)
+def test_what_would_exhaust_the_machine_is_refused_at_once(data: bytes, tmp_path: Path) -> None:
+    with pytest.raises(NotATrace):
+        read_trace(write(data, tmp_path))
+
+
+def test_a_text_longer_than_the_file_is_one_cut_off(tmp_path: Path) -> None:
+    with pytest.raises(NotATrace, match="ends in the middle"):
+        read_trace(write(b"\x80\x04X\xff\xff\xff\xffabc.", tmp_path))
+
+
+def test_deep_lists_are_no_danger(tmp_path: Path) -> None:
+    depth = 1_000_000
+    with pytest.raises(NotATrace):
+        read_trace(write(b"\x80\x04" + b"]" * depth + b"a" * (depth - 1) + b".", tmp_path))
+
+
+def test_a_structure_that_holds_itself_is_no_danger(tmp_path: Path) -> None:
+    document = SnapshotBuilder().document()
+    document["device_traces"] = [[document]]
+    document["segments"] = [document]
+    document["external_annotations"] = [document]
+    assert read_trace(write(pickle.dumps(document), tmp_path)).malformed_events == 2
+
+
+def test_the_number_of_lists_and_dicts_is_bounded() -> None:
+    data = pickle.dumps([[] for _ in range(1_000)])
+    with pytest.raises(TooLarge, match="lists and dicts"):
+        load_plain(data, Limits(max_snapshot_entries=999), "x")
+
+
+def test_the_size_of_the_file_is_bounded(tmp_path: Path) -> None:
+    path = write(pickle.dumps(["x" * 10_000]), tmp_path)
+    with pytest.raises(TooLarge, match="bytes"):
+        read_trace(path, limits=Limits(max_snapshot_bytes=9_000))
+
+
+@pytest.mark.parametrize(
+    "value", [{1, 2}, frozenset({1}), b"bytes", bytearray(b"b"), ((1, 2), (3, 4)), (1, 2, 3)]
+)
+def test_what_no_snapshot_holds_is_refused(value: Any) -> None:
+    with pytest.raises(TraceError):
+        load(pickle.dumps([value], 5))
+
+
+def test_a_snapshot_cut_anywhere_is_refused(tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(1 << 21)
+    snapshot.allocate(1_000, at=1, stack=["train.py(3): main"])
+    data = pickle.dumps(snapshot.document())
+    for size in range(3, len(data)):
+        with pytest.raises(NotATrace, match="ends in the middle"):
+            load(data[:size])
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_any_bytes_give_plain_data_or_an_error_of_ours(seed: int) -> None:
+    chance = random.Random(seed)
+    data = bytearray(pickle.dumps(PLAIN, chance.choice([2, 4])))
+    for _ in range(chance.randint(1, 12)):
+        data[chance.randrange(2, len(data))] = chance.randrange(256)
+    with contextlib.suppress(TraceError):  # any other error fails the test
+        load(bytes(data))
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x80\x04.", b"\x80\x04u.", b"\x80\x04}K\x01K\x02a.", b"\x80\x04h\x05.", b"\x80\x02]]NNs."]
+)
+def test_instructions_that_do_not_fit_together_are_a_damaged_pickle(data: bytes) -> None:
+    with pytest.raises(NotATrace, match="damaged"):
+        load(data)
