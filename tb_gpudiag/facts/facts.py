@@ -82,10 +82,11 @@ class Facts:
     @cached_property
     def recording(self) -> Window:
         """First event's start to the last one's end, those that are neither host nor GPU activity left
-        out."""
+        out; of memory alone, the memory events'."""
         known = self.events.category != Category.OTHER
         if not known.any():
-            return Window(0, 0)
+            time_ns = self.trace.memory.time_ns
+            return Window(int(time_ns.min(initial=0)), int(time_ns.max(initial=0)))
         return Window(int(self.events.start_ns[known].min()), int(self.events.end_ns[known].max()))
 
     @cached_property

@@ -70,8 +70,18 @@ class DeviceMemory:
     @cached_property
     def floors(self) -> Floors:
         """Of steps, else of windows of time; empty where there are neither."""
-        steps = self._steps
-        return floors(self.curve, windows(self.curve) if steps is None else steps)
+        steps, begin_ns = self._steps, self._history_begins_ns
+        slices = windows(self.curve, begin_ns) if steps is None else steps.after(begin_ns)
+        return floors(self.curve, slices)
+
+    @property
+    def _history_begins_ns(self) -> int:
+        """A snapshot's history may be younger than its marks: steps before it were not seen."""
+        found = self._trace.memory.found
+        if found is None:
+            return 0
+        seen = self.curve.time_ns[~found[self.curve.event]]
+        return int(seen[0]) if len(seen) else np.iinfo(np.int64).max
 
     @cached_property
     def trend(self) -> Trend | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -49,10 +49,14 @@ _RUNS_MODULE = re.compile(
     r"(forward|_call_impl|_wrapped_call_impl)",
     re.S,
 )
+_BACKWARD_FRAME = re.compile(
+    names.ENGINE_WAIT.pattern + r"|.*\(\d+\): torch::autograd::(Engine|generated|python::PythonEngine)::.*",
+    re.S,
+)
 _FRAMES = (
     (Phase.ZERO_GRAD, _ZERO_GRAD_FRAME),
     (Phase.OPTIMIZER, _OPTIMIZER_FRAME),
-    (Phase.BACKWARD, names.ENGINE_WAIT),
+    (Phase.BACKWARD, _BACKWARD_FRAME),
     (Phase.PARAMETER, _MOVES_MODULE),
     (Phase.INPUT, names.LOADER),
     (Phase.FORWARD, _RUNS_MODULE),
@@ -68,12 +72,15 @@ class MemoryContext:
     @cached_property
     def around(self) -> Int64:
         """The innermost host span on the event's thread at that instant, or NONE."""
-        memory = self._memory
+        memory, activities = self._memory, self._host.activities
+        # A snapshot does not say on which thread a mark was made, nor who allocated.
+        sole = next(iter(activities.values())) if len(activities) == 1 else None
         found = np.full(len(memory), NONE, np.int64)
         order = np.argsort(memory.thread, kind="stable")
         cuts = np.flatnonzero(np.r_[True, np.diff(memory.thread[order]) != 0]) if len(order) else order
         for own in np.split(order, cuts[1:]) if len(order) else []:
-            activity = self._host.activities.get(int(memory.thread[own[0]]))
+            thread = int(memory.thread[own[0]])
+            activity = sole if thread == NONE else activities.get(thread)
             if activity is None:
                 continue
             time = memory.time_ns[own]
@@ -158,9 +165,15 @@ _COPIES = re.compile(r"aten::(to|_to_copy|copy_|cuda|_copy_from|pin_memory|_pin_
 
 
 def _phase_of_stack(stack: str) -> Phase:
-    """Of a snapshot's frames, outermost first: the innermost that tells."""
+    """Of a snapshot's frames, outermost first: what the innermost one that tells says. What PyTorch allocates
+    elsewhere is an operator's of no special part."""
     for line in reversed(stack.split("\n")):
-        for phase, pattern in _FRAMES:
-            if pattern.fullmatch(line):
-                return phase
-    return Phase.UNKNOWN
+        phase = _phase_of_frame(line)
+        if phase != Phase.UNKNOWN:
+            return phase
+    return Phase.FORWARD if stack else Phase.UNKNOWN
+
+
+@lru_cache(maxsize=65_536)
+def _phase_of_frame(line: str) -> Phase:
+    return next((phase for phase, pattern in _FRAMES if pattern.fullmatch(line)), Phase.UNKNOWN)

@@ -34,6 +34,11 @@ class Slices:
     def __len__(self) -> int:
         return len(self.names)
 
+    def after(self, time_ns: int) -> Slices:
+        """Those that do not begin before."""
+        first = int(np.searchsorted(self.start_ns, time_ns))
+        return Slices(self.names[first:], self.start_ns[first:], self.end_ns[first:], self.unit)
+
     @property
     def at(self) -> Float64:
         """Shape (k,): where each stands on the axis that slopes are over: its number, or seconds."""

@@ -13,7 +13,7 @@ from tb_gpudiag.facts.memory_context import Phase
 from tb_gpudiag.facts.memory_curve import Curve
 from tb_gpudiag.facts.memory_sites import frame_of_stack, module_class, span_name
 from tb_gpudiag.facts.names import Frame
-from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryEvents, UInt8
+from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryEvents, MemoryPurpose, UInt8
 
 
 class MemoryKind(Enum):
@@ -66,11 +66,15 @@ def find_peak(curve: Curve, allocations: Allocations, host: Host, memory: Memory
         position = NONE
     total = int(curve.before(np.array([position + 1]))[0])
     own = phase[curve.event]
+    if memory.purpose is not None:
+        return _by_purpose(curve, position, total, memory.purpose[curve.event], memory.bytes[curve.event])
     alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
     # More alive than allocated: frees were not recorded. The oldest are the ones that ended unseen.
     newest = alive[::-1][np.cumsum(allocations.bytes[alive[::-1]]) <= total]
     alive = np.sort(newest)
     kind = _kinds(allocations, own, alive)
+    if memory.found is not None:
+        kind[memory.found[allocations.event[alive]]] = _KINDS.index(MemoryKind.BEFORE)
     kinds = {
         k: int(allocations.bytes[alive[kind == i]].sum()) for i, k in enumerate(_KINDS) if (kind == i).any()
     }
@@ -78,7 +82,7 @@ def find_peak(curve: Curve, allocations: Allocations, host: Host, memory: Memory
     owners = _owners(allocations, host, memory, alive, kind)
     if rest:
         other = MemoryKind.BEFORE if allocations.paired else MemoryKind.UNKNOWN
-        kinds[other] = rest
+        kinds[other] = kinds.get(other, 0) + rest
         owners.append(Owner(other, "", "", None, rest, 0, 0))
     reserved = int(curve.reserved[max(position, 0)])
     return Peak(
@@ -87,6 +91,40 @@ def find_peak(curve: Curve, allocations: Allocations, host: Host, memory: Memory
         reserved_at_peak_bytes=reserved,
         peak_reserved_bytes=int(curve.reserved.max()),
         phase=Phase(int(own[position])) if position != NONE else Phase.UNKNOWN,
+        owners=sorted(owners, key=lambda owner: -owner.bytes),
+        kinds=kinds,
+    )
+
+
+_OF_PURPOSE = {
+    MemoryPurpose.PARAMETER: MemoryKind.PARAMETER,
+    MemoryPurpose.OPTIMIZER_STATE: MemoryKind.OPTIMIZER_STATE,
+    MemoryPurpose.INPUT: MemoryKind.INPUT,
+    MemoryPurpose.TEMPORARY: MemoryKind.TEMPORARY,
+    MemoryPurpose.ACTIVATION: MemoryKind.ACTIVATION,
+    MemoryPurpose.GRADIENT: MemoryKind.GRADIENT,
+    MemoryPurpose.AUTOGRAD_DETAIL: MemoryKind.ACTIVATION,  # what backward needs beside tensors of the user's
+    MemoryPurpose.UNKNOWN: MemoryKind.UNKNOWN,
+}
+
+
+def _by_purpose(curve: Curve, position: int, total: int, purpose: UInt8, change: Int64) -> Peak:
+    """Of a memory timeline, which says what memory is for and nothing of who made it."""
+    held = np.bincount(purpose[: position + 1], weights=change[: position + 1], minlength=len(MemoryPurpose))
+    kinds: dict[MemoryKind, int] = {}
+    for number, size in enumerate(held):
+        kind = _OF_PURPOSE[MemoryPurpose(number)]
+        kinds[kind] = kinds.get(kind, 0) + max(0, int(size))
+    rest = total - sum(kinds.values())
+    kinds[MemoryKind.UNKNOWN] += rest
+    kinds = {kind: size for kind, size in kinds.items() if size}
+    owners = [Owner(kind, "", "", None, size, 0, 0) for kind, size in kinds.items()]
+    return Peak(
+        at_ns=int(curve.time_ns[max(position, 0)]),
+        allocated_bytes=total,
+        reserved_at_peak_bytes=NONE,
+        peak_reserved_bytes=NONE,
+        phase=Phase.UNKNOWN,
         owners=sorted(owners, key=lambda owner: -owner.bytes),
         kinds=kinds,
     )

@@ -14,18 +14,19 @@ FEWEST_WINDOWS = 4
 
 FALLS = 2
 """A floor means something only where the curve comes down to it: in each window it falls through the middle
-between the window's extremes at least so often."""
+between the window's extremes at least so often. Not in the first one, which is a warm-up as a first step
+is."""
 
 
-def windows(curve: Curve) -> Slices:
-    """The largest number of equal windows of time, a power of two, of which each holds FALLS falls; none
-    where not even FEWEST_WINDOWS do."""
+def windows(curve: Curve, begin_ns: int) -> Slices:
+    """From then on, the largest number of equal windows of time, a power of two, of which each but the first
+    holds FALLS falls; none where not even FEWEST_WINDOWS do."""
     count = MOST_WINDOWS
-    first, last = int(curve.time_ns[0]), int(curve.time_ns[-1])
-    while count >= FEWEST_WINDOWS:
+    first, last = max(begin_ns, int(curve.time_ns[0])), int(curve.time_ns[-1])
+    while count >= FEWEST_WINDOWS and last > first:
         edge = first + np.arange(count + 1, dtype=np.int64) * (last - first) // count
         at = np.searchsorted(curve.time_ns, edge)
-        if all(_falls(curve, int(a), int(b)) >= FALLS for a, b in pairwise(at)):
+        if all(_falls(curve, int(a), int(b)) >= FALLS for a, b in pairwise(at[1:])):
             names = [f"window {i + 1}" for i in range(count)]
             return Slices(names, edge[:-1], edge[1:], "second")
         count //= 2

@@ -42,7 +42,7 @@ def alive_after_each(memory: DeviceMemory) -> list[int]:
     ended = own.freed != NONE
     np.add.at(change, own.freed[ended], -own.bytes[ended])
     np.add.at(change, own.early_free, -own.early_free_bytes)
-    return (memory.curve.start_bytes + np.cumsum(change)).tolist()
+    return [memory.curve.start_bytes + int(size) for size in np.cumsum(change)]
 
 
 @pytest.mark.parametrize("folder", WITH_TOTALS)
