@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
     parsed = _parser().parse_intermixed_args(arguments)
     conditions, paths = _sort_out(parsed.fail_on, parsed.paths)
     if not paths:
-        raise UsageError("no PATH is named", remedy="name a trace file or a log directory")
+        raise UsageError("no PATH is named", remedy="name a trace file, a memory snapshot or a log directory")
     result = Result()
     files = _find(paths, parsed.run, result)
     _diagnose(files, result, quiet=parsed.quiet)
@@ -60,10 +60,10 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpudiag diagnose",
-        description="Says where the GPU's time went, why it was idle, and what to fix first.",
+        description="Says where the GPU's time and memory went, why it was idle, and what to fix first.",
         epilog="Exit status: 0 done, 1 a --fail-on condition met, 2 bad usage or nothing to read.",
     )
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="a trace file, or a log directory")
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="a trace file, a memory snapshot (.pickle), or a log directory")
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of standard output")
     parser.add_argument(
@@ -118,7 +118,9 @@ def _find(paths: list[str], run: str | None, result: Result) -> list[TraceFile]:
         if not found.files and not found.problems:
             result.errors.append(
                 NothingToRead(
-                    "no trace was found", where=path, remedy="traces are named *.pt.trace.json[.gz]"
+                    "no trace was found",
+                    where=path,
+                    remedy="traces are named *.pt.trace.json[.gz], memory snapshots *.pickle[.gz]",
                 )
             )
         for file in found.files:

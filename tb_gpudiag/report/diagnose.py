@@ -41,7 +41,7 @@ def diagnose_path(path: str) -> pb.Report:
         raise NothingToRead(
             "no trace was found",
             where=path,
-            remedy="name a .pt.trace.json file or a directory that holds one",
+            remedy="name a .pt.trace.json or .pickle file, or a directory that holds one",
         )
     if len(found.files) > 1:
         raise UsageError(

@@ -226,6 +226,7 @@ class Service:
             sentence=summary.get("sentence", "") if summary else "",
             writing=entry.writing,
             content=entry.content,
+            kind=entry.file.kind,
         )
 
     def _look_up(self, snapshot: Snapshot) -> None:

@@ -1,4 +1,4 @@
-"""A log directory to its trace files."""
+"""A log directory to its trace files: traces, memory snapshots and memory timelines."""
 
 from __future__ import annotations
 
@@ -6,18 +6,33 @@ import hashlib
 import os
 import re
 import stat
+import zlib
 from collections import deque
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import fsspec
 
 from tb_gpudiag.errors import GpudiagError
-from tb_gpudiag.trace.source import is_remote, modified_s, unreadable
+from tb_gpudiag.trace.events import Kind
+from tb_gpudiag.trace.snapshot_pickle import is_snapshot
+from tb_gpudiag.trace.source import GZIP, GZIP_MAGIC, is_remote, modified_s, unreadable
 
 _TRACE_NAME: Final = re.compile(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pt\.trace\.json(?:\.gz)?", re.DOTALL
 )
+_SNAPSHOT_NAME: Final = re.compile(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pickle(?:\.gz)?", re.DOTALL)
+# Any name will do for `export_memory_timeline`; these are no other files'.
+_TIMELINE_NAME: Final = re.compile(
+    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.raw\.json\.gz|(?<=memory_timeline)\.json(?:\.gz)?)",
+    re.DOTALL,
+)
+# Other programs pickle, too. A store is not asked for the first bytes of each: there the name must tell.
+_TELLING_NAME: Final = re.compile(r"snapshot|memory", re.IGNORECASE)
+_HEAD_BYTES: Final = 512
+# Looked at once a version. A directory with more pickles is looked at again and again.
+_HEADS_REMEMBERED: Final = 1 << 16
 _JSON_NAME: Final = re.compile(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json)?(?:\.gz)?", re.DOTALL)
 # TensorBoard's own test for a URL in --logdir_spec.
 _SPEC_URL: Final = re.compile(r"[a-zA-Z][0-9a-zA-Z.]*://")
@@ -37,6 +52,7 @@ class TraceFile:
     size_bytes: int
     modified_ns: int  # since 1970; 0 where the store does not say
     identity: str  # changes whenever the file does
+    kind: Kind = "trace"  # by its name: reading it tells for sure
 
 
 @dataclass
@@ -48,7 +64,11 @@ class Found:
 
 
 def find_traces(root: str) -> Found:
-    """Every `*.pt.trace.json` and `*.pt.trace.json.gz` below a directory, or the one file named, of any name.
+    """What can be read below a directory, or the one file named, of any name.
+
+    Traces are `*.pt.trace.json`, memory timelines `*.raw.json.gz` and `*memory_timeline.json`, memory
+    snapshots `*.pickle`, each also with `.gz`. Of the pickles on a local disk only those that begin like a
+    snapshot, of those in a store only those with `snapshot` or `memory` in their name.
 
     `root` is a local path or an fsspec URL. Links are followed; a folder is visited once, by its real path
     where it has one below `root`. Raises nothing: what cannot be listed is among the problems.
@@ -112,7 +132,7 @@ def _find_local(root: str, found: Found) -> None:
                 if entry.is_dir():
                     below = entry.name if run == "." else f"{run}/{entry.name}"
                     (linked_folders if entry.is_symlink() else folders).append((entry.path, below))
-                elif _TRACE_NAME.fullmatch(entry.name) is None:
+                elif _kind(entry.name) is None:
                     continue
                 elif entry.is_symlink():
                     linked_files.append((entry.path, run))
@@ -131,8 +151,23 @@ def _take(path: str, run: str, seen: set[tuple[int, int]], found: Found) -> None
     status = os.stat(path)
     # Only regular files: opening a pipe would wait for ever. A link to a file that is also found by its own
     # name is no other file.
-    if stat.S_ISREG(status.st_mode) and (_is_new(status, seen) or not os.path.islink(path)):
+    if not stat.S_ISREG(status.st_mode) or not (_is_new(status, seen) or not os.path.islink(path)):
+        return
+    if _kind(os.path.basename(path)) != "snapshot" or _begins_like_snapshot(path, _content(status)):
         found.files.append(_local_file(path, run, status))
+
+
+@lru_cache(_HEADS_REMEMBERED)
+def _begins_like_snapshot(path: str, _content: tuple[object, ...]) -> bool:
+    """Whether this version of the file does."""
+    with open(path, "rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head.startswith(GZIP_MAGIC):
+        try:
+            head = zlib.decompressobj(GZIP).decompress(head, _HEAD_BYTES)
+        except zlib.error:
+            return False
+    return is_snapshot(head)
 
 
 def _is_new(status: os.stat_result, seen: set[tuple[int, int]]) -> bool:
@@ -143,8 +178,12 @@ def _is_new(status: os.stat_result, seen: set[tuple[int, int]]) -> bool:
 
 
 def _local_file(path: str, run: str, status: os.stat_result) -> TraceFile:
-    content = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    return _trace_file(path, run, os.path.basename(path), status.st_size, status.st_mtime_ns, content)
+    name = os.path.basename(path)
+    return _trace_file(path, run, name, status.st_size, status.st_mtime_ns, _content(status))
+
+
+def _content(status: os.stat_result) -> tuple[object, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _find_remote(root: str, found: Found) -> None:
@@ -160,7 +199,8 @@ def _find_remote(root: str, found: Found) -> None:
     for path, info in listed.items():
         folder, _, name = path.rpartition("/")
         named = path.rstrip("/") == base
-        if named or _TRACE_NAME.fullmatch(name):
+        kind = _kind(name)
+        if named or (kind and (kind != "snapshot" or _TELLING_NAME.search(name))):
             run = "." if named else folder[len(base) :].strip("/") or "."
             size = int(info.get("size") or 0)
             modified_ns = int(modified_s(info) * 1e9)
@@ -172,12 +212,27 @@ def _find_remote(root: str, found: Found) -> None:
 def _trace_file(
     path: str, run: str, name: str, size_bytes: int, modified_ns: int, content: tuple[object, ...]
 ) -> TraceFile:
-    match = _TRACE_NAME.fullmatch(name) or _JSON_NAME.fullmatch(name)
+    kind = _kind(name)
+    match = (_NAMES[kind] if kind else _JSON_NAME).fullmatch(name)
     worker, span = (match["worker"], match["span"] or "") if match is not None else (name, "")
     identity = hashlib.blake2b(
         repr((path, content)).encode("utf-8", "surrogatepass"), digest_size=16
     ).hexdigest()
-    return TraceFile(path, _text(run), _text(worker), span, size_bytes, modified_ns, identity)
+    return TraceFile(
+        path, _text(run), _text(worker), span, size_bytes, modified_ns, identity, kind or "trace"
+    )
+
+
+_NAMES: Final[dict[Kind, re.Pattern[str]]] = {
+    "trace": _TRACE_NAME,
+    "snapshot": _SNAPSHOT_NAME,
+    "memory_timeline": _TIMELINE_NAME,
+}
+
+
+def _kind(name: str) -> Kind | None:
+    """What a file of this name is in a log directory; None of others."""
+    return next((kind for kind, pattern in _NAMES.items() if pattern.fullmatch(name)), None)
 
 
 def _text(name: str) -> str:

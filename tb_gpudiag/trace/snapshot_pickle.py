@@ -21,6 +21,10 @@ from typing import Any, Final
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unsafe
 from tb_gpudiag.trace.limits import Limits
 
+# The protocol, a frame, a dict in the memo, its first key.
+_SNAPSHOT: Final = re.compile(
+    rb"(?s:\x80[\x02-\x05](?:\x95.{8})?\}(?:\x94|q.)?\((?:\x8c.|X.{4})(?:segments|device_traces))"
+)
 _REMEDY: Final = "name a file that torch.cuda.memory._dump_snapshot wrote"
 
 # Instructions by what they do, as regular expressions over their bytes. See pickletools for their names.
@@ -64,6 +68,11 @@ _NAME_ON_STACK: Final = re.compile(
 def is_pickle(head: bytes) -> bool:
     """Whether a file that begins so is a pickle of protocol 2 or later: what torch has always written."""
     return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
+
+
+def is_snapshot(head: bytes) -> bool:
+    """Whether it is a pickle of a dict whose first key is one of a memory snapshot."""
+    return _SNAPSHOT.match(head) is not None
 
 
 def load_plain(data: bytes, limits: Limits, path: str) -> Any:

@@ -27,7 +27,7 @@ _SHORT_READ_BYTES: Final = 4 << 10
 # Compressed bytes taken at a time after that. Much less, and waiting for the interpreter's lock takes longer
 # than unpacking.
 _PACKED_READ_BYTES: Final = 256 << 10
-_GZIP: Final = 31  # zlib's name for gzip with the largest window
+GZIP: Final = 31  # zlib's name for gzip with the largest window
 # Damaged gzip data is unpacked again by such steps, so that no more than the last one is lost.
 _DAMAGE_STEP_BYTES: Final = 64
 # A reader that is told to stop does so at its next block. One that hangs in a dead store is left behind.
@@ -161,7 +161,7 @@ class Source:
 
     def _unpacked(self, file: IO[bytes], first: bytes) -> Iterator[bytes]:
         size = self._limits.chunk_bytes
-        unpacker = zlib.decompressobj(wbits=_GZIP)
+        unpacker = zlib.decompressobj(wbits=GZIP)
         block = bytearray()
         raw = 0
         packed, at, step = first, 0, _SHORT_READ_BYTES
@@ -193,7 +193,7 @@ class Source:
                 # not take long.
                 if packed[at : at + 1] != GZIP_MAGIC[:1]:
                     break
-                unpacker, step = zlib.decompressobj(wbits=_GZIP), _SHORT_READ_BYTES
+                unpacker, step = zlib.decompressobj(wbits=GZIP), _SHORT_READ_BYTES
         else:
             block += unpacker.flush()
             self.truncated = not unpacker.eof

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import pickle
 from pathlib import Path
 
 import fsspec
@@ -11,6 +13,7 @@ import pytest
 from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.trace.find import Found, find_traces, parse_logdir_spec
 from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder
 from tests.trace.support import document, span
 
 CONTENT = document(span())
@@ -207,6 +210,84 @@ def test_urls() -> None:
     after = [file.identity for file in find_traces("memory://find-logs/").files]
     assert (before[0] != after[0], before[1] == after[1]) == (True, True)
     assert keys(find_traces("memory://find-logs/run/w.1.pt.trace.json")) == [(".", "w", "1")]
+
+
+def pickle_of(value: object, path: Path, protocol: int = 4) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = pickle.dumps(value, protocol)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+def test_memory_snapshots_are_told_from_other_pickles(tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder().document()
+    pickle_of(snapshot, tmp_path / "run" / "oom_rank3.12.pickle")
+    pickle_of(snapshot, tmp_path / "run" / "oom_rank0.pickle.gz")
+    for protocol in (2, 3, 4, 5):
+        pickle_of(snapshot, tmp_path / f"protocol {protocol}.pickle", protocol)
+    pickle_of({"epoch": 3, "segments": []}, tmp_path / "run" / "checkpoint.pickle")
+    pickle_of([1, 2], tmp_path / "run" / "data.pickle.gz")
+    put(tmp_path, "run/text.pickle", "run/snapshot.pkl")
+    (tmp_path / "still_to_be_written.pickle").touch()
+    (tmp_path / "cut.pickle.gz").write_bytes(b"\x1f\x8b\x08")
+    found = find_traces(str(tmp_path))
+    assert found.problems == []
+    assert [(file.run, file.worker, file.span, file.kind) for file in found.files] == [
+        *((".", f"protocol {protocol}", "", "snapshot") for protocol in (2, 3, 4, 5)),
+        ("run", "oom_rank0", "", "snapshot"),
+        ("run", "oom_rank3", "12", "snapshot"),
+    ]
+    assert all(read_trace(file.path).kind == "snapshot" for file in found.files)
+
+
+def test_a_pickle_that_becomes_a_snapshot_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "x.pickle"
+    pickle_of([], path)
+    assert find_traces(str(tmp_path)).files == []
+    pickle_of(SnapshotBuilder().document(), path)
+    assert keys(find_traces(str(tmp_path))) == [(".", "x", "")]
+
+
+def test_a_pickle_is_opened_once_a_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pickle_of([], tmp_path / "x.pickle")
+    pickle_of(SnapshotBuilder().document(), tmp_path / "y.pickle")
+    found = find_traces(str(tmp_path)).files
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("it was opened again")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    assert find_traces(str(tmp_path)).files == found
+
+
+def test_memory_timelines_are_found_by_names_that_nothing_else_has(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        "rank0.raw.json.gz",
+        "rank1.memory_timeline.json",
+        "memory_timeline.json.gz",
+        "memory.json",
+        "raw.json",
+        "memory_timeline.html",
+    )
+    found = find_traces(str(tmp_path)).files
+    assert [(file.worker, file.kind) for file in found] == [
+        ("memory_timeline", "memory_timeline"),
+        ("rank0", "memory_timeline"),
+        ("rank1.memory_timeline", "memory_timeline"),
+    ]
+
+
+def test_pickles_in_a_store_are_told_by_their_names() -> None:
+    system = fsspec.filesystem("memory")
+    for name in ("a_Snapshot.pickle", "memory_rank0.pickle.gz", "checkpoint.pickle"):
+        system.pipe(f"/find-pickles/{name}", pickle.dumps(SnapshotBuilder().document()))
+    found = find_traces("memory://find-pickles").files
+    assert [(file.worker, file.kind) for file in found] == [
+        ("a_Snapshot", "snapshot"),
+        ("memory_rank0", "snapshot"),
+    ]
+    assert read_trace(found[0].path).kind == "snapshot"
+    assert keys(find_traces("memory://find-pickles/checkpoint.pickle")) == [(".", "checkpoint", "")]
 
 
 @pytest.mark.parametrize(
