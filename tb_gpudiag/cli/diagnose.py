@@ -63,7 +63,12 @@ def _parser() -> argparse.ArgumentParser:
         description="Says where the GPU's time and memory went, why it was idle, and what to fix first.",
         epilog="Exit status: 0 done, 1 a --fail-on condition met, 2 bad usage or nothing to read.",
     )
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="a trace file, a memory snapshot (.pickle), or a log directory")
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="*",
+        help="a trace file, a memory snapshot (.pickle), or a log directory",
+    )
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of standard output")
     parser.add_argument(
