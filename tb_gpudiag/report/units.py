@@ -27,6 +27,7 @@ def place(where: Place) -> pb.Place:
         function=one_line(where.function),
         operator=one_line(where.operator),
         us=us(where.time_ns),
+        bytes=where.bytes,
     )
 
 

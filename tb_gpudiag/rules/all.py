@@ -9,10 +9,14 @@ from tb_gpudiag.rules import (
     exposed_communication,
     fp32_matmul,
     host_bound,
+    host_memory_leak,
     host_sync,
     input_pipeline,
     launch_bound,
     memory_bound_kernels,
+    memory_fragmentation,
+    memory_leak,
+    memory_peak,
     no_gpu,
     no_stacks,
     no_steps,
@@ -49,6 +53,11 @@ RULES: tuple[Rule, ...] = (
     memory_bound_kernels.RULE,
     # Of the same time seen another way: claims none.
     step_variance.RULE,
+    # Of memory: these claim no time.
+    memory_leak.RULE,
+    memory_peak.RULE,
+    memory_fragmentation.RULE,
+    host_memory_leak.RULE,
     # Of the recording: these claim no time.
     no_steps.RULE,
     warmup_recorded.RULE,

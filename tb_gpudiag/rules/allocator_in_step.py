@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.names import ALLOCATOR_CALL
@@ -54,12 +56,29 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
                 Evidence(name, count(calls, "call"))
                 for name, calls in facts.calls.count_by_name(ALLOCATOR_CALL, facts.window)[:MOST_CALLS]
             ),
+            *_reserve_evidence(facts, lost.device),
         ],
         places=places(facts, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=without(host_time(facts, Cause.ALLOCATOR)),
     )
+
+
+def _reserve_evidence(facts: Facts, device: int) -> Iterator[Evidence]:
+    """What the allocator got and gave back, where memory was recorded."""
+    for memory in facts.memory:
+        reserve = memory.reserve
+        if memory.device != device:
+            continue
+        if reserve.steady_growths or reserve.steady_shrinks:
+            grew = f"grew {count(reserve.steady_growths, 'time')}"
+            yield Evidence(
+                "reserved memory after the first step",
+                f"{grew}, was given back {count(reserve.steady_shrinks, 'time')}",
+            )
+        if reserve.retries:
+            yield Evidence("cache emptied to get memory", count(reserve.retries, "time"))
 
 
 RULE = Rule("GD103", "allocator_in_step", "Memory calls in the step", check, error_share=0.20)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.rules.rule import Fix
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.rule import CannotTell, Fix
 
 PROFILER_URL = "https://docs.pytorch.org/docs/stable/profiler.html"
 
@@ -28,3 +29,13 @@ with profile(
 def record_again(text: str) -> Fix:
     """A fix that is a better recording."""
     return Fix(text, GOOD_RECORDING, PROFILER_URL)
+
+
+def without_memory(facts: Facts) -> CannotTell:
+    """Where nothing is recorded of a device's memory."""
+    if facts.recorded.memory:
+        return CannotTell("the trace has no memory events of this device")
+    return CannotTell(
+        "no memory events were recorded",
+        "Record five steps or more with profile_memory=True, or torch.cuda.memory._record_memory_history().",
+    )

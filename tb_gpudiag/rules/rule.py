@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tb_gpudiag.facts.intervals import Intervals
 from tb_gpudiag.facts.replay import Change
+from tb_gpudiag.trace.events import NONE
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
@@ -45,6 +46,7 @@ class Place:
     function: str = ""
     operator: str = ""
     time_ns: int = 0  # how much of the finding's cost lies here
+    bytes: int = 0  # the same, of a finding about memory
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ class Finding:
 
     title: one line, with the figure that matters. summary: two or three plain sentences.
     cost_ns: what it costs over the step window; 0 for a finding about the recording.
+    cost_bytes, cost_bytes_per_step: of a finding about memory: what is held, or grows, and a fix gives back.
+    memory_device: whose memory; NONE is the CPU's.
     claims: device -> the instants of that device's step window that the cost is made of. None of them may be
         taken already: the first rule in the order of RULES that wants a nanosecond keeps it.
     removable: for the replay; None where it cannot be replayed.
@@ -99,6 +103,9 @@ class Finding:
     summary: str
     fix: Fix
     cost_ns: int = 0
+    cost_bytes: int = 0
+    cost_bytes_per_step: float = 0.0
+    memory_device: int = NONE
     saving: Saving | None = None
     evidence: list[Evidence] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)

@@ -12,6 +12,7 @@ import numpy as np
 from tb_gpudiag.facts.intervals import EMPTY, Intervals, intersect, union
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.format import one_line
+from tb_gpudiag.rules.memory_room import share_of_memory
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Finding, Rule, Severity, Taken
 from tb_gpudiag.rules.savings import PlannedFix, plan_fixes, trusted_replay, with_replayed_saving
 
@@ -32,8 +33,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What all rules answered. Findings: what gives back most first, and hints (INFO) behind the others; the
-    rest by id."""
+    """What all rules answered, by id but for findings.
+
+    Those that give back most come first, and hints (INFO) behind the others. Time and memory are compared by
+    the share of what the job has: of the step window, what the fix gives back; of the device's memory, what
+    it gives back, or what grows until the horizon (see memory_room.py). A leak that ends the job by then has
+    taken all of it, so it comes before anything that only makes the job slow.
+    """
 
     findings: list[Found]
     clear: list[tuple[Rule, Clear]]
@@ -59,14 +65,23 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
                 found.append(Found(rule, finding, rule.severity_of(finding, window_ns)))
                 taken = _with(taken, finding.claims)
     found = _with_savings(facts, found)
-    found.sort(key=_rank)
+    found.sort(key=lambda f: _rank(facts, f))
     return Outcome(found, sorted(clear, key=_id), sorted(unchecked, key=_id), _plan(facts, found))
 
 
-def _rank(found: Found) -> tuple[bool, int, int, int, str]:
+def _rank(facts: Facts, found: Found) -> tuple[bool, float, int, int, str]:
     finding = found.finding
     hint = found.severity == Severity.INFO
-    return hint, -_gives_back(finding), -finding.cost_ns, -found.severity, found.rule.id
+    return hint, -_share(facts, finding), -finding.cost_ns, -found.severity, found.rule.id
+
+
+def _share(facts: Facts, finding: Finding) -> float:
+    """What a fix gives back, of what the job has."""
+    of_time = _gives_back(finding) / max(1, facts.window.duration_ns)
+    if not (finding.cost_bytes or finding.cost_bytes_per_step):
+        return of_time
+    growth = finding.cost_bytes_per_step
+    return max(of_time, share_of_memory(facts, finding.memory_device, finding.cost_bytes, growth))
 
 
 def _id(answer: tuple[Rule, object]) -> str:

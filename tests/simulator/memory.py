@@ -125,9 +125,13 @@ class Memory(Faults):
         job = self.job
         if (number + 1) % job.accumulate:
             return
-        if not (job.leak_bytes and job.leak == "gradients"):
-            for gradient in self._gradients:
-                self.machine.free(gradient)
+        machine = self.machine
+        with machine.span("annotation", "Optimizer.zero_grad#SGD.zero_grad"):
+            machine.wait_until(machine.now_ns + 500, "python")
+            if not (job.leak_bytes and job.leak == "gradients"):
+                for gradient in self._gradients:
+                    machine.free(gradient)
+            machine.wait_until(machine.now_ns + 500, "python")
         self._gradients.clear()
 
     def _end_step_memory(self) -> None:

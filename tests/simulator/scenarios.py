@@ -74,7 +74,7 @@ LEAKS: tuple[tuple[str, Leak, int], ...] = (
 
 
 def _leak(name: str, leak: Leak, size: int) -> Fault:
-    return Fault(name, "", lambda s: {"leak": leak, "leak_bytes": round(size * s)}, {"leak_bytes": 0})
+    return Fault(name, "GD401", lambda s: {"leak": leak, "leak_bytes": round(size * s)}, {"leak_bytes": 0})
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -109,14 +109,19 @@ FAULTS: tuple[Fault, ...] = (
     Fault("large_readback", "GD302", lambda s: {"dump_bytes": round(24 * MIB * s)}, {"dump_bytes": 0}),
     Fault("warmup_recorded", "GD902", lambda s: {"warmup_us": 80_000 * s}, {"warmup_us": 0}),
     *(_leak(name, leak, size) for name, leak, size in LEAKS),
-    Fault("host_leak", "", lambda s: {"host_leak_bytes": round(2 * MIB * s)}, {"host_leak_bytes": 0}),
+    Fault("host_leak", "GD405", lambda s: {"host_leak_bytes": round(2 * MIB * s)}, {"host_leak_bytes": 0}),
     Fault(
         "little_room",
-        "",
+        "GD402",
         lambda s: {"activation_bytes": 25 * MIB, "capacity_bytes": round(548 * (1 + 0.04 / s) * MIB)},
         {"activation_bytes": 5 * MIB},
     ),
-    Fault("fragmented", "", lambda s: {"spare": 1 + 1.2 * s, "capacity_bytes": 2**31}, {"spare": 1.05}),
+    Fault(
+        "fragmented",
+        "GD403",
+        lambda s: {"spare": 1 + 1.2 * s, "capacity_bytes": 1_536 * MIB},
+        {"spare": 1.05},
+    ),
 )
 
 

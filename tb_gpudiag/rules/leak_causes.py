@@ -1,0 +1,129 @@
+"""The usual causes of a leak: how each is recognised by what stays, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tb_gpudiag.facts.memory_context import Phase
+from tb_gpudiag.facts.memory_sites import GrowingSite
+
+# A cause is named when it makes up half of what grows,
+CAUSE_SHARE = 0.5
+
+# numbers for a progress bar, a confusion matrix: what is kept of a metric is no larger than this,
+METRIC_BYTES = 64 * 2**10
+
+# a loss is one number, for which the allocator takes a block of 512 bytes (the CPU's: a few bytes),
+SCALAR_BYTES = 512
+
+# and one operator's outputs, kept, are a hook's; those of so many are what a backward pass would need.
+GRAPH_OPERATORS = 2
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A usual cause of a leak: how it is called, what it is, and what to do about it."""
+
+    name: str
+    summary: str
+    fix: str
+    code: str
+    url: str = "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory"
+
+
+GRAPH = Cause(
+    "a kept graph",
+    "The activations of whole forward passes stay: something, such as a list, keeps a loss or an output with "
+    "its graph, or the graph is retained.",
+    "Keep numbers instead of tensors that have a graph; compute what needs no gradients under "
+    "torch.no_grad(); do without retain_graph=True.",
+    """losses.append(loss.detach())        # not: losses.append(loss), total = total + loss
+with torch.no_grad():               # evaluation, logging
+    validation_loss = criterion(model(batch), target)
+loss.backward()                     # not: loss.backward(retain_graph=True)""",
+)
+CACHE = Cause(
+    "a growing cache",
+    "Tensors are put together with new rows in every step, and replaced by the larger result: a cache, such "
+    "as keys and values of attention, that nothing cuts off.",
+    "Give the cache an end: drop what is old, or allocate it once at its full size and write into it.",
+    """cache = torch.cat([cache, new], dim=1)[:, -max_length:]   # drops what is too old
+# or once, at its full size:
+cache = torch.empty(batch, max_length, width, device=device)
+cache[:, position] = new
+# Transformers: a new cache for every sequence, past_key_values=None; or
+model.generate(**inputs, cache_implementation="static")""",
+    "https://huggingface.co/docs/transformers/kv_cache",
+)
+HOOKS = Cause(
+    "outputs of a module that are kept",
+    "The outputs of one kind of module stay, and no loss does: a forward hook, or the module itself, keeps "
+    "what it gives.",
+    "Remove the hook when it has done its work, or keep a copy of what is needed on the host, of the last "
+    "step only.",
+    """handle = layer.register_forward_hook(keep)
+try:
+    model(batch)
+finally:
+    handle.remove()
+
+def keep(module, inputs, output):
+    features[module] = output.detach().cpu()   # replaces the last step's, and has no graph""",
+    "https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_hook",
+)
+GRADIENTS = Cause(
+    "gradients that are kept",
+    "What stays was made in the backward pass: gradients that something keeps beside the parameters, or "
+    "gradients with a graph of their own (create_graph=True).",
+    "Keep a number of each gradient instead of the gradient; without create_graph=True gradients have no "
+    "graph.",
+    """norms.append(torch.stack([p.grad.norm() for p in model.parameters()]).norm().item())
+loss.backward()                          # not: create_graph=True, retain_graph=True
+optimizer.zero_grad(set_to_none=True)    # the default: lets go of the gradients""",
+    "https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html",
+)
+METRICS = Cause(
+    "metrics that stay on the device",
+    "Small tensors are made outside of the model's modules, and all of them stay: numbers of each step that "
+    "a list keeps.",
+    "Add up one tensor in place, and bring it to the host once in many steps.",
+    """total += loss.detach()               # one tensor, in place: not metrics.append(loss)
+if step % 100 == 0:
+    print((total / 100).item())
+    total.zero_()""",
+)
+OTHER = Cause(
+    "",
+    "Something keeps what this code allocates: a list, a dictionary, an attribute, a closure.",
+    "Look for what holds the tensors of this line, and let go of them: keep the last ones only, or keep them "
+    "on the host or on disk.",
+    """kept = collections.deque(maxlen=100)   # in place of a list: lets go of the oldest
+kept.append(features.detach().cpu())   # or off the GPU""",
+)
+
+_LOSS = re.compile(r"aten::(\w*loss\w*|cross_entropy\w*|sum|mean|binary_cross_entropy\w*|kl_div|norm)", re.S)
+_JOINS = re.compile(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", re.S)
+
+
+def cause_of(sites: list[GrowingSite]) -> Cause:
+    """The usual cause that the sites' evidence speaks for, or OTHER."""
+    whole = sum(site.per_unit for site in sites)
+
+    def most(some: list[GrowingSite]) -> bool:
+        return sum(site.per_unit for site in some) > CAUSE_SHARE * whole
+
+    backward = [site for site in sites if site.phase is Phase.BACKWARD]
+    others = [site for site in sites if site.phase is not Phase.BACKWARD]
+    forward = [site for site in others if site.module]
+    has_loss = any(site.size_bytes <= SCALAR_BYTES and _LOSS.fullmatch(site.operator) for site in others)
+    if most([site for site in sites if _JOINS.fullmatch(site.operator) and site.replaced]):
+        return CACHE
+    if most(backward):
+        return GRADIENTS
+    if most(forward):
+        operators = {site.operator for site in forward}
+        return GRAPH if has_loss or len(operators) >= GRAPH_OPERATORS else HOOKS
+    if most([site for site in others if site.size_bytes <= METRIC_BYTES and not site.module]):
+        return METRICS
+    return OTHER

@@ -1,0 +1,43 @@
+"""A tiny job for the rules about memory: each step takes some, gives it back, and keeps a part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.builder import TraceBuilder
+
+MIB = 2**20
+STEP_US = 100.0
+KEEPER = "train.py(7): keep"
+
+
+def job(
+    kept: Sequence[int],
+    *,
+    start: int = 8 * MIB,
+    taken: int = 4 * MIB,
+    reserved: int | None = None,
+    device: int | None = 0,
+    mark_steps: bool = True,
+    **options: Any,
+) -> TraceBuilder:
+    """Step i keeps `kept[i]` bytes, allocated by aten::clone in KEEPER; `taken` is what it gives back, and
+    `start` is there before the recording. `reserved`: the allocator's total, all the time."""
+    trace = TraceBuilder(**options)
+    trace.recording.memory_start[device] = start
+    trace.recording.reserved_start = reserved or 0
+    main = trace.thread()
+    for number, size in enumerate(kept):
+        at = number * STEP_US
+        if mark_steps:
+            main.step(number, at=at, us=STEP_US - 2)
+        main.frame("train.py(3): train", at=at + 1, us=STEP_US - 4)
+        main.launch("gemm", at=at + 2, us=3, runs_at=at + 6, runs_us=80)
+        main.op("aten::mm", at=at + 10, us=20)
+        address = main.alloc(taken, at=at + 15, device=device, reserved=reserved)
+        if size:
+            main.frame(KEEPER, at=at + 40, us=20).op("aten::clone", at=at + 42, us=10)
+            main.alloc(size, at=at + 45, device=device, reserved=reserved)
+        main.free(address, at=at + 70)
+    return trace
