@@ -14,6 +14,7 @@ from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.host import host_activity
 from tb_gpudiag.report.launches import hotspot_messages, queue_messages
+from tb_gpudiag.report.memory import memory_messages
 from tb_gpudiag.report.sync_sites import sync_site_messages
 from tb_gpudiag.report.units import UINT32_MAX, place, time_ranges, us
 from tb_gpudiag.rules.format import one_line
@@ -61,15 +62,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         launch_queues=queue_messages(facts),
         kernel_families=list(_families(facts)),
         sync_sites=sync_site_messages(facts),
-        memory=[
-            pb.DeviceMemory(
-                device=memory.device,
-                peak_allocated_bytes=memory.peak_allocated_bytes,
-                peak_reserved_bytes=memory.peak_reserved_bytes,
-                capacity_bytes=memory.capacity_bytes,
-            )
-            for memory in facts.memory
-        ],
+        memory=memory_messages(facts),
         host=host_activity(facts),
     )
     _add_the_rest(report, outcome)
@@ -192,6 +185,9 @@ def _finding(facts: Facts, found: Found) -> pb.Finding:
         title=one_line(finding.title),
         summary=one_line(finding.summary, 2_000),
         cost_us=us(finding.cost_ns),
+        cost_bytes=finding.cost_bytes,
+        cost_bytes_per_step=finding.cost_bytes_per_step,
+        memory_device=finding.memory_device if finding.cost_bytes or finding.cost_bytes_per_step else 0,
         evidence=[
             pb.Evidence(label=one_line(evidence.label), value=one_line(evidence.value))
             for evidence in finding.evidence

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
+from tb_gpudiag.report import memory_sections, sections
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report import sections
 
 _PAGE = Markup(
     """<!doctype html>
@@ -111,7 +111,9 @@ def _report(report: pb.Report) -> Markup:
         _table("GPU time by kernel family", sections.FAMILY_TITLES, sections.family_rows(report)),
         _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report)),
         _table("Waits for the GPU", sections.SYNC_TITLES, sections.sync_rows(report)),
-        _list("Memory", [("", line) for line in sections.memory_lines(report.memory)]),
+        _list("Memory", [("", line) for line in memory_sections.lines(report.memory)]),
+        _table("What grows", memory_sections.SITE_TITLES, memory_sections.site_rows(report.memory)),
+        _table("What the peak holds", memory_sections.PEAK_TITLES, memory_sections.peak_rows(report.memory)),
         _list(
             "Cannot tell from this trace",
             [(f"{u.rule} {u.name}", sections.unchecked(u)) for u in report.unchecked],

@@ -6,8 +6,8 @@ import html
 import re
 from collections.abc import Iterable
 
+from tb_gpudiag.report import memory_sections, sections
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report import sections
 
 # A comment that renders as nothing keeps "@name" and "#12" from becoming a mention and a link to an issue.
 _NOTHING = "<!-- -->"
@@ -40,7 +40,10 @@ def _lines(report: pb.Report) -> Iterable[str]:
     yield from _table("GPU time by kernel family", sections.FAMILY_TITLES, sections.family_rows(report))
     yield from _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report))
     yield from _table("Waits for the GPU", sections.SYNC_TITLES, sections.sync_rows(report))
-    yield from _list("Memory", [text(line) for line in sections.memory_lines(report.memory)])
+    memory = report.memory
+    yield from _list("Memory", [text(line) for line in memory_sections.lines(memory)])
+    yield from _table("What grows", memory_sections.SITE_TITLES, memory_sections.site_rows(memory))
+    yield from _table("What the peak holds", memory_sections.PEAK_TITLES, memory_sections.peak_rows(memory))
     unchecked = [f"{u.rule} {text(u.name)}: {text(sections.unchecked(u))}" for u in report.unchecked]
     yield from _list("Cannot tell from this trace", unchecked)
     clear = [f"{c.rule} {text(c.name)}: {text(c.reason)}" for c in report.clear]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -184,6 +184,10 @@ def _parts(
 
 def cost(finding: pb.Finding) -> str:
     """What it costs and what a fix gives back; empty for a finding about the recording."""
+    if finding.cost_bytes_per_step:
+        return f"{size_bytes(finding.cost_bytes_per_step)} more in each step"
+    if finding.cost_bytes:
+        return size_bytes(finding.cost_bytes)
     if not finding.cost_us:
         return ""
     text = time_us(finding.cost_us)
@@ -217,8 +221,14 @@ def place(where: pb.Place) -> str:
 
 
 def places(finding: pb.Finding) -> list[tuple[str, str]]:
-    """(place, time) of the first places."""
-    return [(place(p), time_us(p.us) if p.us else "") for p in finding.places[:PLACES_SHOWN]]
+    """(place, time or bytes) of the first places."""
+    return [(place(p), _weight(p)) for p in finding.places[:PLACES_SHOWN]]
+
+
+def _weight(where: pb.Place) -> str:
+    if where.us:
+        return time_us(where.us)
+    return size_bytes(where.bytes) if where.bytes else ""
 
 
 def host_rows(report: pb.Report) -> list[tuple[str, ...]]:
@@ -303,6 +313,9 @@ NUMBERS = frozenset(
         "waits",
         "host held",
         "GPU idle after",
+        "more each step",
+        "held",
+        "allocations",
     }
 )
 """Titles of the columns that are aligned to the right."""
@@ -312,19 +325,6 @@ HOTSPOT_TITLES = ("operator", "launches", "host", "kernels", "into an empty queu
 SYNC_TITLES = ("wait", "waits", "host held", "GPU idle after", "at")
 PLAN_TITLES = ("fix", "gives back, at most", "step window then")
 HOST_TITLES = ("what", "kind", "time", "mostly in")
-
-
-def memory_lines(memory: Sequence[pb.DeviceMemory]) -> list[str]:
-    """One line a device: what the allocator held at its peak."""
-    lines = []
-    for m in memory:
-        line = f"GPU {m.device}: {size_bytes(m.peak_allocated_bytes)} allocated at the peak"
-        if m.peak_reserved_bytes:
-            line += f", {size_bytes(m.peak_reserved_bytes)} reserved"
-        if m.capacity_bytes:
-            line += f", of {size_bytes(m.capacity_bytes)}"
-        lines.append(line)
-    return lines
 
 
 def unchecked(item: pb.Unchecked) -> str:

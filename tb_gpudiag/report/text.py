@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tb_gpudiag.report import memory_sections, sections
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report import sections
 
 PLAIN_WIDTH = 110
 """Columns where there is no terminal to ask."""
@@ -62,7 +62,11 @@ def _print(report: pb.Report, console: Console) -> None:
     _print_table("GPU time by kernel family", sections.FAMILY_TITLES, sections.family_rows(report), console)
     _print_table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report), console)
     _print_table("Waits for the GPU", sections.SYNC_TITLES, sections.sync_rows(report), console)
-    _print_list("Memory", [("", line) for line in sections.memory_lines(report.memory)], console)
+    memory = report.memory
+    _print_list("Memory", [("", line) for line in memory_sections.lines(memory)], console)
+    _print_table("What grows", memory_sections.SITE_TITLES, memory_sections.site_rows(memory), console)
+    held = memory_sections.peak_rows(memory)
+    _print_table("What the peak holds", memory_sections.PEAK_TITLES, held, console)
     unchecked = [(f"{u.rule} {u.name}", sections.unchecked(u)) for u in report.unchecked]
     _print_list("Cannot tell from this trace", unchecked, console)
     _print_list("Looked at, nothing wrong", [(f"{c.rule} {c.name}", c.reason) for c in report.clear], console)
