@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
 
 from tb_gpudiag.facts.host import Host
+from tb_gpudiag.facts.names import match
+from tb_gpudiag.facts.steps import Window
 from tb_gpudiag.trace.events import NONE, Int64
+
+_LINEAR = re.compile(r"aten::linear")
 
 
 def time_by_shapes(host: Host, launch: Int64, duration_ns: Int64) -> list[tuple[str, int]]:
@@ -24,6 +29,20 @@ def time_by_shapes(host: Host, launch: Int64, duration_ns: Int64) -> list[tuple[
     )
     order = np.argsort(-weight, kind="stable")
     return [(events.input_shapes[i], int(weight[i])) for i in order if weight[i]]
+
+
+def batch_of_one(host: Host, window: Window, least: int) -> bool:
+    """Whether every linear layer that runs in the window, at least so many calls, gets an input whose first
+    size is 1: then a batch is one item."""
+    events = host.events
+    known = events.shapes != NONE
+    known &= (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
+    calls = np.flatnonzero(known)
+    calls = calls[match(events, _LINEAR)[calls]]
+    shapes = {events.input_shapes[i] for i in np.unique(events.shapes[calls])}
+    return len(calls) >= least and all(
+        len(inputs := matrices(shape)) > 0 and inputs[0][0] == 1 for shape in shapes
+    )
 
 
 def matrices(shapes: str) -> list[list[int]]:

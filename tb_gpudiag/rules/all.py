@@ -6,7 +6,9 @@ from tb_gpudiag.rules import (
     allocator_in_step,
     compilation_in_step,
     copy_patterns,
+    data_movement,
     exposed_communication,
+    exposed_copies,
     fp32_matmul,
     host_bound,
     host_memory_leak,
@@ -40,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     copy_patterns.RULE,  # before the waits and pageable copies that a round trip is made of
     host_sync.RULE,
     pageable_copies.RULE,
+    exposed_copies.RULE,
     small_kernels.RULE,
     launch_bound.RULE,
     host_bound.RULE,
@@ -50,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     unaligned_matmul.RULE,
     unfused_attention.RULE,
     small_grids.RULE,
+    data_movement.RULE,
     memory_bound_kernels.RULE,
     # Of the same time seen another way: claims none.
     step_variance.RULE,

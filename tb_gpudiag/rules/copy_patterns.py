@@ -158,7 +158,7 @@ def _finding(
         evidence=[
             *evidence,
             Evidence("copying", f"{time_ns(time)}, {share(exposed.total, time)} not hidden under computing"),
-            *_speed(facts, copies),
+            *speed(facts, copies),
         ],
         places=places(facts, transfers.launch[copies], transfers.in_call_ns[copies], by_operator=True),
         ranges=longest(claim, device.id),
@@ -172,7 +172,7 @@ def _exposed(facts: Facts, device: DeviceFacts, copies: Int64, taken: Taken) -> 
     return subtract(intersect(ran, device.busy.copying), taken.get(device.id, EMPTY))
 
 
-def _speed(facts: Facts, copies: Int64) -> list[Evidence]:
+def speed(facts: Facts, copies: Int64) -> list[Evidence]:
     """The bytes a second of these copies, beside the best that large pinned ones of the trace reach."""
     transfers = facts.transfers
     duration_ns = transfers.end_ns - transfers.start_ns

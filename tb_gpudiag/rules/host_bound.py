@@ -10,7 +10,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.rules.chores import CHORES
 from tb_gpudiag.rules.format import count, share, time_ns
-from tb_gpudiag.rules.launch_bound import LONGEST_GAP_NS, issuing
+from tb_gpudiag.rules.launch_bound import LONGEST_GAP_NS, batch_evidence, issuing
 from tb_gpudiag.rules.ledger import Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
     NOTHING,
@@ -153,6 +153,7 @@ def _general(facts: Facts, lost: Lost, chosen: Bool, python: Bool, spoken_of: In
         evidence=[
             Evidence("GPU idle under Python", time_ns(lost.total_ns(python))),
             Evidence("GPU idle under slow operators", time_ns(lost.total_ns(chosen & ~python))),
+            *batch_evidence(facts),
             Evidence(
                 "longest stretch",
                 time_ns(max((r.end_ns - r.start_ns for r in lost.ranges(chosen)), default=0)),

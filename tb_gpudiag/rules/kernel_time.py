@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.facts.intervals import EMPTY, Intervals, subtract
 from tb_gpudiag.facts.kernels import Kernels
@@ -25,6 +27,11 @@ class KernelTime:
     @property
     def window_ns(self) -> int:
         return self.facts.window.duration_ns
+
+    @property
+    def busy_ns(self) -> int:
+        """In which anything ran."""
+        return self.total_ns(np.ones(len(self.kernels.event), np.bool_))
 
     def total_ns(self, chosen: Bool) -> int:
         """In which at least one of the chosen ran."""

@@ -7,7 +7,8 @@ import numpy as np
 from tb_gpudiag.facts.causes import Cause, Trigger
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.facts.intervals import Intervals, subtract
-from tb_gpudiag.rules.format import count, share, time_ns
+from tb_gpudiag.facts.products import batch_of_one
+from tb_gpudiag.rules.format import count, one_line, share, time_ns
 from tb_gpudiag.rules.ledger import ISSUING, Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
     NO_GPU,
@@ -36,13 +37,19 @@ LONGEST_GAP_NS = 1_000_000
 # launches of a step by one.
 LEAST_REMOVED = 0.5
 
+# Fewer linear layers than these may be a head that works on one thing by design.
+FEWEST_LAYERS = 4
+
 _CODE = """# Fewer, larger kernels, launched together:
 model = torch.compile(model)                           # fuses elementwise kernels
 model = torch.compile(model, mode="reduce-overhead")   # and replays them as CUDA graphs (fixed shapes)
 
 # One launch for all parameters instead of one for each:
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)   # or foreach=True
-optimizer.zero_grad(set_to_none=True)                           # no kernel at all"""
+optimizer.zero_grad(set_to_none=True)                           # no kernel at all
+
+# Items one by one: several in one batch take about as many launches as one of them
+outputs = model(torch.stack(items))                 # not: [model(item[None]) for item in items]"""
 
 
 def issuing(lost: Lost, device: DeviceFacts) -> Bool:
@@ -103,6 +110,8 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             ),
             Evidence("launches", f"{count(len(calls))}{per_step}"),
             Evidence("issued on an empty queue", on_empty),
+            *_most_launched(facts),
+            *batch_evidence(facts),
             Evidence("median launch call", time_ns(float(np.median(calls.duration_ns)))),
             Evidence("median GPU time of a launch", time_ns(float(np.median(calls.gpu_ns)))),
         ],
@@ -111,6 +120,29 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         claims=lost.claims(chosen),
         removable=without(_launching(facts), LEAST_REMOVED),
     )
+
+
+def _most_launched(facts: Facts) -> list[Evidence]:
+    """The operator with most launches: thousands of one are a loop, or a model of very many layers."""
+    found = max(facts.hotspots("operator"), key=lambda h: h.launches, default=None)
+    if found is None:
+        return []
+    steps = len(facts.steps)
+    per_step = f", {count(round(found.launches / steps))} a step" if steps else ""
+    return [
+        Evidence(
+            "operator with most launches", f"{one_line(found.key, 80)}: {count(found.launches)}{per_step}"
+        )
+    ]
+
+
+def batch_evidence(facts: Facts) -> list[Evidence]:
+    """A word where items go through the model one by one, as far as shapes tell."""
+    if not batch_of_one(facts.host, facts.window, FEWEST_LAYERS):
+        return []
+    return [
+        Evidence("items in a batch", "1, in every linear layer; several at once take hardly more launches")
+    ]
 
 
 def _launching(facts: Facts) -> Intervals:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tb_gpudiag.rules.launch_bound import RULE
 from tests.builder import TraceBuilder
 from tests.rules.stage import cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
@@ -32,6 +34,27 @@ def test_fires_on_kernels_shorter_than_their_launches(tmp_path: Path) -> None:
     assert {e.label: e.value for e in found.evidence}["issued on an empty queue"] == "100 %"
     assert found.places[0].operator == "aten::add"
     assert found.places[0].file == "model.py"
+
+
+def test_names_the_operator_with_most_launches_and_a_batch_of_one(tmp_path: Path) -> None:
+    trace = _confetti(3)
+    main = trace.thread()
+    for i in range(4):
+        main.op("aten::linear", at=200 * i, us=10, shapes=[[1, 128, 768], [768, 768], [768]])
+    evidence = {e.label: e.value for e in finding(RULE.check(facts_of(trace, tmp_path))).evidence}
+    assert evidence["operator with most launches"] == "aten::add: 50, 50 a step"
+    assert evidence["items in a batch"].startswith("1,")
+
+
+@pytest.mark.parametrize("first", [[64, 128, 768], [128, 768], []])
+def test_says_nothing_of_batches_where_a_layer_gets_more(first: list[int], tmp_path: Path) -> None:
+    trace = _confetti(3)
+    main = trace.thread()
+    for i in range(4):
+        main.op("aten::linear", at=200 * i, us=10, shapes=[[1, 128, 768], [768, 768], [768]])
+    main.op("aten::linear", at=900, us=10, shapes=[first, [768, 768]])
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert "items in a batch" not in {e.label for e in found.evidence}
 
 
 def test_an_operator_that_is_slow_by_itself_is_not_what_fewer_launches_give_back(tmp_path: Path) -> None:
