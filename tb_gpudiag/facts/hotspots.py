@@ -55,8 +55,10 @@ def hotspots(costs: LaunchCosts, host: Host, kind: Kind) -> list[Hotspot]:
     empty, full = total(costs.empty_queue.astype(np.int64)), total((costs.full_queue_ns > 0).astype(np.int64))
     dispatch_ns, python_ns = total(costs.dispatch_ns), total(costs.python_ns)
     kernel_ns, full_ns = total(costs.kernel_ns), total(costs.full_queue_ns)
-    by_weight = np.lexsort((-costs.host_ns, -costs.idle_ns))
-    by_group = by_weight[np.argsort(member[by_weight], kind="stable")]
+    by_weight = costs.by_weight
+    # Small numbers are sorted in one pass.
+    small = member.astype(np.uint16) if groups <= 1 << 16 else member
+    by_group = by_weight[np.argsort(small[by_weight], kind="stable")]
     first = np.cumsum(count) - count
     return [
         Hotspot(

@@ -4,6 +4,7 @@ for it."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -51,6 +52,12 @@ class LaunchCosts:
 
     def __len__(self) -> int:
         return len(self.event)
+
+    @cached_property
+    def by_weight(self) -> Int64:
+        """All of them, those that caused most idle time first; then those that took longest."""
+        order = np.argsort(-self.host_ns, kind="stable")
+        return order[np.argsort(-self.idle_ns[order], kind="stable")]
 
 
 def launch_costs(

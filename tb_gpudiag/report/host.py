@@ -33,7 +33,7 @@ def host_activity(facts: Facts) -> list[pb.HostActivity]:
     np.add.at(total, member, length_ns)
     activities = []
     for i in np.argsort(-total, kind="stable")[:HOST_LIMIT]:
-        own = member == i
+        own = np.flatnonzero(member == i)
         group_name, group_kind = divmod(int(groups[i]), len(KINDS))
         message = pb.HostActivity(
             kind=KINDS[group_kind],

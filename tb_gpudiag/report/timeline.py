@@ -1,9 +1,9 @@
 """The timeline: prepared once from the facts, as arrays that can be kept on disk, then cut into slices for a
 screen.
 
-Lanes, from top to bottom: for each device its idle time, coloured by cause, and its streams; below them the
-host threads that launched the work, nested. A slice costs the same however large the trace is: see
-timeline_levels.py.
+Lanes, from top to bottom: for each device its idle time, coloured by cause, its streams, and the depth of
+their launch queues; below them the host threads that launched the work, nested. A slice costs the same
+however large the trace is: see timeline_levels.py and curves.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.queue_depth import Queue
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.curves import POINTS_PER_PIXEL, Pyramid, build_pyramid, pack, slice_curve, unpack
 from tb_gpudiag.report.timeline_chains import gap_chain, prepare_chains, thread_title
 from tb_gpudiag.report.timeline_levels import Boxes, Levels, build_levels, slice_levels
 from tb_gpudiag.report.timeline_text import TextTable, text_at
@@ -36,6 +38,13 @@ MOST_STREAMS = 32
 
 # Work on one stream overlaps by a few µs in real traces, where stamps are inexact.
 MOST_ROWS_OF_STREAM = 4
+
+# Most jobs launch on one to three streams of a device.
+MOST_QUEUES_OF_DEVICE = 8
+MOST_QUEUES = 64
+
+# Of all queues' curves together: as for boxes.
+MOST_POINTS = 20_000
 
 # The main thread, autograd's, and what else launches.
 MOST_THREADS = 8
@@ -65,6 +74,7 @@ class _Lanes:
     def __init__(self) -> None:
         self.lanes: list[dict[str, Any]] = []
         self.parts: list[Boxes] = []
+        self.curves: list[Pyramid] = []
         self.rows = 0
 
     def add(
@@ -95,18 +105,26 @@ class _Lanes:
         self.lanes.append({"kind": kind, "title": title, "device": device, "rows": rows})
         self.rows += rows
 
+    def add_queue(self, title: str, device: int, curve: Pyramid) -> None:
+        """A lane without boxes."""
+        lane = {"kind": "queue", "title": title, "device": device, "rows": 0}
+        self.lanes.append({**lane, "curve": len(self.curves), "most": int(curve.value.max())})
+        self.curves.append(curve)
+
 
 def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     """Everything that slices and gap chains need, as plain arrays (no objects), to be kept as it is.
 
     `meta` is a small JSON text; `text` and `text_first` are the table of all strings (timeline_text.py);
-    `level_…` are Levels; `step_…` the steps; the rest is described in timeline_chains.py.
+    `level_…` are Levels; `queue_…` the queues' curves (curves.pack); `step_…` the steps; the rest is
+    described in timeline_chains.py.
     """
     events = facts.events
     texts = TextTable([*(cause.label for cause in Cause), *events.names])
     lanes = _Lanes()
     for device in facts.devices[:MOST_DEVICES]:
         _add_device(lanes, facts, device)
+        _add_queues(lanes, facts, device.id)
     for thread in _threads(facts):
         _add_thread(lanes, facts, thread)
     levels = build_levels(Boxes.join(lanes.parts), lanes.rows)
@@ -129,6 +147,7 @@ def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
         "step_end_ns": facts.steps.end_ns,
         "step_name": np.array(steps, np.int32),
         **{f"level_{name}": getattr(levels, name) for name in _LEVEL_ARRAYS},
+        **pack("queue", lanes.curves),
         **chains,
     }
 
@@ -157,7 +176,23 @@ def slice_timeline(
         steps=step_marks(prepared, start_ns, end_ns),
     )
     row = 0
+    queues = sum(lane["kind"] == "queue" for lane in meta["lanes"])
+    points = max(1, min(width, MOST_POINTS // (POINTS_PER_PIXEL * max(1, queues))))
     for lane in meta["lanes"]:
+        if lane["kind"] == "queue":
+            curve = slice_curve(unpack(prepared, "queue", lane["curve"]), start_ns, end_ns, points)
+            timeline.lanes.add(
+                kind="queue",
+                title=lane["title"],
+                device=lane["device"],
+                queue=pb.Curve(
+                    time_us=(curve.time_ns / NS_PER_US).tolist(),
+                    low=curve.low.tolist(),
+                    high=curve.high.tolist(),
+                ),
+                queue_most=lane["most"],
+            )
+            continue
         low, high = np.searchsorted(boxes.row, [row, row + lane["rows"]])
         own = slice(int(low), int(high))
         timeline.lanes.add(
@@ -211,6 +246,22 @@ def _add_device(lanes: _Lanes, facts: Facts, device: DeviceFacts) -> None:
             _names(events.name[some]),
             kind[some].astype(np.uint8),
         )
+
+
+def _add_queues(lanes: _Lanes, facts: Facts, device: int) -> None:
+    """Those in which something waited, of the streams with most launches."""
+    queues = [queue for queue in facts.queues if queue.device == device and len(queue.depth.depth)]
+    most = sorted(queues, key=lambda queue: -len(queue.call))[:MOST_QUEUES_OF_DEVICE]
+    for queue in sorted(most[: MOST_QUEUES - len(lanes.curves)], key=lambda queue: queue.stream):
+        lanes.add_queue(f"GPU {device} stream {queue.stream} queue", device, _curve(queue, facts))
+
+
+def _curve(queue: Queue, facts: Facts) -> Pyramid:
+    """From the recording's beginning."""
+    time, depth = queue.depth
+    first = np.array([facts.recording.start_ns])
+    empty = first[first < time[0]]
+    return build_pyramid(np.r_[empty, time], np.r_[np.zeros_like(empty), depth])
 
 
 def _add_thread(lanes: _Lanes, facts: Facts, thread: int) -> None:

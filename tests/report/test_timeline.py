@@ -11,7 +11,7 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.timeline import MOST_BOXES, Prepared, prepare_timeline, slice_timeline
+from tb_gpudiag.report.timeline import MOST_BOXES, MOST_POINTS, Prepared, prepare_timeline, slice_timeline
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.read import read_trace
@@ -72,13 +72,15 @@ def test_each_event_is_in_its_lane_at_its_time(tmp_path: Path) -> None:
         ("gaps", "GPU 0 idle", 0),
         ("stream", "GPU 0 stream 7", 0),
         ("stream", "GPU 0 stream 20", 0),
-        ("thread", timeline.lanes[3].title, -1),
-        ("thread", timeline.lanes[4].title, -1),
+        ("queue", "GPU 0 stream 7 queue", 0),
+        ("queue", "GPU 0 stream 20 queue", 0),
+        ("thread", timeline.lanes[5].title, -1),
+        ("thread", timeline.lanes[6].title, -1),
     ]
-    assert timeline.lanes[3].title.startswith("main: ")
+    assert timeline.lanes[5].title.startswith("main: ")
     assert boxes(timeline, "GPU 0 stream 7") == [Box("gemm", 30, 40, 0, 1), Box("mul", 170, 10, 0, 1)]
     assert boxes(timeline, "GPU 0 stream 20") == [Box("add", 130, 10, 0, 1)]
-    nested = boxes(timeline, timeline.lanes[3].title)
+    nested = boxes(timeline, timeline.lanes[5].title)
     assert [(box.name, box.depth) for box in nested] == [
         ("ProfilerStep#0", 0),
         ("ProfilerStep#1", 0),
@@ -131,8 +133,52 @@ def test_a_slice_holds_what_shows_in_it_and_all_lanes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("start_us", "end_us"), [(-1e300, 1e300), (1e6, 2e6), (-50.0, -40.0), (50.0, 50.0)])
 def test_stretches_beyond_the_trace_are_answered(tmp_path: Path, start_us: float, end_us: float) -> None:
     timeline = slice_timeline(prepared(two_steps(), tmp_path), start_us, end_us, 500)
-    assert len(timeline.lanes) == 5
+    assert len(timeline.lanes) == 7
     assert from_json(to_json(timeline), pb.Timeline) == timeline
+
+
+def test_a_queues_lane_is_its_depth_over_time(tmp_path: Path) -> None:
+    arrays = prepared(two_steps(), tmp_path)
+    timeline = slice_timeline(arrays, None, None, 100_000)
+    lane = timeline.lanes[3]
+    assert (lane.kind, lane.queue_most, len(lane.box_start_us)) == ("queue", 1, 0)
+    # gemm waits from its launch's return to its start, and so does mul.
+    points = list(zip(lane.queue.time_us, lane.queue.low, strict=True))
+    assert points == [(0, 0), (20, 1), (30, 0), (160, 1), (170, 0)]
+    assert lane.queue.low == lane.queue.high
+    part = slice_timeline(arrays, 25, 165, 100_000).lanes[3].queue
+    assert list(zip(part.time_us, part.low, strict=True)) == [(25, 1), (30, 0), (160, 1)]
+
+
+def test_far_out_a_queues_lane_has_the_extremes_of_each_pixel(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(5_000):
+        main.launch("k", at=10 * i, us=2, runs_at=10 * i + 4, runs_us=3)
+        if i % 1_000 == 500:  # one that waits for longer
+            main.launch("late", at=10 * i + 1, us=2, runs_at=10 * i + 100, runs_us=1)
+    arrays = prepared(trace, tmp_path)
+    lane = next(lane for lane in slice_timeline(arrays, None, None, 50).lanes if lane.kind == "queue")
+    assert lane.queue_most == max(lane.queue.high) == 2
+    assert min(lane.queue.low) == 0
+    assert len(lane.queue.time_us) <= 100
+    near = slice_timeline(arrays, 5_000, 5_200, 50)
+    lane = next(lane for lane in near.lanes if lane.kind == "queue")
+    assert lane.queue.low == lane.queue.high
+    assert lane.queue_most == 2
+
+
+def test_queues_of_very_many_streams_are_bounded(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for stream in range(50):
+        for i in range(stream + 1):
+            at = 10.0 * (50 * i + stream)
+            main.launch("k", at=at, us=2, runs_at=at + 500, runs_us=3, stream=stream)
+    timeline = slice_timeline(prepared(trace, tmp_path), None, None, 100_000)
+    lanes = [lane for lane in timeline.lanes if lane.kind == "queue"]
+    assert [lane.title for lane in lanes] == [f"GPU 0 stream {stream} queue" for stream in range(42, 50)]
+    assert sum(len(lane.queue.time_us) for lane in lanes) <= MOST_POINTS
 
 
 def test_work_that_overlaps_on_one_stream_goes_below(tmp_path: Path) -> None:
@@ -199,6 +245,9 @@ def test_on_real_traces_slices_are_whole_ordered_and_bounded(name: str, shared_t
             assert round(sum(lanes[0].box_duration_us) * 1000) == idle_ns
             assert sum(lanes[0].box_count) == len(device.ledger)
             assert sum(sum(lane.box_count) for lane in lanes[1:]) == len(device.busy.work)
+            for lane in lanes[1:]:
+                assert all(low >= 0 for low in lane.queue.low)
+                assert max(lane.queue.high, default=0) == lane.queue_most
         for zoom_us in (100.0, 10_000.0):
             part = slice_timeline(arrays, middle, middle + zoom_us, width)
             assert sum(len(lane.box_start_us) for lane in part.lanes) <= MOST_BOXES
