@@ -224,7 +224,8 @@ class Facts:
     def host_pieces(self) -> Pieces:
         """The step window as the main thread lived it: pieces that cover it exactly (columns as in
         idle.Ledger)."""
-        if self.main_thread == NONE or not self.window.duration_ns:
+        # The marks of a memory snapshot tell when a step was, and nothing of what a thread did.
+        if self.main_thread == NONE or not self.window.duration_ns or self.trace.kind != "trace":
             return Pieces.join([])
         start, end = np.array([self.window.start_ns]), np.array([self.window.end_ns])
         pieces = self.host_time.explain(

@@ -97,6 +97,7 @@ def _trace(facts: Facts, file: TraceFile) -> pb.TraceInfo:
         notes=notes,
         simulated=trace.metadata.simulated,
         duration_us=us(facts.recording.duration_ns),
+        kind=trace.kind,
     )
 
 

@@ -10,8 +10,10 @@ from tb_gpudiag.facts.memory import DeviceMemory
 from tb_gpudiag.rules.format import count, share, size_bytes
 from tb_gpudiag.rules.recording import without_memory
 from tb_gpudiag.rules.rule import (
+    MEMORY_FILES,
     NO_GPU,
     NOTHING,
+    TRACES,
     Answer,
     CannotTell,
     Clear,
@@ -148,4 +150,6 @@ def _fix(facts: Facts, memory: DeviceMemory) -> Fix:
     )
 
 
-RULE = Rule("GD403", "memory_fragmentation", "Memory reserved and not used", check)
+RULE = Rule(
+    "GD403", "memory_fragmentation", "Memory reserved and not used", check, about=TRACES | MEMORY_FILES
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.leak import look_for_leak
 from tb_gpudiag.rules.recording import without_memory
-from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Rule, Taken
+from tb_gpudiag.rules.rule import MEMORY_FILES, NO_GPU, NOTHING, TRACES, Answer, Rule, Taken
 
 
 def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
@@ -16,4 +16,4 @@ def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     return look_for_leak(facts, of_gpus)
 
 
-RULE = Rule("GD401", "memory_leak", "Memory that is not given back", check)
+RULE = Rule("GD401", "memory_leak", "Memory that is not given back", check, about=TRACES | MEMORY_FILES)

@@ -14,8 +14,10 @@ from tb_gpudiag.rules.format import count, share, size_bytes
 from tb_gpudiag.rules.ledger import MOST_PLACES
 from tb_gpudiag.rules.recording import without_memory
 from tb_gpudiag.rules.rule import (
+    MEMORY_FILES,
     NO_GPU,
     NOTHING,
+    TRACES,
     Answer,
     CannotTell,
     Clear,
@@ -249,4 +251,4 @@ def _place(owner: Owner) -> Place:
     return Place(owner.frame.file, owner.frame.line, owner.frame.function, owner.operator, bytes=owner.bytes)
 
 
-RULE = Rule("GD402", "memory_peak", "Little memory left", check)
+RULE = Rule("GD402", "memory_peak", "Little memory left", check, about=TRACES | MEMORY_FILES)

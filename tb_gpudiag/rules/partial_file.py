@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import count, share
-from tb_gpudiag.rules.rule import NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Severity, Taken
+from tb_gpudiag.rules.rule import (
+    MEMORY_FILES,
+    NOTHING,
+    TRACES,
+    Answer,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Severity,
+    Taken,
+)
 
 # A stray bad event says nothing about the rest. Where one in a hundred is bad, something is wrong with the
 # file.
@@ -48,4 +60,6 @@ def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     return Clear(f"all {count(read, 'event')} read")
 
 
-RULE = Rule("GD906", "partial_file", "Partial file", check, severity=Severity.INFO)
+RULE = Rule(
+    "GD906", "partial_file", "Partial file", check, severity=Severity.INFO, about=TRACES | MEMORY_FILES
+)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tb_gpudiag.facts.intervals import Intervals
 from tb_gpudiag.facts.replay import Change
-from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.trace.events import NONE, Kind
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
@@ -143,6 +143,10 @@ Taken = Mapping[int, Intervals]
 NOTHING: Taken = {}
 
 
+TRACES: frozenset[Kind] = frozenset({"trace"})
+MEMORY_FILES: frozenset[Kind] = frozenset({"snapshot", "memory_timeline"})
+
+
 class Check(Protocol):
     """A rule's look at the facts. What is taken is not lost time any more: its threshold, figures and claims
     are about the rest, so that no nanosecond is claimed twice."""
@@ -155,6 +159,7 @@ class Rule:
     """`id` is never reused; `name` names the module, its page and its tests.
 
     Severity policy: `severity`, and ERROR for a finding that costs at least `error_share` of the step window.
+    `about` names the kinds of files that it can say something of; it is not asked about others.
     """
 
     id: str
@@ -163,6 +168,7 @@ class Rule:
     check: Check
     severity: Severity = Severity.WARNING
     error_share: float | None = None
+    about: frozenset[Kind] = TRACES
 
     def severity_of(self, finding: Finding, window_ns: int) -> Severity:
         """The finding's own severity if it has one, else what the policy says for its cost."""

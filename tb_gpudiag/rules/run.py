@@ -48,13 +48,15 @@ class Outcome:
 
 
 def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
-    """Every rule once. Never raises for what a rule does."""
+    """Every rule that is about files of this kind, once. Never raises for what a rule does."""
     found: list[Found] = []
     clear: list[tuple[Rule, Clear]] = []
     unchecked: list[tuple[Rule, CannotTell]] = []
     taken: dict[int, Intervals] = {}
     window_ns = facts.window.duration_ns
     for rule in rules:
+        if facts.trace.kind not in rule.about:
+            continue
         answer = _ask(rule, facts, taken)
         if isinstance(answer, Clear):
             clear.append((rule, answer))

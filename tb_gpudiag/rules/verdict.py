@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.format import share, time_ns
+from tb_gpudiag.rules.format import count, share, size_bytes, time_ns
 from tb_gpudiag.rules.ledger import ISSUING, lost_time
 
 # What computes for this much of the time is what limits the job: all the rest gives a quarter at most.
@@ -56,6 +56,8 @@ class Verdict:
 
 def judge(facts: Facts) -> Verdict:
     """The limiter is the largest part of the step window, if it is large enough to be called one."""
+    if facts.trace.kind != "trace":
+        return _of_memory(facts)
     if not facts.window.duration_ns:
         return Verdict("unknown", "The trace holds no host or GPU activity, so nothing can be said.", 0.0)
     return _of_host(facts) if facts.device is None else _of_device(facts)
@@ -112,6 +114,24 @@ _NOUN = {
     "memory": "memory calls",
     "unknown": "idle for a cause that this trace does not show",
 }
+
+
+_FILES = {"snapshot": "a memory snapshot", "memory_timeline": "a memory timeline"}
+
+
+def _of_memory(facts: Facts) -> Verdict:
+    """Of a file that tells of memory alone. Memory limits a job that did not get what it asked for."""
+    start = f"This is {_FILES[facts.trace.kind]}: it tells of memory, and not of time"
+    if not facts.memory:
+        return Verdict("unknown", f"{start}. No memory was in use.", 0.0)
+    memory = facts.memory[0]
+    said = f"{memory.name} had {size_bytes(memory.peak_allocated_bytes)} allocated at most"
+    if memory.peak_reserved_bytes:
+        said += f", and {size_bytes(memory.peak_reserved_bytes)} reserved"
+    refused = memory.reserve.out_of_memory
+    if refused:
+        said += f"; it ran out of memory {count(refused, 'time')}"
+    return Verdict("memory" if refused else "unknown", f"{start}. {said}.", 0.0)
 
 
 def _of_host(facts: Facts) -> Verdict:

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tb_gpudiag.cli.main import main
-from tests.builder import TraceBuilder
+from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.report.reports import slow_loader
 
 
@@ -268,3 +269,34 @@ def test_progress_is_shown_on_a_terminal_only_and_never_when_quiet(
     assert capsys.readouterr().err == ""
     assert main(["diagnose", str(log)]) == 0
     assert "%" in capsys.readouterr().err
+
+
+def test_a_memory_snapshot_is_diagnosed_beside_traces_and_by_itself(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(1 << 21)
+    snapshot.allocate(1 << 20, at=1, stack=["train.py(3): main"])
+    path = snapshot.write(log / "slow")
+    assert main(["diagnose", str(log), "--format", "json"]) == 0
+    kinds = {report["trace"]["worker"]: report["trace"]["kind"] for report in _json(capsys)["reports"]}
+    assert kinds.pop("dump_snapshot") == "snapshot"
+    assert set(kinds.values()) == {"trace"}
+    renamed = path.rename(path.with_name("memory.bin"))
+    for form in ("text", "markdown", "html"):
+        assert main(["diagnose", str(renamed), "--format", form]) == 0
+        assert "1 MiB" in capsys.readouterr().out
+    assert main(["diagnose", str(renamed), "--fail-on", "GD101"]) == 0
+
+
+def test_a_pickle_that_would_run_something_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark = tmp_path / "was here"
+    path = tmp_path / "dump_snapshot.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": mark}))  # a Path is an object
+    assert main(["diagnose", str(path), "--format", "json"]) == 2
+    output = capsys.readouterr()
+    assert "wants to build objects" in output.err
+    assert str(path) in output.err
+    assert json.loads(output.out)["errors"][0]["remedy"]

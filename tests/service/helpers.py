@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -45,7 +45,13 @@ def is_alive(pid: int) -> bool:
 
 def trace_file(path: Path, **more: str) -> TraceFile:
     status = path.stat()
-    given = {"run": "run", "worker": "w", "span": "1", "identity": f"{status.st_mtime_ns}", **more}
+    given: dict[str, Any] = {
+        "run": "run",
+        "worker": "w",
+        "span": "1",
+        "identity": f"{status.st_mtime_ns}",
+        **more,
+    }
     return TraceFile(path=str(path), size_bytes=status.st_size, modified_ns=status.st_mtime_ns, **given)
 
 

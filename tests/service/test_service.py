@@ -14,6 +14,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.service.service import Pending, Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
+from tests.builder import SnapshotBuilder
 from tests.service.helpers import FAKE_WORKER, eventually, hasten, write_trace
 
 
@@ -71,6 +72,16 @@ def test_a_trace_is_new_then_queued_or_running_then_ready(
     assert text_of(service, entry.id) == "hello"
     assert (only(service).state, only(service).sentence) == ("ready", "hello")
     assert service.traces().generation != generation
+
+
+def test_a_memory_snapshot_is_listed_as_one(serve: Callable[..., Service], tmp_path: Path) -> None:
+    write_trace(tmp_path / "log" / "run", "worker.7", "hello")
+    SnapshotBuilder().write(tmp_path / "log" / "run", "oom_rank0.pickle")
+    service = serve()
+    assert [(entry.worker, entry.kind) for entry in service.traces().traces] == [
+        ("oom_rank0", "snapshot"),
+        ("worker", "trace"),
+    ]
 
 
 def test_after_a_restart_a_known_trace_is_ready_without_an_analysis(

@@ -19,7 +19,7 @@ from tb_gpudiag.service.cache import Cache
 from tb_gpudiag.service.entry import read_entry
 from tb_gpudiag.service.protocol import Done, Failed, Progress, Task, parse
 from tb_gpudiag.service.worker import analyse, save
-from tests.builder import TraceBuilder
+from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.service.helpers import trace_file
 
 
@@ -47,6 +47,16 @@ def test_an_analysis_saves_the_report_as_it_is_sent_the_timeline_and_the_memory(
     shares = [share for share, _ in stages]
     assert shares == sorted(shares)
     assert 0 <= shares[0] <= shares[-1] < 1
+
+
+def test_a_memory_snapshot_is_analysed_alike(tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(1 << 21)
+    snapshot.allocate(1 << 20, at=1)
+    entry = read_entry(analyse(task(snapshot.write(tmp_path), tmp_path / "draft"), lambda share, stage: None))
+    assert entry is not None
+    state = from_json(gzip.decompress(entry.report_gz()).decode(), pb.ReportState)
+    assert (state.report.trace.kind, state.report.memory[0].peak_allocated_bytes) == ("snapshot", 1 << 20)
 
 
 def test_a_disk_that_fills_up_half_way_leaves_nothing_and_the_next_place_is_taken(
