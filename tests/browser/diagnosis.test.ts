@@ -79,9 +79,14 @@ async function open(run: string): Promise<Frame> {
   return openTab(watched.page, tensorboard.url, { trace: id });
 }
 
+/** The memory view has buttons of the same names. */
+function timelineOf(frame: Frame): Locator {
+  return frame.getByRole("region", { name: "Timeline" });
+}
+
 /** Once the lanes are drawn, the toolbar says how much time they show. */
 function shown(frame: Frame) {
-  return frame.locator(".gd-toolbar .gd-number");
+  return timelineOf(frame).locator(".gd-toolbar .gd-number");
 }
 
 async function openTimeline(run: string): Promise<Frame> {
@@ -164,7 +169,7 @@ it("opens a finding, and copies its fix", async () => {
   const report = await reportOf(RUN);
   const finding = report.findings[0];
   const frame = await open(RUN);
-  await frame.getByRole("button", { name: finding?.title ?? "" }).click();
+  await frame.locator(".gd-finding-head", { hasText: finding?.title ?? "" }).click();
   await frame.locator(".gd-evidence").waitFor();
   expect(await frame.locator(".gd-evidence tr").count()).toBe(finding?.evidence.length);
   await frame.getByRole("button", { name: "Copy fix" }).click();
@@ -198,7 +203,7 @@ describe("the timeline", () => {
     await mouse.move(box.x + box.width / 2 + 200, box.y + 90, { steps: 4 });
     await mouse.up();
     await untilHash((hash) => start(hash) < start(zoomed));
-    await frame.getByRole("button", { name: "Fit" }).click();
+    await timelineOf(frame).getByRole("button", { name: "Fit" }).click();
     await untilHash((hash) => !hash.includes("t0="));
     expect(await shown(frame).innerText()).toBe(before);
   });
@@ -215,7 +220,7 @@ describe("the timeline", () => {
     await mouse.move(box.x + 300, box.y + 90, { steps: 4 });
     await mouse.up();
     await keyboard.up("Shift");
-    await frame.getByRole("button", { name: "Zoom to it" }).click();
+    await timelineOf(frame).getByRole("button", { name: "Zoom to it" }).click();
     await expect.poll(() => shown(frame).innerText()).not.toBe(before);
   });
 
@@ -250,7 +255,7 @@ describe("the timeline", () => {
     const lengths: number[] = [];
     for (const place of ["Gap 1 of", "Gap 2 of"]) {
       await watched.page.keyboard.press("n");
-      await frame.locator(".gd-toolbar", { hasText: place }).waitFor();
+      await timelineOf(frame).locator(".gd-toolbar", { hasText: place }).waitFor();
       const title = await frame.locator(".gd-gap h3").innerText();
       lengths.push(Number.parseFloat(title.replace(/^Gap of /, "")));
     }

@@ -61,7 +61,7 @@ it("teaches how to record, then finds the trace by itself, and the next ones, an
     }),
   );
   await frame.getByText("No GPU activity recorded").waitFor();
-  await frame.getByRole("cell", { name: "aten::mm" }).waitFor();
+  await frame.getByRole("cell", { name: "aten::mm", exact: true }).waitFor();
   expect(wrongs).toEqual([]);
   await page.close();
 });

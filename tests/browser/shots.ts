@@ -16,7 +16,7 @@ const SIZES = [
 
 async function settled(frame: Frame): Promise<void> {
   await frame.locator(".gd-label, .gd-problem, .gd-empty").first().waitFor({ timeout: 120_000 });
-  await frame.locator('.gd-toolbar [aria-label="Loading"]').waitFor({ state: "detached" });
+  await frame.locator('.gd-timeline .gd-toolbar [aria-label="Loading"]').waitFor({ state: "detached" });
 }
 
 async function scanned(tensorboard: TensorBoard): Promise<TraceList> {

@@ -27,11 +27,11 @@ export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report
       </div>
       <Findings report={report} />
       {!memory && <Timeline entry={entry} />}
-      <Memory entry={entry} report={report} />
       <Launches report={report} />
       <Waits report={report} />
       <Kernels report={report} />
       {!onlyHost && <HostActivities report={report} />}
+      <Memory entry={entry} report={report} />
       <About report={report} />
     </WhereaboutsProvider>
   );
