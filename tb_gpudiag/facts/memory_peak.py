@@ -23,10 +23,10 @@ class MemoryKind(Enum):
     PARAMETER = "parameter"  # made while a module was built or moved
     GRADIENT = "gradient"  # made in backward, outlives it
     OPTIMIZER_STATE = "optimizer_state"  # made in the optimizer, outlives it
-    ACTIVATION = "activation"  # made in forward, alive when the backward after it began, freed later
+    ACTIVATION = "activation"  # made in forward, freed in the backward after it or before the next forward
     TEMPORARY = "temporary"  # freed before the pass that made it had ended
     INPUT = "input"  # made by the loader, or for a copy from the host
-    UNKNOWN = "unknown"  # its end was not recorded, or nothing tells who made it
+    UNKNOWN = "unknown"  # kept from step to step, its end not recorded, or nothing tells who made it
 
 
 _KINDS = list(MemoryKind)
@@ -133,8 +133,8 @@ def _by_purpose(curve: Curve, position: int, total: int, purpose: UInt8, change:
 def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64) -> UInt8:
     """Index into _KINDS of each chosen allocation. phase: shape (c,), of the curve's events.
 
-    Lifetimes are compared with the phases that follow: the first event of a backward pass after a forward
-    allocation, the first event outside of backward after one in it.
+    Lifetimes are compared with the phases that follow: the backward pass after a forward allocation, the
+    first event outside of backward after one in it.
     """
     made, freed = allocations.position[chosen], allocations.freed[chosen]
     never = freed == NONE
@@ -160,7 +160,9 @@ def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64) -> UInt8:
         put((own == own_phase) & follows & alive_then, kind)
     backward = _next(np.flatnonzero(phase == Phase.BACKWARD), made)
     put((own == Phase.FORWARD) & ~never & (end < backward), MemoryKind.TEMPORARY)
-    put((own == Phase.FORWARD) & ~never & (end >= backward), MemoryKind.ACTIVATION)
+    # What lives on into the next forward pass is held by something else than the graph.
+    over = _next(np.flatnonzero(phase == Phase.FORWARD), backward)
+    put((own == Phase.FORWARD) & ~never & (end >= backward) & (end < over), MemoryKind.ACTIVATION)
     put(own == Phase.INPUT, MemoryKind.INPUT)
     put(own == Phase.PARAMETER, MemoryKind.PARAMETER)
     return found
