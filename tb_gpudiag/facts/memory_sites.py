@@ -16,8 +16,11 @@ from tb_gpudiag.facts.allocations import Allocations
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.memory_context import Phase
 from tb_gpudiag.facts.memory_floor import Float64, Floors, evenly, theil_sen
-from tb_gpudiag.facts.names import Frame, parse_frame, place_frame
+from tb_gpudiag.facts.names import Frame, match, parse_frame, place_frame
 from tb_gpudiag.trace.events import NONE, Category, Int64, MemoryEvents, UInt8
+
+JOINS = re.compile(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", re.S)
+"""Operators that make one larger tensor of several."""
 
 MOST_COLUMNS = 500
 """Floors at which sites are measured; of more, evenly spaced ones."""
@@ -70,13 +73,14 @@ def site_keys(
     """Allocations by who made them: (number of the site, one allocation of each site). chosen: shape (k,).
 
     A site is an operator at a place: the user's frame, or a snapshot's stack. Where neither is known, sizes
-    stand in for it, as powers of two.
+    stand in for it, as powers of two; but those of what joins tensors grow where it is a cache.
     """
     operator, place = allocations.operator[chosen], allocations.place[chosen]
     name = np.where(operator == NONE, NONE, host.events.name[operator] if len(host.events) else NONE)
     stack = allocations.stack[chosen].astype(np.int64)
     nowhere = (place == NONE) & (stack == NONE)
-    size = np.where(nowhere, size_class(allocations.bytes[chosen]), NONE)
+    joins = match(host.events, JOINS)[operator] & (operator != NONE) if len(host.events) else False
+    size = np.where(nowhere & ~joins, size_class(allocations.bytes[chosen]), NONE)
     where = np.where(place == NONE, stack + max(1, int(place.max(initial=0)) + 1), place)
     where = np.where(nowhere, NONE, where)
     key = _joined(_joined(name.astype(np.int64), where), size)

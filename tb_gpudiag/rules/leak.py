@@ -141,7 +141,7 @@ def _signed(size: float) -> str:
 def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
     trend, sites = memory.trend, keepers(memory)
     assert trend is not None
-    cause = cause_of(sites)
+    cause = cause_of(sites, with_modules=facts.recorded.stacks)
     growth = trend.per_unit
     per_step = growth if trend.unit == "step" else 0.0
     until_full = memory.steps_until_full

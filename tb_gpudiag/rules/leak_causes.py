@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tb_gpudiag.facts.memory_context import Phase
-from tb_gpudiag.facts.memory_sites import GrowingSite
+from tb_gpudiag.facts.memory_sites import JOINS, GrowingSite
 
 # A cause is named when it makes up half of what grows,
 CAUSE_SHARE = 0.5
@@ -103,11 +103,11 @@ kept.append(features.detach().cpu())   # or off the GPU""",
 )
 
 _LOSS = re.compile(r"aten::(\w*loss\w*|cross_entropy\w*|sum|mean|binary_cross_entropy\w*|kl_div|norm)", re.S)
-_JOINS = re.compile(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", re.S)
 
 
-def cause_of(sites: list[GrowingSite]) -> Cause:
-    """The usual cause that the sites' evidence speaks for, or OTHER."""
+def cause_of(sites: list[GrowingSite], *, with_modules: bool) -> Cause:
+    """The usual cause that the sites' evidence speaks for, or OTHER. with_modules: Python frames were
+    recorded, and so the modules that allocations were made in."""
     whole = sum(site.per_unit for site in sites)
 
     def most(some: list[GrowingSite]) -> bool:
@@ -117,10 +117,13 @@ def cause_of(sites: list[GrowingSite]) -> Cause:
     others = [site for site in sites if site.phase is not Phase.BACKWARD]
     forward = [site for site in others if site.module]
     has_loss = any(site.size_bytes <= SCALAR_BYTES and _LOSS.fullmatch(site.operator) for site in others)
-    if most([site for site in sites if _JOINS.fullmatch(site.operator) and site.replaced]):
+    if most([site for site in sites if JOINS.fullmatch(site.operator) and site.replaced]):
         return CACHE
     if most(backward):
         return GRADIENTS
+    if not with_modules:
+        operators = {site.operator for site in others}
+        return GRAPH if has_loss and len(operators) > GRAPH_OPERATORS else OTHER
     if most(forward):
         operators = {site.operator for site in forward}
         return GRAPH if has_loss or len(operators) >= GRAPH_OPERATORS else HOOKS

@@ -8,6 +8,7 @@ from tb_gpudiag.facts.causes import Cause
 from tests.benchmarks.truth.__main__ import print_all
 from tests.benchmarks.truth.cases import HEALTHY_KIND, cases
 from tests.benchmarks.truth.fixes import REPLAYED, TOLERANCE, fixed_step
+from tests.benchmarks.truth.memory import LEAKING, RANK_1, SLOPE_ERROR, memory_cases, score_memory
 from tests.benchmarks.truth.pairs import compared
 from tests.benchmarks.truth.score import BUSY, PRECISION, RECALL, Score, score_cases
 from tests.builder import GENERATIONS
@@ -57,6 +58,16 @@ def test_idle_time_is_put_down_to_what_was_planted(score: Score) -> None:
     assert {cause for row in score.confusion.values() for cause in row} <= {c.label for c in Cause} | {BUSY}
     right = sum(row[cause] for cause, row in score.confusion.items())
     assert right >= RIGHT_CAUSE * sum(row.total() for row in score.confusion.values())
+
+
+def test_leaks_are_found_at_their_site_and_nothing_else_is_called_one() -> None:
+    scores = score_memory(memory_cases(3, SEED))
+    assert [mistake for one in scores.values() for mistake in one.wrong] == []
+    assert sum(one.alarms for one in scores.values()) == 0
+    found = sum(one.found for one in scores.values())
+    assert found >= 2 * len(LEAKING)
+    assert sum(one.first_site for one in scores.values()) >= RANK_1 * found
+    assert max(one.worst_slope_error for one in scores.values()) <= SLOPE_ERROR
 
 
 @pytest.mark.parametrize("fault", REPLAYED, ids=lambda fault: fault.name)

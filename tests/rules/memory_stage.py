@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tb_gpudiag.rules.rule import Answer, Finding
 from tests.builder import TraceBuilder
 
 MIB = 2**20
@@ -41,3 +42,10 @@ def job(
             main.alloc(size, at=at + 45, device=device, reserved=reserved)
         main.free(address, at=at + 70)
     return trace
+
+
+def only(answer: Answer) -> Finding:
+    """The finding of the one device."""
+    assert isinstance(answer, list), answer
+    (found,) = answer
+    return found

@@ -2,20 +2,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules import memory_leak
 from tb_gpudiag.rules.host_memory_leak import check
 from tb_gpudiag.rules.leak import LEAST_BYTES_PER_STEP
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES
-from tests.rules.memory_stage import MIB, job
-from tests.rules.stage import cannot_tell, facts_of, finding, healthy, is_clear
-from tests.rules.test_memory_leak import one
+from tests.rules.memory_stage import MIB, job, only
+from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear
 
 
 def test_a_list_on_the_host_is_found_at_its_line(tmp_path: Path) -> None:
     facts = facts_of(job([MIB] * 6, device=None), tmp_path)
-    found = finding(one(check(facts)))
+    found = only(check(facts))
     assert found.cost_bytes_per_step == MIB
     assert found.memory_device == NONE
     assert found.places[0].line == 7
@@ -24,7 +25,7 @@ def test_a_list_on_the_host_is_found_at_its_line(tmp_path: Path) -> None:
 
 
 def test_a_small_leak_is_a_warning(tmp_path: Path) -> None:
-    found = finding(one(check(facts_of(job([LEAST_BYTES_PER_STEP] * 6, device=None), tmp_path))))
+    found = only(check(facts_of(job([LEAST_BYTES_PER_STEP] * 6, device=None), tmp_path)))
     assert found.severity == Severity.WARNING
 
 
@@ -42,13 +43,10 @@ def test_without_memory_events_it_cannot_tell(tmp_path: Path) -> None:
 
 
 def test_a_real_leak_on_the_cpu_is_found(shared_traces: Path) -> None:
-    from tb_gpudiag.facts.facts import Facts
-    from tb_gpudiag.trace.read import read_trace
-
     files = sorted((SHARED_TRACES / "cpu_torch213" / "leaky").iterdir())
     assert len(files) == 2
     for file in files:
-        found = finding(one(check(Facts(read_trace(str(file))))))
+        found = only(check(Facts(read_trace(str(file)))))
         assert found.cost_bytes_per_step == 6_464
         assert found.places[0].line == 20
     for file in (SHARED_TRACES / "cpu_torch213" / "dl_workers0").iterdir():

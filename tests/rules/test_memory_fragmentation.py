@@ -8,9 +8,8 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory_fragmentation import check
 from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES
-from tests.rules.memory_stage import MIB, job
-from tests.rules.stage import cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
-from tests.rules.test_memory_leak import one
+from tests.rules.memory_stage import MIB, job, only
+from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear, without_gpu
 
 PEAK = 40 * MIB
 
@@ -33,20 +32,20 @@ def test_it_fires_for_much_reserved_and_little_used(
     if not fires:
         assert is_clear(answer)
         return
-    found = finding(one(answer))
+    found = only(answer)
     assert found.cost_bytes == reserved * MIB - PEAK
     assert "expandable_segments" in found.fix.code
 
 
 def test_of_an_unknown_device_a_gib_counts(tmp_path: Path) -> None:
     trace = job([0] * 5, taken=PEAK, reserved=1_100 * MIB, devices=())
-    assert finding(one(check(facts_of(trace, tmp_path)))).cost_bytes == 1_100 * MIB - PEAK - 8 * MIB
+    assert only(check(facts_of(trace, tmp_path))).cost_bytes == 1_100 * MIB - PEAK - 8 * MIB
 
 
 def test_graphs_have_pools_of_their_own(tmp_path: Path) -> None:
     trace = job([0] * 5, taken=PEAK - 8 * MIB, reserved=80 * MIB, device_bytes=100 * MIB)
     trace.thread().graph_launch([("gemm", 300, 5)], at=290, us=5)
-    assert "graph_pool_handle" in finding(one(check(facts_of(trace, tmp_path)))).fix.code
+    assert "graph_pool_handle" in only(check(facts_of(trace, tmp_path))).fix.code
 
 
 def test_a_healthy_job_is_clear(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,14 @@ from tb_gpudiag.rules.memory_leak import check
 from tb_gpudiag.rules.memory_room import HORIZON_STEPS
 from tb_gpudiag.rules.rule import CannotTell, Clear, Severity
 from tb_gpudiag.trace.read import read_trace
-from tests.rules.memory_stage import MIB, job
-from tests.rules.stage import facts_of, finding, healthy, is_clear, without_gpu
+from tests.builder import TraceBuilder
+from tests.rules.memory_stage import MIB, job, only
+from tests.rules.stage import facts_of, healthy, is_clear, without_gpu
 from tests.simulator import simulate
 
 
 def test_a_floor_that_rises_in_every_step_is_found_at_its_line(tmp_path: Path) -> None:
-    found = finding(one(check(facts_of(job([MIB] * 6), tmp_path))))
+    found = only(check(facts_of(job([MIB] * 6), tmp_path)))
     assert found.cost_bytes_per_step == MIB
     assert found.cost_bytes == 4 * MIB  # over the steps that are not excused
     assert found.memory_device == 0
@@ -51,10 +53,6 @@ def test_a_plateau_is_no_leak(kept: list[int], tmp_path: Path) -> None:
 @pytest.mark.parametrize("steps", [4, 6, 9])
 def test_batches_of_changing_sizes_are_no_leak(seed: int, steps: int, tmp_path: Path) -> None:
     """Each batch is kept until the next one is there, so that the floor is never the same."""
-    import random
-
-    from tests.builder import TraceBuilder
-
     draw = random.Random(seed)
     trace = TraceBuilder()
     main, batch = trace.thread(), 0
@@ -72,7 +70,7 @@ def test_it_takes_three_steps(tmp_path: Path) -> None:
     answer = check(facts_of(job([MIB, MIB]), tmp_path / "two"))
     assert isinstance(answer, CannotTell)
     assert "five steps" in answer.how_to_record
-    of_three = finding(one(check(facts_of(job([MIB] * 3), tmp_path / "three"))))
+    of_three = only(check(facts_of(job([MIB] * 3), tmp_path / "three")))
     assert of_three.cost_bytes_per_step == MIB
     assert "So few steps" in of_three.summary
     assert isinstance(check(facts_of(job([0, MIB, 0]), tmp_path / "once")), CannotTell)
@@ -86,7 +84,7 @@ def test_without_steps_memory_or_gpu_it_cannot_tell(tmp_path: Path) -> None:
 
 
 def test_it_says_how_many_steps_are_left(tmp_path: Path) -> None:
-    found = finding(one(check(facts_of(job([MIB] * 6, device_bytes=118 * MIB), tmp_path))))
+    found = only(check(facts_of(job([MIB] * 6, device_bytes=118 * MIB), tmp_path)))
     # The peak: 8 MiB from before, 6 that are kept, 4 that the last step takes (before it keeps its own).
     evidence = {e.label: e.value for e in found.evidence}
     assert evidence["until it is full"].startswith("about 100 steps")
@@ -97,13 +95,13 @@ def test_it_says_how_many_steps_are_left(tmp_path: Path) -> None:
 def test_it_is_an_error_if_memory_is_full_within_the_horizon(steps: float, tmp_path: Path) -> None:
     size = 64 * 1024
     capacity = 20 * MIB + round(steps * HORIZON_STEPS * size)
-    found = finding(one(check(facts_of(job([size] * 6, device_bytes=capacity), tmp_path))))
+    found = only(check(facts_of(job([size] * 6, device_bytes=capacity), tmp_path)))
     assert found.severity == (Severity.ERROR if steps < 1 else Severity.WARNING)
 
 
 def test_old_traces_have_no_addresses_so_only_an_even_rise_is_believed(tmp_path: Path) -> None:
     even = check(facts_of(job([MIB] * 6, generation="A"), tmp_path / "even"))
-    assert finding(one(even)).cost_bytes_per_step == MIB
+    assert only(even).cost_bytes_per_step == MIB
     uneven = [MIB, 3 * MIB, MIB, 2 * MIB, MIB, 3 * MIB]
     assert isinstance(check(facts_of(job(uneven, generation="A"), tmp_path / "uneven")), Clear)
 
@@ -120,17 +118,11 @@ def test_old_traces_have_no_addresses_so_only_an_even_rise_is_believed(tmp_path:
     ],
 )
 def test_the_usual_causes_are_told_by_what_stays(scenario: str, cause: str, tmp_path: Path) -> None:
-    found = finding(one(check(Facts(read_trace(str(simulate(scenario).write(tmp_path)))))))
+    found = only(check(Facts(read_trace(str(simulate(scenario).write(tmp_path))))))
     assert f": {cause}" in found.title
     assert found.fix.code
 
 
 def test_a_leak_of_another_kind_has_no_cause_to_name(tmp_path: Path) -> None:
-    found = finding(one(check(Facts(read_trace(str(simulate("leak").write(tmp_path)))))))
+    found = only(check(Facts(read_trace(str(simulate("leak").write(tmp_path))))))
     assert ": " not in found.title
-
-
-def one(answer: object) -> object:
-    assert isinstance(answer, list), answer
-    (only,) = answer
-    return only

@@ -9,9 +9,8 @@ from tb_gpudiag.rules.memory_peak import check
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
-from tests.rules.memory_stage import MIB, job
-from tests.rules.stage import cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
-from tests.rules.test_memory_leak import one
+from tests.rules.memory_stage import MIB, job, only
+from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear, without_gpu
 from tests.simulator import simulate
 
 
@@ -22,7 +21,7 @@ def test_it_fires_where_the_peak_leaves_less_than_a_tenth(taken: int, fires: boo
     if not fires:
         assert is_clear(answer)
         return
-    found = finding(one(answer))
+    found = only(answer)
     assert found.severity is Severity.WARNING
     assert "9.0 %" in found.title
     assert found.cost_bytes == taken * MIB  # what was there before is not counted
@@ -48,7 +47,7 @@ def test_memory_that_ran_out_is_an_error_however_much_is_left(tmp_path: Path) ->
             },
         }
     )
-    found = finding(one(check(facts_of(trace, tmp_path))))
+    found = only(check(facts_of(trace, tmp_path)))
     assert found.severity is Severity.ERROR
     assert "ran out of memory" in found.title
 
@@ -57,7 +56,7 @@ def test_a_cache_that_is_emptied_to_get_memory_is_told(tmp_path: Path) -> None:
     trace = job([0] * 5)
     main = trace.thread()
     main.op("aten::empty", at=200, us=50).call("cudaFree", at=205, us=10).call("cudaMalloc", at=220, us=10)
-    found = finding(one(check(facts_of(trace, tmp_path))))
+    found = only(check(facts_of(trace, tmp_path)))
     assert "empty its cache 1 time" in found.title
 
 
@@ -72,7 +71,7 @@ def test_without_memory_gpu_or_totals_it_cannot_tell(tmp_path: Path) -> None:
 
 def test_activations_speak_for_checkpoints_and_smaller_batches(tmp_path: Path) -> None:
     facts = Facts(read_trace(str(simulate("little_room").write(tmp_path))))
-    found = finding(one(check(facts)))
+    found = only(check(facts))
     assert "activations" in found.summary
     assert "checkpoint(" in found.fix.code
     assert "scaled_dot_product_attention" not in found.fix.code  # there is none in this job

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from tests.benchmarks.truth.cases import HEALTHY_KIND, cases
 from tests.benchmarks.truth.fixes import REPLAYED, TOLERANCE, fixed_steps
 from tests.benchmarks.truth.labels import MUST, MUST_NOT
+from tests.benchmarks.truth.memory import memory_cases, memory_table, score_memory
 from tests.benchmarks.truth.pairs import compared
 from tests.benchmarks.truth.score import BUSY, PRECISION, RECALL, Score, score_cases
 
@@ -26,7 +27,14 @@ def main() -> None:
 def print_all(settings: int, seed: int) -> Score:
     """The tables, each as soon as it is there."""
     score = score_cases(cases(settings, seed))
-    for lines in (rule_table(score), cause_table(score), fix_table(seed), pair_table()):
+    memory = score_memory(memory_cases(settings, seed))
+    for lines in (
+        rule_table(score),
+        cause_table(score),
+        memory_table(memory),
+        fix_table(seed),
+        pair_table(),
+    ):
         print("\n".join(lines) + "\n", flush=True)
     return score
 

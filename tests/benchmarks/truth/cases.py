@@ -102,7 +102,7 @@ def _case(kind: str, planted: tuple[Fault, ...], base: Job, number: int, draw: r
         python_us=base.python_us * draw.uniform(0.7, 1.2),
         with_steps=draw.random() < 0.95,
         with_stacks=draw.random() < 0.8,
-        with_memory=draw.random() < 0.5,
+        with_memory=draw.random() < 0.5 or any(fault.rule.startswith("GD4") for fault in planted),
     )
     for fault in planted:
         severity = LEAST_SEVERITY * (MOST_SEVERITY / LEAST_SEVERITY) ** draw.random()

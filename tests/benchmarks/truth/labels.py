@@ -24,6 +24,10 @@ THRESHOLDS = {
     "GD202": 0.02,
     "GD301": 0.02,
     "GD302": 0.02,
+    "GD401": 4_096,  # bytes a step
+    "GD402": 1,  # a tenth of the device, of what the peak leaves of it
+    "GD403": 1,  # the least of its three figures, of their thresholds
+    "GD405": 4_096,  # bytes a step
     "GD901": 0.5,  # 1 where no step is marked
     "GD902": 2.0,  # the first step, of the median of the others
     "GD903": 0.5,  # 1 where no stack is recorded
@@ -31,6 +35,7 @@ THRESHOLDS = {
     "GD906": 0.5,  # 1 where the file is cut
 }
 RULES = tuple(THRESHOLDS)
+LEAK_STEPS = 4  # one is excused
 LOOPING = ("python", "dispatch", "launch", "latency")
 
 
@@ -58,12 +63,34 @@ def _figures(case: Case, run: Simulated) -> dict[str, float]:
     lost = {rule: ns / truth.window_ns for rule, ns in costs_ns(truth).items()}
     return {
         **lost,
+        **_memory_figures(case, run),
         "GD901": float(not case.job.with_steps),
         "GD902": _first_step(truth),
         "GD903": float(not case.job.with_stacks),
         "GD904": case.lost,
         "GD906": float(case.kept < 1),
     }
+
+
+def _memory_figures(case: Case, run: Simulated) -> dict[str, float]:
+    """0 where nothing of memory is recorded, and a rule's threshold itself (so that it may do either) where
+    the trace does not hold what the rule needs to be sure."""
+    figures = dict.fromkeys(("GD401", "GD402", "GD403", "GD405"), 0.0)
+    if not case.job.with_memory:
+        return figures
+    can_tell = case.job.with_steps and len(run.truth.steps) >= LEAK_STEPS
+    for memory in run.truth.memory:
+        rule = "GD405" if memory.device is None else "GD401"
+        figures[rule] = memory.slope_bytes if can_tell else min(memory.slope_bytes, THRESHOLDS[rule])
+        if memory.device is None or case.generation == "A":  # which has no totals
+            continue
+        capacity, peak = memory.capacity_bytes, memory.peak_bytes
+        reserved = memory.peak_reserved_bytes
+        figures["GD402"] = 0.1 * capacity / max(1, capacity - peak)
+        figures["GD403"] = min(
+            reserved / peak / 1.5, reserved / capacity / 0.5, (reserved - peak) / capacity / 0.1
+        )
+    return figures
 
 
 def costs_ns(truth: Truth) -> dict[str, int]:

@@ -84,8 +84,12 @@ class Score:
             _confuse(self.confusion, run, facts)
 
     def _rank(self, case: Case, run: Simulated, must: frozenset[str], found: list[str]) -> None:
-        """The first finding with a cost, beside what mending each planted fault gives in the simulator."""
-        planted = [fault for fault in case.planted if fault.rule in must and not fault.rule.startswith("GD9")]
+        """The first finding with a cost in time, beside what mending each planted fault gives."""
+        planted = [
+            fault
+            for fault in case.planted
+            if fault.rule in must and not fault.rule.startswith(("GD4", "GD9"))
+        ]
         if not planted:
             return
         gain = {
