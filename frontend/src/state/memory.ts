@@ -1,17 +1,10 @@
 // What the report says of one device's memory, in words and as parts to show. No figure is computed again.
 
-import { bytes, count, exactTime, percent, plural, time } from "../base/format";
+import { bytes, count, moment, percent, plural, time } from "../base/format";
 import type { DeviceMemory, FloorTrend, MemoryOwner, Place } from "../wire/report";
 
-const CPU = -1;
-
-export function memoryLabel({ device, name }: DeviceMemory): string {
-  const short = device === CPU ? "CPU" : `GPU ${device}`;
-  return name && name !== short ? `${short} · ${name}` : short;
-}
-
-export function shortLabel({ device }: DeviceMemory): string {
-  return device === CPU ? "CPU" : `GPU ${device}`;
+export function memoryLabel({ device }: DeviceMemory): string {
+  return device < 0 ? "CPU" : `GPU ${device}`;
 }
 
 /** "+8 MiB", "−3 KiB": how a size changes. */
@@ -19,13 +12,20 @@ export function change(size: number): string {
   return `${size < 0 ? "−" : "+"}${bytes(Math.abs(size))}`;
 }
 
+const PHASES: Readonly<Record<string, string>> = {
+  forward: ", in the forward pass",
+  backward: ", in the backward pass",
+  optimizer: ", in the optimizer",
+  zero_grad: ", where gradients are zeroed",
+};
+
 /** Peak, reserved, capacity: one sentence. */
 export function peakSentence(memory: DeviceMemory): string {
   const { peak_allocated_bytes: peak, reserved_at_peak_bytes: reserved, capacity_bytes: capacity } = memory;
   const held = reserved > 0 ? `, ${bytes(reserved)} reserved` : "";
   const most = reserved > 0 ? reserved : peak;
   const of = capacity > 0 ? ` of ${bytes(capacity)} (${percent(most, capacity)})` : "";
-  const phase = memory.peak_phase ? ` in the ${memory.peak_phase}` : "";
+  const phase = PHASES[memory.peak_phase] ?? "";
   return `At its peak, ${time(memory.peak_us)} after the start${phase}, ${bytes(peak)} are allocated${held}${of}.`;
 }
 
@@ -38,7 +38,7 @@ const FLOORS: Readonly<Record<string, string>> = {
 
 /** What the steps' floor does: one sentence, or two. */
 export function floorSentence({ trend, steps_until_full: left }: DeviceMemory): string {
-  if (!trend) return "With fewer than three steps nothing can be said about growth.";
+  if (!trend) return "Without three steps or more nothing can be said about growth.";
   if (trend.state !== "rising") return FLOORS[trend.state] ?? "";
   const full = left > 0 ? ` At this rate memory is full after ${moreSteps(left, trend)}.` : "";
   return `The floor rises by ${perStep(trend)}.${full}`;
@@ -48,24 +48,30 @@ function moreSteps(left: number, { unit }: FloorTrend): string {
   return unit === "second" ? time(left * 1e6) : plural(Math.max(1, Math.floor(left)), "more step");
 }
 
+/** Fewer floors cannot tell a slope with so much confidence. */
+const FEWEST_FOR_95 = 4;
+
 /** "8 MiB a step (95 % sure: 7.9 MiB to 8.1 MiB)". */
 function perStep({
   bytes_per_step,
   low_bytes_per_step: low,
   high_bytes_per_step: high,
+  steps,
   unit,
 }: FloorTrend): string {
   const between =
-    bytes(low) === bytes(high) ? "" : ` (95\u202f% confidence: ${bytes(low)} to ${bytes(high)})`;
+    steps < FEWEST_FOR_95 || bytes(low) === bytes(high)
+      ? ""
+      : ` (95\u202f% confidence: ${bytes(low)} to ${bytes(high)})`;
   return `${bytes(bytes_per_step)} a ${unit || "step"}${between}`;
 }
 
-/** Who allocated: its line, or what else is known of it. */
+/** Who allocated: operator and line, as far as they are known. */
 export function siteName(operator: string, place: Place | undefined): string {
   const line = place?.file
     ? `${place.file}${place.line > 0 ? `:${place.line}` : ""}`
     : (place?.function ?? "");
-  return [operator, line].filter((part) => part !== "").join(" · ") || "not known";
+  return [operator, line].filter((part) => part !== "").join(" · ");
 }
 
 export interface Tile {
@@ -96,6 +102,7 @@ export function peakTiles({ peak_kinds, peak_owners }: DeviceMemory): KindTiles[
     .sort((a, b) => b.bytes - a.bytes);
 }
 
+/** Empty where nothing is known but the kind. */
 export function tileTitle({ owner }: Tile): string {
   if (!owner) return "others";
   return siteName(owner.operator || owner.module, owner.place);
@@ -115,7 +122,9 @@ export interface Span {
 /** The name of a range: the step that it is, or from when to when. */
 export function spanName(span: Span, steps: readonly (Span & { readonly name: string })[]): string {
   const step = steps.find((mark) => mark.start_us === span.start_us && mark.end_us === span.end_us);
-  return step ? stepName(step.name) : `${exactTime(span.start_us)} to ${exactTime(span.end_us)}`;
+  if (step) return stepName(step.name);
+  const fine = (span.end_us - span.start_us) / 100;
+  return `${moment(span.start_us, fine)} to ${moment(span.end_us, fine)}`;
 }
 
 /** "ProfilerStep#12" as it is read. */

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { MemorySlice } from "../wire/report";
-import { columnAt, columnsOf, scaleOf } from "./memoryCurve";
+import { columnAt, columnsOf, scaleOf, sizeMark } from "./memoryCurve";
 
 function slice(
   allocated: [number, number, number][],
@@ -125,6 +125,20 @@ it("has room below nothing for a curve that was counted from the recording's beg
     ),
   );
   expect(scaleOf(curve, VIEW, 0).min).toBeLessThan(-400);
+});
+
+it("marks an axis as exactly as its marks differ", () => {
+  const GIB = 2 ** 30;
+  expect(sizeMark(0, GIB)).toBe("0\u202fB");
+  expect([1, 1.5, 2].map((size) => sizeMark(size * GIB, GIB / 2))).toEqual([
+    "1\u202fGiB",
+    "1.5\u202fGiB",
+    "2\u202fGiB",
+  ]);
+  expect(sizeMark(1.5 * GIB, 2 ** 20)).toBe("1,536\u202fMiB");
+  const close = [0, 1, 2].map((n) => sizeMark(206 * 1024 + 512 * n, 512));
+  expect(close).toEqual(["206\u202fKiB", "206.5\u202fKiB", "207\u202fKiB"]);
+  expect(sizeMark(-2048, 1024)).toBe("-2\u202fKiB");
 });
 
 it("has a scale even where there is nothing, or only zero", () => {

@@ -48,6 +48,20 @@ export function columnAt({ time_us }: Columns, at_us: number): number {
   return low - 1;
 }
 
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"] as const;
+
+/** Finer than this a mark on the axis is written in the next smaller unit. */
+const MOST_PLACES = 2;
+
+/** A size on an axis whose marks stand `step` apart, a power of two: as exact as they need to differ. */
+export function sizeMark(size: number, step: number): string {
+  let unit = Math.min(Math.floor(Math.log2(Math.max(Math.abs(size), 1)) / 10), UNITS.length - 1);
+  const places = () => Math.max(0, 10 * unit - Math.log2(step));
+  while (unit > 0 && places() > MOST_PLACES) unit -= 1;
+  const value = (size / 1024 ** unit).toLocaleString("en-US", { maximumFractionDigits: MOST_PLACES });
+  return `${value}\u202f${UNITS[unit] ?? ""}`;
+}
+
 export interface Scale {
   readonly min: number;
   readonly max: number;

@@ -113,7 +113,7 @@ function useBrush({ view, steps }: Marks, width: number, setHover: (x: number | 
     onPointerDown: (event: PointerEvent<HTMLElement>) => {
       if (event.button !== 0) return;
       event.currentTarget.setPointerCapture(event.pointerId);
-      event.currentTarget.parentElement?.focus({ preventScroll: true });
+      event.currentTarget.parentElement?.focus({ preventScroll: true, focusVisible: false });
       setDrag({ x: spot(event), view, moved: false });
       event.preventDefault();
     },

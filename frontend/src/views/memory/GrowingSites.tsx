@@ -1,6 +1,8 @@
 import { bytes, codeLine, count } from "../../base/format";
 import { span, type Viewport } from "../../base/viewport";
 import { change } from "../../state/memory";
+import { usePage } from "../../state/store";
+import type { Whereabouts } from "../../state/whereabouts";
 import type { DeviceMemory, MemorySite, TimeRange } from "../../wire/report";
 import { More } from "../parts/More";
 import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
@@ -61,10 +63,18 @@ export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
   );
 }
 
+/** On the chart all of its moments are seen at once; another press takes the marks away. */
+function markAll({ row }: Whereabouts): void {
+  const { shown } = usePage.getState();
+  usePage.setState(
+    shown?.row === row ? { shown: null } : { shown: { row, place: 0 }, view: null, selection: null },
+  );
+}
+
 function GrowingRow({ site, bounds }: { site: MemorySite; bounds: Viewport }) {
   const line = site.place ? codeLine(site.place) || site.place.function : "";
   return (
-    <LinkedRow of={site}>
+    <LinkedRow of={site} onPress={markAll}>
       <td className="gd-name" title={site.stack || undefined}>
         <Site operator={site.operator || site.module} line={line} />
       </td>

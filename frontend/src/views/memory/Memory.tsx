@@ -1,6 +1,6 @@
 import { SegmentedControl } from "@mantine/core";
 import { useState } from "react";
-import { memoryLabel, shortLabel } from "../../state/memory";
+import { memoryLabel } from "../../state/memory";
 import type { Report, TraceEntry } from "../../wire/report";
 import { Section } from "../parts/Section";
 import { MemoryOfDevice } from "./MemoryOfDevice";
@@ -16,20 +16,19 @@ export function Memory({ entry, report }: { entry: TraceEntry; report: Report })
       title="Memory"
       className="gd-memory"
       aside={
-        <span className="gd-controls">
+        report.memory.length > 1 ? (
+          <SegmentedControl
+            size="xs"
+            aria-label="Memory of"
+            data={report.memory.map((one) => ({ value: String(one.device), label: memoryLabel(one) }))}
+            value={String(memory.device)}
+            onChange={(value) => {
+              setChosen(Number(value));
+            }}
+          />
+        ) : (
           <span className="gd-muted">{memoryLabel(memory)}</span>
-          {report.memory.length > 1 && (
-            <SegmentedControl
-              size="xs"
-              aria-label="Memory of"
-              data={report.memory.map((one) => ({ value: String(one.device), label: shortLabel(one) }))}
-              value={String(memory.device)}
-              onChange={(value) => {
-                setChosen(Number(value));
-              }}
-            />
-          )}
-        </span>
+        )
       }
     >
       <MemoryOfDevice key={memory.device} entry={entry} memory={memory} />

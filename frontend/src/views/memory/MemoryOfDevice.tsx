@@ -3,7 +3,7 @@ import { useElementSize } from "@mantine/hooks";
 import { useMemo } from "react";
 import { time } from "../../base/format";
 import { span, type Viewport } from "../../base/viewport";
-import { floorSentence, peakSentence, spanName } from "../../state/memory";
+import { floorSentence, memoryLabel, peakSentence, spanName } from "../../state/memory";
 import { scaleOf } from "../../state/memoryCurve";
 import { useMemorySlices, useRange, type MemorySlices } from "../../state/memoryQuery";
 import { usePage } from "../../state/store";
@@ -52,7 +52,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
       </div>
       <div id={MEMORY_ID} className="gd-memory-body">
         <div className="gd-memory-head">
-          <Legend memory={memory} reserved={memory.peak_reserved_bytes > 0} />
+          <Legend memory={memory} scale={marks.scale} />
           <Controls slices={slices} steps={steps} onStep={step} />
         </div>
         {slices.failed && (
@@ -64,7 +64,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
           bounds={slices.bounds}
           width={Math.round(width)}
           measure={ref}
-          label={`Memory of ${memory.device < 0 ? "the CPU" : `GPU ${memory.device}`} against time`}
+          label={`Memory of ${memoryLabel(memory)} against time`}
           onStep={step}
         />
       </div>
@@ -73,6 +73,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
         <RangePanel
           title={selection ? spanName(selection, steps) : "The whole recording"}
           slice={selection ? range : slices.whole}
+          whole={selection === null}
         />
         <PeakOwners memory={memory} />
       </div>

@@ -36,8 +36,7 @@ export function PeakOwners({ memory }: { memory: DeviceMemory }) {
       <p className="gd-memory-pointed" aria-live="polite">
         {pointed ? (
           <>
-            <b>{memoryKind(pointed.kind).label}</b> {tileTitle(pointed)}: {bytes(pointed.bytes)} (
-            {percent(pointed.bytes, whole)}) {tileDetail(pointed)}
+            <b>{says(pointed, whole)}</b> {tileDetail(pointed)}
           </>
         ) : (
           <span className="gd-muted">Point at a tile for more.</span>
@@ -65,6 +64,11 @@ function KindLegend({ kinds, whole }: { kinds: readonly KindTiles[]; whole: numb
   );
 }
 
+function says(tile: Tile, whole: number): string {
+  const what = [memoryKind(tile.kind).label, tileTitle(tile)].filter((part) => part !== "").join(": ");
+  return `${what}, ${bytes(tile.bytes)} (${percent(tile.bytes, whole)})`;
+}
+
 interface TilesProps {
   readonly kind: KindTiles;
   readonly within: Rect | undefined;
@@ -83,13 +87,13 @@ function Tiles({ kind: { kind, tiles }, within, whole, onPoint }: TilesProps) {
   return tiles.map((tile, at) => {
     const { x: left = 0, y: top = 0, width = 0, height = 0 } = rects[at] ?? {};
     const legible = width >= TEXT_FROM_PX.width && height >= TEXT_FROM_PX.height;
-    const says = `${memoryKind(kind).label}, ${tileTitle(tile)}: ${bytes(tile.bytes)}, ${percent(tile.bytes, whole)}`;
     return (
       <li
         key={at}
         tabIndex={legible ? 0 : -1}
-        aria-label={says}
-        title={says}
+        aria-label={says(tile, whole)}
+        title={says(tile, whole)}
+        data-legible={legible || undefined}
         style={{ left, top, width, height, background, color: textOn(background) }}
         onPointerEnter={() => {
           onPoint(tile);
@@ -106,7 +110,7 @@ function Tiles({ kind: { kind, tiles }, within, whole, onPoint }: TilesProps) {
       >
         {legible && (
           <>
-            <b>{tileTitle(tile)}</b>
+            <b>{tileTitle(tile) || memoryKind(kind).label}</b>
             <span>{bytes(tile.bytes)}</span>
           </>
         )}

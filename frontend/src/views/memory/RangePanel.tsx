@@ -5,16 +5,18 @@ import { More } from "../parts/More";
 interface Props {
   readonly title: string;
   readonly slice: MemorySlice | null;
+  /** All of the recording: what survives it is what is kept. */
+  readonly whole: boolean;
 }
 
 const FIRST = 8;
 
 /** What was allocated and freed in a range, and what of it survives. */
-export function RangePanel({ title, slice }: Props) {
+export function RangePanel({ title, slice, whole }: Props) {
   return (
     <section className="gd-memory-range" aria-label="What the range allocates and keeps" aria-live="polite">
       <h3>{title}</h3>
-      {slice ? <Sums slice={slice} /> : <p className="gd-muted">Loading…</p>}
+      {slice ? <Sums slice={slice} whole={whole} /> : <p className="gd-muted">Loading…</p>}
       {slice && slice.survived_bytes < 0 && (
         <p className="gd-muted">This recording has no addresses: what survives cannot be told.</p>
       )}
@@ -31,9 +33,11 @@ export function RangePanel({ title, slice }: Props) {
                   <th scope="col" className="gd-number">
                     Allocated
                   </th>
-                  <th scope="col" className="gd-number" title="Alive at the end of the range">
-                    Survives
-                  </th>
+                  {!whole && (
+                    <th scope="col" className="gd-number" title="Alive at the end of the range">
+                      Survives
+                    </th>
+                  )}
                   <th scope="col" className="gd-number" title="Alive at the end of the recording">
                     Kept
                   </th>
@@ -41,7 +45,7 @@ export function RangePanel({ title, slice }: Props) {
               </thead>
               <tbody>
                 {shown.map((site, at) => (
-                  <SiteRow key={at} site={site} />
+                  <SiteRow key={at} site={site} whole={whole} />
                 ))}
               </tbody>
             </table>
@@ -52,31 +56,29 @@ export function RangePanel({ title, slice }: Props) {
   );
 }
 
-function Sums({ slice }: { slice: MemorySlice }) {
+function Sums({ slice, whole }: { slice: MemorySlice; whole: boolean }) {
   const rows: readonly (readonly [string, number, string])[] = [
     ["Allocated", slice.allocated_bytes, plural(slice.allocations, "time")],
     ["Freed", slice.freed_bytes, plural(slice.frees, "time")],
-    ...(slice.survived_bytes < 0
-      ? []
-      : ([
-          ["Survives the range", slice.survived_bytes, plural(slice.survivors, "allocation")],
-          ["Kept to the recording's end", slice.kept_bytes, ""],
-        ] as const)),
+    ["Survives the range", whole ? -1 : slice.survived_bytes, plural(slice.survivors, "allocation")],
+    ["Kept to the recording's end", slice.kept_bytes, ""],
   ];
   return (
     <dl className="gd-facts">
-      {rows.map(([name, size, note]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{bytes(size)}</dd>
-          <dd className="gd-muted">{note}</dd>
-        </div>
-      ))}
+      {rows
+        .filter(([, size]) => size >= 0)
+        .map(([name, size, note]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{bytes(size)}</dd>
+            <dd className="gd-muted">{note}</dd>
+          </div>
+        ))}
     </dl>
   );
 }
 
-function SiteRow({ site }: { site: SliceSite }) {
+function SiteRow({ site, whole }: { site: SliceSite; whole: boolean }) {
   return (
     <tr>
       <td className="gd-name">
@@ -84,7 +86,7 @@ function SiteRow({ site }: { site: SliceSite }) {
       </td>
       <td className="gd-number">{count(site.allocations)}</td>
       <td className="gd-number">{bytes(site.allocated_bytes)}</td>
-      <td className="gd-number">{site.survived_bytes > 0 ? bytes(site.survived_bytes) : ""}</td>
+      {!whole && <td className="gd-number">{site.survived_bytes > 0 ? bytes(site.survived_bytes) : ""}</td>}
       <td className="gd-number">{site.kept_bytes > 0 ? bytes(site.kept_bytes) : ""}</td>
     </tr>
   );

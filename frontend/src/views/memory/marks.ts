@@ -73,7 +73,8 @@ export function drawBehind(plot: uPlot, marks: Marks): void {
 /** Over the curves. */
 export function drawOver(plot: uPlot, marks: Marks): void {
   const pen = penOf(plot);
-  clipped(pen, () => {
+  // Points on the edges are drawn whole.
+  clipped({ ...pen, left: pen.left - POINT_PX * pen.px * 2, bottom: pen.bottom + POINT_PX * pen.px }, () => {
     drawSelection(pen, marks);
     drawTrend(pen, marks);
     drawFloors(pen, marks);
@@ -209,21 +210,8 @@ function drawPeak(pen: Pen, { memory, scheme }: Marks): void {
 }
 
 function drawCapacity(pen: Pen, { memory: { capacity_bytes: capacity }, scale, scheme }: Marks): void {
-  if (capacity <= 0) return;
-  const { ctx, left, right, top, y, px } = pen;
-  const colours = theme(scheme);
-  ctx.textAlign = "right";
-  if (!scale.capacity) {
-    ctx.fillStyle = colours.muted;
-    label(
-      pen,
-      `Capacity ${bytes(capacity)}, far above ↑`,
-      right - 6 * px,
-      top + (HEAD_PX + 10) * px,
-      colours,
-    );
-    return;
-  }
+  if (!scale.capacity) return;
+  const { ctx, left, right, y, px } = pen;
   ctx.strokeStyle = chartColours(scheme).capacity;
   ctx.lineWidth = 1.5 * px;
   ctx.beginPath();
@@ -231,7 +219,8 @@ function drawCapacity(pen: Pen, { memory: { capacity_bytes: capacity }, scale, s
   ctx.lineTo(right, y(capacity));
   ctx.stroke();
   ctx.fillStyle = chartColours(scheme).capacity;
-  label(pen, `Capacity ${bytes(capacity)}`, right - 6 * px, y(capacity) + 10 * px, colours);
+  ctx.textAlign = "right";
+  label(pen, `Capacity ${bytes(capacity)}`, right - 6 * px, y(capacity) + 10 * px, theme(scheme));
 }
 
 /** Text that stays readable over curves. */

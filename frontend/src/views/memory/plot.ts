@@ -1,10 +1,10 @@
 // uPlot, set up for memory against time. It asks for view, scale and colours whenever it draws.
 
 import uPlot from "uplot";
-import { bytes, moment } from "../../base/format";
+import { moment } from "../../base/format";
 import { ticks } from "../../base/ticks";
 import { theme } from "../../canvas/theme";
-import type { Columns } from "../../state/memoryCurve";
+import { sizeMark, type Columns } from "../../state/memoryCurve";
 import { chartColours } from "./colours";
 import { drawBehind, drawOver, HEAD_PX, type Marks } from "./marks";
 
@@ -21,6 +21,9 @@ const STEPS_BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
 export function makePlot(host: HTMLElement, width: number, height: number, marks: () => Marks): uPlot {
   const grid = { stroke: () => theme(marks().scheme).faint, width: 1 };
   const axis = { stroke: () => theme(marks().scheme).muted, font: FONT, ticks: { show: false }, grid };
+  // The names of the steps stand above.
+  const onScale = (_: uPlot, splits: number[]) =>
+    splits.map((size) => (size <= marks().scale.max ? size : null));
   const stepped = uPlot.paths.stepped?.({ align: 1 });
   const line = {
     ...(stepped ? { paths: stepped } : {}),
@@ -36,7 +39,6 @@ export function makePlot(host: HTMLElement, width: number, height: number, marks
       cursor: { show: false },
       scales: {
         x: { time: false, range: () => [marks().view.start_us, marks().view.end_us] },
-        // The names of the steps stand above the curves.
         y: {
           range: () => {
             const { min, max } = marks().scale;
@@ -56,17 +58,21 @@ export function makePlot(host: HTMLElement, width: number, height: number, marks
             return splits.map((at) => moment(at, step));
           },
         },
-        { ...axis, size: AXIS_PX, incrs: STEPS_BYTES, space: 38, values: (_, splits) => splits.map(bytes) },
+        {
+          ...axis,
+          size: AXIS_PX,
+          incrs: STEPS_BYTES,
+          space: 38,
+          grid: { ...grid, filter: onScale },
+          filter: onScale,
+          values: (_, splits, __, ___, step) =>
+            splits.map((size: number | null) => (size === null ? null : sizeMark(size, step))),
+        },
       ],
       series: [
         {},
-        { ...line, stroke: "transparent", width: 0 },
-        {
-          ...line,
-          stroke: () => chartColours(marks().scheme).allocated,
-          fill: () => chartColours(marks().scheme).filled,
-          width: 1.25,
-        },
+        { ...line, stroke: "transparent", width: 0, fill: () => chartColours(marks().scheme).filled },
+        { ...line, stroke: () => chartColours(marks().scheme).allocated, width: 1.25 },
         { ...line, stroke: () => chartColours(marks().scheme).reserved, width: 1.25, dash: [5, 3] },
       ],
       bands: [{ series: [2, 1], fill: () => chartColours(marks().scheme).between }],

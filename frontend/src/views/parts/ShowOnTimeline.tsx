@@ -97,14 +97,21 @@ function Arrow({ sign, says, onPress }: { sign: string; says: string; onPress: (
   );
 }
 
+interface RowProps extends Props {
+  readonly children: ReactNode;
+  /** What a click on the row does instead of showing it on the timeline. */
+  readonly onPress?: (found: Whereabouts) => void;
+}
+
 /** A row of a table whose last cell shows it on the timeline; a click anywhere on the row does the same. */
-export function LinkedRow({ of, children }: Props & { readonly children: ReactNode }) {
+export function LinkedRow({ of, children, onPress }: RowProps) {
   const { found, place } = useRow(of);
   const onClick = (event: MouseEvent) => {
     // A name that is being marked to be copied, and the buttons, mean what they always mean.
     const marked = window.getSelection()?.isCollapsed === false;
     if (!found || marked || (event.target as Element).closest("button")) return;
-    goTo(found, place === null ? 0 : place + 1);
+    if (onPress) onPress(found);
+    else goTo(found, place === null ? 0 : place + 1);
   };
   return (
     <tr className={found && "gd-linked"} data-shown={place !== null || undefined} onClick={onClick}>
