@@ -110,6 +110,7 @@ def _report(report: pb.Report) -> Markup:
         _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report)),
         _table("GPU time by kernel family", sections.FAMILY_TITLES, sections.family_rows(report)),
         _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report)),
+        _list("Launch queues", [("", line) for line in sections.queue_lines(report)]),
         _table("Waits for the GPU", sections.SYNC_TITLES, sections.sync_rows(report)),
         _list("Memory", [("", line) for line in memory_sections.lines(report.memory)]),
         _table("What grows", memory_sections.SITE_TITLES, memory_sections.site_rows(report.memory)),

@@ -39,6 +39,7 @@ def _lines(report: pb.Report) -> Iterable[str]:
     yield from _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report))
     yield from _table("GPU time by kernel family", sections.FAMILY_TITLES, sections.family_rows(report))
     yield from _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report))
+    yield from _list("Launch queues", [text(line) for line in sections.queue_lines(report)])
     yield from _table("Waits for the GPU", sections.SYNC_TITLES, sections.sync_rows(report))
     memory = report.memory
     yield from _list("Memory", [text(line) for line in memory_sections.lines(memory)])

@@ -57,6 +57,12 @@ SYNC_KINDS = {
 HOTSPOTS_SHOWN = 5
 """Launch hotspots, host activities and memory sites that a view lists; the Report holds more."""
 
+QUEUES_SHOWN = 3
+"""Streams whose launch queues a view tells of: the one with most launches, and others on which work waits."""
+
+HARDLY_EVER = 0.01
+"""Of the step window: a queue that holds something for less is not worth a line."""
+
 PLACES_SHOWN = 5
 
 INFERRED_PARTS_SHOWN = 4
@@ -264,12 +270,38 @@ def hotspot_rows(report: pb.Report) -> list[tuple[str, ...]]:
             spot.key,
             count(spot.launches),
             time_us(spot.host_us),
+            time_us(spot.dispatch_us),
             time_us(spot.kernel_us),
             share(spot.empty_queue_share),
             time_us(spot.idle_us),
+            time_us(spot.idle_per_step_us) if report.steps else "",
         )
         for spot in operators[:HOTSPOTS_SHOWN]
     ]
+
+
+def queue_lines(report: pb.Report) -> list[str]:
+    """One line a stream of note, those with most launches first: how much waited on it."""
+    launched = [queue for queue in report.launch_queues if queue.launches]
+    others = [queue for queue in launched[1:] if 1 - queue.empty_share >= HARDLY_EVER]
+    return [_queue(queue) for queue in [*launched[:1], *others][:QUEUES_SHOWN]]
+
+
+def _queue(queue: pb.LaunchQueue) -> str:
+    mean = f"{queue.mean_depth:.1f}" if queue.mean_depth < 100 else count(round(queue.mean_depth))
+    if 0 < queue.mean_depth < 0.05:
+        mean = "< 0.1"
+    line = (
+        f"GPU {queue.device} stream {queue.stream}: {count(queue.launches, 'launch', 'launches')}; {mean} "
+        f"waiting on average over time, {count(queue.most_depth)} at most, none {share(queue.empty_share)} "
+        f"of the step window"
+    )
+    if queue.full_queue_launches:
+        line += (
+            f"; {count(queue.full_queue_launches, 'call')} waited {time_us(queue.full_queue_us)} for a place "
+            f"in the full queue: the host was ahead of the GPU"
+        )
+    return line
 
 
 def sync_rows(report: pb.Report) -> list[tuple[str, ...]]:
@@ -306,10 +338,12 @@ NUMBERS = frozenset(
         "on tensor cores",
         "time",
         "launches",
-        "host",
+        "in calls",
+        "dispatch",
         "kernels",
-        "into an empty queue",
+        "empty queue",
         "idle caused",
+        "a step",
         "waits",
         "host held",
         "GPU idle after",
@@ -321,7 +355,16 @@ NUMBERS = frozenset(
 """Titles of the columns that are aligned to the right."""
 
 FAMILY_TITLES = ("family", "count", "time", "of the window", "on tensor cores")
-HOTSPOT_TITLES = ("operator", "launches", "host", "kernels", "into an empty queue", "idle caused")
+HOTSPOT_TITLES = (
+    "operator",
+    "launches",
+    "in calls",
+    "dispatch",
+    "kernels",
+    "empty queue",
+    "idle caused",
+    "a step",
+)
 SYNC_TITLES = ("wait", "waits", "host held", "GPU idle after", "at")
 PLAN_TITLES = ("fix", "gives back, at most", "step window then")
 HOST_TITLES = ("what", "kind", "time", "mostly in")

@@ -61,6 +61,7 @@ def _print(report: pb.Report, console: Console) -> None:
     _print_table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report), console)
     _print_table("GPU time by kernel family", sections.FAMILY_TITLES, sections.family_rows(report), console)
     _print_table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report), console)
+    _print_list("Launch queues", [("", line) for line in sections.queue_lines(report)], console)
     _print_table("Waits for the GPU", sections.SYNC_TITLES, sections.sync_rows(report), console)
     memory = report.memory
     _print_list("Memory", [("", line) for line in memory_sections.lines(memory)], console)
