@@ -187,6 +187,25 @@ it("lists what could not be checked, and what was checked and is fine", async ()
   expect(await rows.count()).toBe(report.unchecked.length + report.clear.length);
 });
 
+it("orders the launches by any of their figures, and says so", async () => {
+  const spots = (await reportOf(RUN)).launch_hotspots;
+  const kind = spots[0]?.kind;
+  const most = (figure: "dispatch_us" | "idle_us", sign: number) =>
+    spots.filter((spot) => spot.kind === kind).sort((a, b) => sign * (b[figure] - a[figure]))[0]?.key;
+  const frame = await open(RUN);
+  const table = frame.getByRole("region", { name: "Launches" }).getByRole("table").first();
+  const first = table.locator("tbody td").first();
+  await table.locator('th[aria-sort="descending"]', { hasText: "Idle caused" }).waitFor();
+  expect(await first.innerText()).toBe(most("idle_us", 1));
+  const title = table.getByRole("button", { name: "Dispatch" });
+  await title.click();
+  await table.locator('th[aria-sort="descending"]', { hasText: "Dispatch" }).waitFor();
+  expect(await first.innerText()).toBe(most("dispatch_us", 1));
+  await title.press("Enter");
+  await table.locator('th[aria-sort="ascending"]', { hasText: "Dispatch" }).waitFor();
+  expect(await first.innerText()).toBe(most("dispatch_us", -1));
+});
+
 describe("the timeline", () => {
   it("zooms with the wheel at the pointer, and pans by dragging", async () => {
     const frame = await openTimeline(RUN);
@@ -247,6 +266,54 @@ describe("the timeline", () => {
     expect(text).toContain("Meanwhile, on the host");
     expect(text).toContain("Data loading");
     expect(text).toContain("After, on the GPU");
+  });
+
+  it("paints how much is queued, and tells it under the pointer", async () => {
+    const { id } = await entryOf(RUN);
+    const frame = await openTimeline(RUN);
+    const timeline = (await tensorboard.ask(`timeline?id=${id}&width=1000`)) as Timeline;
+    const queue = timeline.lanes.find(({ kind }) => kind === "queue");
+    const times = queue?.queue?.time_us ?? [];
+    const depths = queue?.queue?.low ?? [];
+    const whole_us = timeline.trace_end_us - timeline.trace_start_us;
+    /** Where along the lanes the longest stretch of this depth has its middle, 0 to 1. */
+    const share = (wanted: (depth: number) => boolean) => {
+      const stretches = times.flatMap((start, at) =>
+        wanted(depths[at] ?? 0) ? [{ start, end: times[at + 1] ?? timeline.trace_end_us }] : [],
+      );
+      const longest = stretches.sort((a, b) => b.end - b.start - (a.end - a.start))[0];
+      if (!longest) throw new Error("the queue is never that deep");
+      return ((longest.start + longest.end) / 2 - timeline.trace_start_us) / whole_us;
+    };
+    const full = share((depth) => depth > (queue?.queue_most ?? 0) / 2);
+    const empty = share((depth) => depth === 0);
+    const label = frame.locator('.gd-label[data-kind="queue"]').first();
+    const { top, height } = await label.evaluate((element) => {
+      const style = getComputedStyle(element);
+      return { top: Number.parseFloat(style.top), height: Number.parseFloat(style.height) };
+    });
+    const canvas = frame.locator(".gd-lanes canvas");
+    const colour = (x: number, y: number) =>
+      canvas.evaluate(
+        (element: HTMLCanvasElement, at) => {
+          const ratio = element.width / element.clientWidth;
+          const pixel = element.getContext("2d")?.getImageData(at.x * element.width, at.y * ratio, 1, 1);
+          return [...(pixel?.data ?? [])].join();
+        },
+        { x, y },
+      );
+    const middle = top + 0.7 * height;
+    await expect.poll(() => colour(empty, middle)).toBe("255,255,255,255");
+    expect(await colour(full, middle)).not.toBe("255,255,255,255");
+    const box = await canvas.boundingBox();
+    if (!box) throw new Error("the timeline is not on the screen");
+    await watched.page.mouse.move(box.x + full * box.width, box.y + middle);
+    await frame
+      .getByRole("tooltip")
+      .filter({ hasText: /[1-9]\d* launch(es)? queued/ })
+      .waitFor();
+    await watched.page.mouse.move(box.x + empty * box.width, box.y + middle);
+    await frame.getByRole("tooltip").filter({ hasText: "0 launches queued" }).waitFor();
   });
 
   it("goes from gap to gap with the keyboard, longest first", async () => {

@@ -96,8 +96,8 @@ it("paints a queue as steps on the scale of the whole trace, and says what its e
     1024,
   );
   const { areas, texts } = drawn({ ...timelineOf({}), lanes: [{ ...lane, queue_most: 20 }] });
-  const bottom = HEAD_PX + 31;
-  const room = 30;
+  const bottom = HEAD_PX + 21;
+  const room = 20;
   const level = (at: number) => areas.map(({ points }) => (bottom - (points[1 + 2 * at]?.[1] ?? 0)) / room);
   expect([level(0), level(1), level(2), level(3)]).toEqual([
     [0, 0],

@@ -79,7 +79,7 @@ describe("a queue", () => {
   const over = (x: number) => hit(queued, laid, view, 1000, x, 5);
 
   it("has a lane of one height, which tells how much waits under the pointer", () => {
-    expect(laid.rows).toMatchObject([{ kind: "queue", height: 32, top: 0 }]);
+    expect(laid.rows).toMatchObject([{ kind: "queue", height: 22, top: 0 }]);
     expect(over(150)).toMatchObject({ queued: [3, 3], start_us: 100, end_us: 200, gap: null });
     expect(over(350)).toMatchObject({ queued: [0, 9], start_us: 200, end_us: 500 });
     expect(over(700)).toMatchObject({ queued: [0, 0], end_us: 1000 });

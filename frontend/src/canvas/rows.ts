@@ -32,7 +32,7 @@ export interface LaneChoices {
 
 export const NO_CHOICES: LaneChoices = { folded: new Set(), withOuter: new Set() };
 
-const HEIGHTS: Readonly<Record<string, number>> = { gaps: 22, stream: 18, queue: 32 };
+const HEIGHTS: Readonly<Record<string, number>> = { gaps: 22, stream: 18, queue: 22 };
 const THREAD_DEPTH_PX = 15;
 const SPACE_PX = 5;
 
