@@ -12,7 +12,6 @@ hashed, and a large memo index alone takes gigabytes.
 from __future__ import annotations
 
 import copyreg
-import gc
 import io
 import pickle
 import re
@@ -91,8 +90,6 @@ def load_plain(data: bytes, limits: Limits, path: str) -> Any:
             where=path,
             remedy="record with a smaller max_entries, or raise Limits.max_snapshot_entries",
         )
-    collecting = gc.isenabled()
-    gc.disable()  # everything that is built stays: looking for garbage among it doubles the time
     # Classes that other pickles left in the interpreter's cache of extensions would not be asked for.
     copyreg.clear_extension_cache()
     try:
@@ -107,9 +104,6 @@ def load_plain(data: bytes, limits: Limits, path: str) -> Any:
         raise NotATrace(
             f"the pickle is damaged ({type(error).__name__})", where=path, remedy=_REMEDY
         ) from error
-    finally:
-        if collecting:
-            gc.enable()
 
 
 class _Unpickler(pickle.Unpickler):
