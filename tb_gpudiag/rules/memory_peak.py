@@ -35,6 +35,10 @@ from tb_gpudiag.rules.rule import (
 # and a longer sequence is enough to take the rest. The fullest public trace leaves 68 % free.
 ROOM_SHARE = 0.1
 
+# An allocator that gives its cache back and asks again has been refused. Where it holds less than half of the
+# device, something else has the rest, and what the job allocates is not the matter.
+REFUSED_SHARE = 0.5
+
 # What makes up a third of the peak is what it consists of: less of it makes the peak lower at once.
 MAIN_SHARE = 0.33
 
@@ -133,7 +137,10 @@ def _room(memory: DeviceMemory) -> int:
 
 
 def _is_short(memory: DeviceMemory) -> bool:
-    if memory.reserve.out_of_memory or memory.reserve.retries:
+    reserve, capacity = memory.reserve, memory.capacity_bytes
+    if reserve.out_of_memory:
+        return True
+    if reserve.retries and memory.peak_reserved_bytes >= REFUSED_SHARE * capacity:
         return True
     return _has_room_known(memory) and _room(memory) < ROOM_SHARE * memory.capacity_bytes
 

@@ -53,11 +53,17 @@ def test_memory_that_ran_out_is_an_error_however_much_is_left(tmp_path: Path) ->
 
 
 def test_a_cache_that_is_emptied_to_get_memory_is_told(tmp_path: Path) -> None:
-    trace = job([0] * 5)
-    main = trace.thread()
-    main.op("aten::empty", at=200, us=50).call("cudaFree", at=205, us=10).call("cudaMalloc", at=220, us=10)
-    found = only(check(facts_of(trace, tmp_path)))
-    assert "empty its cache 1 time" in found.title
+    for reserved, fires in ((50, True), (49, False)):
+        trace = job([0] * 5, reserved=reserved * MIB, device_bytes=100 * MIB)
+        main = trace.thread()
+        main.op("aten::empty", at=200, us=50).call("cudaFree", at=205, us=10).call(
+            "cudaMalloc", at=220, us=10
+        )
+        answer = check(facts_of(trace, tmp_path / str(reserved)))
+        if fires:
+            assert "empty its cache 1 time" in only(answer).title
+        else:
+            assert is_clear(answer)
 
 
 def test_a_healthy_job_has_room(tmp_path: Path) -> None:
