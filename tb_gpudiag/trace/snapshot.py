@@ -70,7 +70,7 @@ _ACTIONS: Final = {
 def read_snapshot(data: bytes, limits: Limits, path: str, progress: Callable[[float, str], None]) -> Trace:
     """The Trace of a pickle's bytes. Raises Unsafe, NotATrace, TooLarge."""
     collecting = gc.isenabled()
-    gc.disable()  # millions of objects that all stay: looking for garbage among them takes a third of the time
+    gc.disable()  # millions of objects, and all stay: to look for garbage among them takes a third longer
     try:
         return _read(data, limits, path, progress)
     finally:
