@@ -107,9 +107,24 @@ def look_for_leak(facts: Facts, memories: list[DeviceMemory]) -> Answer:
         return CannotTell(
             f"it takes {FEWEST_STEPS} steps after the first one to tell a leak from a warm-up, and "
             f"{count(steps)} of them can be compared",
-            "Record five steps or more, marked by prof.step(): schedule(wait=1, warmup=2, active=6).",
+            "Record five steps or more, marked by prof.step(): schedule(wait=1, warmup=2, active=6). The "
+            "history of a memory snapshot must be as long (max_entries).",
         )
     return Clear("; ".join(_level(memory, state) for memory in memories if (state := states[memory.device])))
+
+
+def leak_sentences(facts: Facts) -> list[str]:
+    """For a verdict: the leaks that end the job."""
+    found = []
+    for memory in facts.memory:
+        trend = memory.trend
+        if trend is None or state_of(memory) != "rising" or not is_large(memory, trend.per_unit):
+            continue
+        what = "memory of the host" if memory.is_cpu else f"memory of {memory.name}"
+        ends = f", and is full after {_about(memory.steps_until_full)}" if memory.steps_until_full else ""
+        if trend.unit == "step":
+            found.append(f"The {what} grows by {size_bytes(trend.per_unit)} in each step{ends}.")
+    return found
 
 
 def _level(memory: DeviceMemory, state: State) -> str:

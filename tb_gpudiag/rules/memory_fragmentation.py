@@ -70,8 +70,8 @@ def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     known = [memory for memory in of_gpus if memory.reserve.known]
     if not known:
         return CannotTell(
-            "the trace does not say how much memory the allocator had reserved",
-            "Record with PyTorch 1.13 or newer and profile_memory=True.",
+            "the file does not say how much memory the allocator had reserved",
+            "A trace of PyTorch 1.13 or newer with profile_memory=True says it, and a memory snapshot.",
         )
     return [_finding(facts, memory) for memory in known if _is_fragmented(memory)] or Clear(
         "; ".join(f"{m.name}: {_ratio(m):.2f} times as much reserved as allocated at the peak" for m in known)

@@ -117,8 +117,8 @@ def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     known = [memory for memory in of_gpus if _has_room_known(memory)]
     if not known:
         return CannotTell(
-            "the trace does not say how much memory the GPU has, or how much was allocated before",
-            "Record with PyTorch 1.13 or newer and profile_memory=True.",
+            "the file does not say how much memory the GPU has, or how much was allocated before",
+            "A trace of PyTorch 1.13 or newer with profile_memory=True says it.",
         )
     return Clear(
         "; ".join(
