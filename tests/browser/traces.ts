@@ -40,3 +40,41 @@ export function hostile(): string {
     traceEvents: [...steps, ...launches],
   });
 }
+
+/** Memory of a GPU and of the CPU, allocated by an operator of this name; null: not recorded. */
+export function withMemory(name: string | null): string {
+  const host = { ph: "X", pid: 1, tid: 1 };
+  const memory = (ts: number, device: number, bytes: number, total: number) => ({
+    ph: "i",
+    s: "t",
+    cat: "cpu_instant_event",
+    name: "[memory]",
+    pid: 1,
+    tid: 1,
+    ts,
+    args: {
+      "Device Type": device < 0 ? 0 : 1,
+      "Device Id": device,
+      Addr: 4096 + ts,
+      Bytes: bytes,
+      "Total Allocated": total,
+      "Total Reserved": device < 0 ? 0 : 2 ** 21,
+    },
+  });
+  const operators = [0, 1000].map((ts) => ({
+    ...host,
+    cat: "cpu_op",
+    name: name ?? "aten::mm",
+    ts,
+    dur: 500,
+  }));
+  const events = [
+    memory(10, 0, 2 ** 20, 2 ** 20),
+    memory(1010, 0, 512, 2 ** 20 + 512),
+    memory(20, -1, 3072, 3072),
+  ];
+  return JSON.stringify({
+    schemaVersion: 1,
+    traceEvents: [...operators, ...(name === null ? [] : events)],
+  });
+}

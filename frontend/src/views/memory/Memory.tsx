@@ -1,6 +1,6 @@
 import { SegmentedControl } from "@mantine/core";
-import { useState } from "react";
 import { memoryLabel } from "../../state/memory";
+import { usePage } from "../../state/store";
 import type { Report, TraceEntry } from "../../wire/report";
 import { Section } from "../parts/Section";
 import { MemoryOfDevice } from "./MemoryOfDevice";
@@ -8,7 +8,8 @@ import { NotRecorded } from "./NotRecorded";
 
 /** What memory did, what makes its peak, and what is not given back. */
 export function Memory({ entry, report }: { entry: TraceEntry; report: Report }) {
-  const [chosen, setChosen] = useState<number | null>(null);
+  const chosen = usePage((page) => page.memoryOf);
+  const choose = usePage((page) => page.showMemoryOf);
   const memory = report.memory.find(({ device }) => device === chosen) ?? report.memory[0];
   if (!memory) return <NotRecorded />;
   return (
@@ -23,7 +24,7 @@ export function Memory({ entry, report }: { entry: TraceEntry; report: Report })
             data={report.memory.map((one) => ({ value: String(one.device), label: memoryLabel(one) }))}
             value={String(memory.device)}
             onChange={(value) => {
-              setChosen(Number(value));
+              choose(Number(value));
             }}
           />
         ) : (

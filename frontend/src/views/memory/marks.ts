@@ -65,7 +65,9 @@ export function drawBehind(plot: uPlot, marks: Marks): void {
     marks.steps.forEach((step) => {
       band(pen, { start_us: step.start_us, end_us: step.start_us }, colours.line);
     });
-    for (const range of marks.ranges) band(pen, range, colours.band, 2);
+    pen.ctx.globalAlpha = 0.5;
+    for (const range of marks.ranges) band(pen, range, colours.accent, 2);
+    pen.ctx.globalAlpha = 1;
     for (const range of [marks.range, marks.selection]) if (range) band(pen, range, colours.band, 2);
   });
 }

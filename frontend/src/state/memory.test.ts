@@ -1,0 +1,111 @@
+import { expect, it } from "vitest";
+import type { DeviceMemory, FloorTrend, MemoryOwner } from "../wire/report";
+import { floorSentence, memoryLabel, peakSentence, peakTiles, spanName, stepName, tileTitle } from "./memory";
+
+const MIB = 2 ** 20;
+
+function memory(some: Partial<DeviceMemory>): DeviceMemory {
+  const all: Partial<DeviceMemory> = {
+    device: 0,
+    peak_allocated_bytes: 300 * MIB,
+    reserved_at_peak_bytes: 0,
+    capacity_bytes: 0,
+    peak_us: 2500,
+    peak_phase: "",
+    peak_owners: [],
+    peak_kinds: [],
+    steps_until_full: 0,
+    trend: undefined,
+  };
+  return { ...all, ...some } as DeviceMemory;
+}
+
+function trend(some: Partial<FloorTrend>): FloorTrend {
+  const all: Partial<FloorTrend> = {
+    state: "rising",
+    bytes_per_step: 8 * MIB,
+    low_bytes_per_step: 8 * MIB,
+    high_bytes_per_step: 8 * MIB,
+    steps: 6,
+    unit: "step",
+  };
+  return { ...all, ...some } as FloorTrend;
+}
+
+/** As it is read aloud. */
+function plain(text: string): string {
+  return text.replaceAll("\u202f", " ");
+}
+
+it("says of the peak what the trace knows, and no more", () => {
+  expect(plain(peakSentence(memory({})))).toBe(
+    "At its peak, 2.50 ms after the start, 300 MiB are allocated.",
+  );
+  const known = { reserved_at_peak_bytes: 512 * MIB, capacity_bytes: 1024 * MIB, peak_phase: "backward" };
+  expect(plain(peakSentence(memory(known)))).toBe(
+    "At its peak, 2.50 ms after the start, in the backward pass, 300 MiB are allocated, " +
+      "512 MiB reserved of 1 GiB (50.0 %).",
+  );
+});
+
+it("says how fast the floor rises, how sure that is, and when memory is full", () => {
+  const found = memory({
+    steps_until_full: 12.7,
+    trend: trend({ low_bytes_per_step: 7 * MIB, high_bytes_per_step: 9 * MIB }),
+  });
+  expect(plain(floorSentence(found))).toBe(
+    "The floor rises by 8 MiB a step (95 % confidence: 7 MiB to 9 MiB). At this rate memory is full after 12 more steps.",
+  );
+});
+
+it("claims no confidence that so few floors do not have", () => {
+  const few = memory({ trend: trend({ steps: 3, low_bytes_per_step: 1, high_bytes_per_step: 9 * MIB }) });
+  expect(plain(floorSentence(few))).toBe("The floor rises by 8 MiB a step.");
+});
+
+it.each(["level", "plateau", "falling", "unclear"])("never calls a %s floor a rising one", (state) => {
+  const said = floorSentence(memory({ trend: trend({ state }), steps_until_full: 3 }));
+  expect(said).not.toBe("");
+  expect(said).not.toContain("rises by");
+  expect(said).not.toContain("full");
+});
+
+it("names devices as recorded", () => {
+  expect([memory({ device: 3 }), memory({ device: -1 })].map(memoryLabel)).toEqual(["GPU 3", "CPU"]);
+});
+
+it("makes tiles that add up to the peak, with one for the owners that are not listed", () => {
+  const owner = (kind: string, bytes: number): MemoryOwner => ({
+    kind,
+    operator: "aten::mm",
+    module: "",
+    place: undefined,
+    bytes,
+    count: 1,
+    largest_bytes: bytes,
+  });
+  const kinds = peakTiles(
+    memory({
+      peak_kinds: [
+        { kind: "activation", bytes: 70 },
+        { kind: "parameter", bytes: 200 },
+        { kind: "input", bytes: 0 },
+        { kind: "before", bytes: 30 },
+      ],
+      peak_owners: [owner("activation", 40), owner("activation", 20), owner("parameter", 200)],
+    }),
+  );
+  expect(kinds.map(({ kind, tiles }) => [kind, tiles.map((tile) => tile.bytes)])).toEqual([
+    ["parameter", [200]],
+    ["activation", [40, 20, 10]],
+    ["before", [30]],
+  ]);
+  expect(kinds[1]?.tiles.map(tileTitle)).toEqual(["aten::mm", "aten::mm", "others"]);
+});
+
+it("names a range after its step, or from when to when", () => {
+  const steps = [{ name: "ProfilerStep#7", start_us: 1000, end_us: 3000 }];
+  expect(spanName({ start_us: 1000, end_us: 3000 }, steps)).toBe("Step 7");
+  expect(plain(spanName({ start_us: 1000, end_us: 2500 }, steps))).toBe("1.00 ms to 2.50 ms");
+  expect(stepName("<b>epoch</b>")).toBe("<b>epoch</b>");
+});

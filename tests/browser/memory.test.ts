@@ -1,0 +1,218 @@
+// The memory view in a real TensorBoard: the chart, ranges, what grows, what makes the peak.
+
+import { rmSync } from "node:fs";
+import type { Frame, Locator } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from "vitest";
+import type { DeviceMemory, MemorySlice, ReportState, TraceList } from "../../frontend/src/wire/report";
+import { openPage, openTab, startBrowser, type Browser, type Watched } from "./browser";
+import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
+import { MARKUP, withMemory } from "./traces";
+
+const PATIENCE = { timeout: 40_000, interval: 200 };
+const LEAK = "leak";
+const MIB = 2 ** 20;
+
+let logdir: string;
+let tensorboard: TensorBoard;
+let browser: Browser;
+let watched: Watched;
+
+beforeAll(async () => {
+  logdir = makeFolder();
+  simulate(logdir, LEAK);
+  write(logdir, "hostile/w.1.pt.trace.json", withMemory(MARKUP));
+  write(logdir, "without/w.1.pt.trace.json", withMemory(null));
+  [tensorboard, browser] = await Promise.all([startTensorBoard(logdir), startBrowser()]);
+});
+
+afterAll(async () => {
+  await Promise.all([tensorboard.stop(), browser.close()]);
+  rmSync(logdir, { recursive: true, force: true });
+});
+
+beforeEach(async () => {
+  watched = await openPage(browser.context);
+});
+
+afterEach(async () => {
+  const { page, wrongs } = watched;
+  await page.close();
+  expect(wrongs).toEqual([]);
+});
+
+async function idOf(run: string): Promise<string> {
+  return vi.waitFor(async () => {
+    const { traces } = (await tensorboard.ask("traces")) as TraceList;
+    const found = traces.find((entry) => entry.run === run);
+    if (!found) throw new Error(`${run} is not in the list of traces`);
+    return found.id;
+  }, PATIENCE);
+}
+
+async function memoryOf(run: string): Promise<DeviceMemory> {
+  const id = await idOf(run);
+  const { report } = await vi.waitFor(async () => {
+    const now = (await tensorboard.ask(`report?id=${id}`)) as ReportState;
+    if (now.state !== "ready") throw new Error(`${run} is ${now.state}`);
+    return now;
+  }, PATIENCE);
+  const memory = report?.memory[0];
+  if (!memory) throw new Error(`${run} has no memory`);
+  return memory;
+}
+
+async function sliceOf(run: string, start_us: number, end_us: number): Promise<MemorySlice> {
+  const id = await idOf(run);
+  const route = `memory?id=${id}&device=0&start_us=${start_us}&end_us=${end_us}&width=1`;
+  return (await tensorboard.ask(route)) as MemorySlice;
+}
+
+async function open(run: string): Promise<Frame> {
+  return openTab(watched.page, tensorboard.url, { trace: await idOf(run) });
+}
+
+interface Opened {
+  readonly frame: Frame;
+  readonly memory: Locator;
+  readonly chart: { readonly x: number; readonly y: number; readonly width: number };
+}
+
+/** With the chart drawn and in sight. */
+async function openMemory(run: string): Promise<Opened> {
+  const frame = await open(run);
+  const memory = frame.getByRole("region", { name: "Memory", exact: true });
+  const stage = memory.locator(".gd-memory-stage");
+  await memory.locator(".uplot canvas").waitFor();
+  await memory.getByText("Loading the memory curve").waitFor({ state: "detached" });
+  await memory.scrollIntoViewIfNeeded();
+  await frame.evaluate(() => new Promise((told) => requestAnimationFrame(() => requestAnimationFrame(told))));
+  const box = await stage.boundingBox();
+  if (!box) throw new Error("the chart is not on the screen");
+  return { frame, memory, chart: { x: box.x, y: box.y + box.height / 2, width: box.width } };
+}
+
+async function drag({ chart }: Opened, from: number, to: number): Promise<void> {
+  const { mouse } = watched.page;
+  await mouse.move(chart.x + from * chart.width, chart.y);
+  await mouse.down();
+  await mouse.move(chart.x + to * chart.width, chart.y, { steps: 4 });
+  await mouse.up();
+}
+
+/** As the page prints a size. */
+function printed(size: number): string {
+  const unit = size >= MIB ? { name: "MiB", size: MIB } : { name: "KiB", size: 1024 };
+  return (size / unit.size).toPrecision(3).replace(/\.?0+$/, "");
+}
+
+it("says in words what the chart shows: the peak, and a floor that rises", async () => {
+  const memory = await memoryOf(LEAK);
+  const opened = await openMemory(LEAK);
+  const words = await opened.memory.locator(".gd-memory-words").innerText();
+  expect(words).toContain(`${printed(memory.peak_allocated_bytes)}\u202fMiB are allocated`);
+  expect(words).toContain(`The floor rises by ${printed(memory.floor_slope_bytes_per_step)}\u202fMiB a step`);
+  expect(words).toContain("memory is full after");
+  const painted = await opened.memory.locator(".uplot canvas").evaluate((element) => {
+    const canvas = element as HTMLCanvasElement;
+    const data = canvas.getContext("2d")?.getImageData(0, 0, canvas.width, canvas.height).data ?? [];
+    return new Set(data).size;
+  });
+  expect(painted).toBeGreaterThan(50);
+});
+
+it("tells of a range that is drawn what it allocates, and the timeline shows the same range", async () => {
+  const opened = await openMemory(LEAK);
+  await drag(opened, 0.3, 0.7);
+  const range = opened.memory.getByRole("region", { name: "What the range allocates and keeps" });
+  await range.getByText("Survives the range").waitFor();
+  await opened.frame.locator(".gd-timeline .gd-toolbar", { hasText: "Selected" }).waitFor();
+  await opened.memory.getByRole("button", { name: "Clear" }).click();
+  await range.getByText("The whole recording").waitFor();
+});
+
+it("tells of a step what it leaves behind, by mouse and by keyboard", async () => {
+  const opened = await openMemory(LEAK);
+  const range = opened.memory.getByRole("region", { name: "What the range allocates and keeps" });
+  await opened.memory.getByRole("group", { name: /^Memory of GPU 0/ }).focus();
+  await watched.page.keyboard.press("n");
+  await watched.page.keyboard.press("n");
+  await opened.memory.getByText(/^Step 2 of/).waitFor();
+  const { trace_start_us, trace_end_us } = await sliceOf(LEAK, 0, 1);
+  const { steps } = await sliceOf(LEAK, trace_start_us, trace_end_us);
+  const step = steps[1];
+  if (!step) throw new Error("there is no second step");
+  const slice = await sliceOf(LEAK, step.start_us, step.end_us);
+  await range
+    .getByText(`${printed(slice.kept_bytes)}\u202fMiB`)
+    .first()
+    .waitFor();
+  expect(await range.locator("tbody tr").first().innerText()).toContain(slice.sites[0]?.operator);
+
+  const third = steps[2];
+  if (!third) throw new Error("there is no third step");
+  const middle = (third.start_us + third.end_us) / 2;
+  const share = (middle - trace_start_us) / (trace_end_us - trace_start_us);
+  await watched.page.mouse.click(opened.chart.x + share * opened.chart.width, opened.chart.y);
+  await opened.memory.getByText(/^Step 3 of/).waitFor();
+  await watched.page.keyboard.press("Escape");
+  await range.getByText("The whole recording").waitFor();
+});
+
+it("zooms with the wheel, together with the timeline and the address", async () => {
+  const opened = await openMemory(LEAK);
+  const seen = opened.frame.locator(".gd-timeline .gd-toolbar .gd-number");
+  const before = await seen.innerText();
+  await watched.page.mouse.move(opened.chart.x + 0.5 * opened.chart.width, opened.chart.y);
+  await watched.page.mouse.move(opened.chart.x + 0.5 * opened.chart.width + 1, opened.chart.y);
+  await watched.page.mouse.wheel(0, -400);
+  await expect.poll(() => seen.innerText()).not.toBe(before);
+  await expect.poll(() => watched.page.url()).toContain("t0=");
+  await opened.memory.getByRole("button", { name: "Fit" }).click();
+  await expect.poll(() => seen.innerText()).toBe(before);
+});
+
+it("lists what grows, and marks its moments on a press", async () => {
+  const memory = await memoryOf(LEAK);
+  const opened = await openMemory(LEAK);
+  const row = opened.memory.locator(".gd-memory-growing tbody tr").first();
+  const text = await row.innerText();
+  expect(text).toContain(memory.sites[0]?.operator);
+  expect(text).toContain(`${memory.sites[0]?.place?.file}:${memory.sites[0]?.place?.line}`);
+  expect(text).toContain(`+${printed(memory.sites[0]?.bytes_per_step ?? 0)}`);
+  await row.locator("td").first().click();
+  await expect.poll(() => row.getAttribute("data-shown")).toBe("true");
+  await opened.frame.getByRole("group", { name: "Shown on the timeline" }).waitFor();
+  await row.locator("td").first().click();
+  await expect.poll(() => row.getAttribute("data-shown")).toBe(null);
+});
+
+it("shows the peak's kinds, which add up, and tells of each tile by keyboard", async () => {
+  const memory = await memoryOf(LEAK);
+  const opened = await openMemory(LEAK);
+  const kinds = memory.peak_kinds.reduce((sum, { bytes }) => sum + bytes, 0);
+  expect(kinds).toBe(memory.peak_allocated_bytes);
+  const tiles = opened.memory.getByRole("list", { name: "Owners of the peak" }).getByRole("listitem");
+  const first = tiles.first();
+  await first.focus();
+  const label = (await first.getAttribute("aria-label")) ?? "nothing";
+  expect(await opened.memory.locator(".gd-memory-pointed").innerText()).toContain(label);
+});
+
+it("shows names as text, and devices apart", async () => {
+  const { frame, memory } = await openMemory("hostile");
+  await memory.getByText(MARKUP).first().waitFor();
+  await memory.getByRole("radiogroup", { name: "Memory of" }).getByText("CPU", { exact: true }).click();
+  await memory.getByText("3\u202fKiB are allocated").waitFor();
+  const wide = await frame.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+  expect(wide).toBe(false);
+});
+
+it("says how to record memory where it was not, out of the way", async () => {
+  const frame = await open("without");
+  const note = frame.locator("details", { hasText: "was not recorded: how to record it" });
+  await note.waitFor();
+  const code = note.locator("pre", { hasText: "profile_memory=True" });
+  expect(await code.isVisible()).toBe(false);
+  await note.locator("summary").click();
+  await code.waitFor();
+});
