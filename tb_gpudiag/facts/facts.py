@@ -26,7 +26,7 @@ from tb_gpudiag.facts.launches import Work, join_launches
 from tb_gpudiag.facts.memory import DeviceMemory, device_memory
 from tb_gpudiag.facts.memory_context import MemoryContext
 from tb_gpudiag.facts.memory_floor import Slices
-from tb_gpudiag.facts.queue_depth import FullQueue, Queue, full_queue, stream_queues
+from tb_gpudiag.facts.queue_depth import Queue, stream_queues
 from tb_gpudiag.facts.replay import Replay
 from tb_gpudiag.facts.steps import Steps, Window, find_steps, step_window
 from tb_gpudiag.facts.transfers import Transfers, find_transfers
@@ -144,10 +144,6 @@ class Facts:
         return Calls(self.events, self.work, self.host_time.blocking)
 
     @cached_property
-    def full_queue(self) -> FullQueue:
-        return full_queue(self.events, self.work, self.host_time.blocking)
-
-    @cached_property
     def queues(self) -> list[Queue]:
         """The launch queue of every stream that has one, by device and stream."""
         return stream_queues(self.events, self.work, self.recording)
@@ -206,9 +202,9 @@ class Facts:
     @cached_property
     def launch_costs(self) -> LaunchCosts:
         """Of all devices' launches in the step window."""
-        ledgers = [device.ledger for device in self.devices]
+        ledgers, full = [device.ledger for device in self.devices], self.host_time.full_queue
         return launch_costs(
-            self.work, self.host, self.host_pieces, self.main_thread, ledgers, self.full_queue, self.window
+            self.work, self.host, self.host_pieces, self.main_thread, ledgers, full, self.window
         )
 
     def hotspots(self, kind: Kind) -> list[Hotspot]:
@@ -217,7 +213,7 @@ class Facts:
 
     @cached_property
     def replay(self) -> Replay:
-        blocking, full = self.host_time.blocking, self.full_queue.call
+        blocking, full = self.host_time.blocking, self.host_time.full_queue.call
         return Replay(self.events, self.work, blocking, full, self.steps, self.window)
 
     @cached_property

@@ -12,6 +12,7 @@ from tb_gpudiag.facts.host import OPEN, Host
 from tb_gpudiag.facts.intervals import Intervals, expand, overlapping, union
 from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.names import BLOCKING_CALL, match
+from tb_gpudiag.facts.queue_depth import FullQueue, full_queue
 from tb_gpudiag.facts.threads import Activity
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64, UInt8
 
@@ -83,6 +84,10 @@ class HostTime:
         self._cause = host.cause.copy()
         waited = self._blocking_event[host.cause[self._blocking_event] == Cause.LAUNCH]
         self._cause[waited] = Cause.SYNC
+        # Nor is waiting for a place in a full queue launching: the GPU whose queue that is has work enough.
+        self.full_queue: FullQueue = full_queue(host.events, work, self._blocking_event)
+        held = self.full_queue.call
+        self._cause[held[host.cause[held] == Cause.LAUNCH]] = Cause.QUEUED
 
     @property
     def blocking(self) -> Int64:

@@ -122,7 +122,15 @@ def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: H
     fixed = [
         _piece(start, end, unlinked, Cause.UNLINKED, launch, events),
         _by_turnaround(start, end, there, launch, events),
-        _in_call(np.maximum(start, called), np.minimum(returned, end), known & late, launch, events, work),
+        _in_call(
+            np.maximum(start, called),
+            np.minimum(returned, end),
+            known & late,
+            launch,
+            events,
+            work,
+            host.full_queue.call,
+        ),
         _by_turnaround(np.maximum(start, returned), end, known & late, launch, events),
     ]
     until = np.where(trailing, end, np.minimum(called, end))
@@ -181,15 +189,19 @@ def _piece(
     return Pieces(start[some], end[some], cause_of[some], some.astype(np.int64), event, thread)
 
 
-def _in_call(start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events, work: Work) -> Pieces:
-    """Inside the launch call. The GPU ran dry within it, so a long one was not held up by a full queue: if it
-    is a kernel's first use, the call loaded the kernel's module (CUDA loads lazily from 11.7 on). How long it
-    took counts, not how much of it the GPU had nothing to do: the loading may begin beside earlier work."""
+def _in_call(
+    start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events, work: Work, full_queue: Int64
+) -> Pieces:
+    """Inside the launch call. One that waited for a place in a full queue had work before it that waited for
+    something. Another long one, if it is a kernel's first use, loaded the kernel's module (CUDA loads lazily
+    from 11.7 on). How long it took counts, not how much of it the GPU had nothing to do: the loading may
+    begin beside earlier work."""
     first_use = np.zeros(len(events), np.bool_)
     first_use[work.launch[work.first_use & (work.launch != NONE)]] = True
     none = np.zeros(len(launch), np.int64)
     loading = (_at(events.duration_ns, launch, none) > LOADING_CALL_NS) & (_at(first_use, launch, none) > 0)
     cause = np.where(loading, np.uint8(Cause.COMPILE), np.uint8(Cause.LAUNCH)).astype(np.uint8)
+    cause[np.isin(launch, full_queue)] = Cause.QUEUED
     return _piece(start, end, chosen, cause, launch, events)
 
 

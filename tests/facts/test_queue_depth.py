@@ -9,12 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tb_gpudiag.errors import TraceError
+from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.queue_depth import QUEUE_LIMIT, Queue
 from tb_gpudiag.facts.steps import Window
 from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.trace.read import read_trace
-from tests.builder import TraceBuilder
+from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
 from tests.facts.test_idle import stories
 from tests.facts.test_real_traces import FILES
@@ -147,13 +148,13 @@ def full_queue(*, call_us: float = 200, before: int = QUEUE_LIMIT) -> TraceBuild
 
 def test_calls_that_wait_for_room_in_a_full_queue_are_told_apart() -> None:
     facts = facts_of(full_queue())
-    calls, waited = facts.full_queue
+    calls, waited = facts.host_time.full_queue
     assert len(calls) == 3
     assert (facts.events.duration_ns[calls] - waited == 2 * US).all()
 
 
 def test_a_long_call_beside_a_short_queue_did_not_wait_for_room() -> None:
-    assert not len(facts_of(full_queue(before=QUEUE_LIMIT // 2 - 5)).full_queue.call)
+    assert not len(facts_of(full_queue(before=QUEUE_LIMIT // 2 - 5)).host_time.full_queue.call)
 
 
 def test_a_long_call_in_which_no_room_was_made_did_not_wait_for_it() -> None:
@@ -162,13 +163,26 @@ def test_a_long_call_in_which_no_room_was_made_did_not_wait_for_it() -> None:
     # Between two kernels' ends, at 3,610 and 3,710 µs.
     main.launch("gemm", at=3_615, us=90, runs_at=200_000, runs_us=1)
     facts = facts_of(trace)
-    lengths = facts.events.duration_ns[facts.full_queue.call]
+    lengths = facts.events.duration_ns[facts.host_time.full_queue.call]
     assert 90 * US not in lengths.tolist()
     assert len(lengths) == 3
+
+
+def test_waiting_for_room_in_one_gpus_queue_is_no_launching_for_another() -> None:
+    trace = full_queue()
+    main = HostThread(trace, trace.recording.host[0].thread)
+    trace.thread("other").launch("early", at=3_000, us=5, runs_at=3_010, runs_us=62, device=1)
+    at = max(span.end_ns for span in trace.recording.host) / US
+    main.launch("late", at=at + 1, us=5, runs_at=at + 8, runs_us=10, device=1)
+    facts = facts_of(trace)
+    (idle,) = (device for device in facts.devices if device.id == 1)
+    by_cause = idle.ledger.by_cause(idle.span)
+    assert by_cause[Cause.LAUNCH] == 5 * US
+    assert by_cause[Cause.QUEUED] == sum(facts.events.duration_ns[facts.host_time.full_queue.call])
 
 
 def test_a_call_that_waits_for_the_gpu_anyway_is_no_full_queue() -> None:
     trace = full_queue()
     trace.thread().copy("DtoH", at=4_000, us=110_000, runs_at=110_000, runs_us=10, bytes=4)
     facts = facts_of(trace)
-    assert len(facts.full_queue.call) == 3
+    assert len(facts.host_time.full_queue.call) == 3
