@@ -196,7 +196,7 @@ def _evidence(memory: DeviceMemory, trend: Trend, sites: list[GrowingSite]) -> I
         yield Evidence("explained by its allocations", f"{share(most)}, {count(len(sites), 'site')}")
         first = sites[0]
         what = f"{count(first.count, 'tensor')} of {size_bytes(first.size_bytes)}"
-        yield Evidence("most of it", f"{what} from {first.operator or 'no operator'}")
+        yield Evidence("most of it", f"{what} from {first.operator}" if first.operator else what)
     if not memory.capacity_bytes:
         yield Evidence("until it is full", "not known: the trace does not say how much there is")
     elif memory.steps_until_full or memory.peak.allocated_bytes >= memory.capacity_bytes:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import count, share, size_bytes, time_ns
+from tb_gpudiag.rules.leak import leak_sentences
 from tb_gpudiag.rules.ledger import ISSUING, lost_time
 
 # What computes for this much of the time is what limits the job: all the rest gives a quarter at most.
@@ -55,7 +56,14 @@ class Verdict:
 
 
 def judge(facts: Facts) -> Verdict:
-    """The limiter is the largest part of the step window, if it is large enough to be called one."""
+    """The limiter is the largest part of the step window, if it is large enough to be called one. A leak that
+    ends the job is no limiter, and is said beside it."""
+    verdict = _judge(facts)
+    leaks = leak_sentences(facts)
+    return replace(verdict, sentence=" ".join([verdict.sentence, *leaks])) if leaks else verdict
+
+
+def _judge(facts: Facts) -> Verdict:
     if facts.trace.kind != "trace":
         return _of_memory(facts)
     if not facts.window.duration_ns:

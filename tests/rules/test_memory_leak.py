@@ -10,6 +10,7 @@ from tb_gpudiag.rules.leak import LEAST_BYTES_PER_STEP
 from tb_gpudiag.rules.memory_leak import check
 from tb_gpudiag.rules.memory_room import HORIZON_STEPS
 from tb_gpudiag.rules.rule import CannotTell, Clear, Severity
+from tb_gpudiag.rules.verdict import judge
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.rules.memory_stage import MIB, job, only
@@ -126,3 +127,14 @@ def test_the_usual_causes_are_told_by_what_stays(scenario: str, cause: str, tmp_
 def test_a_leak_of_another_kind_has_no_cause_to_name(tmp_path: Path) -> None:
     found = only(check(Facts(read_trace(str(simulate("leak").write(tmp_path))))))
     assert ": " not in found.title
+
+
+def test_a_leak_that_ends_the_job_is_part_of_the_verdict(tmp_path: Path) -> None:
+    leaking, healthy_one = (
+        judge(facts_of(job([size] * 6, device_bytes=118 * MIB), tmp_path / str(size))) for size in (MIB, 0)
+    )
+    added = "The memory of GPU 0 grows by 1 MiB in each step, and is full after about 100 steps."
+    assert leaking.sentence == f"{healthy_one.sentence} {added}"
+    assert leaking.limiter == healthy_one.limiter
+    small = judge(facts_of(job([LEAST_BYTES_PER_STEP] * 6), tmp_path / "small"))
+    assert small.sentence == healthy_one.sentence

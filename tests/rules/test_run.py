@@ -8,6 +8,7 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import Intervals
+from tb_gpudiag.rules.memory_room import HORIZON_STEPS
 from tb_gpudiag.rules.rule import (
     NOTHING,
     Answer,
@@ -21,6 +22,7 @@ from tb_gpudiag.rules.rule import (
     Taken,
 )
 from tb_gpudiag.rules.run import run_rules
+from tests.rules.memory_stage import MIB, job
 from tests.rules.stage import facts_of, healthy
 
 WINDOW_NS = 1_000_000
@@ -69,6 +71,33 @@ def test_answers_are_sorted_by_kind_and_findings_by_what_they_give_back(facts: F
     ]
     assert outcome.clear[0][1] == Clear("fine")
     assert outcome.unchecked[0][1] == CannotTell("no data", "record it")
+
+
+def test_time_and_memory_are_compared_by_their_share(tmp_path: Path) -> None:
+    """Of the step window, and of the device's memory after ten thousand steps."""
+    facts = facts_of(job([0] * 5, device_bytes=100 * MIB), tmp_path)
+    window_ns = facts.window.duration_ns
+
+    def of_memory(held: int, per_step: float, device: int = 0) -> Finding:
+        return Finding(
+            "t", "s", Fix("f"), cost_bytes=held, cost_bytes_per_step=per_step, memory_device=device
+        )
+
+    hint = Finding("t", "s", Fix("f"), cost_ns=window_ns, severity=Severity.INFO)
+    outcome = run_rules(
+        facts,
+        [
+            _rule(1, _finding(window_ns // 2)),
+            _rule(2, of_memory(10 * MIB, 0)),  # a tenth
+            _rule(3, of_memory(0, 100 * MIB / HORIZON_STEPS)),  # all of it
+            _rule(4, of_memory(0, 20 * MIB / HORIZON_STEPS)),  # a fifth
+            _rule(5, of_memory(5 * MIB, 0, device=7)),  # of a device without memory events: nothing
+            _rule(6, hint),
+            _rule(7, _finding(window_ns // 7)),
+        ],
+    )
+    order = [f.rule.id for f in outcome.findings]
+    assert order == ["GD993", "GD991", "GD994", "GD997", "GD992", "GD995", "GD996"]
 
 
 def test_a_rule_that_crashes_could_not_be_checked_and_the_others_still_are(

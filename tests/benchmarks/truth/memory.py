@@ -154,8 +154,8 @@ def _is_first(finding: Finding, memory: MemoryTruth, job: Job) -> bool:
 def memory_table(scores: dict[str, MemoryScore]) -> Iterable[str]:
     total = Counter({name: sum(getattr(s, name) for s in scores.values()) for name in ("cases", "alarms")})
     yield f"{total['cases']} simulated jobs, with a leak or without; aims: slope within {SLOPE_ERROR:.0%},"
-    yield f"its site first in {RANK_1:.0%}, no alarm without a leak (alarms: {total['alarms']}). A third of the"
-    yield "leaking ones take batches of many sizes: there the truth should lie in the confidence interval."
+    yield f"its site first in {RANK_1:.0%}, no alarm without a leak (alarms: {total['alarms']}). A third of"
+    yield "the leaking ones take batches of many sizes: the truth should lie in the confidence interval."
     counts = f"{'in interval':>13}{'site first':>12}{'cause':>7}"
     yield f"{'job':24}{'cases':>7}{'found':>7}{'worst slope':>13}{counts}{'alarms':>8}"
     for kind, s in scores.items():
