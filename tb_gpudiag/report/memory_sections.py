@@ -61,7 +61,11 @@ def _floor(m: pb.DeviceMemory) -> str:
         return ""
     trend = m.trend
     change = f"{size_bytes(abs(trend.bytes_per_step))} a {trend.unit}"
-    over = count(trend.steps, trend.unit if trend.unit == "step" else "window of time", "")
+    over = (
+        count(trend.steps, "step")
+        if trend.unit == "step"
+        else count(trend.steps, "window of time", "windows of time")
+    )
     words = {
         "rising": f"rises by {change}",
         "falling": f"falls by {change}",

@@ -39,6 +39,10 @@ UNUSED_SHARE = 0.1
 # Where the capacity is not known, a GiB is what a larger batch would notice.
 UNUSED_BYTES = 2**30
 
+# A snapshot shows the pieces. Where one of them is half of what is not used, most requests would fit: the
+# memory was needed earlier, and is kept.
+LARGEST_PIECE_SHARE = 0.5
+
 MOST_PLACES = 3
 """The largest of what is alive at the peak: what the free pieces lie between."""
 
@@ -85,6 +89,9 @@ def _ratio(memory: DeviceMemory) -> float:
 def _is_fragmented(memory: DeviceMemory) -> bool:
     capacity, unused = memory.capacity_bytes, memory.reserve.unused_at_peak_bytes
     if _ratio(memory) < RESERVED_RATIO:
+        return False
+    segments = memory.reserve.segments
+    if segments is not None and segments.largest_free_bytes >= LARGEST_PIECE_SHARE * unused:
         return False
     if not capacity:
         return unused >= UNUSED_BYTES

@@ -7,6 +7,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory_fragmentation import check
 from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder
 from tests.conftest import SHARED_TRACES
 from tests.rules.memory_stage import MIB, job, only
 from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear, without_gpu
@@ -46,6 +47,21 @@ def test_graphs_have_pools_of_their_own(tmp_path: Path) -> None:
     trace = job([0] * 5, taken=PEAK - 8 * MIB, reserved=80 * MIB, device_bytes=100 * MIB)
     trace.thread().graph_launch([("gemm", 300, 5)], at=290, us=5)
     assert "graph_pool_handle" in only(check(facts_of(trace, tmp_path))).fix.code
+
+
+@pytest.mark.parametrize(("segment_mib", "segments", "fires"), [(20, 200, True), (4_000, 1, False)])
+def test_a_snapshot_tells_pieces_from_one_large_rest(
+    segment_mib: int, segments: int, fires: bool, tmp_path: Path
+) -> None:
+    snapshot = SnapshotBuilder()
+    for _ in range(segments):
+        snapshot.segment(segment_mib * MIB)
+    for i in range(200):
+        snapshot.allocate(12 * MIB, at=i)
+    answer = check(Facts(read_trace(str(snapshot.write(tmp_path)))))
+    assert is_clear(answer) is not fires
+    if fires:
+        assert only(answer).cost_bytes == 1_600 * MIB
 
 
 def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
