@@ -18,6 +18,11 @@ export interface CostText {
   readonly of: string;
 }
 
+/** Whether it costs memory: then it is in the memory view that it shows. */
+export function isOfMemory({ cost_bytes, cost_bytes_per_step }: Finding): boolean {
+  return cost_bytes > 0 || cost_bytes_per_step > 0;
+}
+
 /** What a finding costs: time, or memory where it is about memory; null where it costs neither. */
 export function costText(finding: Finding, window_us: number): CostText | null {
   const { cost_us, cost_bytes, cost_bytes_per_step: growth, memory_device: device } = finding;

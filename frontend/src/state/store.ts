@@ -26,6 +26,8 @@ export interface PageState {
   readonly selection: Viewport | null;
   readonly gap: GapKey | null;
   readonly shown: Shown | null;
+  /** The device whose memory is seen, as recorded; null is the first. */
+  readonly memoryOf: number | null;
   /** Traces whose analysis the user stopped: not asked for again until told to. */
   readonly stopped: ReadonlySet<string>;
   readonly scheme: Scheme;
@@ -41,12 +43,20 @@ export interface PageState {
   readonly openGap: (gap: GapKey | null) => void;
   readonly show: (shown: Shown, range: Viewport) => void;
   readonly unmark: () => void;
+  readonly showMemoryOf: (device: number) => void;
   readonly stop: (id: string) => void;
   readonly resume: (id: string) => void;
 }
 
 /** What belongs to one trace, and is gone with it. */
-const OF_TRACE = { finding: null, view: null, selection: null, gap: null, shown: null } as const;
+const OF_TRACE = {
+  finding: null,
+  view: null,
+  selection: null,
+  gap: null,
+  shown: null,
+  memoryOf: null,
+} as const;
 
 export const usePage = create<PageState>()((set) => ({
   trace: null,
@@ -90,6 +100,9 @@ export const usePage = create<PageState>()((set) => ({
   },
   unmark: () => {
     set({ shown: null });
+  },
+  showMemoryOf: (memoryOf) => {
+    set({ memoryOf });
   },
   stop: (id) => {
     set((now) => ({ stopped: new Set([...now.stopped, id]) }));

@@ -1,8 +1,9 @@
 import { useEffect, useId, useRef } from "react";
-import { costText, savingText } from "../../state/findings";
+import { costText, isOfMemory, savingText } from "../../state/findings";
 import { usePage } from "../../state/store";
 import type { Finding } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
+import { MEMORY_ID } from "../memory/id";
 import { ShowOnTimeline } from "../parts/ShowOnTimeline";
 import { Places } from "./Places";
 
@@ -18,6 +19,8 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
   const body = useId();
   const item = useRef<HTMLLIElement>(null);
   const cost = costText(finding, whole_us);
+  const ofMemory = isOfMemory(finding);
+  const placed = finding.ranges.length > 0;
 
   // A finding that is opened from elsewhere, by a link or the plan, is brought into sight.
   useEffect(() => {
@@ -50,7 +53,7 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
         </span>
         <span className="gd-chevron" aria-hidden="true" />
       </button>
-      <ShowOnTimeline of={finding} />
+      {placed ? <ShowOnTimeline of={finding} /> : ofMemory && <ShowInMemory finding={finding} label="Show" />}
       {opened && (
         <div className="gd-finding-body" id={body}>
           <Details finding={finding} />
@@ -83,6 +86,9 @@ function Details({ finding }: Pick<Props, "finding">) {
       <div className="gd-finding-right">
         <SavingLine finding={finding} />
         <FixPart finding={finding} />
+        {isOfMemory(finding) && finding.ranges.length > 0 && (
+          <ShowInMemory finding={finding} label="Show in the memory view" />
+        )}
       </div>
     </>
   );
@@ -113,5 +119,25 @@ function FixPart({ finding }: Pick<Props, "finding">) {
         </a>
       )}
     </div>
+  );
+}
+
+function ShowInMemory({ finding, label }: Pick<Props, "finding"> & { readonly label: string }) {
+  const showMemoryOf = usePage((page) => page.showMemoryOf);
+  return (
+    <span className="gd-stepper">
+      <button
+        type="button"
+        className="gd-link"
+        title="Show in the memory view"
+        aria-label={`Show in the memory view: ${finding.title}`}
+        onClick={() => {
+          showMemoryOf(finding.memory_device);
+          document.getElementById(MEMORY_ID)?.scrollIntoView({ behavior: "smooth" });
+        }}
+      >
+        {label}
+      </button>
+    </span>
   );
 }

@@ -52,7 +52,7 @@ function Title({ text, meaning }: { text: string; meaning: string }) {
 }
 
 function QueueRow({ queue }: { queue: LaunchQueue }) {
-  const mean = queue.mean_depth.toLocaleString("en-US", { maximumFractionDigits: 1 });
+  const mean = queue.mean_depth.toLocaleString("en-US", { maximumSignificantDigits: 3 });
   return (
     <tr>
       <td className="gd-name">

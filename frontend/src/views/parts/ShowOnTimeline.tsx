@@ -1,6 +1,7 @@
 import { createContext, useContext, type MouseEvent, type ReactNode } from "react";
 import { usePage } from "../../state/store";
 import type { Whereabouts } from "../../state/whereabouts";
+import { MEMORY_ID } from "../memory/id";
 import { TIMELINE_ID } from "../timeline/id";
 
 const Context = createContext<ReadonlyMap<object, Whereabouts>>(new Map());
@@ -22,8 +23,9 @@ function goTo({ row, ranges }: Whereabouts, wanted: number): void {
   const range = ranges[place];
   if (!range) return;
   usePage.getState().show({ row, place }, range);
-  // Moves nothing while the timeline is in sight.
-  document.getElementById(TIMELINE_ID)?.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  // Moves nothing while the timeline is in sight; a file of memory alone has only the memory view.
+  const where = document.getElementById(TIMELINE_ID) ?? document.getElementById(MEMORY_ID);
+  where?.scrollIntoView({ block: "nearest", behavior: "smooth" });
 }
 
 function useRow(of: object) {

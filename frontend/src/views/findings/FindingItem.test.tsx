@@ -1,0 +1,47 @@
+import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { usePage } from "../../state/store";
+import { whereabouts } from "../../state/whereabouts";
+import type { Finding, Report } from "../../wire/report";
+import { WhereaboutsProvider } from "../parts/ShowOnTimeline";
+import { FindingItem } from "./FindingItem";
+
+function shown(some: Partial<Finding>): void {
+  const finding = {
+    ...{ rule: "GD401", title: "A leak", summary: "", severity: "ERROR", cost_us: 0, memory_device: 1 },
+    ...{ cost_bytes: 0, cost_bytes_per_step: 0, evidence: [], places: [], ranges: [] },
+    ...some,
+  } as unknown as Finding;
+  const lists = ["launch_hotspots", "sync_sites", "kernel_families", "host", "devices", "memory"];
+  const report = { ...Object.fromEntries(lists.map((name) => [name, []])), findings: [finding] };
+  render(
+    <WhereaboutsProvider value={whereabouts(report as unknown as Report)}>
+      <FindingItem id="GD401" finding={finding} whole_us={1000} opened />
+    </WhereaboutsProvider>,
+  );
+}
+
+beforeEach(() => {
+  usePage.setState(usePage.getInitialState());
+});
+
+afterEach(cleanup);
+
+it("of memory is shown in the memory of its device", () => {
+  shown({ cost_bytes: 2 ** 30 });
+  expect(screen.getByText("on GPU 1")).toBeTruthy();
+  fireEvent.click(screen.getByRole("button", { name: "Show in the memory view: A leak" }));
+  expect(usePage.getState().memoryOf).toBe(1);
+});
+
+it("of memory is shown at its moment, too", () => {
+  shown({ cost_bytes: 2 ** 30, ranges: [{ start_us: 100, end_us: 100, device: 1 }] });
+  fireEvent.click(screen.getByRole("button", { name: "Show on the timeline: A leak" }));
+  expect(usePage.getState().view).toEqual({ start_us: 80, end_us: 120 });
+  expect(screen.getByRole("button", { name: "Show in the memory view: A leak" })).toBeTruthy();
+});
+
+it("of time that is nowhere in the recording is shown nowhere", () => {
+  shown({ cost_us: 500 });
+  expect(screen.getAllByRole("button")).toHaveLength(1);
+});
