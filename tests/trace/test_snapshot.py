@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.errors import NotATrace, TraceError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.trace.events import NONE, DeviceType, MemoryAction, Trace
 from tb_gpudiag.trace.read import read_trace
@@ -304,3 +304,55 @@ def test_names_of_frames_are_bounded_text(tmp_path: Path) -> None:
 def test_a_pickle_of_something_else_is_no_snapshot(document: Any, tmp_path: Path) -> None:
     with pytest.raises(NotATrace, match="snapshot"):
         read_document(document, tmp_path)
+
+
+ODD: list[Any] = [
+    None,
+    -1,
+    0,
+    2**31,
+    2**50,
+    2**62,
+    2**64,
+    -(2**63),
+    "",
+    "alloc",
+    [],
+    {},
+    (1, 2),
+    True,
+    0.5,
+    [[]],
+    "inactive",
+    256,
+]
+
+
+def _replaced(value: Any, chance: random.Random, share: float) -> Any:
+    """The value with some of what it holds left out, and some replaced."""
+    if chance.random() < share:
+        return chance.choice(ODD)
+    if isinstance(value, dict):
+        return {key: _replaced(v, chance, share) for key, v in value.items() if chance.random() > share / 2}
+    if isinstance(value, list):
+        return [_replaced(v, chance, share) for v in value]
+    return value
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_the_values_are_totals_are_not_negative_or_the_file_is_refused(
+    seed: int, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    shape: Shape = chance.choice(["new", "without times", "1.13", "segments only"])
+    document = _replaced(training(3).document(shape), chance, chance.choice([0.002, 0.01, 0.05]))
+    try:
+        trace = read_document(document, tmp_path)
+    except TraceError:
+        return
+    memory = trace.memory
+    assert (memory.allocated >= 0).all()
+    assert (memory.reserved >= NONE).all()
+    assert (memory.stack < len(memory.stacks)).all()
+    assert (np.diff(memory.time_ns) >= 0).all()
+    assert len(Facts(trace).memory) <= len(set(memory.device))
