@@ -1,0 +1,22 @@
+"""`make bench`: prints the table. All rows read the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.reading import HEADER, line
+from tests.benchmarks.snapshots import ENTRIES, rows
+
+
+@pytest.mark.benchmark
+@pytest.mark.timeout(900)
+def test_snapshots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    with capsys.disabled():
+        print(f"\n{HEADER}")
+        for row in rows(tmp_path, ENTRIES):
+            found.append(row)
+            print(line(row), flush=True)
+    assert len({row.measured.result for row in found}) == 1
