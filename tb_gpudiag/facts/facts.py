@@ -276,8 +276,10 @@ class Facts:
     @cached_property
     def recorded(self) -> Recorded:
         events, metadata = self.events, self.trace.metadata
-        stacks = bool((events.category == Category.PYTHON_FUNCTION).any()) or bool(
-            (events.call_stack != NONE).any()
+        stacks = (
+            bool((events.category == Category.PYTHON_FUNCTION).any())
+            or bool((events.call_stack != NONE).any())
+            or bool(self.trace.memory.stacks)
         )
         return Recorded(
             steps=len(self.steps) > 0,

@@ -55,6 +55,7 @@ def test_only_rules_about_memory_are_asked_about_a_snapshot(tmp_path: Path) -> N
     report = report_of(tmp_path)
     assert report.trace.kind == "snapshot"
     assert {"GD401", "GD403", "GD906"} <= rules_of(report) <= ABOUT_MEMORY
+    assert report.trace.recorded.stacks
     assert not report.devices
     assert not report.host
     assert [step.name for step in report.steps] == [f"ProfilerStep#{i}" for i in range(8)]
