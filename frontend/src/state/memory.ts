@@ -66,6 +66,18 @@ function perStep({
   return `${bytes(bytes_per_step)} a ${unit || "step"}${between}`;
 }
 
+/** What the curve does not hold, where it does not hold everything. */
+export function caveat({ device, relative }: DeviceMemory): string {
+  if (relative) {
+    return (
+      "This recording has no totals: the curve counts from its beginning, " +
+      "and what was allocated before is in it only as far as it was freed."
+    );
+  }
+  if (device < 0) return "Of the CPU only what was allocated while a profiler ran is counted.";
+  return "";
+}
+
 /** Who allocated: operator and line, as far as they are known. */
 export function siteName(operator: string, place: Place | undefined): string {
   const line = place?.file

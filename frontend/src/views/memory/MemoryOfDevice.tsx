@@ -3,7 +3,7 @@ import { useElementSize } from "@mantine/hooks";
 import { useMemo } from "react";
 import { time } from "../../base/format";
 import { span, type Viewport } from "../../base/viewport";
-import { floorSentence, memoryLabel, peakSentence, spanName } from "../../state/memory";
+import { caveat, floorSentence, memoryLabel, peakSentence, spanName } from "../../state/memory";
 import { scaleOf } from "../../state/memoryCurve";
 import { useMemorySlices, useRange, type MemorySlices } from "../../state/memoryQuery";
 import { usePage } from "../../state/store";
@@ -17,6 +17,7 @@ import { Legend } from "./Legend";
 import type { Marks } from "./marks";
 import { PeakOwners } from "./PeakOwners";
 import { RangePanel } from "./RangePanel";
+import { Reserved } from "./Reserved";
 
 interface Props {
   readonly entry: TraceEntry;
@@ -43,12 +44,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
         <p>
           {peakSentence(memory)} {floorSentence(memory)}
         </p>
-        {memory.relative && (
-          <p className="gd-muted">
-            This recording has no totals: the curve counts from 0 at its beginning, and what was allocated
-            before is not in it.
-          </p>
-        )}
+        {caveat(memory) && <p className="gd-muted">{caveat(memory)}</p>}
       </div>
       <div id={MEMORY_ID} className="gd-memory-body">
         <div className="gd-memory-head">
@@ -75,7 +71,10 @@ export function MemoryOfDevice({ entry, memory }: Props) {
           slice={selection ? range : slices.whole}
           whole={selection === null}
         />
-        <PeakOwners memory={memory} />
+        <div className="gd-memory-held">
+          <PeakOwners memory={memory} />
+          <Reserved memory={memory} />
+        </div>
       </div>
     </>
   );
