@@ -3,6 +3,7 @@
 import { rmSync } from "node:fs";
 import type { Frame, Locator } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { sentence, words } from "../../frontend/src/base/format";
 import { aired, AROUND_US } from "../../frontend/src/base/viewport";
 import type {
   Report,
@@ -182,9 +183,11 @@ it("lists what could not be checked, and what was checked and is fine", async ()
   const report = await reportOf("healthy");
   const frame = await open("healthy");
   await frame.getByText("Checked, nothing found").click();
-  const rows = frame.locator(".gd-others li");
-  await rows.first().waitFor();
-  expect(await rows.count()).toBe(report.unchecked.length + report.clear.length);
+  const lists = frame.locator(".gd-others ul");
+  await lists.last().locator("li").first().waitFor();
+  const text = (await lists.allInnerTexts()).join("\n");
+  for (const { name } of [...report.unchecked, ...report.clear]) expect(text).toContain(words(name));
+  for (const { reason } of report.unchecked) expect(text).toContain(sentence(reason));
 });
 
 it("orders the launches by any of their figures, and says so", async () => {

@@ -1,5 +1,5 @@
 import { bytes, percent, time } from "../base/format";
-import type { Finding } from "../wire/report";
+import type { Finding, Unchecked } from "../wire/report";
 
 /** A name for each finding that a link can keep: the rule's id, numbered where a rule found several things. */
 export function findingKeys(findings: readonly Finding[]): string[] {
@@ -9,6 +9,24 @@ export function findingKeys(findings: readonly Finding[]): string[] {
     seen.set(rule, n);
     return n === 1 ? rule : `${rule}-${n}`;
   });
+}
+
+export interface UncheckedGroup {
+  readonly reason: string;
+  readonly how_to_record: string;
+  readonly rules: readonly Unchecked[];
+}
+
+/** Rules that lack the same thing together, in the order of the first of each: a trace without a GPU leaves out most. */
+export function groupedByReason(items: readonly Unchecked[]): UncheckedGroup[] {
+  const groups = new Map<string, Unchecked[]>();
+  for (const item of items) {
+    const key = JSON.stringify([item.reason, item.how_to_record]);
+    groups.set(key, [...(groups.get(key) ?? []), item]);
+  }
+  return [...groups.values()].flatMap((rules) =>
+    rules[0] ? [{ reason: rules[0].reason, how_to_record: rules[0].how_to_record, rules }] : [],
+  );
 }
 
 export interface CostText {

@@ -3,7 +3,7 @@ import type { Device, Finding, Report, TraceEntry } from "../wire/report";
 import { stepParts, stepsOf, window_us, windowParts } from "./account";
 import { inRun, levels, newest, spanLabel } from "./choose";
 import { activitiesOf, longest } from "./gap";
-import { costText, findingKeys, savingText } from "./findings";
+import { costText, findingKeys, groupedByReason, savingText } from "./findings";
 import { linkOf, usePage } from "./store";
 
 function entry(id: string, run: string, worker: string, modified_s: number, state = "ready"): TraceEntry {
@@ -88,6 +88,16 @@ describe("findings", () => {
 
   it("have keys of their own, also when one rule found several things", () => {
     expect(findingKeys(["GD1", "GD2", "GD1"].map((rule) => finding(rule)))).toEqual(["GD1", "GD2", "GD1-2"]);
+  });
+
+  it("that could not be looked for are told together where they lack the same", () => {
+    const lacking = (rule: string, reason: string) => ({ rule, name: rule, reason, how_to_record: "so" });
+    const items = [lacking("GD1", "no GPU"), lacking("GD2", "one step"), lacking("GD3", "no GPU")];
+    const told = groupedByReason(items).map(({ reason, rules }) => [reason, rules.map(({ rule }) => rule)]);
+    expect(told).toEqual([
+      ["no GPU", ["GD1", "GD3"]],
+      ["one step", ["GD2"]],
+    ]);
   });
 
   it("cost time, or memory where they are about memory", () => {

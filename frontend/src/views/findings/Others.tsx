@@ -1,4 +1,5 @@
-import { sentence, words } from "../../base/format";
+import { plural, sentence, words } from "../../base/format";
+import { groupedByReason, type UncheckedGroup } from "../../state/findings";
 import type { Clear, Unchecked } from "../../wire/report";
 
 /** What this trace cannot show, why, and how to record one that can. */
@@ -10,17 +11,33 @@ export function UncheckedList({ items }: { items: readonly Unchecked[] }) {
         Could not check <span className="gd-muted">{items.length}</span>
       </summary>
       <ul>
-        {items.map((item, at) => (
-          <li key={at}>
-            <span className="gd-rule">{item.rule}</span>
-            <b>{words(item.name)}</b>
-            <span>
-              {sentence(item.reason)} <span className="gd-muted">{sentence(item.how_to_record)}</span>
-            </span>
-          </li>
+        {groupedByReason(items).map((group, at) => (
+          <UncheckedItem key={at} group={group} />
         ))}
       </ul>
     </details>
+  );
+}
+
+function UncheckedItem({ group: { reason, how_to_record: how, rules } }: { group: UncheckedGroup }) {
+  const only = rules.length === 1 ? rules[0] : undefined;
+  return (
+    <li data-several={!only || undefined}>
+      <span className="gd-rule">{only ? only.rule : plural(rules.length, "rule")}</span>
+      {only && <b>{words(only.name)}</b>}
+      <span>
+        {sentence(reason)} <span className="gd-muted">{sentence(how)}</span>
+        {!only && (
+          <span className="gd-rules">
+            {rules.map(({ rule, name }, at) => (
+              <span key={at} title={rule}>
+                {words(name)}
+              </span>
+            ))}
+          </span>
+        )}
+      </span>
+    </li>
   );
 }
 
