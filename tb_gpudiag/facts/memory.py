@@ -130,7 +130,7 @@ def device_memory(
     """Every device with allocations or frees, GPUs first, by peak. steps: None where there are none."""
     memory, found = trace.memory, []
     cpu = memory.device_type == DeviceType.CPU
-    device = np.where(cpu, NONE, memory.device)
+    device = np.where(cpu, NONE, np.maximum(memory.device, 0))
     # Two kinds of accelerator in one trace are told apart by their type; their numbers may be the same.
     key = memory.device_type.astype(np.int64) * 2**32 + device
     for code in np.unique(key[~cpu]).tolist():

@@ -75,9 +75,8 @@ def find_peak(curve: Curve, allocations: Allocations, host: Host, memory: Memory
     kind = _kinds(allocations, own, alive)
     if memory.found is not None:
         kind[memory.found[allocations.event[alive]]] = _KINDS.index(MemoryKind.BEFORE)
-    kinds = {
-        k: int(allocations.bytes[alive[kind == i]].sum()) for i, k in enumerate(_KINDS) if (kind == i).any()
-    }
+    held = np.bincount(kind, weights=allocations.bytes[alive], minlength=len(_KINDS))
+    kinds = {k: int(size) for k, size in zip(_KINDS, held, strict=True) if size}
     rest = total - sum(kinds.values())
     owners = _owners(allocations, host, memory, alive, kind)
     if rest:
@@ -116,6 +115,8 @@ def _by_purpose(curve: Curve, position: int, total: int, purpose: UInt8, change:
         kind = _OF_PURPOSE[MemoryPurpose(number)]
         kinds[kind] = kinds.get(kind, 0) + max(0, int(size))
     rest = total - sum(kinds.values())
+    if rest < 0:  # the purposes contradict the total
+        kinds, rest = {MemoryKind.UNKNOWN: 0}, total
     kinds[MemoryKind.UNKNOWN] += rest
     kinds = {kind: size for kind, size in kinds.items() if size}
     owners = [Owner(kind, "", "", None, size, 0, 0) for kind, size in kinds.items()]

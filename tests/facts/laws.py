@@ -6,13 +6,19 @@ import numpy as np
 
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.memory import DeviceMemory
+from tb_gpudiag.facts.memory_sites import floor_table
+from tb_gpudiag.trace.events import NONE
 
 
 def assert_laws(facts: Facts) -> None:
-    """The ledger covers the idle time exactly, and the accounts cover the step window exactly."""
+    """The ledger covers the idle time exactly, the accounts cover the step window exactly, and the peak of
+    each device's memory is its kinds."""
     for device in facts.devices:
         _assert_ledger(facts, device)
         _assert_accounts(facts, device)
+    for memory in facts.memory:
+        _assert_memory(facts, memory)
     pieces = facts.host_pieces
     if len(pieces.start_ns):
         assert int((pieces.end_ns - pieces.start_ns).sum()) == facts.window.duration_ns
@@ -46,6 +52,21 @@ def _assert_accounts(facts: Facts, device: DeviceFacts) -> None:
         assert int(steps.start_ns[0]) == device.window.start_ns
         assert int(steps.end_ns[-1]) == device.window.end_ns
         assert (steps.idle_ns.sum(axis=0) == device.whole.idle_ns[0]).all()
+
+
+def _assert_memory(facts: Facts, memory: DeviceMemory) -> None:
+    curve, peak, floors = memory.curve, memory.peak, memory.floors
+    assert (curve.time_ns[1:] >= curve.time_ns[:-1]).all()
+    assert (curve.allocated >= 0).all()
+    assert peak.allocated_bytes == max(curve.start_bytes, int(curve.allocated.max()))
+    assert sum(peak.kinds.values()) == peak.allocated_bytes
+    assert sum(owner.bytes for owner in peak.owners) == peak.allocated_bytes
+    assert all(size > 0 for size in peak.kinds.values())
+    assert (floors.bytes <= peak.allocated_bytes).all()
+    assert (memory.allocations.freed[memory.allocations.freed != NONE] < len(curve)).all()
+    if memory.allocations.paired and (~floors.excused).any():
+        table = floor_table(memory.allocations, floors, facts.host, facts.trace.memory)
+        assert (table.bytes.sum(axis=0) + table.before == floors.bytes[table.column]).all()
 
 
 def busy_inside(facts: Facts, device: DeviceFacts, low: int, high: int) -> int:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory import DeviceMemory
 from tb_gpudiag.facts.memory_context import Phase
 from tb_gpudiag.facts.memory_peak import MemoryKind
 from tb_gpudiag.facts.memory_sites import floor_table
+from tb_gpudiag.trace.events import MemoryAction, MemoryEvents, Trace
 from tests.builder import Generation, HostThread, TraceBuilder
 from tests.facts import facts_of
+from tests.facts.laws import assert_laws
 from tests.trace.support import read_bytes
 
 STEP_US = 1000.0
@@ -299,3 +308,51 @@ def test_every_generation_with_totals_says_the_same(generation: Generation) -> N
     memory = only(trace)
     assert memory.peak.allocated_bytes == 2120
     assert not memory.curve.relative
+
+
+@pytest.fixture(scope="module")
+def six_steps() -> Trace:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step in range(6):
+        main.step(step, at=100 * step, us=100).op("aten::mm", at=100 * step + 10, us=80)
+    main.alloc(512, at=1)
+    return facts_of(trace).trace
+
+
+@st.composite
+def wild_memory(draw: st.DrawFn) -> MemoryEvents:
+    """Memory events that contradict one another."""
+    count = draw(st.integers(1, 40))
+
+    def column(values: Sequence[int], kind: type) -> npt.NDArray[Any]:
+        return np.array(draw(st.lists(st.sampled_from(values), min_size=count, max_size=count)), kind)
+
+    action = column(list(MemoryAction), np.uint8)
+    falls = np.isin(action, (MemoryAction.FREE, MemoryAction.SHRINK))
+    return MemoryEvents(
+        time_ns=np.sort(column(range(0, 600_000, 7_000), np.int64)),
+        action=action,
+        bytes=np.where(falls, -1, 1) * column([0, 512, 1024, 2**40], np.int64),
+        address=column(range(4), np.uint64),
+        device_type=column([0, 1], np.int32),
+        device=column([-1, 0, 1], np.int32),
+        allocated=column([-5, -1, 0, 512, 4096], np.int64),
+        reserved=column([-1, 0, 8192], np.int64),
+        thread=column([0, -1], np.int32),
+        stack=column([0, -1], np.int32),
+        stacks=["train.py(3): main"],
+        found=column([0, 1], np.bool_) if draw(st.booleans()) else None,
+        purpose=column(range(8), np.uint8) if draw(st.booleans()) else None,
+    )
+
+
+@given(wild_memory())
+@settings(deadline=None)
+def test_whatever_was_recorded_the_laws_hold(six_steps: Trace, memory: MemoryEvents) -> None:
+    facts = Facts(replace(six_steps, memory=memory))
+    assert_laws(facts)
+    for one in facts.memory:
+        assert all(site.per_unit > 0 for site in one.sites)
+        assert one.reserve.most_unused_bytes >= one.reserve.unused_at_peak_bytes >= 0
+        assert one.steps_until_full >= 0
