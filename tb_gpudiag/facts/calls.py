@@ -1,30 +1,15 @@
-"""Calls into CUDA or HIP, counted: by name, and one device's launch calls."""
+"""Calls into CUDA or HIP, counted."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
 from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.names import match
 from tb_gpudiag.facts.steps import Window
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Events, Int64
-
-
-@dataclass(frozen=True)
-class LaunchCalls:
-    """One device's launch calls that begin in a window, by their events' index. Shape (c,) each; a graph's
-    launch is one call."""
-
-    event: Int64
-    duration_ns: Int64
-    empty_queue: Bool  # as in launches.Work
-    gpu_ns: Int64  # of all that it launched
-
-    def __len__(self) -> int:
-        return len(self.event)
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Events, Int64
 
 
 class Calls:
@@ -53,19 +38,6 @@ class Calls:
         """Whether one of them had work on a GPU to begin, whether that is in the trace or not."""
         events = self._events
         return bool((events.correlation[events.where(*CALL_CATEGORIES)] > 0).any())
-
-    def launches(self, device: int, window: Window) -> LaunchCalls:
-        events, work = self._events, self._work
-        some = np.flatnonzero(
-            (work.launch != NONE)
-            & (events.device[work.event] == device)
-            & (work.launch_start_ns >= window.start_ns)
-            & (work.launch_start_ns < window.end_ns)
-        )
-        calls, first, of_call = np.unique(work.launch[some], return_index=True, return_inverse=True)
-        gpu_ns = np.zeros(len(calls), np.int64)
-        np.add.at(gpu_ns, of_call, events.duration_ns[work.event[some]])
-        return LaunchCalls(calls, events.duration_ns[calls], work.empty_queue[some[first]], gpu_ns)
 
     def waits_before_last_launch(self, window: Window) -> int:
         """How many waits for the GPU begin in the window before its last launch: one after that ends the

@@ -3,7 +3,7 @@ for it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -52,6 +52,11 @@ class LaunchCosts:
 
     def __len__(self) -> int:
         return len(self.event)
+
+    def of(self, device: int) -> LaunchCosts:
+        """Those of one device."""
+        own = self.device == device
+        return LaunchCosts(**{column.name: getattr(self, column.name)[own] for column in fields(self)})
 
     @cached_property
     def by_weight(self) -> Int64:

@@ -73,7 +73,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     lost = lost_time(facts, taken)
     chosen = issuing(lost, device)
     cost_ns = lost.total_ns(chosen)
-    calls = facts.calls.launches(device.id, facts.window)
+    calls = facts.launch_costs.of(device.id)
     if not len(calls):
         return CannotTell(
             "no launch call of this GPU's work is in the trace",
@@ -112,8 +112,8 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             Evidence("issued on an empty queue", on_empty),
             *_most_launched(facts),
             *batch_evidence(facts),
-            Evidence("median launch call", time_ns(float(np.median(calls.duration_ns)))),
-            Evidence("median GPU time of a launch", time_ns(float(np.median(calls.gpu_ns)))),
+            Evidence("median launch call", time_ns(float(np.median(calls.host_ns)))),
+            Evidence("median GPU time of a launch", time_ns(float(np.median(calls.kernel_ns)))),
         ],
         places=places(facts, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
