@@ -100,6 +100,7 @@ class Assembly:
         name, names = _texts([s.name for s in spans])
         stack, stacks = _texts([s.call_stack for s in spans])
         shape, shapes = _texts([s.shapes for s in spans])
+        kind, kinds = _texts([s.types for s in spans])
         thread = _joined([own[s.thread] for own, s in zip(threads_of_part, spans, strict=True)], np.int32)
         duration_ns = _joined([s.duration_ns for s in spans], np.int64)
         begin = _joined([s.phase_begin for s in spans], np.bool_)
@@ -115,6 +116,7 @@ class Assembly:
 
         call_stack, call_stacks = _without_empty(stack[order], stacks)
         shape, shapes = _without_empty(shape[order], shapes)
+        kind, kinds = _without_empty(kind[order], kinds)
         return Events(
             category=column(lambda s: s.category, np.uint8),
             name=name[order],
@@ -130,12 +132,17 @@ class Assembly:
             sequence=column(lambda s: s.numbers["sequence"], np.int64),
             forward_thread=column(lambda s: s.numbers["forward_thread"], np.int64),
             blocks_per_sm=column(lambda s: s.blocks_per_sm, np.float32),
+            warps_per_block=column(lambda s: s.warps_per_block, np.uint8),
+            registers=column(lambda s: s.registers, np.uint8),
+            shared_bytes=column(lambda s: s.shared_bytes, np.int32),
             call_stack=call_stack,
             shapes=shape,
+            types=kind,
             names=names,
             threads=threads,
             call_stacks=call_stacks,
             input_shapes=shapes,
+            input_types=kinds,
         )
 
     def _pair(self, begin: Bool, end: Bool, thread: Int32, start_ns: Int64, duration_ns: Int64) -> Bool:

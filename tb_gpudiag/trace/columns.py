@@ -24,6 +24,8 @@ LONGEST_NS: Final = 4 * 10**18
 
 _NUMBERS: Final = ("correlation", "python_id", "python_parent", "sequence", "forward_thread")
 _WORK: Final = np.array(GPU_WORK_CATEGORIES, np.uint8)
+# A block has at most 1,024 threads.
+_MOST_WARPS: Final = 32
 # The shapes of a matrix product's few inputs are shorter.
 _LONGEST_SHAPES: Final = 400
 _COPIES: Final = np.array([Category.MEMCPY, Category.MEMSET], np.uint8)
@@ -46,8 +48,12 @@ class Spans:
     bytes: Int64
     numbers: dict[str, Int64]  # the columns that are taken as they are
     blocks_per_sm: Float32
+    warps_per_block: UInt8
+    registers: UInt8
+    shared_bytes: Int32
     call_stack: pa.DictionaryArray
     shapes: pa.DictionaryArray
+    types: pa.DictionaryArray
 
 
 @dataclass(frozen=True)
@@ -143,6 +149,9 @@ def _spans(
     sizes[~copies] = NONE
     pids = np.array([kineto.number_of(pid) for pid, _ in threads], np.int32)
     tids = np.array([kineto.number_of(tid) for _, tid in threads], np.int32)
+    blocks_per_sm = _decimals(columns["blocks_per_sm"], rows, category)
+    shared_bytes = _small(_numbers(columns["shared_bytes"], rows))
+    shared_bytes[category != Category.KERNEL] = NONE
     spans = Spans(
         phase_end=end[rows],
         phase_begin=begin[rows],
@@ -155,9 +164,13 @@ def _spans(
         stream=_place(columns["stream"], rows, work, tids, thread),
         bytes=sizes,
         numbers={name: _numbers(columns[name], rows) for name in _NUMBERS},
-        blocks_per_sm=_decimals(columns["blocks_per_sm"], rows, category),
+        blocks_per_sm=blocks_per_sm,
+        warps_per_block=_per_block(_decimals(columns["warps_per_sm"], rows, category), blocks_per_sm),
+        registers=_tiny(_numbers(columns["registers"], rows), category),
+        shared_bytes=shared_bytes,
         call_stack=_encoded(columns["call_stack"].take(take)),
-        shapes=_shapes(columns["input_shapes"].take(take), name),
+        shapes=_of_products(columns["input_shapes"].take(take), name),
+        types=_of_products(columns["input_types"].take(take), name),
     )
     return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
 
@@ -189,8 +202,8 @@ def _categories(cat: pa.Array, name: pa.DictionaryArray) -> UInt8:
     return category
 
 
-def _shapes(texts: pa.Array, name: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Those of matrix products; empty elsewhere."""
+def _of_products(texts: pa.Array, name: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The texts of matrix products; empty elsewhere."""
     product = np.array(
         [n in kineto.MATRIX_PRODUCTS for n in name.dictionary.to_pylist()] or [False], np.bool_
     )
@@ -207,6 +220,19 @@ def _decimals(column: pa.Array, rows: Int64, category: UInt8) -> Float32:
     values = np.asarray(pc.fill_null(column, float("nan")).to_numpy(), np.float64)[rows]
     known = (category == Category.KERNEL) & (values >= 0) & (values < 1e9)
     return np.where(known, values, np.nan).astype(np.float32)
+
+
+def _per_block(per_sm: Float32, blocks_per_sm: Float32) -> UInt8:
+    """0 where one of them is not known, or the ratio is none that a GPU could run."""
+    known = (blocks_per_sm > 0) & (per_sm > 0)
+    ratio = np.rint(np.where(known, per_sm, 0) / np.where(known, blocks_per_sm, 1))
+    return np.where(ratio <= _MOST_WARPS, ratio, 0).astype(np.uint8)
+
+
+def _tiny(values: Int64, category: UInt8) -> UInt8:
+    """Of kernels; 0 where there is none, or it does not fit."""
+    known = (category == Category.KERNEL) & (values >= 0) & (values < 256)
+    return np.where(known, values, 0).astype(np.uint8)
 
 
 def _place(column: pa.Array, rows: Int64, work: Bool, by_thread: Int32, thread: Int32) -> Int32:

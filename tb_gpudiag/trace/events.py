@@ -84,12 +84,17 @@ class Events:
     sequence: Int64  # autograd's `Sequence number` of an operator
     forward_thread: Int64  # `Fwd thread id` of a backward operator; 0 or NONE elsewhere
     blocks_per_sm: Float32  # of a kernel: its blocks, divided by the GPU's multiprocessors; NaN elsewhere
+    warps_per_block: UInt8  # of a kernel; 0 where the trace does not say
+    registers: UInt8  # of each thread of a kernel; 0 where the trace does not say
+    shared_bytes: Int32  # of each block of a kernel; NONE where the trace does not say
     call_stack: Int32  # index into `call_stacks` (old traces), or NONE
     shapes: Int32  # of a matrix product's operator: index into `input_shapes`, or NONE
+    types: Int32  # likewise: index into `input_types`, or NONE
     names: list[str]
     threads: list[Thread]
     call_stacks: list[str]
     input_shapes: list[str]  # JSON, e.g. `[[128, 768], [768, 768]]`
+    input_types: list[str]  # JSON, e.g. `["float", "c10::BFloat16"]`
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -33,8 +33,12 @@ ARGUMENTS: Final = {
     "sequence": ("Sequence number", "BIGINT"),
     "forward_thread": ("Fwd thread id", "BIGINT"),
     "blocks_per_sm": ("blocks per SM", "DOUBLE"),
+    "warps_per_sm": ("warps per SM", "DOUBLE"),
+    "registers": ("registers per thread", "BIGINT"),
+    "shared_bytes": ("shared memory", "BIGINT"),
     "call_stack": ("Call stack", "VARCHAR"),
     "input_shapes": ("Input Dims", "VARCHAR"),
+    "input_types": ("Input type", "VARCHAR"),
     "memory_bytes": ("Bytes", "BIGINT"),
     "memory_device_type": ("Device Type", "BIGINT"),
     "memory_device": ("Device Id", "BIGINT"),
@@ -94,7 +98,7 @@ MEMORY_PHASES: Final = frozenset({"i", "I", "X"})
 MATRIX_PRODUCTS: Final = frozenset(
     {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::_scaled_mm"}
 )
-"""Operators whose `Input Dims` are kept: those of all of them would be a large part of the trace."""
+"""Operators whose `Input Dims` and `Input type` are kept: all of them would be a large part of the trace."""
 METADATA_PHASE: Final = "M"
 THREAD_NAME: Final = "thread_name"
 

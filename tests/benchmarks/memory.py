@@ -127,12 +127,17 @@ def _operators(made_ns: Int64, per_step: int) -> Events:
         sequence=nothing(),
         forward_thread=nothing(),
         blocks_per_sm=np.full(count, np.nan, np.float32),
+        warps_per_block=np.zeros(count, np.uint8),
+        registers=np.zeros(count, np.uint8),
+        shared_bytes=nothing(np.int32),
         call_stack=nothing(np.int32),
         shapes=nothing(np.int32),
+        types=nothing(np.int32),
         names=[f"aten::op{i}" for i in range(OPERATORS)] + [f"ProfilerStep#{i}" for i in range(STEPS)],
         threads=[Thread("1", "1", "python")],
         call_stacks=[],
         input_shapes=[],
+        input_types=[],
     )
 
 

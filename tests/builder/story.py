@@ -143,6 +143,7 @@ class HostThread:
         at: float,
         us: float,
         shapes: Sequence[Sequence[int]] | None = None,
+        types: Sequence[str] | None = None,
         sequence: int | None = None,
         forward_thread: int | None = None,
     ) -> HostThread:
@@ -150,6 +151,8 @@ class HostThread:
         args: dict[str, Any] = {}
         if shapes is not None:
             args["Input Dims"] = [list(shape) for shape in shapes]
+        if types is not None:
+            args["Input type"] = list(types)
         if sequence is not None:
             args["Sequence number"] = sequence
             args["Fwd thread id"] = forward_thread or 0
@@ -199,11 +202,16 @@ class HostThread:
         call: str = "cudaLaunchKernel",
         grid: Sequence[int] = (160, 1, 1),
         block: Sequence[int] = (256, 1, 1),
+        registers: int = 32,
+        shared_bytes: int = 0,
     ) -> HostThread:
         """A launch and its kernel."""
         correlation = self.builder.next_correlation()
         blocks = math.prod(grid) / DeviceProperties.multiprocessors
+        warps = blocks * -(-math.prod(block) // 32)
         args = {"grid": list(grid), "block": list(block), "blocks per SM": round(blocks, 6)}
+        args |= {"warps per SM": round(warps, 6), "registers per thread": registers}
+        args["shared memory"] = shared_bytes
         self.builder._gpu(
             "kernel", kernel, device, stream, runs_at, runs_us, correlation=correlation, args=args
         )

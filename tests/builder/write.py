@@ -77,6 +77,9 @@ def _keys(recording: Recording, generation: Generation, top: TopLevel) -> tuple[
             "computeMinor": device.compute_minor,
             "warpSize": 32,
             "numSms": device.multiprocessors,
+            "maxThreadsPerMultiprocessor": 2048,
+            "regsPerMultiprocessor": 65536,
+            "sharedMemPerMultiprocessor": 167936,
         }
         for number, device in enumerate(recording.devices)
     ]

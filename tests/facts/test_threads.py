@@ -35,12 +35,17 @@ def events_of(rows: list[tuple[int, int, int]], category: int = Category.CPU_OP)
         sequence=none64,
         forward_thread=none64,
         blocks_per_sm=np.full(n, np.nan, np.float32),
+        warps_per_block=np.zeros(n, np.uint8),
+        registers=np.zeros(n, np.uint8),
+        shared_bytes=none32,
         call_stack=none32,
         shapes=none32,
+        types=none32,
         names=[f"op {i}" for i in range(n)],
         threads=[Thread("1", "1"), Thread("1", "2")],
         call_stacks=[],
         input_shapes=[],
+        input_types=[],
     )
 
 

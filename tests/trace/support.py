@@ -98,7 +98,9 @@ def rows(trace: Trace) -> list[Row]:
             int(e.forward_thread[i]),
             e.call_stacks[e.call_stack[i]] if e.call_stack[i] >= 0 else "",
             float(np.nan_to_num(e.blocks_per_sm[i], nan=-1)),
+            (int(e.warps_per_block[i]), int(e.registers[i]), int(e.shared_bytes[i])),
             e.input_shapes[e.shapes[i]] if e.shapes[i] >= 0 else "",
+            e.input_types[e.types[i]] if e.types[i] >= 0 else "",
         )
         for i in range(len(e))
     ]
@@ -168,7 +170,22 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
         *(args.get(key, -1) for key in ("Sequence number", "Fwd thread id")),
         args.get("Call stack", ""),
         float(np.float32(args.get("blocks per SM", -1))) if category == Category.KERNEL else -1.0,
-        json.dumps(args["Input Dims"], separators=(",", ":"))
-        if "Input Dims" in args and event.get("name", "") in MATRIX_PRODUCTS
-        else "",
+        _launched_as(args) if category == Category.KERNEL else (0, 0, -1),
+        *(
+            json.dumps(args[key], separators=(",", ":"))
+            if key in args and event.get("name", "") in MATRIX_PRODUCTS
+            else ""
+            for key in ("Input Dims", "Input type")
+        ),
+    )
+
+
+def _launched_as(args: dict[str, Any]) -> tuple[int, int, int]:
+    """Warps of a block, registers of a thread, shared memory of a block."""
+    blocks, warps = float(args.get("blocks per SM", 0)), float(args.get("warps per SM", 0))
+    per_block = round(warps / blocks) if blocks > 0 else 0
+    return (
+        per_block if per_block <= 32 else 0,
+        args.get("registers per thread", 0),
+        args.get("shared memory", -1),
     )
