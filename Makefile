@@ -19,7 +19,8 @@ STATIC := tb_gpudiag/static/index.js
 LOG := demo/log
 TORCH_VERSION := 2.13.0
 SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_fixed host_bound host_sync \
-	pageable_copies allocator_in_step compilation_in_step queued
+	pageable_copies allocator_in_step compilation_in_step queued leak_kept_graph leak_kept_graph_fixed \
+	leak_growing_cache little_room fragmented
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
@@ -64,7 +65,7 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 	@touch $@
 
 # A trace that torch records here and now. Without torch the demo goes on, and says so.
-.make/recorded-on-cpu: demo/cpu.py demo/common.py
+.make/recorded-on-cpu: demo/cpu.sh demo/cpu.py demo/memory_leak.py demo/common.py
 	@mkdir -p .make
 	@rm -rf $(LOG)/recorded_on_cpu
 	@PYTHON='$(PYTHON)' TORCH='$(TORCH)' sh demo/cpu.sh $(LOG)/recorded_on_cpu $(TORCH_VERSION) && touch $@ || true

@@ -1,6 +1,6 @@
 #!/bin/sh
-# cpu.sh LOGDIR TORCH_VERSION: records demo/cpu.py with a torch that is there, or else with one installed into
-# .make/torch. Fails, after one line that says why, where torch cannot be had.
+# cpu.sh LOGDIR TORCH_VERSION: records demo/cpu.py and demo/memory_leak.py with a torch that is there, or else with one
+# installed into .make/torch. Fails, after one line that says why, where torch cannot be had.
 set -u
 logdir=$1 version=$2
 python=${PYTHON:-python3}
@@ -16,5 +16,8 @@ if ! "$python" -c 'import torch.profiler' 2>/dev/null; then
             without "torch $version could not be installed (see .make/torch.log)"
     fi
 fi
-echo "demo: recording a small training on this machine's CPU"
-"$python" demo/cpu.py --logdir "$logdir" --device cpu >.make/cpu.log 2>&1 || without "recording failed (see .make/cpu.log)"
+echo "demo: recording small trainings on this machine's CPU"
+record() { "$python" "demo/$1.py" --logdir "$logdir/$2" --device cpu ${3-} >>.make/cpu.log 2>&1; }
+: >.make/cpu.log
+record cpu input_pipeline && record memory_leak memory_leak && record memory_leak memory_leak_fixed --fixed ||
+    without "recording failed (see .make/cpu.log)"

@@ -22,6 +22,7 @@ FAULTS = (
     "launch_bound",
     "host_sync",
     "pageable_copies",
+    "memory_leak",
     "no_steps",
     "warmup_recorded",
 )

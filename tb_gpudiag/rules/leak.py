@@ -12,7 +12,7 @@ from tb_gpudiag.facts.memory import DeviceMemory
 from tb_gpudiag.facts.memory_floor import Trend
 from tb_gpudiag.facts.memory_sites import GrowingSite
 from tb_gpudiag.rules.format import count, share, size_bytes
-from tb_gpudiag.rules.leak_causes import cause_of
+from tb_gpudiag.rules.leak_causes import cause_of, loss_of
 from tb_gpudiag.rules.ledger import MOST_PLACES
 from tb_gpudiag.rules.memory_room import is_large
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Place, Severity
@@ -197,6 +197,10 @@ def _evidence(memory: DeviceMemory, trend: Trend, sites: list[GrowingSite]) -> I
         first = sites[0]
         what = f"{count(first.count, 'tensor')} of {size_bytes(first.size_bytes)}"
         yield Evidence("most of it", f"{what} from {first.operator}" if first.operator else what)
+        loss = loss_of(sites)
+        if loss is not None and loss.frame is not None:
+            frame = loss.frame
+            yield Evidence("a loss is kept too, made at", f"{frame.file}:{frame.line} in {frame.function}")
     if not memory.capacity_bytes:
         yield Evidence("until it is full", "not known: the trace does not say how much there is")
     elif memory.steps_until_full or memory.peak.allocated_bytes >= memory.capacity_bytes:

@@ -105,6 +105,18 @@ kept.append(features.detach().cpu())   # or off the GPU""",
 _LOSS = re.compile(r"aten::(\w*loss\w*|cross_entropy\w*|sum|mean|binary_cross_entropy\w*|kl_div|norm)", re.S)
 
 
+def loss_of(sites: list[GrowingSite]) -> GrowingSite | None:
+    """What is one number each time, made by a loss or a sum: the smallest, named so, outside of modules."""
+    losses = [
+        site
+        for site in sites
+        if site.size_bytes <= SCALAR_BYTES
+        and site.phase is not Phase.BACKWARD
+        and _LOSS.fullmatch(site.operator)
+    ]
+    return min(losses, key=lambda s: (s.size_bytes, "loss" not in s.operator, s.module), default=None)
+
+
 def cause_of(sites: list[GrowingSite], *, with_modules: bool) -> Cause:
     """The usual cause that the sites' evidence speaks for, or OTHER. with_modules: Python frames were
     recorded, and so the modules that allocations were made in."""
@@ -116,7 +128,7 @@ def cause_of(sites: list[GrowingSite], *, with_modules: bool) -> Cause:
     backward = [site for site in sites if site.phase is Phase.BACKWARD]
     others = [site for site in sites if site.phase is not Phase.BACKWARD]
     forward = [site for site in others if site.module]
-    has_loss = any(site.size_bytes <= SCALAR_BYTES and _LOSS.fullmatch(site.operator) for site in others)
+    has_loss = loss_of(others) is not None
     if most([site for site in sites if JOINS.fullmatch(site.operator) and site.replaced]):
         return CACHE
     if most(backward):

@@ -1,0 +1,34 @@
+"""GD401 memory_leak: a validation loss is kept with its graph, and so are its activations (GD405 on a CPU).
+
+The fix: no gradients for what is not trained, and numbers in place of tensors.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from common import batch, convolutions, parse, record, trainer
+
+
+def main() -> None:
+    arguments = parse(__doc__)
+    model = convolutions(arguments.device)
+    train = trainer(model)
+    images, labels = batch(arguments.device, size=16, side=64)
+    losses: list[torch.Tensor | float] = []
+
+    def validate() -> None:
+        loss = nn.functional.cross_entropy(model(images), labels)
+        losses.append(loss.item() if arguments.fixed else loss)
+
+    def step() -> None:
+        train(images, labels)
+        with torch.set_grad_enabled(not arguments.fixed):
+            validate()
+
+    record(step, arguments.logdir)
+
+
+if __name__ == "__main__":
+    main()
