@@ -78,16 +78,20 @@ class Facts:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.events = trace.events
+        self._hotspots: dict[Kind, list[Hotspot]] = {}
 
     @cached_property
     def recording(self) -> Window:
         """First event's start to the last one's end, those that are neither host nor GPU activity left
-        out; of memory alone, the memory events'."""
+        out. Of a memory snapshot, whose marks may be fewer, the memory events count as well."""
         known = self.events.category != Category.OTHER
-        if not known.any():
+        start_ns, end_ns = self.events.start_ns[known], self.events.end_ns[known]
+        if not known.any() or self.trace.kind != "trace":
             time_ns = self.trace.memory.time_ns
-            return Window(int(time_ns.min(initial=0)), int(time_ns.max(initial=0)))
-        return Window(int(self.events.start_ns[known].min()), int(self.events.end_ns[known].max()))
+            start_ns, end_ns = np.r_[start_ns, time_ns], np.r_[end_ns, time_ns]
+        if not len(start_ns):
+            return Window(0, 0)
+        return Window(int(start_ns.min()), int(end_ns.max()))
 
     @cached_property
     def steps(self) -> Steps:
@@ -209,7 +213,9 @@ class Facts:
 
     def hotspots(self, kind: Kind) -> list[Hotspot]:
         """Launch hotspots over the step window and all devices."""
-        return hotspots(self.launch_costs, self.host, kind)
+        if kind not in self._hotspots:
+            self._hotspots[kind] = hotspots(self.launch_costs, self.host, kind)
+        return self._hotspots[kind]
 
     @cached_property
     def replay(self) -> Replay:

@@ -63,7 +63,9 @@ _ACTIONS: Final = {
     "oom": _OUT_OF_MEMORY,
     "free_requested": _FREE_REQUESTED,
     "snapshot": _NOTHING,
+    "workspace_snapshot": _NOTHING,
     "user_defined": _NOTHING,
+    "annotate": _NOTHING,
 }
 
 

@@ -13,6 +13,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.build import build_report
 from tb_gpudiag.report.html import to_html
 from tb_gpudiag.report.markdown import to_markdown
+from tb_gpudiag.report.memory_slice import prepare_memory, slice_memory
 from tb_gpudiag.report.text import to_text
 from tb_gpudiag.report.timeline import prepare_timeline, slice_timeline
 from tb_gpudiag.trace.find import find_traces
@@ -59,6 +60,18 @@ def test_only_rules_about_memory_are_asked_about_a_snapshot(tmp_path: Path) -> N
     assert not report.devices
     assert not report.host
     assert [step.name for step in report.steps] == [f"ProfilerStep#{i}" for i in range(8)]
+
+
+def test_a_snapshots_recording_holds_its_history_and_its_marks(tmp_path: Path) -> None:
+    snapshot = training(steps=2)  # from 1,000 to 3,000 µs
+    snapshot.allocate(MB, at=9_000)
+    snapshot.write(tmp_path)
+    report = report_of(tmp_path)
+    assert report.trace.duration_us == 9_000
+    prepared = prepare_memory(Facts(read_trace(report.trace.path)))
+    whole = slice_memory(prepared, 0, None, None, 1_000)
+    assert (whole.start_us, whole.end_us) == (0, 9_000)
+    assert whole.allocations == 6
 
 
 def test_the_verdict_on_a_snapshot_tells_its_peak_and_no_limiter(tmp_path: Path) -> None:
