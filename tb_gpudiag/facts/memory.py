@@ -12,7 +12,7 @@ from tb_gpudiag.facts.allocations import Allocations
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.memory_context import MemoryContext
 from tb_gpudiag.facts.memory_curve import Curve, memory_curve
-from tb_gpudiag.facts.memory_floor import Floors, Slices, Trend, floors, trend
+from tb_gpudiag.facts.memory_floor import NO_SLICES, Floors, Slices, Trend, floors, trend
 from tb_gpudiag.facts.memory_peak import Peak, find_peak
 from tb_gpudiag.facts.memory_reserve import Reserve, find_reserve
 from tb_gpudiag.facts.memory_sites import GrowingSite, growing_sites
@@ -71,8 +71,11 @@ class DeviceMemory:
     def floors(self) -> Floors:
         """Of steps, else of windows of time; empty where there are neither."""
         steps, begin_ns = self._steps, self._history_begins_ns
-        slices = windows(self.curve, begin_ns) if steps is None else steps.after(begin_ns)
-        return floors(self.curve, slices)
+        if steps is not None:
+            return floors(self.curve, steps.after(begin_ns))
+        # A snapshot without times (torch 2.0) counts its entries instead: no stretch of them is a second.
+        timed = self._trace.kind != "snapshot" or self._trace.start_ns > 0
+        return floors(self.curve, windows(self.curve, begin_ns) if timed else NO_SLICES)
 
     @property
     def _history_begins_ns(self) -> int:

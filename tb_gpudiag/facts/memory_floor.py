@@ -47,6 +47,9 @@ class Slices:
         return self.start_ns / 1e9
 
 
+NO_SLICES = Slices([], np.zeros(0, np.int64), np.zeros(0, np.int64), "second")
+
+
 @dataclass(frozen=True)
 class Floors:
     """Shape (k,) each.

@@ -257,10 +257,10 @@ def host_stack(host: Host, event: int) -> str:
 
 
 def frame_of_stack(stack: str) -> Frame | None:
-    """Of a snapshot's frames, outermost first, the innermost that a user could change."""
+    """Of a snapshot's frames, outermost first, the innermost of Python that a user could change."""
     for line in reversed(stack.split("\n")):
         frame = place_frame(line)
-        if frame is not None:
+        if frame is not None and frame.file.endswith(".py"):
             return frame
     return None
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from tb_gpudiag.facts.memory_curve import Curve
-from tb_gpudiag.facts.memory_floor import Slices
+from tb_gpudiag.facts.memory_floor import NO_SLICES, Slices
 
 MOST_WINDOWS = 32
 FEWEST_WINDOWS = 4
@@ -30,8 +30,7 @@ def windows(curve: Curve, begin_ns: int) -> Slices:
             names = [f"window {i + 1}" for i in range(count)]
             return Slices(names, edge[:-1], edge[1:], "second")
         count //= 2
-    none = np.zeros(0, np.int64)
-    return Slices([], none, none, "second")
+    return NO_SLICES
 
 
 def _falls(curve: Curve, first: int, last: int) -> int:

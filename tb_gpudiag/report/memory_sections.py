@@ -79,7 +79,7 @@ def _floor(m: pb.DeviceMemory) -> str:
         text += f"; 95 %: {size_bytes(low)} to {size_bytes(high)}" if low != high else ""
     text += ")"
     if m.steps_until_full and trend.state == "rising":
-        text += f"; at this rate the GPU is full in {count(round(m.steps_until_full), 'step')}"
+        text += f"; at this rate the GPU is full in {count(int(m.steps_until_full), 'step')}"
     return text
 
 
@@ -113,7 +113,7 @@ def _segments(m: pb.DeviceMemory) -> str:
 
 
 def site_rows(memory: Sequence[pb.DeviceMemory]) -> list[tuple[str, ...]]:
-    """Rows for SITE_TITLES: what holds more from step to step."""
+    """Rows for SITE_TITLES: what holds more from step to step, where that is enough to raise the floor."""
     return [
         (
             m.name,
@@ -124,6 +124,7 @@ def site_rows(memory: Sequence[pb.DeviceMemory]) -> list[tuple[str, ...]]:
             _at(site.place),
         )
         for m in memory
+        if m.trend.state != "level"
         for site in m.sites[:ROWS_SHOWN]
     ]
 

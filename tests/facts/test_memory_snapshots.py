@@ -13,6 +13,7 @@ from tb_gpudiag.facts.memory import DeviceMemory
 from tb_gpudiag.facts.memory_peak import MemoryKind
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
+from tests.builder.snapshot import Shape
 
 MB = 1 << 20
 MODULE = "/opt/lib/python3.11/site-packages/torch/nn/modules/module.py(1): _call_impl"
@@ -22,9 +23,9 @@ OPTIMIZER = "/opt/lib/python3.11/site-packages/torch/optim/adamw.py(220): step"
 ZERO_GRAD = "/opt/lib/python3.11/site-packages/torch/optim/optimizer.py(990): zero_grad"
 
 
-def memory_of(snapshot: SnapshotBuilder) -> DeviceMemory:
+def memory_of(snapshot: SnapshotBuilder, shape: Shape = "new") -> DeviceMemory:
     with tempfile.TemporaryDirectory() as folder:
-        (memory,) = Facts(read_trace(str(snapshot.write(Path(folder))))).memory
+        (memory,) = Facts(read_trace(str(snapshot.write(Path(folder), shape=shape)))).memory
     return memory
 
 
@@ -106,6 +107,17 @@ def test_without_steps_the_slope_is_per_second() -> None:
     assert memory.sites[0].frame is not None
     assert memory.sites[0].frame.line == 12
     assert memory.steps_until_full == 0
+
+
+def test_without_times_nothing_is_per_second() -> None:
+    memory = memory_of(training(64, marked=False), "without times")
+    assert (len(memory.floors), memory.trend, memory.sites) == (0, None, [])
+    assert memory.peak.kinds[MemoryKind.PARAMETER] == 3 * MB
+
+
+def test_frames_of_cpp_are_no_place_of_the_users() -> None:
+    owners = memory_of(training()).peak.owners
+    assert [owner.frame for owner in owners if owner.kind is MemoryKind.GRADIENT] == [None]
 
 
 def test_segments_tell_what_is_free_and_cannot_be_given_back() -> None:
