@@ -59,7 +59,9 @@ def hotspots(costs: LaunchCosts, host: Host, kind: Kind) -> list[Hotspot]:
     # Small numbers are sorted in one pass.
     small = member.astype(np.uint16) if groups <= 1 << 16 else member
     by_group = by_weight[np.argsort(small[by_weight], kind="stable")]
+    places = _places(events, costs, by_group)
     first = np.cumsum(count) - count
+    stop = first + np.minimum(count, MOST_RANGES)
     return [
         Hotspot(
             _label(events, host, int(names[i]), kind),
@@ -73,7 +75,7 @@ def hotspots(costs: LaunchCosts, host: Host, kind: Kind) -> list[Hotspot]:
             int(idle_ns[i]),
             int(full[i]),
             int(full_ns[i]),
-            _ranges(events, costs, by_group[first[i] : first[i] + min(count[i], MOST_RANGES)]),
+            Ranges(*(column[first[i] : stop[i]] for column in places)),
         )
         for i in np.lexsort((-host_ns, -idle_ns))
     ]
@@ -95,9 +97,10 @@ def _label(events: Events, host: Host, group: int, kind: Kind) -> str:
     return str(host.frame(group)) if kind == "line" else events.names[group].removeprefix("nn.Module: ")
 
 
-def _ranges(events: Events, costs: LaunchCosts, some: Int64) -> Ranges:
+def _places(events: Events, costs: LaunchCosts, some: Int64) -> tuple[Int64, Int64, Int64]:
+    """Where launches show on the timeline: (start, end, device)."""
     call, idle = costs.event[some], costs.idle_ns[some] > 0
-    return Ranges(
+    return (
         np.where(idle, costs.idle_start_ns[some], events.start_ns[call]),
         np.where(idle, costs.idle_end_ns[some], events.end_ns[call]),
         costs.device[some].astype(np.int64),
