@@ -11,7 +11,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory import DeviceMemory
 from tb_gpudiag.facts.memory_floor import Trend
 from tb_gpudiag.facts.memory_sites import GrowingSite
-from tb_gpudiag.rules.format import count, share, size_bytes
+from tb_gpudiag.rules.format import count, share, size_bytes, time_ns
 from tb_gpudiag.rules.leak_causes import cause_of, loss_of
 from tb_gpudiag.rules.ledger import MOST_PLACES
 from tb_gpudiag.rules.memory_room import is_large
@@ -52,14 +52,20 @@ def state_of(memory: DeviceMemory) -> State | None:
         return None
     if trend.steps < FEWEST_STEPS:
         return "rising" if _is_left_by_each_step(memory, trend.per_unit) else None
-    if trend.high < 0 and -trend.per_unit >= LEAST_BYTES_PER_STEP:
+    least = LEAST_BYTES_PER_STEP / _unit_length(memory)
+    if trend.high < 0 and -trend.per_unit >= least:
         return "falling"
-    rise = max(trend.per_unit, trend.earlier)
-    if rise < LEAST_BYTES_PER_STEP:
+    if max(trend.per_unit, trend.earlier) < least:
         return "level"
-    if trend.later < LATER_SHARE * trend.per_unit or trend.per_unit < LEAST_BYTES_PER_STEP:
+    if trend.later < LATER_SHARE * trend.per_unit or trend.per_unit < least:
         return "plateau"
     return "rising" if trend.low > 0 and _is_confirmed(memory) else "unclear"
+
+
+def _unit_length(memory: DeviceMemory) -> float:
+    """Of a step 1; of a window of time, which stands for a step where none were recorded, its seconds."""
+    slices = memory.floors.slices
+    return 1.0 if slices.unit == "step" else max(1e-9, float(slices.at[1] - slices.at[0]))
 
 
 def _is_confirmed(memory: DeviceMemory) -> bool:
@@ -118,13 +124,19 @@ def leak_sentences(facts: Facts) -> list[str]:
     found = []
     for memory in facts.memory:
         trend = memory.trend
-        if trend is None or state_of(memory) != "rising" or not is_large(memory, trend.per_unit):
+        if trend is None or not _ends_the_job(memory, trend):
             continue
         what = "memory of the host" if memory.is_cpu else f"memory of {memory.name}"
-        ends = f", and is full after {_about(memory.steps_until_full)}" if memory.steps_until_full else ""
-        if trend.unit == "step":
-            found.append(f"The {what} grows by {size_bytes(trend.per_unit)} in each step{ends}.")
+        until_full = _until_full(memory, trend)
+        ends = f", and is full after {until_full}" if until_full else ""
+        found.append(f"The {what} grows by {size_bytes(trend.per_unit)} in each step{ends}.")
     return found
+
+
+def _ends_the_job(memory: DeviceMemory, trend: Trend) -> bool:
+    """Surely: not where it might be a cache that fills."""
+    sure = trend.steps >= FEWEST_STEPS and state_of(memory) == "rising"
+    return sure and trend.unit == "step" and is_large(memory, trend.per_unit)
 
 
 def _level(memory: DeviceMemory, state: State) -> str:
@@ -159,23 +171,24 @@ def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
     cause = cause_of(sites, with_modules=facts.recorded.stacks)
     growth = trend.per_unit
     per_step = growth if trend.unit == "step" else 0.0
-    until_full = memory.steps_until_full
     rate = f"{size_bytes(growth)} more {'in each step' if per_step else 'a second'}"
     named = f": {cause.name}" if cause.name else ""
-    ends = f" At this rate it is full after {_about(until_full)}." if until_full else ""
+    until_full = _until_full(memory, trend)
+    ends = f" At this rate it is full after {until_full}." if until_full else ""
     if trend.steps < FEWEST_STEPS:
         ends += " So few steps were recorded that a cache which still fills would look the same."
     return Finding(
         title=f"{_the(memory)} holds {rate}{named}",
-        summary=f"The memory that is left when a step has given back what it could rises from step to step. "
-        f"{cause.summary}{ends}",
+        summary="What is left in use when "
+        + ("a step" if per_step else "work")
+        + f" has given back what it took rises all the time. {cause.summary}{ends}",
         fix=Fix(cause.fix, cause.code, cause.url),
         cost_bytes=max(0, round(trend.end_bytes - trend.start_bytes)),
         cost_bytes_per_step=per_step,
         memory_device=memory.device,
         evidence=list(_evidence(memory, trend, sites)),
         places=[_place(site) for site in sites[:MOST_PLACES]],
-        severity=Severity.ERROR if is_large(memory, per_step) else Severity.WARNING,
+        severity=Severity.ERROR if _ends_the_job(memory, trend) else Severity.WARNING,
     )
 
 
@@ -203,11 +216,19 @@ def _evidence(memory: DeviceMemory, trend: Trend, sites: list[GrowingSite]) -> I
             yield Evidence("a loss is kept too, made at", f"{frame.file}:{frame.line} in {frame.function}")
     if not memory.capacity_bytes:
         yield Evidence("until it is full", "not known: the trace does not say how much there is")
-    elif memory.steps_until_full or memory.peak.allocated_bytes >= memory.capacity_bytes:
+    elif until_full := _until_full(memory, trend):
         room = size_bytes(memory.capacity_bytes - memory.peak.allocated_bytes)
         at_most = "at most " if memory.curve.relative else ""
         left = f"{at_most}{room} of {size_bytes(memory.capacity_bytes)} are left at the peak"
-        yield Evidence("until it is full", f"{_about(memory.steps_until_full)}: {left}")
+        yield Evidence("until it is full", f"{until_full}: {left}")
+
+
+def _until_full(memory: DeviceMemory, trend: Trend) -> str:
+    """In steps, or in time; empty where it is not known."""
+    if trend.unit == "step":
+        return _about(memory.steps_until_full) if memory.steps_until_full else ""
+    left = memory.capacity_bytes - memory.peak.allocated_bytes
+    return f"about {time_ns(left / trend.per_unit * 1e9)}" if memory.capacity_bytes and left > 0 else ""
 
 
 def _about(steps: float) -> str:

@@ -25,7 +25,6 @@ from tb_gpudiag.rules.rule import (
     Finding,
     Fix,
     Place,
-    Range,
     Rule,
     Severity,
     Taken,
@@ -169,7 +168,6 @@ def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
         memory_device=memory.device,
         evidence=list(_evidence(memory, kinds)),
         places=[_place(owner) for owner in peak.owners if owner.operator or owner.frame][:MOST_PLACES],
-        ranges=[Range(peak.at_ns, peak.at_ns, memory.device)],
         severity=Severity.ERROR if failed else Severity.WARNING,
     )
 

@@ -1,0 +1,47 @@
+"""What the diagnosis knows of memory, from names, addresses and nesting alone, is what the simulator did."""
+
+from __future__ import annotations
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory import DeviceMemory
+from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.trace.read import read_trace
+from tests.simulator import MemoryTruth, scenarios, simulate
+
+Pair = tuple[MemoryTruth, DeviceMemory]
+SAID_UNKNOWN = {"other"}
+"""Kinds that the diagnosis has no name for."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[name for name in scenarios() if name != "no_steps" and not name.endswith("_fixed")],
+)
+def devices(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Pair]:
+    run = simulate(request.param)
+    facts = Facts(read_trace(str(run.write(tmp_path_factory.mktemp(request.param)))))
+    found = {memory.device: memory for memory in facts.memory}
+    return [(truth, found[NONE if truth.device is None else truth.device]) for truth in run.truth.memory]
+
+
+def test_the_floors_and_the_peak_agree_to_the_byte(devices: list[Pair]) -> None:
+    for truth, memory in devices:
+        assert memory.floors.bytes.tolist() == truth.floor_bytes
+        assert memory.peak.allocated_bytes == truth.peak_bytes
+        assert max(0, memory.peak.reserved_at_peak_bytes) == truth.peak_reserved_bytes
+        assert memory.capacity_bytes == truth.capacity_bytes
+
+
+def test_nothing_at_the_peak_is_put_down_to_a_wrong_kind(devices: list[Pair]) -> None:
+    """What is unknown may be of any kind: what is kept to the end does not tell what it was for."""
+    for truth, memory in devices:
+        told = {kind.value: size for kind, size in memory.peak.kinds.items()}
+        unknown = told.pop("unknown", 0)
+        missing = {kind: size - told.pop(kind, 0) for kind, size in truth.peak_kinds.items()}
+        assert told == {}
+        assert min(missing.values()) >= 0
+        assert sum(missing.values()) == unknown
+        if truth.behaviour != "leak":
+            assert {kind for kind, size in missing.items() if size} <= SAID_UNKNOWN
