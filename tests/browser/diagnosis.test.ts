@@ -15,7 +15,14 @@ import type {
   TraceList,
 } from "../../frontend/src/wire/report";
 import { openPage, openTab, startBrowser, tabFrame, type Browser, type Watched } from "./browser";
-import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
+import {
+  makeFolder,
+  simulate,
+  startTensorBoard,
+  write,
+  writeSnapshot,
+  type TensorBoard,
+} from "./tensorboard";
 import { hostile, LONG, MARKUP } from "./traces";
 
 const RUN = "input_pipeline";
@@ -33,6 +40,7 @@ beforeAll(async () => {
   simulate(logdir, RUN, "healthy", "launch_bound", "host_sync", "queued");
   write(logdir, "bad/words.1.pt.trace.json", "this is no trace");
   write(logdir, "bad/other.1.pt.trace.json", '{"hello": "world"}');
+  writeSnapshot(logdir, "snapshot");
   write(logdir, "hostile/w.1.pt.trace.json", hostile());
   [tensorboard, browser] = await Promise.all([startTensorBoard(logdir), startBrowser()]);
 });
@@ -465,6 +473,19 @@ it("restores what a link keeps: trace, finding, range", async () => {
   expect(new URL(watched.page.url()).hash).toBe(hash);
 });
 
+it("shows a memory snapshot as that: its memory, and nothing that is about time", async () => {
+  await reportOf("snapshot");
+  const frame = await open("snapshot");
+  await frame.locator("h1", { hasText: "CUDA memory snapshot" }).waitFor();
+  await frame.getByRole("region", { name: "Memory" }).waitFor();
+  expect(await frame.locator(".gd-chooser-file").innerText()).toContain("CUDA memory snapshot");
+  for (const name of ["Timeline", "Launches", "Time per step by cause", "GPU time by kernel family"])
+    expect(await frame.getByRole("region", { name }).count()).toBe(0);
+  const run = frame.getByRole("combobox", { name: "Run" });
+  await run.fill("snapshot");
+  await frame.locator(".gd-option", { hasText: "CUDA memory snapshot" }).waitFor();
+});
+
 it("says what is wrong with a file, and the others stay usable", async () => {
   const frame = await open(RUN);
   const run = frame.getByRole("combobox", { name: "Run" });
@@ -489,6 +510,9 @@ it("shows names as text, whatever they are and however long", async () => {
   await panel.getByText("After, on the GPU").waitFor();
   expect(await panel.locator(".gd-chain-name", { hasText: MARKUP.slice(0, 20) }).count()).toBeGreaterThan(0);
   expect(await frame.getByRole("region", { name: "Verdict" }).innerText()).toContain(MARKUP);
+  // A name in a row is as harmless once it stands beside the timeline.
+  await frame.getByRole("region", { name: "kernel family" }).locator("tr.gd-linked").first().click();
+  await frame.locator(".gd-shown").waitFor();
   const wide = await frame.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
   expect(wide, `a name of ${LONG.length} characters widens the page`).toBe(false);
 });

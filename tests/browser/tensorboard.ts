@@ -21,6 +21,26 @@ export function simulate(logdir: string, ...scenarios: string[]): void {
   });
 }
 
+/** A CUDA memory snapshot of a script that keeps what each of its steps logs. */
+export function writeSnapshot(logdir: string, run: string): void {
+  const story = `
+import sys
+from pathlib import Path
+from tests.builder import SnapshotBuilder
+
+snapshot = SnapshotBuilder()
+snapshot.segment(256 << 20, at=0)
+for step in range(5):
+    passing = snapshot.allocate(20 << 20, at=100 * step + 1, stack=["train.py(9): forward"])
+    snapshot.allocate(4 << 20, at=100 * step + 20, stack=["train.py(12): log"])
+    snapshot.free(passing, at=100 * step + 50)
+folder = Path(sys.argv[1])
+folder.mkdir(parents=True)
+snapshot.write(folder)
+`;
+  execFileSync(PYTHON, ["-c", story, join(logdir, run)], { cwd: PROJECT });
+}
+
 export function write(logdir: string, name: string, content: string): void {
   const path = join(logdir, name);
   mkdirSync(dirname(path), { recursive: true });

@@ -1,5 +1,6 @@
 import { count } from "../../base/format";
 import type { Report } from "../../wire/report";
+import { onlyMemory } from "../../state/kinds";
 import { Section } from "../parts/Section";
 
 /** What was read, and what had to be skipped or repaired. */
@@ -14,7 +15,7 @@ export function About({ report }: { report: Report }) {
     ["Diagnosed by", report.generator],
   ];
   return (
-    <Section title="About this trace">
+    <Section title={onlyMemory(trace.kind) ? "About this file" : "About this trace"}>
       <dl className="gd-about">
         {rows
           .filter(([, value]) => value !== "")

@@ -80,10 +80,10 @@ function summary(traces: readonly TraceEntry[]): { state: string; note: string }
   }
   if (failed.length > 0)
     return { state: "partly", note: `${failed.length} of ${traces.length} cannot be read` };
-  const kind = kindText(latest?.kind ?? "");
+  const known = latest?.limiter && latest.limiter !== "unknown";
   return {
     state: latest?.state ?? "new",
-    note: kind || (latest?.limiter ? `limited by ${latest.limiter}` : ""),
+    note: kindText(latest?.kind ?? "") || (known ? `limited by ${latest.limiter}` : ""),
   };
 }
 

@@ -13,11 +13,15 @@ export function Findings({ report }: { report: Report }) {
   const opened = usePage((page) => page.finding);
   const keys = findingKeys(report.findings);
   const whole_us = window_us(report);
+  const several = keys.length > 1;
   return (
     <Section
       title="Findings"
       aside={
-        <span className="gd-muted">{plural(report.findings.length, "finding")}, most to gain first</span>
+        <span className="gd-muted">
+          {plural(keys.length, "finding")}
+          {several && ", most to gain first"}
+        </span>
       }
     >
       {report.findings.length === 0 && <p className="gd-nothing">Nothing found to fix.</p>}
