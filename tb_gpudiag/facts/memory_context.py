@@ -10,6 +10,7 @@ import numpy as np
 
 from tb_gpudiag.facts import names
 from tb_gpudiag.facts.host import Host
+from tb_gpudiag.facts.intervals import contains, union
 from tb_gpudiag.facts.transfers import Transfers
 from tb_gpudiag.trace.events import NONE, Bool, Category, Int64, MemoryEvents, UInt8
 
@@ -123,10 +124,25 @@ class MemoryContext:
         known = around != NONE
         if known.any():
             found[known] = self._phase_of_span[around[known]]
+        found[self._within(_OPTIMIZER)] = Phase.OPTIMIZER
+        found[self._within(_ZERO_GRAD)] = Phase.ZERO_GRAD
         if memory.stacks:
             of_stack = np.array([_phase_of_stack(stack) for stack in memory.stacks], np.uint8)
             stacked = (memory.stack != NONE) & (found == Phase.UNKNOWN)
             found[stacked] = of_stack[memory.stack[stacked]]
+        return found
+
+    def _within(self, pattern: re.Pattern[str]) -> Bool:
+        """Shape (m,): within a mark of this name, on its thread; of a snapshot, on any. By time alone: a mark
+        begins inside a Python frame of the profiler and ends outside of it."""
+        memory, events = self._memory, self._host.events
+        marks = names.match(events, pattern) & (events.category == Category.USER_ANNOTATION)
+        found = np.zeros(len(memory), np.bool_)
+        for thread in np.unique(events.thread[marks]):
+            own = marks & (events.thread == thread)
+            spans = union(events.start_ns[own], events.end_ns[own])
+            here = (memory.thread == thread) | (memory.thread == NONE)
+            found |= here & contains(spans, memory.time_ns)
         return found
 
     @cached_property
@@ -142,8 +158,8 @@ class MemoryContext:
         for step, spans in (
             (Phase.PARAMETER, match(events, _MOVES_MODULE) & python),
             (Phase.BACKWARD, (match(events, _BACKWARD) & operator) | host.engine_wait),
-            (Phase.OPTIMIZER, match(events, _OPTIMIZER)),
-            (Phase.ZERO_GRAD, match(events, _ZERO_GRAD)),
+            (Phase.OPTIMIZER, match(events, _OPTIMIZER_FRAME) & python),
+            (Phase.ZERO_GRAD, match(events, _ZERO_GRAD_FRAME) & python),
         ):
             phase[tree.under(spans & (tree.depth >= 0))] = step
         return phase

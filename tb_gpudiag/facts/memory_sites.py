@@ -249,7 +249,7 @@ def span_name(host: Host, event: int) -> str:
 def host_stack(host: Host, event: int) -> str:
     """The Python frames around an event, outermost first, one a line, the innermost MOST_FRAMES of them."""
     events = host.events
-    chain = host.tree.ancestors(event) if event != NONE else []
+    chain = [i for i in host.tree.ancestors(event) if not host.see_through[i]] if event != NONE else []
     frames = [events.names[events.name[i]] for i in chain if events.category[i] == Category.PYTHON_FUNCTION]
     if not frames and event != NONE and events.call_stack[event] != NONE:
         frames = [part.strip() for part in events.call_stacks[events.call_stack[event]].split(";")][::-1]

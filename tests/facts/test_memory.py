@@ -152,6 +152,20 @@ def test_kinds_are_told_by_phases_and_lifetimes() -> None:
     assert (peak.phase.label, peak.allocated_bytes) == ("", 2120)
 
 
+def test_a_mark_that_begins_inside_a_frame_of_the_profiler_holds_what_comes_after_it() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("torch/autograd/profiler.py(918): __enter__", at=0, us=10)
+    main.annotation("Optimizer.step#Mine.step", at=5, us=95)
+    main.op("aten::zeros_like", at=50, us=20)
+    main.alloc(512, at=55)
+    main.op("aten::mm", at=150, us=20)
+    main.alloc(256, at=155)
+    facts = facts_of(trace)
+    assert facts.memory_context.phase.tolist() == [Phase.OPTIMIZER, Phase.FORWARD]
+    assert facts.memory[0].peak.kinds == {MemoryKind.OPTIMIZER_STATE: 512, MemoryKind.UNKNOWN: 256}
+
+
 def test_activations_and_temporaries_at_a_peak_in_forward() -> None:
     trace = TraceBuilder()
     main, engine = trace.thread(), trace.thread("autograd")
