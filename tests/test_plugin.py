@@ -115,7 +115,10 @@ def test_from_the_list_to_report_timeline_and_gap(serve: Callable[..., Server], 
         device["window_idle_us"]
     )
     timeline = server.ready(f"timeline?id={id_}")
-    assert [lane["kind"] for lane in timeline["lanes"]] == ["gaps", "stream", "thread"]
+    assert [lane["kind"] for lane in timeline["lanes"]] == ["gaps", "stream", "queue", "thread"]
+    queue = timeline["lanes"][2]
+    assert queue["queue"]["low"] == queue["queue"]["high"]
+    assert max(queue["queue"]["high"]) == queue["queue_most"] == 1
     assert "train.py(12): <b>train</b>" in timeline["names"]
     gap = timeline["lanes"][0]["box_gap"][-1]
     chain = server.ready(f"gap?id={id_}&device={device['id']}&gap={gap}")
