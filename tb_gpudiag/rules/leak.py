@@ -168,7 +168,7 @@ def _signed(size: float) -> str:
 def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
     trend, sites = memory.trend, keepers(memory)
     assert trend is not None
-    cause = cause_of(sites, with_modules=facts.recorded.stacks)
+    cause = cause_of(sites, with_modules=facts.recorded.stacks or facts.trace.kind == "snapshot")
     growth = trend.per_unit
     per_step = growth if trend.unit == "step" else 0.0
     rate = f"{size_bytes(growth)} more {'in each step' if per_step else 'a second'}"

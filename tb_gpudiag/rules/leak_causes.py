@@ -20,6 +20,9 @@ SCALAR_BYTES = 512
 # and one operator's outputs, kept, are a hook's; those of so many are what a backward pass would need.
 GRAPH_OPERATORS = 2
 
+# In the stacks of a snapshot modules have no frames of their own.
+_MODULE_FRAME = re.compile(r"torch[/\\]nn[/\\]modules[/\\]\w+\.py\(\d+\): (forward|_\w*call_impl)")
+
 
 @dataclass(frozen=True)
 class Cause:
@@ -119,7 +122,8 @@ def loss_of(sites: list[GrowingSite]) -> GrowingSite | None:
 
 def cause_of(sites: list[GrowingSite], *, with_modules: bool) -> Cause:
     """The usual cause that the sites' evidence speaks for, or OTHER. with_modules: Python frames were
-    recorded, and so the modules that allocations were made in."""
+    recorded, and so the modules that allocations were made in. The sites of a snapshot have no operators:
+    their stacks stand in for them."""
     whole = sum(site.per_unit for site in sites)
 
     def most(some: list[GrowingSite]) -> bool:
@@ -127,18 +131,24 @@ def cause_of(sites: list[GrowingSite], *, with_modules: bool) -> Cause:
 
     backward = [site for site in sites if site.phase is Phase.BACKWARD]
     others = [site for site in sites if site.phase is not Phase.BACKWARD]
-    forward = [site for site in others if site.module]
-    has_loss = loss_of(others) is not None
-    if most([site for site in sites if JOINS.fullmatch(site.operator) and site.replaced]):
+    if most(
+        [site for site in sites if site.replaced and (JOINS.fullmatch(site.operator) or not site.operator)]
+    ):
         return CACHE
     if most(backward):
         return GRADIENTS
+    has_loss = loss_of(others) is not None
     if not with_modules:
         operators = {site.operator for site in others}
         return GRAPH if has_loss and len(operators) > GRAPH_OPERATORS else OTHER
+    forward = [site for site in others if _is_in_module(site)]
     if most(forward):
-        operators = {site.operator for site in forward}
+        operators = {site.operator or site.stack for site in forward}
         return GRAPH if has_loss or len(operators) >= GRAPH_OPERATORS else HOOKS
-    if most([site for site in others if site.size_bytes <= METRIC_BYTES and not site.module]):
+    if most([site for site in others if site.size_bytes <= METRIC_BYTES and not _is_in_module(site)]):
         return METRICS
     return OTHER
+
+
+def _is_in_module(site: GrowingSite) -> bool:
+    return bool(site.module) or _MODULE_FRAME.search(site.stack) is not None

@@ -12,7 +12,7 @@ from tb_gpudiag.rules.memory_room import HORIZON_STEPS
 from tb_gpudiag.rules.rule import CannotTell, Clear, Severity
 from tb_gpudiag.rules.verdict import judge
 from tb_gpudiag.trace.read import read_trace
-from tests.builder import TraceBuilder
+from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.rules.memory_stage import MIB, job, only
 from tests.rules.stage import facts_of, healthy, is_clear, without_gpu
 from tests.simulator import simulate
@@ -138,3 +138,46 @@ def test_a_leak_that_ends_the_job_is_part_of_the_verdict(tmp_path: Path) -> None
     assert leaking.limiter == healthy_one.limiter
     small = judge(facts_of(job([LEAST_BYTES_PER_STEP] * 6), tmp_path / "small"))
     assert small.sentence == healthy_one.sentence
+
+
+MODULE = "/opt/lib/python3.11/site-packages/torch/nn/modules/linear.py(125): forward"
+ENGINE = "??(0): torch::autograd::Engine::evaluate_function(...)"
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize(
+    ("stacks", "cause"),
+    [
+        ([["train.py(9): keep"]], ""),
+        ([["train.py(5): train", MODULE, "model.py(20): forward"]], "outputs of a module that are kept"),
+        (
+            [
+                ["train.py(5): train", MODULE, "model.py(20): forward"],
+                ["train.py(5): train", MODULE, "model.py(21): forward"],
+            ],
+            "a kept graph",
+        ),
+        ([["train.py(6): train", ENGINE]], "gradients that are kept"),
+    ],
+)
+def test_a_snapshot_tells_by_its_stacks(
+    stacks: list[list[str]], cause: str, marked: bool, tmp_path: Path
+) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(200 * MIB, at=0)
+    for step in range(16):
+        at = 1_000 * (step + 1)
+        if marked:
+            snapshot.step(step, at=at, us=1_000)
+        for part in range(3):  # a saw with some teeth
+            taken = snapshot.allocate(8 * MIB, at=at + 300 * part, stack=["train.py(4): train"])
+            snapshot.free(taken, at=at + 300 * part + 100, stack=["train.py(4): train"])
+        for number, stack in enumerate(stacks):
+            snapshot.allocate(MIB, at=at + 910 + number, stack=stack)
+    found = only(check(Facts(read_trace(str(snapshot.write(tmp_path))))))
+    assert found.title.partition(": ")[2] == cause
+    if marked:
+        assert found.cost_bytes_per_step == len(stacks) * MIB
+    else:
+        assert "a second" in found.title
+        assert found.cost_bytes == pytest.approx(len(stacks) * 14 * MIB, rel=0.15)
