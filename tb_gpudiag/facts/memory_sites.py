@@ -22,7 +22,7 @@ from tb_gpudiag.trace.events import NONE, Category, Int64, MemoryEvents, UInt8
 JOINS = re.compile(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", re.S)
 """Operators that make one larger tensor of several."""
 
-MOST_COLUMNS = 500
+MOST_COLUMNS = 250
 """Floors at which sites are measured; of more, evenly spaced ones."""
 
 MOST_SITES = 200
