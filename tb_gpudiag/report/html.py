@@ -151,7 +151,8 @@ def _colour(part: str) -> str:
 
 def _finding(finding: pb.Finding, code: str) -> Markup:
     severity = sections.SEVERITIES[finding.severity]
-    facts = [("cost", sections.cost(finding))] if finding.cost_us else []
+    cost = sections.cost(finding)
+    facts = [("cost", cost)] if cost else []
     facts += [(evidence.label, evidence.value) for evidence in finding.evidence]
     facts += [("at", f"{place} {time}".rstrip()) for place, time in sections.places(finding)]
     lines = Markup("").join(Markup("<dt>{}</dt><dd>{}</dd>").format(label, value) for label, value in facts)

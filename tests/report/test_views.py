@@ -15,6 +15,7 @@ from tb_gpudiag.report.markdown import code, text, to_markdown
 from tb_gpudiag.report.text import to_text
 from tests.builder import TraceBuilder
 from tests.report.reports import HOSTILE, hostile, report_of, slow_loader
+from tests.rules.memory_stage import job
 
 
 @pytest.fixture
@@ -48,6 +49,17 @@ def test_a_view_shows_verdict_account_findings_and_places(view: str, report: pb.
         "Looked at, nothing wrong",
     ):
         assert words in plain, words
+
+
+@pytest.mark.parametrize("view", ["text", "markdown", "html"])
+def test_a_finding_about_memory_has_its_cost_in_bytes(view: str, tmp_path: Path) -> None:
+    leaking = report_of(job([2**20] * 6), tmp_path)
+    (finding,) = (f for f in leaking.findings if f.rule == "GD401")
+    assert (finding.cost_bytes_per_step, finding.cost_bytes, finding.memory_device) == (2**20, 4 * 2**20, 0)
+    assert finding.places[0].bytes == 5 * 2**20
+    shown = _views(leaking)[view]
+    assert "1 MiB more in each step" in shown
+    assert re.search(r"train\.py:7 in keep .*5 MiB", shown)
 
 
 @pytest.mark.parametrize("view", ["text", "markdown", "html"])
