@@ -128,6 +128,10 @@ function onScreen(element: Locator): Promise<boolean> {
   });
 }
 
+function widens(frame: Frame): Promise<boolean> {
+  return frame.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+}
+
 function milliseconds(text: string | null): number {
   return Math.round(Number.parseFloat((text ?? "").replaceAll(",", "")) * 100);
 }
@@ -513,8 +517,16 @@ it("shows names as text, whatever they are and however long", async () => {
   // A name in a row is as harmless once it stands beside the timeline.
   await frame.getByRole("region", { name: "kernel family" }).locator("tr.gd-linked").first().click();
   await frame.locator(".gd-shown").waitFor();
-  const wide = await frame.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
-  expect(wide, `a name of ${LONG.length} characters widens the page`).toBe(false);
+  expect(await widens(frame), `a name of ${LONG.length} characters widens the page`).toBe(false);
+});
+
+it("scrolls a wide table inside itself, never the page", async () => {
+  await reportOf(RUN);
+  await watched.page.setViewportSize({ width: 860, height: 900 });
+  const frame = await openTimeline(RUN);
+  const table = frame.getByRole("region", { name: "Launches" }).locator(".gd-wide").first();
+  expect(await table.evaluate((element) => element.scrollWidth > element.clientWidth)).toBe(true);
+  expect(await widens(frame)).toBe(false);
 });
 
 it("also stands alone, without TensorBoard around it", async () => {
