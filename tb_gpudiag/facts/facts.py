@@ -15,6 +15,7 @@ from tb_gpudiag.facts.busy import Busy, communication_kernels
 from tb_gpudiag.facts.calls import Calls
 from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.chores import Chores, find_chores
+from tb_gpudiag.facts.data.device_peaks import peaks_of
 from tb_gpudiag.facts.handover import HostTime, Pieces
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.hotspots import Hotspot, Kind, hotspots
@@ -26,8 +27,10 @@ from tb_gpudiag.facts.launches import Work, join_launches
 from tb_gpudiag.facts.memory import DeviceMemory, device_memory
 from tb_gpudiag.facts.memory_context import MemoryContext
 from tb_gpudiag.facts.memory_floor import Slices
+from tb_gpudiag.facts.occupancy import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.queue_depth import Queue, stream_queues
 from tb_gpudiag.facts.replay import Replay
+from tb_gpudiag.facts.roofline import Roofline, roofline
 from tb_gpudiag.facts.steps import Steps, Window, find_steps, step_window
 from tb_gpudiag.facts.transfers import Transfers, find_transfers
 from tb_gpudiag.facts.variance import StepTimes, completions, on_host
@@ -253,6 +256,18 @@ class Facts:
         if properties.get("warpSize") == 64 or name.startswith(("AMD", "Radeon")):
             return None
         return capability if all(type(part) is int for part in capability) else None  # type: ignore[return-value]
+
+    def multiprocessor(self, device: int) -> Multiprocessor | None:
+        """What one of the device's multiprocessors has; None where the trace does not say."""
+        return multiprocessor(self._properties(device), self.compute_capability(device))
+
+    @cached_property
+    def roofline(self) -> Roofline | None:
+        """The busiest device's matrix products; None without one, or where its peaks are not known."""
+        peaks = peaks_of(self.device.name) if self.device is not None else None
+        if self.device is None or peaks is None:
+            return None
+        return roofline(self.device.kernels, self.work, self.host, peaks)
 
     @cached_property
     def unfused_attention(self) -> UnfusedAttention | None:

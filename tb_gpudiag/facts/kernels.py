@@ -131,6 +131,9 @@ class Kernels:
         self.is_kernel: Bool = ~copies
         self.stream: Int32 = events.stream[self.event]
         self.blocks_per_sm: Float32 = events.blocks_per_sm[self.event]
+        self.warps_per_block: UInt8 = events.warps_per_block[self.event]
+        self.registers: UInt8 = events.registers[self.event]
+        self.shared_bytes: Int32 = events.shared_bytes[self.event]
         family = np.array([t.family for t in told], np.uint8)[name] if told else np.zeros(0, np.uint8)
         self.family: UInt8 = np.where(copies, np.uint8(Family.COPY), family)
         self.arithmetic: UInt8 = _column([t.arithmetic for t in told], name)

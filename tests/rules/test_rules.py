@@ -38,6 +38,8 @@ EVERY_ID_EVER = {
     "GD504": "small_grids",
     "GD505": "memory_bound_kernels",
     "GD506": "data_movement",
+    "GD507": "slow_matmul",
+    "GD508": "occupancy",
     "GD601": "exposed_communication",
     "GD901": "no_steps",
     "GD902": "warmup_recorded",
