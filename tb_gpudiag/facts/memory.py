@@ -117,6 +117,7 @@ class DeviceMemory:
             self._trace.memory,
             self._trace.segments,
             self._host,
+            self._context.around[self.curve.event],
             self.device,
             warm,
             self.driver_ns,

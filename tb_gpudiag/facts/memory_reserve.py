@@ -60,11 +60,13 @@ def find_reserve(
     memory: MemoryEvents,
     segments: Segments | None,
     host: Host,
+    around: Int64,
     device: int,
     warm_ns: int | None,
     driver_ns: int,
 ) -> Reserve:
-    """warm_ns: when the warm-up ended, None where there are no steps. device: for segments and calls."""
+    """Of the device with this curve. around: shape (c,), the host span around each of its events, or NONE.
+    warm_ns: when the warm-up ended, None where there are no steps."""
     action = memory.action[curve.event]
     failed = curve.time_ns[action == MemoryAction.OUT_OF_MEMORY]
     unused = np.where(curve.reserved == NONE, 0, curve.reserved - curve.allocated)
@@ -83,7 +85,7 @@ def find_reserve(
         shrink_bytes=-int(change[change < 0].sum()),
         steady_growths=int((steady & (change > 0)).sum()),
         steady_shrinks=int((steady & (change < 0)).sum()),
-        retries=_retries(action) + (_call_retries(host) if device >= 0 else 0),
+        retries=_retries(action) + (_call_retries(host, around) if device != NONE else 0),
         out_of_memory=len(failed),
         out_of_memory_ns=failed,
         driver_ns=driver_ns,
@@ -97,11 +99,16 @@ def _retries(action: UInt8) -> int:
     return int((gives & gets).sum())
 
 
-def _call_retries(host: Host) -> int:
-    """Of a trace: inside one operator, memory given back and then got."""
+def _call_retries(host: Host, around: Int64) -> int:
+    """Of a trace: inside one operator that allocates on the device, memory given back and then got."""
     events = host.events
+    allocates = np.zeros(len(events), np.bool_)
+    operator = host.operator[around[around != NONE]]
+    allocates[operator[operator != NONE]] = True
     calls = events.where(*CALL_CATEGORIES)
-    calls = calls[(host.operator[calls] != NONE) & (match(events, _TAKE) | match(events, _GIVE))[calls]]
+    calls = calls[(match(events, _TAKE) | match(events, _GIVE))[calls]]
+    calls = calls[host.operator[calls] != NONE]
+    calls = calls[allocates[host.operator[calls]]]
     calls = calls[np.lexsort((events.start_ns[calls], events.thread[calls]))]
     takes = match(events, _TAKE)[calls]
     same = host.operator[calls[1:]] == host.operator[calls[:-1]]
