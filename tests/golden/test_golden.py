@@ -39,7 +39,7 @@ def _compare(name: str, shown: str) -> None:
     assert shown == kept.read_text(encoding="utf-8"), f"{name} has changed: see README.md"
 
 
-@pytest.mark.parametrize("scenario", ["input_pipeline", "launch_bound", "healthy"])
+@pytest.mark.parametrize("scenario", ["input_pipeline", "launch_bound", "leak_kept_graph", "healthy"])
 def test_text(scenario: str, tmp_path: Path) -> None:
     _compare(f"{scenario}.txt", to_text([_report(scenario, tmp_path)]))
 
