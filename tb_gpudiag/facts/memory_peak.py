@@ -11,7 +11,7 @@ from tb_gpudiag.facts.allocations import Allocations
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.memory_context import Phase
 from tb_gpudiag.facts.memory_curve import Curve
-from tb_gpudiag.facts.memory_sites import frame_of_stack, module_class, span_name
+from tb_gpudiag.facts.memory_sites import frame_of_stack, groups, module_class, span_name
 from tb_gpudiag.facts.names import Frame
 from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryEvents, MemoryPurpose, UInt8
 
@@ -179,41 +179,33 @@ def _owners(
     allocations: Allocations, host: Host, memory: MemoryEvents, alive: Int64, kind: UInt8
 ) -> list[Owner]:
     """Grouped by kind, operator, class of module and place."""
-    groups: dict[tuple[MemoryKind, str, str, Frame | None], list[int]] = {}
-    columns = np.stack(
-        [
-            kind.astype(np.int64),
-            _codes(host, allocations.operator[alive]),
-            _codes(host, allocations.module[alive]),
-            allocations.place[alive],
-            allocations.stack[alive].astype(np.int64),
-        ]
+    number, first = groups(
+        kind.astype(np.int64),
+        _codes(host, allocations.operator[alive]),
+        _codes(host, allocations.module[alive]),
+        allocations.place[alive],
+        allocations.stack[alive].astype(np.int64),
     )
-    distinct, first, number = np.unique(columns, axis=1, return_index=True, return_inverse=True)
-    number = number.reshape(-1)
     size = allocations.bytes[alive]
     total = np.bincount(number, weights=size, minlength=len(first))
     count = np.bincount(number, minlength=len(first))
     largest = np.zeros(len(first), np.int64)
     np.maximum.at(largest, number, size)
+    # Modules of one class, and stacks with one frame of the user's, are one.
+    found: dict[tuple[MemoryKind, str, str, Frame | None], list[int]] = {}
     for i, row in enumerate(alive[first]):
-        stack = int(distinct[4, i])
-        frame = (
-            host.frame(int(distinct[3, i]))
-            if distinct[3, i] != NONE
-            else frame_of_stack(memory.stacks[stack] if stack != NONE else "")
-        )
+        place, stack = int(allocations.place[row]), int(allocations.stack[row])
         key = (
-            _KINDS[int(distinct[0, i])],
+            _KINDS[kind[first[i]]],
             span_name(host, int(allocations.operator[row])),
             module_class(span_name(host, int(allocations.module[row]))),
-            frame,
+            host.frame(place) if stack == NONE else frame_of_stack(memory.stacks[stack]),
         )
-        found = groups.setdefault(key, [0, 0, 0])
-        found[0] += int(total[i])
-        found[1] += int(count[i])
-        found[2] = max(found[2], int(largest[i]))
-    return [Owner(*key, *found) for key, found in groups.items()]
+        sums = found.setdefault(key, [0, 0, 0])
+        sums[0] += int(total[i])
+        sums[1] += int(count[i])
+        sums[2] = max(sums[2], int(largest[i]))
+    return [Owner(*key, *sums) for key, sums in found.items()]
 
 
 def _codes(host: Host, event: Int64) -> Int64:

@@ -83,9 +83,8 @@ def site_keys(
     size = np.where(nowhere & ~joins, size_class(allocations.bytes[chosen]), NONE)
     where = np.where(place == NONE, stack + max(1, int(place.max(initial=0)) + 1), place)
     where = np.where(nowhere, NONE, where)
-    key = _joined(_joined(name.astype(np.int64), where), size)
-    _, first, number = np.unique(key, return_index=True, return_inverse=True)
-    return number.reshape(-1), chosen[first]
+    number, first = groups(name.astype(np.int64), where, size)
+    return number, chosen[first]
 
 
 def size_class(size: Int64) -> Int64:
@@ -93,11 +92,16 @@ def size_class(size: Int64) -> Int64:
     return np.ceil(np.log2(np.maximum(size, 1))).astype(np.int64)
 
 
-def _joined(a: Int64, b: Int64) -> Int64:
-    """Two codes (NONE or more) as one, small enough to be joined again."""
-    both = (a + 1) * (int(b.max(initial=0)) + 2) + b + 1
-    found: Int64 = np.unique(both, return_inverse=True)[1].reshape(-1)
-    return found
+def groups(*columns: Int64) -> tuple[Int64, Int64]:
+    """Rows of codes (NONE or more) by what they are: (the group of each row, the first row of each group)."""
+    number = np.zeros(len(columns[0]), np.int64)
+    first = number
+    for column in columns:
+        # The numbers of groups are small, so that a product of two codes is no large number.
+        both = number * (int(column.max(initial=0)) + 2) + column + 1
+        _, first, number = np.unique(both, return_index=True, return_inverse=True)
+        number = number.reshape(-1)
+    return number, first
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ KINDS = {
 }
 """Each kind of memory in words."""
 
-SITE_TITLES = ("memory of", "allocated by", "more each step", "held", "allocations", "at")
+SITE_TITLES = ("memory of", "allocated by", "grows by", "held", "allocations", "at")
 PEAK_TITLES = ("peak of", "kind", "allocated by", "held", "allocations", "at")
 
 
@@ -118,7 +118,7 @@ def site_rows(memory: Sequence[pb.DeviceMemory]) -> list[tuple[str, ...]]:
         (
             m.name,
             _who(site.operator, site.module),
-            size_bytes(site.bytes_per_step),
+            f"{size_bytes(site.bytes_per_step)} a {m.trend.unit}",
             size_bytes(site.bytes),
             count(site.count),
             _at(site.place),

@@ -347,7 +347,7 @@ NUMBERS = frozenset(
         "waits",
         "host held",
         "GPU idle after",
-        "more each step",
+        "grows by",
         "held",
         "allocations",
     }

@@ -104,6 +104,7 @@ def test_every_view_says_what_the_report_says(view: object, leaking: tuple[Facts
         "the GPU is full in",
         "reserved and not used at the peak",
         "What grows",
+        f"{size_bytes(8 * MB)} a step",
         "aten::clone",
         "What the peak holds",
     ):
