@@ -86,7 +86,7 @@ _ACCUMULATE = _Advice(
     "if (step + 1) % parts == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
 )
 _SET_TO_NONE = _Advice(
-    "Let go of the gradients before the next forward pass.",
+    "Unless they are added up over several batches, let go of the gradients before the next forward pass.",
     "optimizer.step()\noptimizer.zero_grad(set_to_none=True)   # right after the step, not before backward()",
 )
 _FOREACH = _Advice(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory_peak import check
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.trace.read import read_trace
-from tests.builder import TraceBuilder
+from tests.builder import HostThread, TraceBuilder
 from tests.rules.memory_stage import MIB, job, only
 from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear, without_gpu
 from tests.simulator import simulate
@@ -88,3 +89,57 @@ def _stamp(trace: TraceBuilder, us: float) -> float:
     """The stamp of a moment of the story: the first event's, and so much more."""
     first = next(e for e in trace.document()["traceEvents"] if e["name"] == "ProfilerStep#0")
     return float(first["ts"]) + us
+
+
+def _inference(main: HostThread, at: float) -> None:
+    """Outputs of layers, each freed when the next one is there."""
+    main.op("aten::linear", at=at + 5, us=20)
+    first = main.alloc(85 * MIB, at=at + 10)
+    main.free(first, at=at + 30)
+
+
+def _optimizer(main: HostThread, at: float) -> None:
+    """Temporaries as large as the weights."""
+    main.annotation("Optimizer.step#Adam.step", at=at + 40, us=40).op("aten::_foreach_mul", at=at + 45, us=20)
+    first = main.alloc(85 * MIB, at=at + 50)
+    main.free(first, at=at + 60)
+    main.op("aten::_foreach_add_", at=at + 68, us=5)
+    main.free(main.alloc(512, at=at + 70), at=at + 71)
+
+
+def _gradients(main: HostThread, at: float) -> None:
+    """Gradients that the step lets go of only behind the next one's forward pass."""
+    main.op("aten::linear", at=at + 5, us=10)
+    activation = main.alloc(60 * MIB, at=at + 8)
+    main.annotation("Optimizer.zero_grad#SGD.zero_grad", at=at + 20, us=8)
+    if at:
+        main.free(GRADIENT, at=at + 22)
+    main.op("autograd::engine::evaluate_function: MmBackward0", at=at + 30, us=20)
+    main.op("aten::mm", at=at + 32, us=15)
+    main.alloc(30 * MIB, at=at + 35, address=GRADIENT)
+    main.free(activation, at=at + 40)
+
+
+GRADIENT = 0x1000
+
+
+@pytest.mark.parametrize(
+    ("tell", "advice", "not_for_it"),
+    [
+        (_inference, "torch.inference_mode()", "checkpoint("),
+        (_optimizer, "fused=True", "torch.inference_mode()"),
+        (_gradients, "zero_grad(set_to_none=True)", "fused=True"),
+    ],
+)
+def test_the_advice_is_of_what_the_peak_is_made_of(
+    tell: Callable[[HostThread, float], None], advice: str, not_for_it: str, tmp_path: Path
+) -> None:
+    trace = TraceBuilder(device_bytes=96 * MIB)
+    trace.recording.memory_start[0] = 4 * MIB
+    main = trace.thread()
+    for step in range(4):
+        main.step(step, at=step * 100.0, us=98)
+        tell(main, step * 100.0)
+    code = only(check(facts_of(trace, tmp_path))).fix.code
+    assert advice in code
+    assert not_for_it not in code
