@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from tests.simulator.heap import SEGMENT_BYTES
 from tests.simulator.job import Job
 from tests.simulator.machine import Machine
 from tests.simulator.script import place
@@ -60,6 +61,8 @@ class Faults:
         with self._frames(place("grow_workspace")), self._op("aten::empty"):
             self.machine.release_to_driver()
             self.machine.allocate_from_driver()
+            workspace = self.machine.alloc(SEGMENT_BYTES)
+        self.machine.free(workspace)
 
     def _pin_buffers(self) -> None:
         for _ in range(self.job.pins):
@@ -73,9 +76,13 @@ class Faults:
                     self.machine.release_to_driver()
 
     def _refill_cache(self) -> None:
+        made = []
         for _ in range(self.job.segments):
             with self._op("aten::empty"):
                 self.machine.allocate_from_driver()
+                made.append(self.machine.alloc(SEGMENT_BYTES))
+        for address in made:
+            self.machine.free(address)
 
     def _load_modules(self) -> None:
         """Kernels written at run time, whose modules nobody keeps."""
