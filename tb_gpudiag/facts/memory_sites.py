@@ -39,7 +39,7 @@ class GrowingSite:
     """Allocations of one operator at one place, of which more is alive at the floor from step to step."""
 
     operator: str
-    module: str  # of most of its bytes: "nn.Module: Linear_0"; "" unknown
+    module: str  # `Linear_3`; of several, the class that holds most: `Linear`; "" unknown
     frame: Frame | None  # the user's own line
     stack: str  # of one allocation: Python frames, outermost first, one a line
     phase: Phase  # in which most of it was made
@@ -211,7 +211,7 @@ def _site(
     phases = np.bincount(phase[allocations.event[held]], weights=size, minlength=len(Phase))
     return GrowingSite(
         operator=span_name(host, operator),
-        module=span_name(host, _weightiest(allocations.module[held], size, host)),
+        module=_module(allocations.module[held], size, host),
         frame=frame,
         stack=text,
         phase=Phase(int(phases.argmax())),
@@ -235,14 +235,19 @@ def _site(
     )
 
 
-def _weightiest(event: Int64, size: Int64, host: Host) -> int:
-    """Of events (or NONE), one whose name holds most bytes."""
-    known = np.flatnonzero(event != NONE)
-    if not len(known):
-        return NONE
-    name = host.events.name[event[known]]
-    _, first, number = np.unique(name, return_index=True, return_inverse=True)
-    return int(event[known[first[np.bincount(number.reshape(-1), weights=size[known]).argmax()]]])
+def _module(event: Int64, size: Int64, host: Host) -> str:
+    """`Linear_3` where all of these modules (or NONE) are that one; of several, the class that holds most."""
+    known = event != NONE
+    if not known.any():
+        return ""
+    code, number = np.unique(host.events.name[event[known]], return_inverse=True)
+    names = [host.events.names[int(i)] for i in code]
+    if len(names) == 1:
+        return names[0].removeprefix("nn.Module: ")
+    held: dict[str, float] = {}
+    for name, total in zip(names, np.bincount(number.reshape(-1), weights=size[known]), strict=True):
+        held[module_class(name)] = held.get(module_class(name), 0.0) + total
+    return max(held, key=lambda module: held[module])
 
 
 def span_name(host: Host, event: int) -> str:

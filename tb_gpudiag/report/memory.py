@@ -129,7 +129,7 @@ def _site(facts: Facts, memory: DeviceMemory, site: GrowingSite) -> pb.MemorySit
         place=_where(site.frame, site.operator, site.bytes),
         size_bytes=site.size_bytes,
         steps=site.steps,
-        module=one_line(site.module.removeprefix("nn.Module: ")),
+        module=one_line(site.module),
         ranges=ranges,
     )
 

@@ -372,3 +372,20 @@ def test_whatever_was_recorded_the_laws_hold(six_steps: Trace, memory: MemoryEve
         assert all(site.per_unit > 0 for site in one.sites)
         assert one.reserve.most_unused_bytes >= one.reserve.unused_at_peak_bytes >= 0
         assert one.steps_until_full >= 0
+
+
+@pytest.mark.parametrize(
+    ("modules", "shown"), [(["Linear_0"], "Linear_0"), (["Linear_0", "Linear_7"], "Linear")]
+)
+def test_a_site_names_its_module_or_the_class_of_several(modules: list[str], shown: str) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step in range(5):
+        main.step(step, at=STEP_US * step, us=STEP_US)
+        main.frame("model.py(20): forward", at=STEP_US * step, us=900)
+        for place, module in enumerate(modules):
+            at = STEP_US * step + 100 * place
+            main.frame(f"nn.Module: {module}", at=at + 1, us=90).op("aten::mm", at=at + 10, us=50)
+            main.alloc(512, at=at + 20)
+    (site,) = only(trace).sites
+    assert (site.module, site.count, site.per_unit) == (shown, 4 * len(modules), 512 * len(modules))
