@@ -20,6 +20,10 @@ from tb_gpudiag.facts.memory_windows import windows
 from tb_gpudiag.trace.events import NONE, DeviceType, Int64, Trace
 
 
+MOST_GPUS = 64
+"""A node has up to 16."""
+
+
 @dataclass
 class DeviceMemory:
     """One device's memory; the parts are computed when they are first asked for.
@@ -131,13 +135,15 @@ def device_memory(
     steps: Slices | None,
     driver_ns: Mapping[int, int],
 ) -> list[DeviceMemory]:
-    """Every device with allocations or frees, GPUs first, by peak. steps: None where there are none."""
+    """Every device with allocations or frees, GPUs first, by peak; of more than MOST_GPUS those with most
+    events. steps: None where there are none."""
     memory, found = trace.memory, []
     cpu = memory.device_type == DeviceType.CPU
     device = np.where(cpu, NONE, np.maximum(memory.device, 0))
     # Two kinds of accelerator in one trace are told apart by their type; their numbers may be the same.
     key = memory.device_type.astype(np.int64) * 2**32 + device
-    for code in np.unique(key[~cpu]).tolist():
+    codes, events = np.unique(key[~cpu], return_counts=True)
+    for code in codes[np.argsort(-events, kind="stable")[:MOST_GPUS]].tolist():
         own = np.flatnonzero((key == code) & ~cpu)
         number = int(device[own[0]])
         found.append(_device(trace, host, context, steps, driver_ns, number, own))

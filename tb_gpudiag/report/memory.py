@@ -18,9 +18,6 @@ from tb_gpudiag.rules.leak import state_of
 from tb_gpudiag.rules.rule import Place
 from tb_gpudiag.trace.events import NONE
 
-DEVICES_LIMIT = 64
-"""A node has up to 16 GPUs; the CPU stands beside them."""
-
 FLOORS_LIMIT = 2_000
 """Of more steps, evenly spaced ones."""
 
@@ -32,7 +29,7 @@ FRAMES_LIMIT = 40
 
 def memory_messages(facts: Facts) -> list[pb.DeviceMemory]:
     """As facts.memory, each list bounded."""
-    return [_device(facts, memory) for memory in facts.memory[:DEVICES_LIMIT]]
+    return [_device(facts, memory) for memory in facts.memory]
 
 
 def _device(facts: Facts, memory: DeviceMemory) -> pb.DeviceMemory:

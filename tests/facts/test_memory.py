@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory import DeviceMemory
+from tb_gpudiag.facts.memory import MOST_GPUS, DeviceMemory
 from tb_gpudiag.facts.memory_context import Phase
 from tb_gpudiag.facts.memory_peak import MemoryKind
 from tb_gpudiag.facts.memory_sites import floor_table
@@ -45,6 +45,17 @@ def test_peaks_are_per_device_and_the_cpu_comes_last() -> None:
         for m in facts_of(trace).memory
     ]
     assert found == [("GPU 0", 0, 500, 640, 1000), ("GPU 1", 1, 50, 64, 1000), ("CPU", -1, 10_000, 0, 0)]
+
+
+def test_a_trace_that_names_ever_more_devices_is_bounded() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for device in range(MOST_GPUS + 10):
+        main.alloc(512, at=device, device=device)
+    main.alloc(512, at=1_000, device=MOST_GPUS + 9)
+    devices = [memory.device for memory in facts_of(trace).memory]
+    assert len(devices) == MOST_GPUS
+    assert devices[0] == MOST_GPUS + 9
 
 
 def test_without_memory_events_there_is_nothing_to_say() -> None:
