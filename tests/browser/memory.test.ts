@@ -1,74 +1,31 @@
 // The memory view in a real TensorBoard: the chart, ranges, what grows, what makes the peak.
 
-import { rmSync } from "node:fs";
 import type { Frame, Locator } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from "vitest";
-import type { DeviceMemory, MemorySlice, ReportState, TraceList } from "../../frontend/src/wire/report";
-import { openPage, openTab, startBrowser, type Browser, type Watched } from "./browser";
-import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
+import { expect, it } from "vitest";
+import type { DeviceMemory, MemorySlice } from "../../frontend/src/wire/report";
+import { Session } from "./session";
+import { simulate, write } from "./tensorboard";
 import { MARKUP, withMemory } from "./traces";
 
-const PATIENCE = { timeout: 40_000, interval: 200 };
 const LEAK = "leak";
 const MIB = 2 ** 20;
 
-let logdir: string;
-let tensorboard: TensorBoard;
-let browser: Browser;
-let watched: Watched;
-
-beforeAll(async () => {
-  logdir = makeFolder();
+const session = new Session((logdir) => {
   simulate(logdir, LEAK);
   write(logdir, "hostile/w.1.pt.trace.json", withMemory(MARKUP));
   write(logdir, "without/w.1.pt.trace.json", withMemory(null));
-  [tensorboard, browser] = await Promise.all([startTensorBoard(logdir), startBrowser()]);
 });
-
-afterAll(async () => {
-  await Promise.all([tensorboard.stop(), browser.close()]);
-  rmSync(logdir, { recursive: true, force: true });
-});
-
-beforeEach(async () => {
-  watched = await openPage(browser.context);
-});
-
-afterEach(async () => {
-  const { page, wrongs } = watched;
-  await page.close();
-  expect(wrongs).toEqual([]);
-});
-
-async function idOf(run: string): Promise<string> {
-  return vi.waitFor(async () => {
-    const { traces } = (await tensorboard.ask("traces")) as TraceList;
-    const found = traces.find((entry) => entry.run === run);
-    if (!found) throw new Error(`${run} is not in the list of traces`);
-    return found.id;
-  }, PATIENCE);
-}
 
 async function memoryOf(run: string): Promise<DeviceMemory> {
-  const id = await idOf(run);
-  const { report } = await vi.waitFor(async () => {
-    const now = (await tensorboard.ask(`report?id=${id}`)) as ReportState;
-    if (now.state !== "ready") throw new Error(`${run} is ${now.state}`);
-    return now;
-  }, PATIENCE);
-  const memory = report?.memory[0];
+  const memory = (await session.reportOf(run)).memory[0];
   if (!memory) throw new Error(`${run} has no memory`);
   return memory;
 }
 
 async function sliceOf(run: string, start_us: number, end_us: number): Promise<MemorySlice> {
-  const id = await idOf(run);
+  const { id } = await session.entryOf(run);
   const route = `memory?id=${id}&device=0&start_us=${start_us}&end_us=${end_us}&width=1`;
-  return (await tensorboard.ask(route)) as MemorySlice;
-}
-
-async function open(run: string): Promise<Frame> {
-  return openTab(watched.page, tensorboard.url, { trace: await idOf(run) });
+  return (await session.tensorboard.ask(route)) as MemorySlice;
 }
 
 interface Opened {
@@ -79,7 +36,7 @@ interface Opened {
 
 /** With the chart drawn and in sight. */
 async function openMemory(run: string): Promise<Opened> {
-  const frame = await open(run);
+  const frame = await session.open(run);
   const memory = frame.getByRole("region", { name: "Memory", exact: true });
   const stage = memory.locator(".gd-memory-stage");
   await memory.locator(".uplot canvas").waitFor();
@@ -92,7 +49,7 @@ async function openMemory(run: string): Promise<Opened> {
 }
 
 async function drag({ chart }: Opened, from: number, to: number): Promise<void> {
-  const { mouse } = watched.page;
+  const { mouse } = session.page;
   await mouse.move(chart.x + from * chart.width, chart.y);
   await mouse.down();
   await mouse.move(chart.x + to * chart.width, chart.y, { steps: 4 });
@@ -134,8 +91,8 @@ it("tells of a step what it leaves behind, by mouse and by keyboard", async () =
   const opened = await openMemory(LEAK);
   const range = opened.memory.getByRole("region", { name: "What the range allocates and keeps" });
   await opened.memory.getByRole("group", { name: /^Memory of GPU 0/ }).focus();
-  await watched.page.keyboard.press("n");
-  await watched.page.keyboard.press("n");
+  await session.page.keyboard.press("n");
+  await session.page.keyboard.press("n");
   await opened.memory.getByText(/^Step 2 of/).waitFor();
   const { trace_start_us, trace_end_us } = await sliceOf(LEAK, 0, 1);
   const { steps } = await sliceOf(LEAK, trace_start_us, trace_end_us);
@@ -152,9 +109,9 @@ it("tells of a step what it leaves behind, by mouse and by keyboard", async () =
   if (!third) throw new Error("there is no third step");
   const middle = (third.start_us + third.end_us) / 2;
   const share = (middle - trace_start_us) / (trace_end_us - trace_start_us);
-  await watched.page.mouse.click(opened.chart.x + share * opened.chart.width, opened.chart.y);
+  await session.page.mouse.click(opened.chart.x + share * opened.chart.width, opened.chart.y);
   await opened.memory.getByText(/^Step 3 of/).waitFor();
-  await watched.page.keyboard.press("Escape");
+  await session.page.keyboard.press("Escape");
   await range.getByText("The whole recording").waitFor();
 });
 
@@ -162,11 +119,11 @@ it("zooms with the wheel, together with the timeline and the address", async () 
   const opened = await openMemory(LEAK);
   const seen = opened.frame.locator(".gd-timeline .gd-toolbar .gd-number");
   const before = await seen.innerText();
-  await watched.page.mouse.move(opened.chart.x + 0.5 * opened.chart.width, opened.chart.y);
-  await watched.page.mouse.move(opened.chart.x + 0.5 * opened.chart.width + 1, opened.chart.y);
-  await watched.page.mouse.wheel(0, -400);
+  await session.page.mouse.move(opened.chart.x + 0.5 * opened.chart.width, opened.chart.y);
+  await session.page.mouse.move(opened.chart.x + 0.5 * opened.chart.width + 1, opened.chart.y);
+  await session.page.mouse.wheel(0, -400);
   await expect.poll(() => seen.innerText()).not.toBe(before);
-  await expect.poll(() => watched.page.url()).toContain("t0=");
+  await expect.poll(() => session.page.url()).toContain("t0=");
   await opened.memory.getByRole("button", { name: "Fit" }).click();
   await expect.poll(() => seen.innerText()).toBe(before);
 });
@@ -208,7 +165,7 @@ it("shows names as text, and devices apart", async () => {
 });
 
 it("says how to record memory where it was not, out of the way", async () => {
-  const frame = await open("without");
+  const frame = await session.open("without");
   const note = frame.locator("details", { hasText: "was not recorded: how to record it" });
   await note.waitFor();
   const code = note.locator("pre", { hasText: "profile_memory=True" });

@@ -1,0 +1,110 @@
+// One log directory, one TensorBoard over it and one Chromium for the tests of a file; a page of its own for each test.
+
+import { rmSync } from "node:fs";
+import type { Frame, Locator, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
+import type { Report, ReportState, TraceEntry, TraceList } from "../../frontend/src/wire/report";
+import { openPage, openTab, startBrowser, type Browser, type Watched } from "./browser";
+import { makeFolder, startTensorBoard, type TensorBoard } from "./tensorboard";
+
+/** For an analysis on a machine that has other things to do. */
+const PATIENCE = { timeout: 40_000, interval: 200 };
+
+export class Session {
+  #tensorboard: TensorBoard | undefined;
+  #watched: Watched | undefined;
+
+  /** Every test of the file fails on whatever goes wrong on its page. */
+  constructor(fill: (logdir: string) => void) {
+    let logdir: string;
+    let browser: Browser;
+    beforeAll(async () => {
+      logdir = makeFolder();
+      fill(logdir);
+      [this.#tensorboard, browser] = await Promise.all([startTensorBoard(logdir), startBrowser()]);
+    });
+    afterAll(async () => {
+      await Promise.all([this.#tensorboard?.stop(), browser.close()]);
+      rmSync(logdir, { recursive: true, force: true });
+    });
+    beforeEach(async () => {
+      this.#watched = await openPage(browser.context);
+    });
+    afterEach(async () => {
+      await this.page.close();
+      expect(this.#watched?.wrongs).toEqual([]);
+    });
+  }
+
+  get tensorboard(): TensorBoard {
+    if (!this.#tensorboard) throw new Error("TensorBoard runs only within a test");
+    return this.#tensorboard;
+  }
+
+  get page(): Page {
+    if (!this.#watched) throw new Error("there is a page only within a test");
+    return this.#watched.page;
+  }
+
+  async entryOf(run: string): Promise<TraceEntry> {
+    return vi.waitFor(async () => {
+      const { traces } = (await this.tensorboard.ask("traces")) as TraceList;
+      const found = traces.find((entry) => entry.run === run);
+      if (!found) throw new Error(`${run} is not in the list of traces`);
+      return found;
+    }, PATIENCE);
+  }
+
+  /** Waits for the analysis, too: a test that only looks at the page does not wait for it there. */
+  async reportOf(run: string): Promise<Report> {
+    const { id } = await this.entryOf(run);
+    const answer = await vi.waitFor(async () => {
+      const now = (await this.tensorboard.ask(`report?id=${id}`)) as ReportState;
+      if (now.state === "queued" || now.state === "running")
+        throw new Error(`${run} is still ${now.state}: ${now.stage}`);
+      return now;
+    }, PATIENCE);
+    if (!answer.report)
+      throw new Error(`${run} is ${answer.state}: ${answer.error?.what ?? "no reason given"}`);
+    return answer.report;
+  }
+
+  async open(run: string): Promise<Frame> {
+    const { id } = await this.entryOf(run);
+    return openTab(this.page, this.tensorboard.url, { trace: id });
+  }
+
+  async openTimeline(run: string): Promise<Frame> {
+    const frame = await this.open(run);
+    await frame.locator(".gd-label").first().waitFor();
+    await frame.locator(".gd-lanes canvas").scrollIntoViewIfNeeded();
+    // The scroll is told to the page with the next frame.
+    await frame.evaluate(
+      () => new Promise((told) => requestAnimationFrame(() => requestAnimationFrame(told))),
+    );
+    return frame;
+  }
+
+  /** The address keeps up with what is seen. */
+  async untilHash(matches: (hash: string) => boolean): Promise<string> {
+    for (;;) {
+      const { hash } = new URL(this.page.url());
+      if (matches(hash)) return hash;
+      await this.page.evaluate(() => new Promise(requestAnimationFrame));
+    }
+  }
+}
+
+/** The memory view has buttons of the same names. */
+export function timelineOf(frame: Frame): Locator {
+  return frame.getByRole("region", { name: "Timeline" });
+}
+
+/** Once the lanes are drawn, the toolbar says how much time they show. */
+export function shownTime(frame: Frame): Locator {
+  return timelineOf(frame).locator(".gd-toolbar .gd-number");
+}
+
+export function widens(frame: Frame): Promise<boolean> {
+  return frame.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+}

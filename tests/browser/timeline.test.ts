@@ -1,0 +1,253 @@
+// The timeline in a real TensorBoard, and the rows of the tab that lead to it.
+
+import type { Locator } from "playwright-core";
+import { describe, expect, it } from "vitest";
+import { aired, AROUND_US } from "../../frontend/src/base/viewport";
+import type { Report, StepAccount, TimeRange, Timeline } from "../../frontend/src/wire/report";
+import { tabFrame } from "./browser";
+import { Session, shownTime, timelineOf } from "./session";
+import { simulate } from "./tensorboard";
+
+const RUN = "input_pipeline";
+
+const session = new Session((logdir) => {
+  simulate(logdir, RUN, "host_sync");
+});
+
+function stepRange({ start_us, duration_us }: StepAccount): TimeRange {
+  return { start_us, end_us: start_us + duration_us, device: 0 };
+}
+
+/** Whether some of it is to be seen without scrolling. */
+function onScreen(element: Locator): Promise<boolean> {
+  return element.evaluate((found) => {
+    const { top, bottom } = found.getBoundingClientRect();
+    return bottom > 0 && top < window.innerHeight;
+  });
+}
+
+describe("the timeline", () => {
+  it("zooms with the wheel at the pointer, and pans by dragging", async () => {
+    const frame = await session.openTimeline(RUN);
+    const before = await shownTime(frame).innerText();
+    const box = await frame.locator(".gd-lanes canvas").boundingBox();
+    if (!box) throw new Error("the timeline is not on the screen");
+    const { mouse } = session.page;
+    await mouse.move(box.x + box.width / 2, box.y + 90, { steps: 3 });
+    await mouse.wheel(0, -400);
+    await expect.poll(() => shownTime(frame).innerText()).not.toBe(before);
+    const zoomed = await session.untilHash((hash) => hash.includes("t0="));
+    const start = (hash: string) => Number(/t0=([\d.]+)/.exec(hash)?.[1]);
+    await mouse.down();
+    await mouse.move(box.x + box.width / 2 + 200, box.y + 90, { steps: 4 });
+    await mouse.up();
+    await session.untilHash((hash) => start(hash) < start(zoomed));
+    await timelineOf(frame).getByRole("button", { name: "Fit" }).click();
+    await session.untilHash((hash) => !hash.includes("t0="));
+    expect(await shownTime(frame).innerText()).toBe(before);
+  });
+
+  it("selects a range, and zooms to it", async () => {
+    const frame = await session.openTimeline(RUN);
+    const before = await shownTime(frame).innerText();
+    const box = await frame.locator(".gd-lanes canvas").boundingBox();
+    if (!box) throw new Error("the timeline is not on the screen");
+    const { mouse, keyboard } = session.page;
+    await keyboard.down("Shift");
+    await mouse.move(box.x + 100, box.y + 90);
+    await mouse.down();
+    await mouse.move(box.x + 300, box.y + 90, { steps: 4 });
+    await mouse.up();
+    await keyboard.up("Shift");
+    await timelineOf(frame).getByRole("button", { name: "Zoom to it" }).click();
+    await expect.poll(() => shownTime(frame).innerText()).not.toBe(before);
+  });
+
+  it("tells what lies under the pointer, and the chain of a gap that is clicked", async () => {
+    const { id } = await session.entryOf(RUN);
+    const frame = await session.openTimeline(RUN);
+    const timeline = (await session.tensorboard.ask(`timeline?id=${id}&width=1000`)) as Timeline;
+    const lane = timeline.lanes.find(({ kind }) => kind === "gaps");
+    const lengths = lane?.box_duration_us ?? [];
+    const at = lengths.indexOf(Math.max(...lengths));
+    const middle = (lane?.box_start_us[at] ?? 0) + (lengths[at] ?? 0) / 2;
+    const share = (middle - timeline.trace_start_us) / (timeline.trace_end_us - timeline.trace_start_us);
+    const box = await frame.locator(".gd-lanes canvas").boundingBox();
+    if (!box) throw new Error("the timeline is not on the screen");
+    const spot = [box.x + share * box.width, box.y + 50] as const;
+    await session.page.mouse.move(...spot);
+    await frame.getByRole("tooltip").filter({ hasText: "Data loading" }).waitFor();
+    await session.page.mouse.click(...spot);
+    const panel = frame.getByRole("complementary", {
+      name: "The selected gap",
+    });
+    await panel.getByText("Launched by").waitFor();
+    const text = await panel.innerText();
+    expect(text).toContain("Meanwhile, on the host");
+    expect(text).toContain("Data loading");
+    expect(text).toContain("After, on the GPU");
+  });
+
+  it("paints how much is queued, and tells it under the pointer", async () => {
+    const { id } = await session.entryOf(RUN);
+    const frame = await session.openTimeline(RUN);
+    const timeline = (await session.tensorboard.ask(`timeline?id=${id}&width=1000`)) as Timeline;
+    const queue = timeline.lanes.find(({ kind }) => kind === "queue");
+    const times = queue?.queue?.time_us ?? [];
+    const depths = queue?.queue?.low ?? [];
+    const whole_us = timeline.trace_end_us - timeline.trace_start_us;
+    /** Where along the lanes the longest stretch of this depth has its middle, 0 to 1. */
+    const share = (wanted: (depth: number) => boolean) => {
+      const stretches = times.flatMap((start, at) =>
+        wanted(depths[at] ?? 0) ? [{ start, end: times[at + 1] ?? timeline.trace_end_us }] : [],
+      );
+      const longest = stretches.sort((a, b) => b.end - b.start - (a.end - a.start))[0];
+      if (!longest) throw new Error("the queue is never that deep");
+      return ((longest.start + longest.end) / 2 - timeline.trace_start_us) / whole_us;
+    };
+    const full = share((depth) => depth > (queue?.queue_most ?? 0) / 2);
+    const empty = share((depth) => depth === 0);
+    const label = frame.locator('.gd-label[data-kind="queue"]').first();
+    const { top, height } = await label.evaluate((element) => {
+      const style = getComputedStyle(element);
+      return { top: Number.parseFloat(style.top), height: Number.parseFloat(style.height) };
+    });
+    const canvas = frame.locator(".gd-lanes canvas");
+    const colour = (x: number, y: number) =>
+      canvas.evaluate(
+        (element: HTMLCanvasElement, at) => {
+          const ratio = element.width / element.clientWidth;
+          const pixel = element.getContext("2d")?.getImageData(at.x * element.width, at.y * ratio, 1, 1);
+          return [...(pixel?.data ?? [])].join();
+        },
+        { x, y },
+      );
+    const middle = top + 0.7 * height;
+    await expect.poll(() => colour(empty, middle)).toBe("255,255,255,255");
+    expect(await colour(full, middle)).not.toBe("255,255,255,255");
+    const box = await canvas.boundingBox();
+    if (!box) throw new Error("the timeline is not on the screen");
+    await session.page.mouse.move(box.x + full * box.width, box.y + middle);
+    await frame
+      .getByRole("tooltip")
+      .filter({ hasText: /[1-9]\d* launch(es)? queued/ })
+      .waitFor();
+    await session.page.mouse.move(box.x + empty * box.width, box.y + middle);
+    await frame.getByRole("tooltip").filter({ hasText: "0 launches queued" }).waitFor();
+  });
+
+  it("goes from gap to gap with the keyboard, longest first", async () => {
+    const frame = await session.openTimeline(RUN);
+    await frame.locator(".gd-lanes").focus();
+    const lengths: number[] = [];
+    for (const place of ["Gap 1 of", "Gap 2 of"]) {
+      await session.page.keyboard.press("n");
+      await timelineOf(frame).locator(".gd-toolbar", { hasText: place }).waitFor();
+      const title = await frame.locator(".gd-gap h3").innerText();
+      lengths.push(Number.parseFloat(title.replace(/^Gap of /, "")));
+    }
+    expect(lengths[0]).toBeGreaterThanOrEqual(lengths[1] ?? Infinity);
+    await session.page.keyboard.press("Escape");
+    await frame.locator(".gd-gap").waitFor({ state: "detached" });
+  });
+});
+
+describe("a row", () => {
+  /** What the address says that the timeline shows, once that is the range with air around it. */
+  async function untilShown(range: TimeRange | undefined): Promise<string> {
+    if (!range) throw new Error("the report names no place for this row");
+    const { start_us, end_us } = aired(range, AROUND_US);
+    return session.untilHash(
+      (hash) => hash.includes(`t0=${start_us.toFixed(3)}&`) && hash.includes(`t1=${end_us.toFixed(3)}`),
+    );
+  }
+
+  interface Row {
+    readonly what: string;
+    readonly run: string;
+    /** The first row of its list. */
+    readonly at: string;
+    readonly ranges: (report: Report) => readonly TimeRange[] | undefined;
+  }
+
+  const ROWS: readonly Row[] = [
+    { what: "finding", run: RUN, at: ".gd-finding", ranges: ({ findings }) => findings[0]?.ranges },
+    {
+      what: "step",
+      run: RUN,
+      at: ".gd-stepbars .gd-stepbar",
+      ranges: ({ devices }) => devices[0]?.step_accounts.map(stepRange).slice(0, 1),
+    },
+    {
+      what: "launch hotspot",
+      run: RUN,
+      at: "tr.gd-linked",
+      ranges: ({ launch_hotspots: spots }) => spots[0]?.ranges,
+    },
+    {
+      what: "wait",
+      run: "host_sync",
+      at: ".gd-waits tr.gd-linked",
+      ranges: ({ sync_sites: sites }) => sites[0]?.ranges,
+    },
+    {
+      what: "kernel family",
+      run: RUN,
+      at: "section:has(h2:text('kernel family')) tr.gd-linked",
+      ranges: ({ kernel_families: families }) => families[0]?.ranges,
+    },
+    {
+      what: "host activity",
+      run: RUN,
+      at: "section:has(h2:text('host')) tr.gd-linked",
+      ranges: ({ host }) => host[0]?.ranges,
+    },
+  ];
+
+  it.each(ROWS)("of a $what shows where it is on the timeline", async ({ run, at, ranges }) => {
+    const places = ranges(await session.reportOf(run)) ?? [];
+    const frame = await session.openTimeline(run);
+    const row = frame.locator(at).first();
+    await row.getByRole("button", { name: "Show on the timeline" }).click();
+    await untilShown(places[0]);
+    const says = places.length > 1 ? `1 of ${places.length}` : "Shown";
+    await frame.locator(".gd-shown", { hasText: says }).waitFor();
+    expect(await row.innerText()).toContain(says);
+    await expect.poll(() => onScreen(frame.locator("#gd-timeline"))).toBe(true);
+  });
+
+  it("can be clicked anywhere", async () => {
+    const spot = (await session.reportOf(RUN)).launch_hotspots[0];
+    const frame = await session.openTimeline(RUN);
+    const table = frame.getByRole("region", { name: "Launches" });
+    await table.getByRole("cell", { name: spot?.key ?? "", exact: true }).click();
+    await untilShown(spot?.ranges[0]);
+  });
+
+  it("goes on to its other places by the keyboard, and a link brings them back", async () => {
+    const report = await session.reportOf(RUN);
+    const ranges = report.findings[0]?.ranges ?? [];
+    expect(ranges.length).toBeGreaterThan(2);
+    const frame = await session.openTimeline(RUN);
+    const button = frame.locator(".gd-finding").first().getByRole("button", { name: "Show on the timeline" });
+    await button.focus();
+    await session.page.keyboard.press("Enter");
+    await untilShown(ranges[0]);
+    // The button keeps the focus: it is the same one, whatever it says now.
+    await session.page.keyboard.press("Enter");
+    await untilShown(ranges[1]);
+    await frame
+      .getByRole("group", { name: "Shown on the timeline" })
+      .getByRole("button", { name: "Next place", exact: true })
+      .click();
+    const hash = await untilShown(ranges[2]);
+    await session.page.reload();
+    const again = await tabFrame(session.page);
+    await again.locator(".gd-shown", { hasText: `3 of ${ranges.length}` }).waitFor();
+    await again.getByRole("button", { name: "Previous place" }).first().click();
+    await untilShown(ranges[1]);
+    expect(new URL(session.page.url()).hash).not.toBe(hash);
+    await again.getByRole("button", { name: "Clear the marks" }).click();
+    await again.locator(".gd-shown").waitFor({ state: "detached" });
+  });
+});
