@@ -19,7 +19,6 @@ from tb_gpudiag.facts.memory_sites import GrowingSite, growing_sites
 from tb_gpudiag.facts.memory_windows import windows
 from tb_gpudiag.trace.events import NONE, DeviceType, Int64, Trace
 
-
 MOST_GPUS = 64
 """A node has up to 16."""
 
