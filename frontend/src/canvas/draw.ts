@@ -1,13 +1,14 @@
 // Paints one frame of the timeline. Reads a scene, keeps nothing.
 
 import { cause, type Scheme } from "../base/causes";
-import { count, moment, time } from "../base/format";
+import { moment, time } from "../base/format";
 import { ticks } from "../base/ticks";
 import { toPixel, type Viewport } from "../base/viewport";
 import type { Hit } from "./hit";
+import { paintQueue } from "./queue";
 import type { Row, Rows } from "./rows";
-import { firstEndingAfter, holdingAt, type Boxes, type Depth, type Slice } from "./slice";
-import { causeFill, KERNEL_KIND, kindFill, theme, type Fill, type Theme } from "./theme";
+import { firstEndingAfter, type Boxes, type Slice } from "./slice";
+import { causeFill, FONT, kindFill, theme, type Fill, type Theme } from "./theme";
 
 export const RULER_PX = 20;
 export const STEPS_PX = 18;
@@ -31,7 +32,6 @@ export interface Scene {
 
 type Context = CanvasRenderingContext2D;
 
-const FONT = '"Inter Variable", system-ui, sans-serif';
 const TICKS_APART_PX = 110;
 
 /** Even the shortest event leaves a trace that can be seen. */
@@ -96,56 +96,6 @@ function lane(context: Context, scene: Scene, row: Row): void {
     const boxes = depths[row.first + line];
     if (boxes) paintBoxes(context, scene, row, boxes, top + line * row.step);
   }
-}
-
-/** Colours of a queue: what waited all the time, and what waited at least at one moment of it. */
-const LEAST_ALPHA = 0.75;
-const MOST_ALPHA = 0.35;
-
-/** A small chart of steps, in the colour of the work that waits, from nothing to the most of the whole trace. */
-function paintQueue(context: Context, scene: Scene, row: Row, queue: Depth, top: number): void {
-  const { view, width, slice, scheme } = scene;
-  const colours = theme(scheme);
-  const bottom = top + row.height - 1;
-  const room = row.height - 2;
-  const x = (us: number) => Math.min(Math.max(toPixel(view, us, width), -1), width + 1);
-  const y = (depth: number) => bottom - (queue.most > 0 ? depth / queue.most : 0) * room;
-  context.fillStyle = colours.faint;
-  context.fillRect(0, bottom, width, 1);
-  const first = Math.max(0, holdingAt(queue, view.start_us));
-  const last = holdingAt(queue, view.end_us);
-  if (last === -1) return;
-  context.fillStyle = kindFill(KERNEL_KIND, scheme).colour;
-  for (const [depths, alpha] of [
-    [queue.high, MOST_ALPHA],
-    [queue.low, LEAST_ALPHA],
-  ] as const) {
-    context.globalAlpha = alpha;
-    context.beginPath();
-    context.moveTo(x(queue.time_us[first] ?? 0), bottom);
-    for (let at = first; at <= last; at += 1) {
-      const level = y(depths[at] ?? 0);
-      context.lineTo(x(queue.time_us[at] ?? 0), level);
-      context.lineTo(x(queue.time_us[at + 1] ?? slice.end_us), level);
-    }
-    context.lineTo(x(queue.time_us[last + 1] ?? slice.end_us), bottom);
-    context.fill();
-  }
-  context.globalAlpha = 1;
-  scaleLabel(context, count(queue.most), top, colours);
-}
-
-/** What the upper edge of a chart stands for. */
-function scaleLabel(context: Context, text: string, top: number, colours: Theme): void {
-  context.font = `10px ${FONT}`;
-  context.textBaseline = "middle";
-  const length = context.measureText(text).width;
-  context.globalAlpha = 0.8;
-  context.fillStyle = colours.surface;
-  context.fillRect(2, top + 1, length + 6, 12);
-  context.globalAlpha = 1;
-  context.fillStyle = colours.muted;
-  context.fillText(text, 5, top + 7.5);
 }
 
 interface Label {

@@ -2,6 +2,8 @@
 
 import { cause, type Scheme } from "../base/causes";
 
+export const FONT = '"Inter Variable", system-ui, sans-serif';
+
 /** The categories of trace/events.py that the timeline draws, and those that it adds to them. */
 const KINDS: Readonly<
   Record<number, { readonly label: string; readonly light: string; readonly dark: string }>
