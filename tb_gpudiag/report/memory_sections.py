@@ -11,6 +11,9 @@ from tb_gpudiag.rules.format import count, share, size_bytes, time_us
 ROWS_SHOWN = 5
 """Sites and owners that a view lists; the Report holds more."""
 
+FEWEST_FOR_95 = 4
+"""Fewer floors cannot tell a slope with so much confidence."""
+
 KINDS = {
     "before": "from before the recording",
     "parameter": "parameters",
@@ -60,7 +63,8 @@ def _floor(m: pb.DeviceMemory) -> str:
     if not m.HasField("trend"):
         return ""
     trend = m.trend
-    change = f"{size_bytes(abs(trend.bytes_per_step))} a {trend.unit}"
+    sign = -1 if trend.state == "falling" else 1
+    change = f"{size_bytes(sign * trend.bytes_per_step)} a {trend.unit}"
     over = (
         count(trend.steps, "step")
         if trend.unit == "step"
@@ -74,8 +78,8 @@ def _floor(m: pb.DeviceMemory) -> str:
         "unclear": f"changes by {change}, but not clearly",
     }
     text = f"the floor {words.get(trend.state, 'changes by ' + change)} (over {over}"
-    if trend.state in {"rising", "falling", "unclear"}:
-        low, high = sorted((abs(trend.low_bytes_per_step), abs(trend.high_bytes_per_step)))
+    if trend.state in {"rising", "falling", "unclear"} and trend.steps >= FEWEST_FOR_95:
+        low, high = sorted((sign * trend.low_bytes_per_step, sign * trend.high_bytes_per_step))
         text += f"; 95 %: {size_bytes(low)} to {size_bytes(high)}" if low != high else ""
     text += ")"
     if m.steps_until_full and trend.state == "rising":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
@@ -109,6 +110,40 @@ def test_every_view_says_what_the_report_says(view: object, leaking: tuple[Facts
         "What the peak holds",
     ):
         assert words in plain
+
+
+@pytest.mark.parametrize(
+    ("trend", "words"),
+    [
+        (
+            {"state": "rising", "low_bytes_per_step": MB, "high_bytes_per_step": 3 * MB},
+            "; 95 %: 1 MiB to 3 MiB)",
+        ),
+        (
+            {"state": "rising", "low_bytes_per_step": MB, "high_bytes_per_step": 3 * MB, "steps": 3},
+            "3 steps)",
+        ),
+        (
+            {"state": "unclear", "low_bytes_per_step": -MB, "high_bytes_per_step": MB},
+            "; 95 %: -1 MiB to 1 MiB)",
+        ),
+        (
+            {
+                "state": "falling",
+                "bytes_per_step": -2 * MB,
+                "low_bytes_per_step": -3 * MB,
+                "high_bytes_per_step": -MB,
+            },
+            "falls by 2 MiB a step (over 5 steps; 95 %: 1 MiB to 3 MiB)",
+        ),
+        ({"state": "plateau"}, "has risen and stays where it is (over 5 steps)"),
+        ({"state": "rising", "unit": "second"}, "rises by 2 MiB a second (over 5 windows of time)"),
+    ],
+)
+def test_the_floor_in_words(trend: dict[str, Any], words: str) -> None:
+    line = pb.FloorTrend(**{"bytes_per_step": 2 * MB, "steps": 5, "unit": "step", **trend})
+    shown = to_text([pb.Report(memory=[pb.DeviceMemory(name="GPU 0", trend=line)])])
+    assert words in " ".join(shown.split())
 
 
 def test_a_snapshot_tells_its_segments(tmp_path: Path) -> None:

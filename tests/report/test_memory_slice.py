@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -259,7 +260,7 @@ def test_on_real_traces_a_slice_is_what_counting_over_all_events_gives(
     for memory in facts.memory:
         time, value = memory.curve.time_ns, memory.curve.allocated
         edges = np.linspace(facts.recording.start_ns, facts.recording.end_ns, 8, dtype=np.int64)
-        for low, high in [(edges[0], edges[-1]), *zip(edges[:-1], edges[1:], strict=True)]:
+        for low, high in [(edges[0], edges[-1]), *pairwise(edges)]:
             inside = np.flatnonzero((time >= low) & (time <= high))
             first = int(np.searchsorted(time, low))
             values = np.r_[memory.curve.before(np.array([first])), value[inside]]
