@@ -108,8 +108,12 @@ export function peakTiles({ peak_kinds, peak_owners }: DeviceMemory): KindTiles[
         .filter((owner) => owner.kind === kind && owner.bytes > 0)
         .map((owner): Tile => ({ kind, owner, bytes: owner.bytes }));
       const rest = size - owners.reduce((sum, tile) => sum + tile.bytes, 0);
-      const tiles = [...owners, ...(rest > 0 ? [{ kind, owner: null, bytes: rest }] : [])];
-      return { kind, bytes: size, tiles: tiles.sort((a, b) => b.bytes - a.bytes) };
+      owners.sort((a, b) => b.bytes - a.bytes);
+      return {
+        kind,
+        bytes: size,
+        tiles: rest > 0 ? [...owners, { kind, owner: null, bytes: rest }] : owners,
+      };
     })
     .sort((a, b) => b.bytes - a.bytes);
 }

@@ -96,6 +96,36 @@ it("shows the capacity only where the curve comes near it", () => {
   expect(near.max).toBeGreaterThan(600);
 });
 
+it("fills itself with what is allocated, and shows what is reserved where there is room", () => {
+  const curve = (reserved: number) =>
+    columnsOf(
+      slice(
+        [
+          [0, 900, 900],
+          [10, 1000, 1000],
+        ],
+        [[0, reserved]],
+        100,
+      ),
+    );
+  expect(scaleOf(curve(1100), VIEW, 0).max).toBeGreaterThan(1100);
+  const far = scaleOf(curve(5000), VIEW, 6000);
+  expect(far).toMatchObject({ reserved: false, capacity: false });
+  expect(far.max).toBeLessThan(1100);
+  // From 0 on, nothing is squashed that was not small to begin with.
+  const saw = columnsOf(
+    slice(
+      [
+        [0, 0, 0],
+        [10, 100, 100],
+      ],
+      [[0, 5000]],
+      100,
+    ),
+  );
+  expect(scaleOf(saw, VIEW, 0)).toMatchObject({ min: 0, reserved: true });
+});
+
 it("looks only at what is seen, and at what held when the view begins", () => {
   const curve = columnsOf(
     slice(

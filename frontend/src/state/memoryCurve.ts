@@ -37,7 +37,7 @@ export function columnsOf({ allocated = NO_CURVE, reserved = NO_CURVE, end_us }:
 }
 
 /** The column that holds at this time; -1 before the first. */
-export function columnAt({ time_us }: Columns, at_us: number): number {
+export function columnAt({ time_us }: Pick<Columns, "time_us">, at_us: number): number {
   let low = 0;
   let high = time_us.length;
   while (low < high) {
@@ -65,34 +65,45 @@ export function sizeMark(size: number, step: number): string {
 export interface Scale {
   readonly min: number;
   readonly max: number;
-  /** Whether the capacity lies on the scale. */
+  /** Whether what is reserved lies on the scale; also where nothing is known of it. */
+  readonly reserved: boolean;
   readonly capacity: boolean;
 }
 
-/** A curve that fills this share of the capacity is shown below it; a smaller one would be squashed. */
+/** What fills this share of the capacity is shown below it; less would be squashed. */
 const NEAR_CAPACITY = 0.6;
 
-/** A curve that never falls below this share of its top is shown from near its bottom: from 0 its changes would be lost. */
+/** Allocated that never falls below this share of its top is shown from near its bottom: from 0 its changes are lost. */
 const FLAT = 0.7;
+
+/** Then what is reserved is shown too, unless it lies this many times as far above as the curve is high. */
+const FAR = 2;
 
 const AIR = 0.07;
 
-/** The bytes that a chart of `view` shows. */
+/** The bytes that a chart of `view` shows: what is allocated fills it, the rest is there as far as there is room. */
 export function scaleOf(columns: Columns, view: Viewport, capacity_bytes: number): Scale {
-  let least = Infinity;
-  let most = -Infinity;
-  const first = Math.max(0, columnAt(columns, view.start_us));
-  for (let at = first; at < columns.time_us.length; at += 1) {
-    if ((columns.time_us[at] ?? 0) > view.end_us) break;
-    least = Math.min(least, columns.low[at] ?? NaN);
-    for (const value of [columns.high[at], columns.reserved[at]])
-      if (value !== undefined && value > most) most = value;
+  const { least, most, reserved } = extremes(columns, view);
+  if (least > most) return { min: 0, max: 1, reserved: true, capacity: false };
+  const flat = least > FLAT * most && most > least;
+  const withReserved = !flat || reserved - most <= FAR * (most - least);
+  const filled = withReserved ? Math.max(most, reserved) : most;
+  const capacity = capacity_bytes > 0 && !flat && filled >= NEAR_CAPACITY * capacity_bytes;
+  const top = capacity ? Math.max(filled, capacity_bytes) : filled;
+  const bottom = flat ? least : Math.min(0, least);
+  const air = AIR * Math.max(top - bottom, 1);
+  return { min: bottom === 0 ? 0 : bottom - air, max: top + air, reserved: withReserved, capacity };
+}
+
+/** Of what is seen; the lowest is above the highest where that is nothing. */
+function extremes({ time_us, low, high, reserved }: Columns, view: Viewport) {
+  const found = { least: Infinity, most: -Infinity, reserved: -Infinity };
+  for (let at = Math.max(0, columnAt({ time_us }, view.start_us)); at < time_us.length; at += 1) {
+    if ((time_us[at] ?? 0) > view.end_us) break;
+    // Before a curve begins its value is not a number, which is neither lower nor higher than any.
+    if ((low[at] ?? NaN) < found.least) found.least = low[at] ?? NaN;
+    if ((high[at] ?? NaN) > found.most) found.most = high[at] ?? NaN;
+    if ((reserved[at] ?? NaN) > found.reserved) found.reserved = reserved[at] ?? NaN;
   }
-  if (!Number.isFinite(least) || !Number.isFinite(most)) return { min: 0, max: 1, capacity: false };
-  const capacity = capacity_bytes > 0 && most >= NEAR_CAPACITY * capacity_bytes;
-  const top = capacity ? Math.max(most, capacity_bytes) : most;
-  const air = AIR * Math.max(top - least, 1);
-  const flat = least > FLAT * top && top > least;
-  const min = flat ? least - air : Math.min(0, least < 0 ? least - air : 0);
-  return { min, max: Math.max(top + AIR * Math.max(top - min, 1), min + 1), capacity };
+  return found;
 }

@@ -21,7 +21,9 @@ export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
   const unit = trend?.unit ?? "step";
   return (
     <div className="gd-memory-growing">
-      <h3>Left behind by several steps</h3>
+      <h3>
+        Holds more from {unit} to {unit}
+      </h3>
       <More items={sites} first={FIRST}>
         {(shown) => (
           <div className="gd-wide">
@@ -75,8 +77,9 @@ function GrowingRow({ site, bounds }: { site: MemorySite; bounds: Viewport }) {
   const line = site.place ? codeLine(site.place) || site.place.function : "";
   return (
     <LinkedRow of={site} onPress={markAll}>
-      <td className="gd-name" title={site.stack || undefined}>
+      <td className="gd-name">
         <Site operator={site.operator || site.module} line={line} />
+        {site.stack !== "" && <Stack stack={site.stack} />}
       </td>
       <td className="gd-number">{change(site.bytes_per_step)}</td>
       <td className="gd-number">{bytes(site.bytes)}</td>
@@ -87,6 +90,24 @@ function GrowingRow({ site, bounds }: { site: MemorySite; bounds: Viewport }) {
         <Spark ranges={site.ranges} bounds={bounds} />
       </td>
     </LinkedRow>
+  );
+}
+
+function Stack({ stack }: { stack: string }) {
+  return (
+    <details className="gd-memory-stack">
+      <summary>Call stack</summary>
+      <ol className="gd-stack" aria-label="Call stack, innermost first">
+        {stack
+          .split("\n")
+          .reverse()
+          .map((frame, at) => (
+            <li key={at} title={frame}>
+              {frame}
+            </li>
+          ))}
+      </ol>
+    </details>
   );
 }
 

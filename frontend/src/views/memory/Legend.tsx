@@ -10,7 +10,7 @@ export function Legend({ memory, scale }: { memory: DeviceMemory; scale: Scale }
   const floors = memory.floors.length > 0;
   const shown: readonly (readonly [boolean, string, string, string])[] = [
     [true, "line", colours.allocated, "Allocated"],
-    [memory.peak_reserved_bytes > 0, "dashes", colours.reserved, "Reserved"],
+    [memory.peak_reserved_bytes > 0 && scale.reserved, "dashes", colours.reserved, "Reserved"],
     [
       floors,
       "point",
@@ -31,6 +31,7 @@ export function Legend({ memory, scale }: { memory: DeviceMemory; scale: Scale }
           </li>
         ))}
       {scale.min > 0 && <li>The axis does not begin at 0</li>}
+      {!scale.reserved && <li>↑ Reserved, above the scale</li>}
       {memory.capacity_bytes > 0 && !scale.capacity && (
         <li>↑ Capacity {bytes(memory.capacity_bytes)}, above the scale</li>
       )}

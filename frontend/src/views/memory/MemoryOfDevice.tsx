@@ -4,7 +4,7 @@ import { useMemo } from "react";
 import { time } from "../../base/format";
 import { span, type Viewport } from "../../base/viewport";
 import { caveat, floorSentence, memoryLabel, peakSentence, spanName } from "../../state/memory";
-import { scaleOf } from "../../state/memoryCurve";
+import { scaleOf, type Scale } from "../../state/memoryCurve";
 import { useMemorySlices, useRange, type MemorySlices } from "../../state/memoryQuery";
 import { usePage } from "../../state/store";
 import type { DeviceMemory, StepMark, TraceEntry } from "../../wire/report";
@@ -25,6 +25,7 @@ interface Props {
 }
 
 const NO_STEPS: readonly StepMark[] = [];
+const NO_SCALE: Scale = { min: 0, max: 1, reserved: true, capacity: false };
 const NO_RANGES: readonly Viewport[] = [];
 
 export function MemoryOfDevice({ entry, memory }: Props) {
@@ -47,10 +48,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
         {caveat(memory) && <p className="gd-muted">{caveat(memory)}</p>}
       </div>
       <div id={MEMORY_ID} className="gd-memory-body">
-        <div className="gd-memory-head">
-          <Legend memory={memory} scale={marks.scale} />
-          <Controls slices={slices} steps={steps} onStep={step} />
-        </div>
+        <Controls slices={slices} steps={steps} onStep={step} />
         {slices.failed && (
           <p className="gd-nothing">The memory curve could not be fetched: {slices.failed}.</p>
         )}
@@ -63,6 +61,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
           label={`Memory of ${memoryLabel(memory)} against time`}
           onStep={step}
         />
+        <Legend memory={memory} scale={marks.scale} />
       </div>
       <GrowingSites memory={memory} bounds={slices.bounds} />
       <div className="gd-memory-parts">
@@ -87,7 +86,7 @@ function useMarks(memory: DeviceMemory, { columns, view }: MemorySlices, steps: 
   const ranges = shown?.found.ranges ?? NO_RANGES;
   const range = shown ? (ranges[shown.place] ?? null) : null;
   const scale = useMemo(
-    () => (columns ? scaleOf(columns, view, memory.capacity_bytes) : { min: 0, max: 1, capacity: false }),
+    () => (columns ? scaleOf(columns, view, memory.capacity_bytes) : NO_SCALE),
     [columns, view, memory],
   );
   return useMemo(
@@ -115,7 +114,7 @@ function Controls({ slices, steps, onStep }: ControlsProps) {
   const setSelection = usePage((page) => page.setSelection);
   const at = steps.findIndex((step) => step.start_us === selection?.start_us);
   return (
-    <div className="gd-toolbar">
+    <div className="gd-toolbar gd-memory-head">
       {slices.loading && <Loader size={12} aria-label="Loading" />}
       {selection ? (
         <>

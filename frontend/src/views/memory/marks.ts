@@ -75,11 +75,16 @@ export function drawBehind(plot: uPlot, marks: Marks): void {
 /** Over the curves. */
 export function drawOver(plot: uPlot, marks: Marks): void {
   const pen = penOf(plot);
-  // Points on the edges are drawn whole.
-  clipped({ ...pen, left: pen.left - POINT_PX * pen.px * 2, bottom: pen.bottom + POINT_PX * pen.px }, () => {
+  const point = 2 * POINT_PX * pen.px;
+  clipped(pen, () => {
     drawSelection(pen, marks);
     drawTrend(pen, marks);
+  });
+  // Points on the edges are drawn whole.
+  clipped({ ...pen, left: pen.left - point, right: pen.right + point, bottom: pen.bottom + point }, () => {
     drawFloors(pen, marks);
+  });
+  clipped(pen, () => {
     drawPeak(pen, marks);
     drawCapacity(pen, marks);
     drawSteps(pen, marks);

@@ -7,7 +7,7 @@ export interface Rect {
   readonly height: number;
 }
 
-/** One rectangle for each size; sizes are positive, largest first. The rectangles fill `within` exactly. */
+/** One rectangle for each size; sizes are positive, best largest first. The rectangles fill `within` exactly. */
 export function squarify(sizes: readonly number[], within: Rect): Rect[] {
   const total = sizes.reduce((sum, size) => sum + size, 0);
   if (!(total > 0)) return sizes.map(() => ({ ...within, width: 0, height: 0 }));
@@ -31,8 +31,8 @@ export function squarify(sizes: readonly number[], within: Rect): Rect[] {
 function worst(areas: readonly number[], first: number, end: number, side: number): number {
   const row = areas.slice(first, end);
   const sum = row.reduce((total, area) => total + area, 0);
-  const most = row[0] ?? 0;
-  const least = row.at(-1) ?? 0;
+  const most = Math.max(...row);
+  const least = Math.min(...row);
   return Math.max((side * side * most) / (sum * sum), (sum * sum) / (side * side * least));
 }
 

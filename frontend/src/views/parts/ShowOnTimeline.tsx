@@ -111,7 +111,7 @@ export function LinkedRow({ of, children, onPress }: RowProps) {
   const onClick = (event: MouseEvent) => {
     // A name that is being marked to be copied, and the buttons, mean what they always mean.
     const marked = window.getSelection()?.isCollapsed === false;
-    if (!found || marked || (event.target as Element).closest("button")) return;
+    if (!found || marked || (event.target as Element).closest("button, summary")) return;
     if (onPress) onPress(found);
     else goTo(found, place === null ? 0 : place + 1);
   };
