@@ -56,8 +56,10 @@ class Memory(Faults):
         if job.leak == "growing_cache":
             size = CACHED_ROWS * self._row_bytes()
             self._rows = [[heap.start(size), CACHED_ROWS] for _ in range(CACHE_LAYERS)]
-        needed = heap.allocated[GPU] + self._weights + job.batch_bytes * (1 + job.varying)
-        needed += job.blocks * self._kept_activation * (1 + job.varying) * 1.2
+        activation = self._kept_activation * (1 + job.varying)
+        # In backward activations go as gradients come, beside two gradients of activations.
+        needed = heap.allocated[GPU] + max(self._weights, job.blocks * activation) + 2 * activation
+        needed += 2 * job.batch_bytes * (1 + job.varying)
         if job.plateau:
             needed += 3 * job.plateau_bytes * job.plateau_steps
         heap.reserve(min(round(needed * job.spare), job.capacity_bytes))

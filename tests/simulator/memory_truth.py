@@ -57,21 +57,22 @@ def _of_device(machine: Machine, job: Job, device: Device, borders: list[int]) -
     kept = [-1] * (len(borders) - 1)  # the floors without batches
     events = [(e, k) for e, k in zip(recording.memory, machine.heap.kinds, strict=True) if e.device == device]
     at = 0
-    for number, (begin, end) in enumerate(pairwise(borders)):
+    # Without steps the recording is one slice, of which no floor is said.
+    for number, (begin, end) in enumerate(pairwise(borders if floors else [0, *borders])):
         while at < len(events) and events[at][0].time_ns < begin:
             alive[events[at][1]] += events[at][0].bytes
             at += 1
-        floors[number] = alive.total()
-        kept[number] = floors[number] - alive["input"]
+        lowest, lowest_kept = alive.total(), alive.total() - alive["input"]
         while at < len(events) and events[at][0].time_ns < end:
             event, kind = events[at]
             alive[kind] += event.bytes
             at += 1
             total = alive.total()
-            floors[number] = min(floors[number], total)
-            kept[number] = min(kept[number], total - alive["input"])
+            lowest, lowest_kept = min(lowest, total), min(lowest_kept, total - alive["input"])
             if total > peak:
                 peak, peak_kinds, at_peak = total, alive.copy(), event.reserved or 0
+        if floors:
+            floors[number], kept[number] = lowest, lowest_kept
     leaks = bool(job.leak_bytes if device == GPU else job.host_leak_bytes)
     cause: str = (job.leak if device == GPU else "list") if leaks else ""
     operators, function = _SITES[cause] if leaks else (frozenset(), "")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tests.benchmarks.truth.cases import PARTIAL_KIND, UNLINKED_KIND, Case
 from tests.simulator import Simulated, Truth
+from tests.simulator.gpu_truth import unevenness
 from tests.simulator.machine import SLOW_OPERATOR_NS
 
 MUST, MUST_NOT = 1.25, 0.8
@@ -20,14 +21,22 @@ THRESHOLDS = {
     "GD103": 0.01,
     "GD104": 0.02,
     "GD105": 0.05,
+    "GD106": 1,  # see unevenness
     "GD201": 0.05,
     "GD202": 0.02,
     "GD301": 0.02,
     "GD302": 0.02,
+    "GD303": 0.02,
+    "GD304": 0.05,
     "GD401": 4_096,  # bytes a step
     "GD402": 1,  # a tenth of the device, of what the peak leaves of it
     "GD403": 1,  # the least of its three figures, of their thresholds
     "GD405": 4_096,  # bytes a step
+    "GD501": 0.05,
+    "GD502": 0.05,
+    "GD504": 0.05,
+    "GD506": 0.05,
+    "GD601": 0.10,
     "GD901": 0.5,  # 1 where no step is marked
     "GD902": 2.0,  # the first step, of the median of the others
     "GD903": 0.5,  # 1 where no stack is recorded
@@ -64,7 +73,9 @@ def _figures(case: Case, run: Simulated) -> dict[str, float]:
     return {
         **lost,
         **_memory_figures(case, run),
+        **_gpu_figures(truth),
         "GD901": float(not case.job.with_steps),
+        "GD106": unevenness(truth.gpu.step_ns, truth.window_ns) if case.job.with_steps else 1.0,
         "GD902": _first_step(truth),
         "GD903": float(not case.job.with_stacks),
         "GD904": case.lost,
@@ -81,7 +92,8 @@ def _memory_figures(case: Case, run: Simulated) -> dict[str, float]:
     can_tell = case.job.with_steps and len(run.truth.steps) >= LEAK_STEPS
     for memory in run.truth.memory:
         rule = "GD405" if memory.device is None else "GD401"
-        figures[rule] = memory.slope_bytes if can_tell else min(memory.slope_bytes, THRESHOLDS[rule])
+        leaks = memory.behaviour == "leak"
+        figures[rule] = memory.slope_bytes if can_tell else THRESHOLDS[rule] * leaks
         if memory.device is None or case.generation == "A":  # which has no totals
             continue
         capacity, peak = memory.capacity_bytes, memory.peak_bytes
@@ -104,6 +116,8 @@ def costs_ns(truth: Truth) -> dict[str, int]:
         "python": "GD102",
     }
     for segment in truth.segments:
+        if segment.in_trip:
+            continue
         cost["GD301"] += segment.drained_ns
         length = segment.end_ns - segment.start_ns
         rest = length - segment.drained_ns
@@ -116,9 +130,24 @@ def costs_ns(truth: Truth) -> dict[str, int]:
             cost["GD102"] += rest
         elif dry and segment.cause in ("dispatch", "launch", "latency"):
             cost["GD201"] += rest
-    return {**cost, "GD302": truth.pageable_ns}
+    return {**cost, "GD302": truth.gpu.pageable_ns}
+
+
+def _gpu_figures(truth: Truth) -> dict[str, float]:
+    gpu = truth.gpu
+    pageable = gpu.pageable_ns if gpu.pageable_ns < THRESHOLDS["GD302"] * truth.window_ns else 0
+    figures = {
+        "GD303": gpu.trip_ns,
+        "GD304": gpu.copying_ns + pageable,  # what no rule of its own speaks of
+        "GD501": gpu.fp32_ns,
+        "GD502": gpu.unaligned_ns,
+        "GD504": gpu.narrow_ns,
+        "GD506": gpu.layout_ns,
+        "GD601": gpu.communicating_ns,
+    }
+    return {rule: ns / truth.window_ns for rule, ns in figures.items()}
 
 
 def _first_step(truth: Truth) -> float:
-    lengths = [step.duration_ns for step in truth.steps]
+    lengths = truth.gpu.step_ns
     return lengths[0] / statistics.median(lengths[1:]) if len(lengths) > 2 else 0.0
