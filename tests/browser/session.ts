@@ -16,18 +16,18 @@ export class Session {
 
   /** Every test of the file fails on whatever goes wrong on its page. */
   constructor(fill: (logdir: string) => void) {
-    let logdir: string;
-    let browser: Browser;
+    const logdir = makeFolder();
+    let browser: Browser | undefined;
     beforeAll(async () => {
-      logdir = makeFolder();
       fill(logdir);
       [this.#tensorboard, browser] = await Promise.all([startTensorBoard(logdir), startBrowser()]);
     });
     afterAll(async () => {
-      await Promise.all([this.#tensorboard?.stop(), browser.close()]);
+      await Promise.all([this.#tensorboard?.stop(), browser?.close()]);
       rmSync(logdir, { recursive: true, force: true });
     });
     beforeEach(async () => {
+      if (!browser) throw new Error("there is no browser");
       this.#watched = await openPage(browser.context);
     });
     afterEach(async () => {

@@ -6,12 +6,14 @@ import { aired, AROUND_US } from "../../frontend/src/base/viewport";
 import type { Report, StepAccount, TimeRange, Timeline } from "../../frontend/src/wire/report";
 import { tabFrame } from "./browser";
 import { Session, shownTime, timelineOf } from "./session";
-import { simulate } from "./tensorboard";
+import { simulate, write } from "./tensorboard";
+import { manyGpus } from "./traces";
 
 const RUN = "input_pipeline";
 
 const session = new Session((logdir) => {
   simulate(logdir, RUN, "host_sync");
+  write(logdir, "many/w.1.pt.trace.json", manyGpus(12));
 });
 
 function stepRange({ start_us, duration_us }: StepAccount): TimeRange {
@@ -222,6 +224,19 @@ describe("a row", () => {
     const table = frame.getByRole("region", { name: "Launches" });
     await table.getByRole("cell", { name: spot?.key ?? "", exact: true }).click();
     await untilShown(spot?.ranges[0]);
+  });
+
+  it("brings the lanes of its GPU into sight", async () => {
+    await session.reportOf("many");
+    const frame = await session.openTimeline("many");
+    const lanes = frame.locator(".gd-lanes");
+    const scrolled = () => lanes.evaluate((element) => element.scrollTop);
+    const families = frame.getByRole("region", { name: "kernel family" });
+    expect(await scrolled()).toBe(0);
+    await families.getByRole("row", { name: "GPU 9" }).click();
+    await expect.poll(scrolled).toBeGreaterThan(0);
+    await families.getByRole("row", { name: "GPU 0" }).click();
+    await expect.poll(scrolled).toBe(0);
   });
 
   it("goes on to its other places by the keyboard, and a link brings them back", async () => {

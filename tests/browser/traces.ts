@@ -78,3 +78,30 @@ export function withMemory(name: string | null): string {
     traceEvents: [...operators, ...(name === null ? [] : events)],
   });
 }
+
+/** So many GPUs with a kernel each, that their lanes are taller than the room for them. */
+export function manyGpus(gpus: number): string {
+  const events = Array.from({ length: gpus }, (_, device) => [
+    {
+      ph: "X",
+      cat: "cuda_runtime",
+      name: "cudaLaunchKernel",
+      pid: 1,
+      tid: 1,
+      ts: 20 * device,
+      dur: 10,
+      args: { correlation: device + 1 },
+    },
+    {
+      ph: "X",
+      cat: "kernel",
+      name: "ampere_sgemm_128x64_nn",
+      pid: device,
+      tid: 7,
+      ts: 20 * device + 15,
+      dur: 1000 - device,
+      args: { device, stream: 7, correlation: device + 1 },
+    },
+  ]);
+  return JSON.stringify({ schemaVersion: 1, traceEvents: events.flat() });
+}
