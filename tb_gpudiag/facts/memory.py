@@ -95,11 +95,12 @@ class DeviceMemory:
         return trend(self.floors)
 
     @property
-    def steps_until_full(self) -> float:
-        """How many more steps until the peak, which rises with the floor, reaches the capacity; 0 where the
-        floor does not rise (also in its second half), or the capacity is not known."""
+    def until_full(self) -> float:
+        """How many more steps, or seconds (the trend's unit), until the peak, which rises with the floor,
+        reaches the capacity; 0 where the floor does not rise (also in its second half), or the capacity is
+        not known."""
         found = self.trend
-        if found is None or found.unit != "step" or not self.capacity_bytes:
+        if found is None or not self.capacity_bytes:
             return 0.0
         if min(found.low, found.later) <= 0:
             return 0.0

@@ -55,7 +55,7 @@ def _device(facts: Facts, memory: DeviceMemory) -> pb.DeviceMemory:
         floors=_floors(memory.floors),
         sites=[_site(facts, memory, site) for site in memory.sites[:SITES_LIMIT]],
         reserve=_reserve(memory.reserve),
-        steps_until_full=memory.steps_until_full,
+        steps_until_full=memory.until_full,
     )
     if trend is not None:
         message.trend.CopyFrom(_trend(trend, state_of(memory) or ""))

@@ -83,7 +83,9 @@ def _floor(m: pb.DeviceMemory) -> str:
         text += f"; 95 %: {size_bytes(low)} to {size_bytes(high)}" if low != high else ""
     text += ")"
     if m.steps_until_full and trend.state == "rising":
-        text += f"; at this rate the GPU is full in {count(int(m.steps_until_full), 'step')}"
+        left = m.steps_until_full  # in the trend's unit
+        after = count(int(left), "step") if trend.unit == "step" else time_us(left * 1e6)
+        text += f"; at this rate memory is full after {after}"
     return text
 
 

@@ -225,10 +225,10 @@ def _evidence(memory: DeviceMemory, trend: Trend, sites: list[GrowingSite]) -> I
 
 def _until_full(memory: DeviceMemory, trend: Trend) -> str:
     """In steps, or in time; empty where it is not known."""
-    if trend.unit == "step":
-        return _about(memory.steps_until_full) if memory.steps_until_full else ""
-    left = memory.capacity_bytes - memory.peak.allocated_bytes
-    return f"about {time_ns(left / trend.per_unit * 1e9)}" if memory.capacity_bytes and left > 0 else ""
+    left = memory.until_full
+    if not left:
+        return ""
+    return _about(left) if trend.unit == "step" else f"about {time_ns(left * 1e9)}"
 
 
 def _about(steps: float) -> str:

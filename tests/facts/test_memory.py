@@ -217,7 +217,7 @@ def test_healthy_training_has_a_level_floor_and_no_growing_site() -> None:
     assert memory.trend is not None
     assert (memory.trend.per_unit, memory.trend.high) == (0, 0)
     assert memory.sites == []
-    assert memory.steps_until_full == 0
+    assert memory.until_full == 0
 
 
 def test_the_steps_are_slices_of_the_host() -> None:
@@ -249,7 +249,7 @@ def test_what_is_kept_in_each_step_is_a_site_with_its_line() -> None:
     # The last floor is where its step begins: seven steps have left one each, six of them two steps ago.
     assert (site.count, site.steps, site.old_count, site.old_steps) == (7, 7, 6, 6)
     room = memory.capacity_bytes - memory.peak_allocated_bytes
-    assert memory.steps_until_full == pytest.approx(room / 512)
+    assert memory.until_full == pytest.approx(room / 512)
 
 
 def test_a_cache_that_is_replaced_by_a_larger_one_is_a_site() -> None:
@@ -382,7 +382,7 @@ def test_whatever_was_recorded_the_laws_hold(six_steps: Trace, memory: MemoryEve
     for one in facts.memory:
         assert all(site.per_unit > 0 for site in one.sites)
         assert one.reserve.most_unused_bytes >= one.reserve.unused_at_peak_bytes >= 0
-        assert one.steps_until_full >= 0
+        assert one.until_full >= 0
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_without_steps_the_slope_is_per_second() -> None:
     assert memory.trend.per_unit == pytest.approx(1_000 / 0.001, rel=0.02)
     assert memory.sites[0].frame is not None
     assert memory.sites[0].frame.line == 12
-    assert memory.steps_until_full == 0
+    assert memory.until_full == 0  # its capacity is not known
 
 
 def test_without_times_nothing_is_per_second() -> None:

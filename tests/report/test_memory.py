@@ -102,7 +102,7 @@ def test_every_view_says_what_the_report_says(view: object, leaking: tuple[Facts
         f"of {size_bytes(message.capacity_bytes)}",
         "gradients",
         f"GPU 0: the floor rises by {size_bytes(8 * MB)} a step (over 5 steps",
-        "the GPU is full in",
+        "memory is full after",
         "reserved and not used at the peak",
         "What grows",
         f"{size_bytes(8 * MB)} a step",
@@ -143,6 +143,13 @@ def test_every_view_says_what_the_report_says(view: object, leaking: tuple[Facts
 def test_the_floor_in_words(trend: dict[str, Any], words: str) -> None:
     line = pb.FloorTrend(**{"bytes_per_step": 2 * MB, "steps": 5, "unit": "step", **trend})
     shown = to_text([pb.Report(memory=[pb.DeviceMemory(name="GPU 0", trend=line)])])
+    assert words in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(("unit", "words"), [("step", "full after 90 steps"), ("second", "full after 90 s")])
+def test_when_memory_is_full_in_words(unit: str, words: str) -> None:
+    trend = pb.FloorTrend(state="rising", bytes_per_step=MB, steps=5, unit=unit)
+    shown = to_text([pb.Report(memory=[pb.DeviceMemory(trend=trend, steps_until_full=90.0)])])
     assert words in " ".join(shown.split())
 
 
