@@ -27,7 +27,7 @@ const KINDS = {
   activation: {
     label: "Activations",
     meaning: "Made in the forward pass and kept for the backward pass.",
-    colour: { light: "#3d9a86", dark: "#4fb39d" },
+    colour: { light: "#2f8f7a", dark: "#4fb39d" },
   },
   temporary: {
     label: "Temporary",
@@ -37,17 +37,17 @@ const KINDS = {
   input: {
     label: "Input",
     meaning: "Data that was copied to the device.",
-    colour: { light: "#eea5c5", dark: "#e39bbb" },
+    colour: { light: "#eea5c5", dark: "#f0b3cb" },
   },
   before: {
     label: "From before",
     meaning: "Alive when the recording began: what it is cannot be told.",
-    colour: { light: "#94a0ad", dark: "#6f7b89" },
+    colour: { light: "#8b97a4", dark: "#6f7b89" },
   },
   unknown: {
     label: "Not known",
     meaning: "What it is held for cannot be told from this recording.",
-    colour: { light: "#c9d0d7", dark: "#4a525c" },
+    colour: { light: "#d8dde2", dark: "#434a54" },
   },
 } as const satisfies Record<string, Kind>;
 
