@@ -48,6 +48,14 @@ class Job:
     fresh_kernels: int = 0  # kernels of each step that no step before had: the launch call loads their module
     loads: int = 0  # modules loaded in each step, by calls of their own
     dump_bytes: int = 0  # read back to pageable memory in each step
+    fp32_blocks: int = 0  # blocks whose product is in FP32, off the tensor cores,
+    odd_blocks: int = 0  # whose rows tensor cores cannot load well,
+    narrow_blocks: int = 0  # whose kernel has fewer blocks than the GPU has multiprocessors,
+    layouts: int = 0  # and whose input is made contiguous first
+    reduce_us: float = 0  # a collective after the backward pass, each step
+    collect_us: float = 0  # garbage collection, each step
+    uneven_us: float = 0  # Python in every fourth step only
+    trips: int = 0  # tensors that go to the host and back in each step
     stall_us: float = 0  # the compute stream waits for something that the trace does not show
     weights_bytes: int = 200 * MIB
     activation_bytes: int = 5 * MIB  # that a block keeps for its backward pass

@@ -97,6 +97,7 @@ class Machine:
         self.work: list[Launched] = []
         self.waits: list[tuple[int, int]] = []  # blocking calls
         self.loops: list[tuple[int, int]] = []  # loops that launch small kernels
+        self.trips: list[tuple[int, int]] = []  # on the GPU
         self._random = random.Random(seed)
         self._noise = noise
         self._free_ns: dict[int, int] = {}  # stream -> end of the last work on it
@@ -169,6 +170,13 @@ class Machine:
         self.loops.append((start, self.now_ns))
 
     @contextmanager
+    def trip(self) -> Iterator[None]:
+        """Inside, something is copied to the host first, and back to the GPU last."""
+        number = len(self.work)
+        yield
+        self.trips.append((self.work[number].start_ns, self.work[-1].end_ns))
+
+    @contextmanager
     def on_autograd(self, hand_over_ns: float) -> Iterator[None]:
         """Autograd's thread runs, and the main thread waits for it."""
         self.spend(hand_over_ns, "dispatch")
@@ -215,6 +223,7 @@ class Machine:
         kind: GpuKind = "kernel",
         bytes: int | None = None,
         loading_ns: float = 0,
+        blocks_per_sm: float = 2,
     ) -> int:
         """A launch; returns when its work will end. `loading_ns`: its call first loads a module."""
         with self._call(call) as correlation:
@@ -225,7 +234,7 @@ class Machine:
             else:
                 self.spend(self.costs.launch, "launch")
             start, end, waits = self._run(self.now_ns, self.about(duration_ns), stream)
-            self._note(kind, name, stream, start, end, correlation, bytes, called, waits)
+            self._note(kind, name, stream, start, end, correlation, bytes, called, waits, blocks_per_sm)
         return end
 
     def _note(
@@ -239,8 +248,10 @@ class Machine:
         bytes: int | None,
         called: int,
         waits: bool,
+        blocks_per_sm: float = 2,
     ) -> None:
-        self.recording.gpu.append(GpuSpan(kind, name, 0, stream, start, end, correlation, bytes))
+        args = {"blocks per SM": blocks_per_sm, "warps per SM": 8 * blocks_per_sm} if kind == "kernel" else {}
+        self.recording.gpu.append(GpuSpan(kind, name, 0, stream, start, end, correlation, bytes, args))
         self.work.append(Launched(start, end, called, self.now_ns, waits))
 
     def graph_launch(self, kernels: list[tuple[str, float]], *, stream: int = DEFAULT_STREAM) -> int:

@@ -18,7 +18,10 @@ HEALTHY = Job()
 # A host that is slow to launch, and kernels long enough to hide it as long as nothing makes it wait.
 SLOW_HOST = Job(kernel_us=60, small_us=40, dispatch_us=15, python_us=15)
 # Many kernels too short to hide their launches; launches are dear, as on slow hosts, and operators cheap.
-SMALL = Job(blocks=60, kernel_us=2.5, small_us=2, launch_us=9, dispatch_us=2, python_us=1)
+# Small batches, too: a copy of a large one would have no work beside it.
+SMALL = Job(
+    blocks=60, kernel_us=2.5, small_us=2, launch_us=9, dispatch_us=2, python_us=1, batch_bytes=MIB // 8
+)
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,20 @@ FAULTS: tuple[Fault, ...] = (
         {"pinned": True},
     ),
     Fault("large_readback", "GD302", lambda s: {"dump_bytes": round(24 * MIB * s)}, {"dump_bytes": 0}),
+    Fault("round_trips", "GD303", lambda s: {"trips": round(2 * s)}, {"trips": 0}),
+    Fault(
+        "exposed_copies",
+        "GD304",
+        lambda s: {"batch_bytes": round(96 * MIB * s)},
+        {"batch_bytes": 8 * MIB},
+    ),
+    Fault("fp32_matmul", "GD501", lambda s: {"fp32_blocks": round(6 * s)}, {"fp32_blocks": 0}),
+    Fault("unaligned_matmul", "GD502", lambda s: {"odd_blocks": round(6 * s)}, {"odd_blocks": 0}),
+    Fault("small_grids", "GD504", lambda s: {"narrow_blocks": round(6 * s)}, {"narrow_blocks": 0}),
+    Fault("data_movement", "GD506", lambda s: {"layouts": round(6 * s)}, {"layouts": 0}),
+    Fault("exposed_communication", "GD601", lambda s: {"reduce_us": 2_000 * s}, {"reduce_us": 0}),
+    Fault("garbage_collection", "GD102", lambda s: {"collect_us": 9_000 * s}, {"collect_us": 0}),
+    Fault("uneven_steps", "GD106", lambda s: {"uneven_us": 12_000 * s, "steps": 9}, {"uneven_us": 0}),
     Fault("warmup_recorded", "GD902", lambda s: {"warmup_us": 80_000 * s}, {"warmup_us": 0}),
     *(_leak(name, leak, size) for name, leak, size in LEAKS),
     Fault("host_leak", "GD405", lambda s: {"host_leak_bytes": round(2 * MIB * s)}, {"host_leak_bytes": 0}),

@@ -5,9 +5,11 @@ It is here to be read beside such a trace. Each fault is one function, and is sw
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -133,6 +135,22 @@ def measure(output: torch.Tensor, metrics: list[torch.Tensor]) -> None:
 def collect_samples(batch: torch.Tensor, samples: list[torch.Tensor]) -> None:
     """host_leak: a list of what was on the host."""
     samples.append(batch.clone())
+
+
+def collect() -> None:
+    """garbage_collection: all of Python's objects are looked at, in every step."""
+    gc.collect()
+
+
+def validate(step: int) -> None:
+    """uneven_steps: what only some steps do."""
+    if step % 4 == 3:
+        sorted(range(1_000_000), reverse=True)
+
+
+def rank_elsewhere(scores: torch.Tensor) -> torch.Tensor:
+    """round_trips: sorted where it is not needed."""
+    return torch.from_numpy(numpy.sort(scores.cpu().numpy())).to(scores.device)
 
 
 def main() -> None:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from tests.simulator.faults import REDUCE
+from tests.simulator.gpu_faults import GEMM, GpuFaults
 from tests.simulator.job import Job
 from tests.simulator.loader import Loader
 from tests.simulator.machine import COPY_STREAM, Machine
 from tests.simulator.memory import Memory
 from tests.simulator.script import place
 
-GEMM = "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_cublas"
 RELU = "void at::native::vectorized_elementwise_kernel<4, at::native::clamp_min_kernel>"
 FOREACH = "void at::native::multi_tensor_apply_kernel<at::native::BinaryOpListAlphaFunctor>"
 
@@ -24,7 +24,7 @@ ENGINE = (
 )
 
 
-class Training(Memory):
+class Training(Memory, GpuFaults):
     """One run of a job. `run` fills the machine's recording; `steps` are (name, start ns, end ns)."""
 
     def __init__(self, job: Job, machine: Machine) -> None:
@@ -72,6 +72,8 @@ class Training(Memory):
                 self._compile(job.warmup_us)
             self._load_modules()
             self._rank_on_the_host()
+            self._collect()
+            self._validate(number)
             for _ in range(job.workspace):
                 self._grow_workspace()
             self._refill_cache()
@@ -80,6 +82,7 @@ class Training(Memory):
             else:
                 self._forward(number)
                 self._use_fresh_kernels(number)
+                self._rank_elsewhere()
                 self._backward()
                 self._optimizer(number)
             self._dump_activations()
@@ -114,12 +117,13 @@ class Training(Memory):
             for block in range(job.blocks):
                 machine.spend(job.python_us * 1_000, "python")
                 with self._frames(f"nn.Module: Block_{block}", place("Block.forward")):
+                    self._make_contiguous(block)
                     with self._frames(
                         f"nn.Module: Linear_{block}", "torch/nn/modules/linear.py(124): forward"
                     ):
                         with self._op("aten::linear", "aten::addmm"):
                             self._linear_output()
-                            machine.launch(GEMM, job.kernel_us * 1_000)
+                            self._gemm(block)
                     if block < job.checks - job.blocks:
                         self._check_alive()
                     machine.spend(job.python_us * 500, "python")
@@ -150,6 +154,7 @@ class Training(Memory):
                     machine.launch(GEMM, job.kernel_us * 1_000)
                     self._forget_block()
             self._end_backward()
+        self._all_reduce()
 
     @contextmanager
     def _backward_of(self, node: str, operator: str) -> Iterator[None]:

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tests.simulator.gpu_truth import GpuTruth, Span, find_gpu_truth
+from tests.simulator.gpu_truth import inside as _inside
+from tests.simulator.gpu_truth import union as _union
 from tests.simulator.job import Job
 from tests.simulator.machine import Launched, Machine
 from tests.simulator.memory_truth import MemoryTruth, find_memory
@@ -43,6 +46,7 @@ class Segment:
     trigger: str
     drained_ns: int
     in_loop: bool  # in one that launches small kernels
+    in_trip: bool  # between a copy to the host and the one back
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,11 @@ class Truth:
     trigger_ns: dict[str, int]  # trigger -> ns
     memory: list[MemoryTruth] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)  # of the step window's idle time, in order
-    pageable_ns: int = 0  # copies to or from pageable memory, with nothing beside them
+    gpu: GpuTruth = field(default_factory=GpuTruth)
 
     @property
     def window_ns(self) -> int:
         return self.window_end_ns - self.window_start_ns
-
-
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -104,22 +105,8 @@ def find_truth(machine: Machine, steps: list[tuple[str, int, int]], job: Job | N
         trigger_ns=dict(triggers),
         memory=find_memory(machine, job, borders) if job else [],
         segments=told,
-        pageable_ns=_pageable(machine, begin, end),
+        gpu=find_gpu_truth(machine, steps, begin, end),
     )
-
-
-def _union(spans: list[Span]) -> list[Span]:
-    merged: list[Span] = []
-    for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def _inside(spans: list[Span], start: int, end: int) -> int:
-    return sum(max(0, min(b, end) - max(a, start)) for a, b in spans)
 
 
 def _by_cause(segments: list[tuple[int, int, str]], start: int, end: int) -> dict[str, int]:
@@ -201,22 +188,5 @@ def _with_drained(gap: _Gap, explained: list[tuple[int, int, str]], machine: Mac
         held -= drained
         before = bisect_right(machine.loops, start, key=lambda loop: loop[0])
         in_loop = before > 0 and start < machine.loops[before - 1][1]
-        yield Segment(start, end, cause, _trigger(gap, machine), drained, in_loop)
-
-
-LARGE_BYTES = 64 * 1024
-
-
-def _pageable(machine: Machine, begin: int, end: int) -> int:
-    """Large copies only: of a few bytes, the price is the wait."""
-    work = list(zip(machine.recording.gpu, machine.work, strict=True))
-    alone = _union(
-        [
-            (w.start_ns, w.end_ns)
-            for gpu, w in work
-            if "Pageable" in gpu.name and (gpu.bytes or 0) >= LARGE_BYTES
-        ]
-    )
-    others = _union([(w.start_ns, w.end_ns) for gpu, w in work if gpu.kind != "memcpy"])
-    hidden = sum(_inside(others, start, stop) for start, stop in alone)
-    return _inside(alone, begin, end) - hidden
+        in_trip = any(a <= start < b for a, b in machine.trips)
+        yield Segment(start, end, cause, _trigger(gap, machine), drained, in_loop, in_trip)

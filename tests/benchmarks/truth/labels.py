@@ -44,6 +44,7 @@ THRESHOLDS = {
     "GD906": 0.5,  # 1 where the file is cut
 }
 RULES = tuple(THRESHOLDS)
+LEAST_CHORE = 0.02  # of the window, for a chore that need not be done in every step
 LEAK_STEPS = 4  # one is excused
 LOOPING = ("python", "dispatch", "launch", "latency")
 
@@ -70,13 +71,16 @@ def label(case: Case, run: Simulated) -> Labels:
 def _figures(case: Case, run: Simulated) -> dict[str, float]:
     truth = run.truth
     lost = {rule: ns / truth.window_ns for rule, ns in costs_ns(truth).items()}
+    if case.job.collect_us and case.job.with_stacks:  # told by its frames, from a lower threshold on
+        lost["GD102"] *= THRESHOLDS["GD102"] / LEAST_CHORE
     return {
         **lost,
         **_memory_figures(case, run),
         **_gpu_figures(truth),
         "GD901": float(not case.job.with_steps),
-        "GD106": unevenness(truth.gpu.step_ns, truth.window_ns) if case.job.with_steps else 1.0,
-        "GD902": _first_step(truth),
+        # Without marks, steps may be inferred, or not.
+        "GD106": _uneven(truth) if case.job.with_steps else THRESHOLDS["GD106"],
+        "GD902": _first_step(truth) if case.job.with_steps else THRESHOLDS["GD902"],
         "GD903": float(not case.job.with_stacks),
         "GD904": case.lost,
         "GD906": float(case.kept < 1),
@@ -146,6 +150,10 @@ def _gpu_figures(truth: Truth) -> dict[str, float]:
         "GD601": gpu.communicating_ns,
     }
     return {rule: ns / truth.window_ns for rule, ns in figures.items()}
+
+
+def _uneven(truth: Truth) -> float:
+    return unevenness(truth.gpu.step_ns, truth.window_ns)
 
 
 def _first_step(truth: Truth) -> float:

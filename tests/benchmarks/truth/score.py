@@ -88,7 +88,7 @@ class Score:
         planted = [
             fault
             for fault in case.planted
-            if fault.rule in must and not fault.rule.startswith(("GD4", "GD9"))
+            if fault.rule in must and fault.rule != "GD106" and not fault.rule.startswith(("GD4", "GD9"))
         ]
         if not planted:
             return

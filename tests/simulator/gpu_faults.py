@@ -1,0 +1,67 @@
+"""Faults of the GPU's own time, and of single steps: each as a user of PyTorch would write it."""
+
+from __future__ import annotations
+
+from tests.simulator.faults import Faults
+from tests.simulator.heap import MIB
+from tests.simulator.script import place
+
+GEMM = "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_cublas"
+FP32 = "ampere_sgemm_128x64_nn"
+UNALIGNED = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>()"
+LAYOUT = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
+COLLECTIVE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+
+NARROW_BLOCKS = 20  # of a kernel, on a GPU of 80 multiprocessors
+SLOWER = 3  # what tensor cores would do in a third of the time
+TRIP_BYTES = 4 * MIB
+
+
+class GpuFaults(Faults):
+    """Kernels that could be others, data that moves for nothing, steps that are not like the others."""
+
+    def _gemm(self, block: int) -> None:
+        """The product of one block's forward pass."""
+        job, us = self.job, self.job.kernel_us
+        if block < job.fp32_blocks:
+            self.machine.launch(FP32, SLOWER * us * 1_000)
+        elif block < job.odd_blocks:
+            self.machine.launch(UNALIGNED, SLOWER * us * 1_000)
+        elif block < job.narrow_blocks:
+            self.machine.launch(GEMM, SLOWER * us * 1_000, blocks_per_sm=NARROW_BLOCKS / 80)
+        else:
+            self.machine.launch(GEMM, us * 1_000)
+
+    def _make_contiguous(self, block: int) -> None:
+        if block < self.job.layouts:
+            with self._op("aten::contiguous", "aten::clone", "aten::copy_"):
+                self.machine.launch(LAYOUT, self.job.kernel_us * 1_000)
+
+    def _collect(self) -> None:
+        if self.job.collect_us:
+            with self._frames(place("collect"), "<built-in function collect>"):
+                self.machine.spend(self.job.collect_us * 1_000, "python")
+
+    def _validate(self, number: int) -> None:
+        """Every fourth step does more than the others."""
+        if self.job.uneven_us and number % 4 == 3:
+            with self._frames(place("validate")):
+                self.machine.spend(self.job.uneven_us * 1_000, "python")
+
+    def _all_reduce(self) -> None:
+        """One collective for all gradients, when all are there: nothing computes beside it."""
+        if self.job.reduce_us:
+            with self._op("c10d::allreduce_"):
+                self.machine.launch(COLLECTIVE, self.job.reduce_us * 1_000)
+
+    def _rank_elsewhere(self) -> None:
+        """A tensor goes to the host, and comes back."""
+        machine = self.machine
+        for _ in range(self.job.trips):
+            with self._frames(place("rank_elsewhere")), machine.trip():
+                with self._op("aten::to", "aten::_to_copy", "aten::copy_"):
+                    machine.copy("DtoH", TRIP_BYTES, pinned=True)
+                    machine.sync("cudaStreamSynchronize")
+                machine.spend(50_000, "python")
+                with self._op("aten::to", "aten::_to_copy", "aten::copy_"):
+                    machine.copy("HtoD", TRIP_BYTES, pinned=True)
