@@ -54,6 +54,7 @@ class GrowingSite:
     low: float  # its confidence interval, as Trend's
     high: float
     count_per_unit: float  # slope of the number alive
+    count_later: float  # the same, within the second half
     earlier: float  # slope within the first and the second half
     later: float
     first_ns: int  # of those alive at the last floor
@@ -207,7 +208,8 @@ def _site(
     place = int(allocations.place[one])
     text = memory.stacks[stack] if stack != NONE else host_stack(host, operator)
     frame = host.frame(place) if place != NONE else frame_of_stack(text)
-    counts = theil_sen(x, table.count[number].astype(np.float64))[0]
+    counts, half = table.count[number].astype(np.float64), (len(x) + 1) // 2
+    count_per_unit = theil_sen(x, counts)[0]
     phases = np.bincount(phase[allocations.event[held]], weights=size, minlength=len(Phase))
     return GrowingSite(
         operator=span_name(host, operator),
@@ -225,7 +227,8 @@ def _site(
         per_unit=slope,
         low=low,
         high=high,
-        count_per_unit=counts,
+        count_per_unit=count_per_unit,
+        count_later=theil_sen(x[-half:], counts[-half:])[0] if half > 1 else count_per_unit,
         earlier=earlier,
         later=later,
         first_ns=int(allocations.time_ns[held].min(initial=0)) if len(held) else 0,

@@ -28,8 +28,8 @@ FEWEST_STEPS = 3
 # the recording's end, and these make up all of the rise but for a tenth.
 LEFT_SHARE = 0.9
 
-# A plateau (a cache that has filled, an optimizer's state) has grown before and does no more: what grows for
-# good grows in the second half of the recording at half its usual rate or more.
+# A plateau (a cache that has filled, an optimizer's state) has grown before and does no more: of what is kept
+# for good, the number grows in the second half of the recording at half its usual rate or more.
 LATER_SHARE = 0.5
 
 # What raises the floor is there to be seen: more and more allocations of one site that are alive two steps
@@ -57,9 +57,11 @@ def state_of(memory: DeviceMemory) -> State | None:
         return "falling"
     if max(trend.per_unit, trend.earlier) < least:
         return "level"
-    if trend.later < LATER_SHARE * trend.per_unit or trend.per_unit < least:
+    if trend.per_unit < least:
         return "plateau"
-    return "rising" if trend.low > 0 and _is_confirmed(memory) else "unclear"
+    if trend.low > 0 and _is_confirmed(memory):
+        return "rising"
+    return "plateau" if trend.later < LATER_SHARE * trend.per_unit else "unclear"
 
 
 def _unit_length(memory: DeviceMemory) -> float:
@@ -89,13 +91,15 @@ def _is_left_by_each_step(memory: DeviceMemory, slope: float) -> bool:
 
 
 def keepers(memory: DeviceMemory) -> list[GrowingSite]:
-    """The sites that raise the floor, fastest first: what they hold is two steps old and more, or it is
-    replaced evenly."""
-    return [
-        site
-        for site in memory.sites
-        if (_is_even(site.low, site.high, site.per_unit) if site.replaced else site.old_count)
-    ]
+    """The sites that raise the floor, fastest first: they hold ever more, some of it for two steps or more,
+    or what they hold is replaced evenly."""
+    return [site for site in memory.sites if _keeps(site)]
+
+
+def _keeps(site: GrowingSite) -> bool:
+    if site.replaced:
+        return _is_even(site.low, site.high, site.per_unit)
+    return site.old_count > 0 and site.count_later >= LATER_SHARE * site.count_per_unit
 
 
 def _is_even(low: float, high: float, slope: float) -> bool:

@@ -232,7 +232,7 @@ class Memory(Faults):
         """A cache that throws the oldest entry away once it is full."""
         if self.job.plateau == "cache":
             with self._frames(place("remember")):
-                self._history.append(self._make("aten::clone", self.job.plateau_bytes))
+                self._history.append(self._make("aten::clone", self.job.plateau_bytes * self._scale))
             if len(self._history) > self.job.plateau_steps:
                 self.machine.free(self._history.pop(0))
 

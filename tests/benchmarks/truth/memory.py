@@ -63,7 +63,8 @@ def memory_cases(settings: int, seed: int) -> Iterator[Case]:
             severity = LEAST_SEVERITY * (MOST_SEVERITY / LEAST_SEVERITY) ** draw.random()
             noise = {"varying": 0.1} if number % 3 == 2 else {}
             yield _case(fault.name, (fault,), fault.planted(severity, _job(draw, noise)), draw)
-    for name, change in {"healthy": {}, **WELL}.items():
+    many_sizes = {"plateau": "cache", "varying": 0.6}
+    for name, change in {"healthy": {}, **WELL, "cache_of_many_sizes": many_sizes}.items():
         for number in range(settings):
             draw = random.Random(f"{seed} memory {name} {number}")
             yield _case(name, (), _job(draw, change), draw)
