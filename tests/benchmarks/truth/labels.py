@@ -71,7 +71,8 @@ def label(case: Case, run: Simulated) -> Labels:
 def _figures(case: Case, run: Simulated) -> dict[str, float]:
     truth = run.truth
     lost = {rule: ns / truth.window_ns for rule, ns in costs_ns(truth).items()}
-    if case.job.collect_us and case.job.with_stacks:  # told by its frames, from a lower threshold on
+    # Told by its frames, from a lower threshold on; the first generation has none.
+    if case.job.collect_us and case.job.with_stacks and case.generation != "A":
         lost["GD102"] *= THRESHOLDS["GD102"] / LEAST_CHORE
     return {
         **lost,
