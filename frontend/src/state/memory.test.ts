@@ -63,11 +63,22 @@ it("claims no confidence that so few floors do not have", () => {
   expect(plain(floorSentence(few))).toBe("The floor rises by 8 MiB a step.");
 });
 
-it.each(["level", "plateau", "falling", "unclear"])("never calls a %s floor a rising one", (state) => {
+it.each(["level", "plateau", "unclear"])("never calls a %s floor a rising one", (state) => {
   const said = floorSentence(memory({ trend: trend({ state }), steps_until_full: 3 }));
-  expect(said).not.toBe("");
-  expect(said).not.toContain("rises by");
+  expect(said).not.toContain("rises");
   expect(said).not.toContain("full");
+});
+
+it("says by how much a floor falls, with the interval turned round", () => {
+  const falling = trend({
+    state: "falling",
+    bytes_per_step: -8 * MIB,
+    low_bytes_per_step: -9 * MIB,
+    high_bytes_per_step: -7 * MIB,
+  });
+  expect(plain(floorSentence(memory({ trend: falling })))).toBe(
+    "The floor falls by 8 MiB a step (95 % confidence: 7 MiB to 9 MiB).",
+  );
 });
 
 it("names devices as recorded", () => {

@@ -1,6 +1,6 @@
 // What the report says of one device's memory, in words and as parts to show. No figure is computed again.
 
-import { bytes, count, moment, percent, plural, time } from "../base/format";
+import { bytes, codeLine, count, moment, percent, plural, time } from "../base/format";
 import type { DeviceMemory, FloorTrend, MemoryOwner, Place } from "../wire/report";
 
 export function memoryLabel({ device }: DeviceMemory): string {
@@ -29,41 +29,45 @@ export function peakSentence(memory: DeviceMemory): string {
   return `At its peak, ${time(memory.peak_us)} after the start${phase}, ${bytes(peak)} are allocated${held}${of}.`;
 }
 
-const FLOORS: Readonly<Record<string, string>> = {
-  level: "The floor of the steps stays level.",
-  plateau: "The floor rose at first, and stays level since.",
-  falling: "The floor of the steps falls.",
-  unclear: "Whether the floor of the steps rises cannot be told from these steps.",
-};
-
 /** What the steps' floor does: one sentence, or two. */
 export function floorSentence({ trend, steps_until_full: left }: DeviceMemory): string {
   if (!trend) return "Without three steps or more nothing can be said about growth.";
-  if (trend.state !== "rising") return FLOORS[trend.state] ?? "";
-  const full = left > 0 ? ` At this rate memory is full after ${moreSteps(left, trend)}.` : "";
-  return `The floor rises by ${perStep(trend)}.${full}`;
+  const full =
+    trend.state === "rising" && left > 0 ? ` At this rate memory is full after ${more(left, trend)}.` : "";
+  return `The floor ${does(trend)}.${full}`;
 }
 
-function moreSteps(left: number, { unit }: FloorTrend): string {
+function does(trend: FloorTrend): string {
+  switch (trend.state) {
+    case "rising":
+      return `rises by ${perUnit(trend, 1)}`;
+    case "falling":
+      return `falls by ${perUnit(trend, -1)}`;
+    case "level":
+      return "stays level";
+    case "plateau":
+      return "has risen, and stays where it is";
+    default:
+      return `changes by ${perUnit(trend, 1)}, but not clearly`;
+  }
+}
+
+function more(left: number, { unit }: FloorTrend): string {
   return unit === "second" ? time(left * 1e6) : plural(Math.max(1, Math.floor(left)), "more step");
 }
 
 /** Fewer floors cannot tell a slope with so much confidence. */
 const FEWEST_FOR_95 = 4;
 
-/** "8 MiB a step (95 % sure: 7.9 MiB to 8.1 MiB)". */
-function perStep({
-  bytes_per_step,
-  low_bytes_per_step: low,
-  high_bytes_per_step: high,
-  steps,
-  unit,
-}: FloorTrend): string {
+/** "8 MiB a step (95 % confidence: 7.9 MiB to 8.1 MiB)". */
+function perUnit(trend: FloorTrend, sign: 1 | -1): string {
+  const { bytes_per_step, low_bytes_per_step, high_bytes_per_step, steps, unit } = trend;
+  const [low = 0, high = 0] = [sign * low_bytes_per_step, sign * high_bytes_per_step].sort((a, b) => a - b);
   const between =
     steps < FEWEST_FOR_95 || bytes(low) === bytes(high)
       ? ""
       : ` (95\u202f% confidence: ${bytes(low)} to ${bytes(high)})`;
-  return `${bytes(bytes_per_step)} a ${unit || "step"}${between}`;
+  return `${bytes(sign * bytes_per_step)} a ${unit}${between}`;
 }
 
 /** What the curve does not hold, where it does not hold everything. */
@@ -78,12 +82,14 @@ export function caveat({ device, relative }: DeviceMemory): string {
   return "";
 }
 
-/** Who allocated: operator and line, as far as they are known. */
-export function siteName(operator: string, place: Place | undefined): string {
-  const line = place?.file
-    ? `${place.file}${place.line > 0 ? `:${place.line}` : ""}`
-    : (place?.function ?? "");
-  return [operator, line].filter((part) => part !== "").join(" · ");
+/** "aten::mm in Linear": the operator and the module that it ran for, as far as they are known. */
+export function who({ operator, module }: { readonly operator: string; readonly module: string }): string {
+  return operator && module ? `${operator} in ${module}` : operator || module;
+}
+
+/** "train.py:12", or else the function. */
+export function where(place: Place | undefined): string {
+  return place ? codeLine(place) || place.function : "";
 }
 
 export interface Tile {
@@ -121,7 +127,7 @@ export function peakTiles({ peak_kinds, peak_owners }: DeviceMemory): KindTiles[
 /** Empty where nothing is known but the kind. */
 export function tileTitle({ owner }: Tile): string {
   if (!owner) return "others";
-  return siteName(owner.operator || owner.module, owner.place);
+  return [who(owner), where(owner.place)].filter((part) => part !== "").join(" · ");
 }
 
 /** "12 allocations, the largest 4 MiB". */

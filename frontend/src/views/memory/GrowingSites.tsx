@@ -1,6 +1,6 @@
-import { bytes, codeLine, count } from "../../base/format";
+import { bytes, count } from "../../base/format";
 import { span, type Viewport } from "../../base/viewport";
-import { change } from "../../state/memory";
+import { change, where, who } from "../../state/memory";
 import { usePage } from "../../state/store";
 import type { Whereabouts } from "../../state/whereabouts";
 import type { DeviceMemory, MemorySite, TimeRange } from "../../wire/report";
@@ -17,13 +17,12 @@ const FIRST = 6;
 
 /** Who leaves more memory behind with each step. */
 export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
-  if (sites.length === 0) return null;
-  const unit = trend?.unit ?? "step";
+  // What one site holds more, another may hold less.
+  if (!trend || trend.state === "level" || sites.length === 0) return null;
+  const unit = trend.unit;
   return (
     <div className="gd-memory-growing">
-      <h3>
-        Holds more from {unit} to {unit}
-      </h3>
+      <h3>What grows</h3>
       <More items={sites} first={FIRST}>
         {(shown) => (
           <div className="gd-wide">
@@ -74,11 +73,10 @@ function markAll({ row }: Whereabouts): void {
 }
 
 function GrowingRow({ site, bounds }: { site: MemorySite; bounds: Viewport }) {
-  const line = site.place ? codeLine(site.place) || site.place.function : "";
   return (
     <LinkedRow of={site} onPress={markAll}>
       <td className="gd-name">
-        <Site operator={site.operator || site.module} line={line} />
+        <Site operator={who(site)} line={where(site.place)} />
         {site.stack !== "" && <Stack stack={site.stack} />}
       </td>
       <td className="gd-number">{change(site.bytes_per_step)}</td>

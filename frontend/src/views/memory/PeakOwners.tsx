@@ -26,7 +26,7 @@ export function PeakOwners({ memory }: { memory: DeviceMemory }) {
   );
   return (
     <section className="gd-memory-peak" aria-label="What the peak is made of">
-      <h3>Alive at the peak: {bytes(whole)}</h3>
+      <h3>What the peak holds: {bytes(whole)}</h3>
       <KindLegend kinds={kinds} whole={whole} />
       <ul className="gd-treemap" ref={ref} style={{ height: HEIGHT_PX }} aria-label="Owners of the peak">
         {kinds.map((kind, at) => (

@@ -1,4 +1,5 @@
-import { bytes, codeLine, count, plural } from "../../base/format";
+import { bytes, count, plural } from "../../base/format";
+import { where } from "../../state/memory";
 import type { MemorySlice, SliceSite } from "../../wire/report";
 import { More } from "../parts/More";
 
@@ -82,7 +83,7 @@ function SiteRow({ site, whole }: { site: SliceSite; whole: boolean }) {
   return (
     <tr>
       <td className="gd-name">
-        <Site operator={site.operator} line={site.place ? codeLine(site.place) || site.place.function : ""} />
+        <Site operator={site.operator} line={where(site.place)} />
       </td>
       <td className="gd-number">{count(site.allocations)}</td>
       <td className="gd-number">{bytes(site.allocated_bytes)}</td>
