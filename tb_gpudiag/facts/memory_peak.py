@@ -9,8 +9,8 @@ import numpy as np
 
 from tb_gpudiag.facts.allocations import Allocations
 from tb_gpudiag.facts.host import Host
-from tb_gpudiag.facts.memory_context import Phase
 from tb_gpudiag.facts.memory_curve import Curve
+from tb_gpudiag.facts.memory_phase import Phase
 from tb_gpudiag.facts.memory_sites import frame_of_stack, groups, module_class, span_name
 from tb_gpudiag.facts.names import Frame
 from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryEvents, MemoryPurpose, UInt8

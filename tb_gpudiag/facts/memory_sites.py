@@ -14,8 +14,8 @@ import numpy as np
 
 from tb_gpudiag.facts.allocations import Allocations
 from tb_gpudiag.facts.host import Host
-from tb_gpudiag.facts.memory_context import Phase
 from tb_gpudiag.facts.memory_floor import Float64, Floors, evenly, theil_sen
+from tb_gpudiag.facts.memory_phase import Phase
 from tb_gpudiag.facts.names import Frame, match, parse_frame, place_frame
 from tb_gpudiag.trace.events import NONE, Category, Int64, MemoryEvents, UInt8
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tb_gpudiag.facts.memory_context import Phase
+from tb_gpudiag.facts.memory_phase import Phase
 from tb_gpudiag.facts.memory_sites import JOINS, GrowingSite
 
 # A cause is named when it makes up half of what grows,

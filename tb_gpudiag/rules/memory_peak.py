@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tb_gpudiag.facts.data.kernel_families import Arithmetic
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory import DeviceMemory
-from tb_gpudiag.facts.memory_context import Phase
 from tb_gpudiag.facts.memory_peak import MemoryKind, Owner
+from tb_gpudiag.facts.memory_phase import Phase
 from tb_gpudiag.rules.format import count, share, size_bytes
 from tb_gpudiag.rules.ledger import MOST_PLACES
 from tb_gpudiag.rules.recording import without_memory

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory import MOST_GPUS, DeviceMemory
-from tb_gpudiag.facts.memory_context import Phase
 from tb_gpudiag.facts.memory_peak import MemoryKind
+from tb_gpudiag.facts.memory_phase import Phase
 from tb_gpudiag.facts.memory_sites import floor_table
 from tb_gpudiag.trace.events import MemoryAction, MemoryEvents, Trace
 from tests.builder import Generation, HostThread, TraceBuilder
@@ -163,18 +163,52 @@ def test_kinds_are_told_by_phases_and_lifetimes() -> None:
     assert (peak.phase.label, peak.allocated_bytes) == ("", 2120)
 
 
-def test_a_mark_that_begins_inside_a_frame_of_the_profiler_holds_what_comes_after_it() -> None:
+def phases(trace: TraceBuilder) -> list[str]:
+    """Of each memory event, in order of time."""
+    return [Phase(int(phase)).name for phase in facts_of(trace).memory_context.phase]
+
+
+def test_a_mark_that_the_profilers_frames_cut_off_is_told_by_the_frame_around_the_step() -> None:
     trace = TraceBuilder()
     main = trace.thread()
-    main.frame("torch/autograd/profiler.py(918): __enter__", at=0, us=10)
-    main.annotation("Optimizer.step#Mine.step", at=5, us=95)
+    main.frame("torch/optim/optimizer.py(509): wrapper", at=0, us=100)
+    main.frame("torch/autograd/profiler.py(918): __enter__", at=1, us=10)
+    main.annotation("Optimizer.step#Mine.step", at=5, us=90)
     main.op("aten::zeros_like", at=50, us=20)
     main.alloc(512, at=55)
     main.op("aten::mm", at=150, us=20)
     main.alloc(256, at=155)
-    facts = facts_of(trace)
-    assert facts.memory_context.phase.tolist() == [Phase.OPTIMIZER, Phase.FORWARD]
-    assert facts.memory[0].peak.kinds == {MemoryKind.OPTIMIZER_STATE: 512, MemoryKind.UNKNOWN: 256}
+    assert phases(trace) == ["OPTIMIZER", "FORWARD"]
+
+
+@pytest.mark.parametrize("stacks", [False, True])
+def test_a_closure_runs_forward_and_backward_inside_the_optimizers_step(stacks: bool) -> None:
+    trace = TraceBuilder()
+    main, engine = trace.thread(), trace.thread("autograd")
+    main.annotation("Optimizer.step#AdamW.step", at=0, us=500)
+    if stacks:
+        main.frame("nn.Module: Net_0", at=10, us=90)
+    main.op("aten::linear", at=15, us=60, sequence=None if stacks else 4)
+    main.alloc(512, at=20)
+    main.annotation("Optimizer.zero_grad#AdamW.zero_grad", at=110, us=20)
+    main.alloc(512, at=115)
+    engine.op("AddmmBackward0", at=200, us=100, sequence=4, forward_thread=main.tid)
+    engine.alloc(512, at=210)
+    main.op("aten::_foreach_add_", at=400, us=50)
+    main.alloc(512, at=410)
+    assert phases(trace) == ["FORWARD", "ZERO_GRAD", "BACKWARD", "OPTIMIZER"]
+
+
+def test_inside_backward_a_hook_steps_and_a_checkpoint_computes_again() -> None:
+    trace = TraceBuilder()
+    engine = trace.thread("autograd")
+    engine.op("autograd::engine::evaluate_function: CheckpointBackward", at=0, us=100)
+    engine.frame("nn.Module: Block_3", at=10, us=50).op("aten::linear", at=15, us=30, sequence=9)
+    engine.alloc(512, at=20)
+    engine.op("autograd::engine::evaluate_function: AccumulateGrad", at=200, us=100)
+    engine.annotation("Optimizer.step#SGD.step", at=210, us=50).op("aten::add_", at=215, us=20)
+    engine.alloc(512, at=220)
+    assert phases(trace) == ["BACKWARD", "OPTIMIZER"]
 
 
 def test_activations_and_temporaries_at_a_peak_in_forward() -> None:

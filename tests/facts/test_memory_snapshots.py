@@ -11,6 +11,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory import DeviceMemory
 from tb_gpudiag.facts.memory_peak import MemoryKind
+from tb_gpudiag.facts.memory_phase import Phase, phase_of_stack
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.builder.snapshot import Shape
@@ -159,3 +160,39 @@ def test_a_memory_timeline_says_what_its_memory_is_for(tmp_path: Path) -> None:
         MemoryKind.GRADIENT: 50,
     }
     assert not memory.allocations.paired
+
+
+@pytest.mark.parametrize(
+    ("frame", "phase"),
+    [
+        ("/opt/site-packages/torch/optim/adamw.py(220): step", Phase.OPTIMIZER),
+        ("/opt/site-packages/bitsandbytes/optim/optimizer.py(280): step", Phase.OPTIMIZER),
+        ("/opt/site-packages/apex/optimizers/fused_adam.py(99): step", Phase.OPTIMIZER),
+        (r"C:\python\torch\optim\sgd.py(80): step", Phase.OPTIMIZER),
+        ("/opt/site-packages/torch/optim/lr_scheduler.py(150): step", Phase.FORWARD),
+        ("train.py(8): step", Phase.FORWARD),
+        ("/opt/site-packages/torch/nn/modules/module.py(2700): zero_grad", Phase.ZERO_GRAD),
+        ("/opt/site-packages/torch/nn/modules/module.py(1300): to", Phase.PARAMETER),
+        ("/opt/site-packages/torch/nn/modules/module.py(1770): _call_impl", Phase.FORWARD),
+        ("/opt/site-packages/torch/utils/data/dataloader.py(730): __next__", Phase.INPUT),
+        ("/opt/site-packages/torch/_tensor.py(560): backward", Phase.BACKWARD),
+    ],
+)
+def test_a_frame_tells_the_phase(frame: str, phase: Phase, tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(MB, at=0)
+    snapshot.allocate(512, at=1, stack=["train.py(3): main", frame, "helper.py(4): inner"])
+    facts = Facts(read_trace(str(snapshot.write(tmp_path))))
+    assert facts.memory_context.phase[-1] == phase
+
+
+def test_of_several_frames_the_closest_one_tells_and_a_closure_is_no_part_of_the_optimizer() -> None:
+    backward = "/opt/site-packages/torch/_tensor.py(560): backward"
+    assert (
+        phase_of_stack("\n".join([OPTIMIZER, "train.py(5): closure", MODULE, "model.py(2): forward"]))
+        == Phase.FORWARD
+    )
+    assert phase_of_stack("\n".join([OPTIMIZER, "train.py(5): closure", backward])) == Phase.BACKWARD
+    assert phase_of_stack("\n".join([backward, "checkpoint.py(3): recompute", MODULE])) == Phase.BACKWARD
+    assert phase_of_stack("\n".join([backward, "train.py(9): hook", OPTIMIZER])) == Phase.OPTIMIZER
+    assert phase_of_stack("") == Phase.UNKNOWN
