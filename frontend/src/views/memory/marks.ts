@@ -93,6 +93,8 @@ export function drawOver(plot: uPlot, marks: Marks): void {
 
 function clipped({ ctx, left, right, top, bottom }: Pen, draw: () => void): void {
   ctx.save();
+  // uPlot leaves the last curve's dashes behind.
+  ctx.setLineDash([]);
   ctx.beginPath();
   ctx.rect(left, top, right - left, bottom - top);
   ctx.clip();
