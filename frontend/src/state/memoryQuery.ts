@@ -8,12 +8,11 @@ import { clamp, covers, type Viewport } from "../base/viewport";
 import { fetchMemory } from "../wire/client";
 import type { MemorySlice, TraceEntry } from "../wire/report";
 import { columnsOf, type Columns } from "./memoryCurve";
+import { BUSY_MS, isPending, SLICE_KEPT_MS } from "./queries";
 import { usePage } from "./store";
 
 /** While one zooms or draws a range, slices are asked for only when the hand rests this long. */
 const REST_MS = 90;
-
-const SLICE_KEPT_MS = 120_000;
 
 function useMemory(
   entry: TraceEntry,
@@ -30,6 +29,7 @@ function useMemory(
     // Another device's curve must never stand in for this one's.
     placeholderData: (earlier, query) => (query?.queryKey[3] === device ? earlier : undefined),
     gcTime: SLICE_KEPT_MS,
+    refetchInterval: ({ state }) => (visible && isPending(state.data?.state ?? "") ? BUSY_MS : false),
   });
 }
 

@@ -7,13 +7,13 @@ import type { TraceEntry, TraceList } from "../wire/report";
 import { usePage, type GapKey } from "./store";
 
 /** While an analysis is under way its progress is looked at this often. */
-const BUSY_MS = 800;
+export const BUSY_MS = 800;
 
 /** New files are noticed this soon: the server looks at the directory every two seconds. */
 const IDLE_MS = 3000;
 
 /** Slices that were seen are kept this long, so that going back needs no new one. */
-const SLICE_KEPT_MS = 120_000;
+export const SLICE_KEPT_MS = 120_000;
 
 export function isPending(state: string): boolean {
   return state === "queued" || state === "running";

@@ -66,7 +66,8 @@ export function MemoryOfDevice({ entry, memory }: Props) {
       <GrowingSites memory={memory} bounds={slices.bounds} />
       <div className="gd-memory-parts">
         <RangePanel
-          title={selection ? spanName(selection, steps) : "The whole recording"}
+          // While a new range is on its way, the one before it is still shown, under its own name.
+          title={selection ? spanName(range ?? selection, steps) : "The whole recording"}
           slice={selection ? range : slices.whole}
           whole={selection === null}
         />
