@@ -13,6 +13,8 @@ from tb_gpudiag.facts.names import match
 from tb_gpudiag.facts.steps import Window
 from tb_gpudiag.trace.events import NONE, Int64
 
+# No tensor has a longer side; what a hostile trace says beyond that is no number to reckon with.
+_LARGEST = 2**40
 _LINEAR = re.compile(r"aten::linear")
 
 
@@ -55,4 +57,5 @@ def matrices(shapes: str) -> list[list[int]]:
 
 
 def _is_matrix(dims: Any) -> bool:
-    return isinstance(dims, list) and len(dims) >= 2 and all(type(d) is int and d >= 0 for d in dims)
+    sizes = isinstance(dims, list) and all(type(d) is int and 0 <= d < _LARGEST for d in dims)
+    return sizes and len(dims) >= 2

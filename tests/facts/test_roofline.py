@@ -66,6 +66,7 @@ def test_every_operators_sizes(operator: str, shapes: list[list[int]], sizes: tu
         ([[64, 32]], [BF16, BF16]),
         ([[], []], [BF16, BF16]),
         ([[64, 0], [0, 64]], [BF16, BF16]),
+        ([[64, 10**300], [10**300, 64]], [BF16, BF16]),
         ([[64, 32], [32, 64]], ["double", "double"]),
         ([[64, 32], [32, 64]], [BF16, "float"]),
         ([[64, 32], [32, 64]], []),

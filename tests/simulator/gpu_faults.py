@@ -10,9 +10,11 @@ GEMM = "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_cublas"
 FP32 = "ampere_sgemm_128x64_nn"
 UNALIGNED = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>()"
 LAYOUT = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
+SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 9, false>"
 COLLECTIVE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 
 NARROW_BLOCKS = 20  # of a kernel, on a GPU of 80 multiprocessors
+TAIL = (2.2, 128)  # blocks of each multiprocessor, and registers, of which it holds two blocks
 SLOWER = 3  # what tensor cores would do in a third of the time
 TRIP_BYTES = 4 * MIB
 
@@ -29,8 +31,16 @@ class GpuFaults(Faults):
             self.machine.launch(UNALIGNED, SLOWER * us * 1_000)
         elif block < job.narrow_blocks:
             self.machine.launch(GEMM, SLOWER * us * 1_000, blocks_per_sm=NARROW_BLOCKS / 80)
+        elif block < job.tail_blocks:
+            self.machine.launch(GEMM, SLOWER * us * 1_000, blocks_per_sm=TAIL[0], registers=TAIL[1])
         else:
             self.machine.launch(GEMM, us * 1_000)
+
+    def _attend(self, block: int) -> None:
+        if block < self.job.attention:
+            for operator, kernel in (("aten::bmm", GEMM), ("aten::softmax", SOFTMAX), ("aten::bmm", GEMM)):
+                with self._op(operator):
+                    self.machine.launch(kernel, self.job.kernel_us * 1_000)
 
     def _make_contiguous(self, block: int) -> None:
         if block < self.job.layouts:

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.simulator.gpu_faults import COLLECTIVE, FP32, LAYOUT, NARROW_BLOCKS, UNALIGNED
+from tests.simulator.gpu_faults import COLLECTIVE, FP32, LAYOUT, NARROW_BLOCKS, SOFTMAX, TAIL, UNALIGNED
 from tests.simulator.machine import Launched, Machine
 
 Span = tuple[int, int]
@@ -22,6 +22,8 @@ class GpuTruth:
     fp32_ns: int = 0
     unaligned_ns: int = 0
     narrow_ns: int = 0  # multiprocessors without a block, as time of the whole GPU
+    tail_ns: int = 0  # multiprocessors empty in last waves, likewise
+    softmax_ns: int = 0
     layout_ns: int = 0
     communicating_ns: int = 0
     pageable_ns: int = 0  # large copies to or from pageable memory, with nothing beside them
@@ -57,10 +59,13 @@ def find_gpu_truth(machine: Machine, steps: list[tuple[str, int, int]], begin: i
     ]
     share = NARROW_BLOCKS / MULTIPROCESSORS
     narrow = sum(w.end_ns - w.start_ns for gpu, w in work if gpu.args.get("blocks per SM") == share)
+    tail = sum(w.end_ns - w.start_ns for gpu, w in work if gpu.args.get("blocks per SM") == TAIL[0])
     return GpuTruth(
         fp32_ns=named(FP32),
         unaligned_ns=named(UNALIGNED),
         narrow_ns=round(narrow * (1 - share)),
+        tail_ns=round(tail * (2 - TAIL[0] / 2) / 2),  # 1.1 waves in the time of 2
+        softmax_ns=named(SOFTMAX),
         layout_ns=named(LAYOUT),
         communicating_ns=named(COLLECTIVE),
         pageable_ns=alone(large),

@@ -51,6 +51,8 @@ class Job:
     fp32_blocks: int = 0  # blocks whose product is in FP32, off the tensor cores,
     odd_blocks: int = 0  # whose rows tensor cores cannot load well,
     narrow_blocks: int = 0  # whose kernel has fewer blocks than the GPU has multiprocessors,
+    tail_blocks: int = 0  # or a few more than the GPU runs at once,
+    attention: int = 0  # that attend in pieces,
     layouts: int = 0  # and whose input is made contiguous first
     reduce_us: float = 0  # a collective after the backward pass, each step
     collect_us: float = 0  # garbage collection, each step

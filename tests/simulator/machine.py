@@ -224,6 +224,7 @@ class Machine:
         bytes: int | None = None,
         loading_ns: float = 0,
         blocks_per_sm: float = 2,
+        registers: int = 32,
     ) -> int:
         """A launch; returns when its work will end. `loading_ns`: its call first loads a module."""
         with self._call(call) as correlation:
@@ -234,7 +235,9 @@ class Machine:
             else:
                 self.spend(self.costs.launch, "launch")
             start, end, waits = self._run(self.now_ns, self.about(duration_ns), stream)
-            self._note(kind, name, stream, start, end, correlation, bytes, called, waits, blocks_per_sm)
+            self._note(
+                kind, name, stream, start, end, correlation, bytes, called, waits, (blocks_per_sm, registers)
+            )
         return end
 
     def _note(
@@ -248,10 +251,13 @@ class Machine:
         bytes: int | None,
         called: int,
         waits: bool,
-        blocks_per_sm: float = 2,
+        needs: tuple[float, int] = (2, 32),
     ) -> None:
-        args = {"blocks per SM": blocks_per_sm, "warps per SM": 8 * blocks_per_sm} if kind == "kernel" else {}
-        self.recording.gpu.append(GpuSpan(kind, name, 0, stream, start, end, correlation, bytes, args))
+        blocks, registers = needs
+        args = {"blocks per SM": blocks, "warps per SM": 8 * blocks, "registers per thread": registers}
+        self.recording.gpu.append(
+            GpuSpan(kind, name, 0, stream, start, end, correlation, bytes, args if kind == "kernel" else {})
+        )
         self.work.append(Launched(start, end, called, self.now_ns, waits))
 
     def graph_launch(self, kernels: list[tuple[str, float]], *, stream: int = DEFAULT_STREAM) -> int:

@@ -120,6 +120,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault("fp32_matmul", "GD501", lambda s: {"fp32_blocks": round(6 * s)}, {"fp32_blocks": 0}),
     Fault("unaligned_matmul", "GD502", lambda s: {"odd_blocks": round(6 * s)}, {"odd_blocks": 0}),
     Fault("small_grids", "GD504", lambda s: {"narrow_blocks": round(6 * s)}, {"narrow_blocks": 0}),
+    Fault("occupancy", "GD508", lambda s: {"tail_blocks": round(6 * s)}, {"tail_blocks": 0}),
+    Fault("unfused_attention", "GD503", lambda s: {"attention": round(6 * s)}, {"attention": 0}),
     Fault("data_movement", "GD506", lambda s: {"layouts": round(6 * s)}, {"layouts": 0}),
     Fault("exposed_communication", "GD601", lambda s: {"reduce_us": 2_000 * s}, {"reduce_us": 0}),
     Fault("garbage_collection", "GD102", lambda s: {"collect_us": 9_000 * s}, {"collect_us": 0}),

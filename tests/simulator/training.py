@@ -118,6 +118,7 @@ class Training(Memory, GpuFaults):
                 machine.spend(job.python_us * 1_000, "python")
                 with self._frames(f"nn.Module: Block_{block}", place("Block.forward")):
                     self._make_contiguous(block)
+                    self._attend(block)
                     with self._frames(
                         f"nn.Module: Linear_{block}", "torch/nn/modules/linear.py(124): forward"
                     ):

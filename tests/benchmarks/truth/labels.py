@@ -34,8 +34,10 @@ THRESHOLDS = {
     "GD405": 4_096,  # bytes a step
     "GD501": 0.05,
     "GD502": 0.05,
+    "GD503": 0.05,
     "GD504": 0.05,
     "GD506": 0.05,
+    "GD508": 0.10,
     "GD601": 0.10,
     "GD901": 0.5,  # 1 where no step is marked
     "GD902": 2.0,  # the first step, of the median of the others
@@ -146,8 +148,10 @@ def _gpu_figures(truth: Truth) -> dict[str, float]:
         "GD304": gpu.copying_ns + pageable,  # what no rule of its own speaks of
         "GD501": gpu.fp32_ns,
         "GD502": gpu.unaligned_ns,
+        "GD503": gpu.softmax_ns,
         "GD504": gpu.narrow_ns,
         "GD506": gpu.layout_ns,
+        "GD508": gpu.tail_ns,
         "GD601": gpu.communicating_ns,
     }
     return {rule: ns / truth.window_ns for rule, ns in figures.items()}
