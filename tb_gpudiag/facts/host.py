@@ -47,9 +47,8 @@ class Host:
 
     @cached_property
     def see_through(self) -> Bool:
-        """Frames of the profiler that never returned in the trace: the ones open when recording began, and
-        `record_function.__enter__`, whose return is not recorded. User code runs "inside" them, so they are
-        nobody's."""
+        """Frames of the profiler that never returned in the trace, such as those open when recording began.
+        User code runs "inside" them, so they are nobody's."""
         python = self.events.category == Category.PYTHON_FUNCTION
         found: Bool = python & names.match(self.events, names.PROFILER_FRAME) & self._holds_work
         return found

@@ -3,6 +3,10 @@
 A trace gives spans that should nest but, with stamps cut to whole microseconds, sometimes cross by one.
 Starts and ends are read as brackets: where two spans cross, the inner one closes first. Every instant of a
 thread keeps exactly one innermost span, and no time is lost or counted twice.
+
+Marks that Python sets (`with record_function(...)`) cross for good: they begin within the call that sets
+them, and outlive it. In the tree such a mark begins when that call, and those around it that it outlives,
+have returned.
 """
 
 from __future__ import annotations
@@ -37,10 +41,11 @@ class Activity:
 
 
 class HostTree:
-    """The host spans of a trace, nested. `parent` and `depth` have shape (n,) over all events.
+    """The host spans of a trace, nested. `parent`, `depth` and `start_ns` have shape (n,) over all events.
 
     parent: the event that encloses this one on its thread, or NONE.
     depth: 0 for an outermost span; NONE for events that are no host spans or have no duration.
+    start_ns: from when it encloses others: the event's own start, and of a mark the return of what set it.
     """
 
     def __init__(self, events: Events) -> None:
@@ -48,31 +53,19 @@ class HostTree:
         n = len(events)
         self.parent: Int64 = np.full(n, NONE, np.int64)
         self.depth: Int32 = np.full(n, NONE, np.int32)
-        self.spans = _in_nesting_order(events)
-        starts, ends, self._stride = self._on_one_axis()
+        self.start_ns = _entered(events)
+        self.spans = _in_nesting_order(events, self.start_ns, _host_spans(events))
+        starts, ends, self._stride = _on_one_axis(events, self.start_ns, self.spans)
         self._starts = starts
+        depth, parents, by_depth, closes = _nest(starts, ends)
         count = len(starts)
-        closes = np.sort(ends)
-        depth_of_open = np.arange(count) - np.searchsorted(closes, starts, side="right")
-        opens_before_close = np.searchsorted(starts, closes, side="left")
-        depth_of_close = opens_before_close - np.arange(count) - 1
-        by_depth = np.argsort(depth_of_open, kind="stable")
-        parents = _parents(depth_of_open, by_depth)
-        self.depth[self.spans] = depth_of_open
+        self.depth[self.spans] = depth
         self.parent[self.spans] = np.where(parents < 0, NONE, self.spans[parents]) if count else parents
         # The k-th opening of a depth is closed by the k-th closing of that depth.
+        depth_of_close = np.searchsorted(starts, closes, side="left") - np.arange(count) - 1
         opened_by = np.empty(count, np.int64)
         opened_by[np.argsort(depth_of_close, kind="stable")] = by_depth
         self._closes, self._opened_by, self._parents = closes, opened_by, parents
-
-    def _on_one_axis(self) -> tuple[Int64, Int64, int]:
-        """Starts and ends with each thread shifted to a stretch of its own, so that all are handled in one
-        pass."""
-        events = self.events
-        start, end = events.start_ns[self.spans], events.end_ns[self.spans]
-        stride = int(end.max()) + 1 if len(end) else 1
-        shift = events.thread[self.spans].astype(np.int64) * stride
-        return start + shift, end + shift, stride
 
     def activities(self) -> dict[int, Activity]:
         """thread index -> its segments, from its first span's start to its last one's end, in order of
@@ -160,20 +153,74 @@ class HostTree:
         return chain[::-1]
 
 
-def _in_nesting_order(events: Events) -> Int64:
-    """Host spans with a duration, by thread, then start; of those that start together the outer one first."""
+def _host_spans(events: Events) -> Int64:
     host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8)) & (events.duration_ns > 0)
-    spans = np.flatnonzero(host).astype(np.int64)
+    return np.flatnonzero(host).astype(np.int64)
+
+
+def _entered(events: Events) -> Int64:
+    """Shape (n,): HostTree.start_ns."""
+    start = events.start_ns
+    spans = _host_spans(events)
+    spans = spans[
+        np.isin(
+            events.category[spans], np.array([Category.USER_ANNOTATION, Category.PYTHON_FUNCTION], np.uint8)
+        )
+    ]
+    is_mark = events.category[spans] == Category.USER_ANNOTATION
+    if not is_mark.any() or is_mark.all():
+        return start
+    # Few calls have a mark begin within them: only these are nested here.
+    opens, closes, _ = _on_one_axis(events, start, spans)
+    marks = np.sort(opens[is_mark])
+    has_mark = np.searchsorted(marks, opens, side="right") < np.searchsorted(marks, closes, side="left")
+    spans = _in_nesting_order(events, start, spans[is_mark | has_mark])
+    opens, closes, _ = _on_one_axis(events, start, spans)
+    _, parents, _, _ = _nest(opens, closes)
+    mark = np.flatnonzero(events.category[spans] == Category.USER_ANNOTATION)
+    entered = opens.copy()
+    above = parents[mark]
+    while len(mark):
+        outlived = (above >= 0) & (closes[above] < closes[mark])
+        mark, above = mark[outlived], above[outlived]
+        entered[mark] = np.maximum(entered[mark], closes[above])
+        above = parents[above]
+    moved: Int64 = start.copy()
+    moved[spans] += entered - opens
+    return moved
+
+
+def _on_one_axis(events: Events, start_ns: Int64, spans: Int64) -> tuple[Int64, Int64, int]:
+    """Starts and ends with each thread shifted to a stretch of its own, so that all are handled in one
+    pass."""
+    end = events.end_ns[spans]
+    stride = int(end.max()) + 1 if len(end) else 1
+    shift = events.thread[spans].astype(np.int64) * stride
+    return start_ns[spans] + shift, end + shift, stride
+
+
+def _in_nesting_order(events: Events, start_ns: Int64, spans: Int64) -> Int64:
+    """The spans by thread, then start; of those that start together the outer one first."""
+    spans = spans[np.argsort(start_ns[spans], kind="stable")]
     spans = spans[np.argsort(events.thread[spans], kind="stable")]
-    start, thread = events.start_ns[spans], events.thread[spans]
+    start, thread = start_ns[spans], events.thread[spans]
     same = np.r_[False, (start[1:] == start[:-1]) & (thread[1:] == thread[:-1])]
     tied = np.flatnonzero(same | np.r_[same[1:], False])
     if len(tied):
         some = spans[tied]
         group = np.cumsum(~same)[tied]
-        order = np.lexsort((_OUTER_FIRST[events.category[some]], -events.duration_ns[some], group))
+        length = events.end_ns[some] - start_ns[some]
+        order = np.lexsort((_OUTER_FIRST[events.category[some]], -length, group))
         spans[tied] = some[order]
     return spans
+
+
+def _nest(starts: Int64, ends: Int64) -> tuple[Int64, Int64, Int64, Int64]:
+    """(depth, parent or NONE, order by depth, sorted ends) of spans in nesting order on one axis."""
+    closes = np.sort(ends)
+    depth = np.arange(len(starts)) - np.searchsorted(closes, starts, side="right")
+    by_depth = np.argsort(depth, kind="stable")
+    return depth, _parents(depth, by_depth), by_depth, closes
 
 
 def _parents(depth: Int64, by_depth: Int64) -> Int64:

@@ -265,14 +265,15 @@ def _curve(queue: Queue, facts: Facts) -> Pyramid:
 
 
 def _add_thread(lanes: _Lanes, facts: Facts, thread: int) -> None:
-    events, depth = facts.events, facts.host.tree.depth
+    events, tree = facts.events, facts.host.tree
+    depth = tree.depth
     some = np.flatnonzero((events.thread == thread) & (depth >= 0) & (depth < MOST_DEPTH))
     lanes.add(
         "thread",
         thread_title(facts, thread),
         NONE,
         depth[some].astype(np.int64),
-        events.start_ns[some],
+        tree.start_ns[some],
         events.end_ns[some],
         _names(events.name[some]),
         events.category[some],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +63,43 @@ def nested(rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
         if not crosses:
             kept.append((thread, start, duration))
     return kept
+
+
+MARK, FRAME, OPERATOR = Category.USER_ANNOTATION, Category.PYTHON_FUNCTION, Category.CPU_OP
+
+
+def tree_of(*rows: tuple[Category, int, int]) -> HostTree:
+    """(category, start, end) on one thread, in order of start."""
+    events = events_of([(0, start, end - start) for _, start, end in rows])
+    return HostTree(replace(events, category=np.array([kind for kind, _, _ in rows], np.uint8)))
+
+
+def test_a_mark_that_python_sets_encloses_what_follows_the_call_that_set_it() -> None:
+    tree = tree_of(
+        (FRAME, 0, 200),  # train
+        (FRAME, 10, 20),  # __enter__
+        (FRAME, 12, 18),  # what it calls
+        (MARK, 15, 100),
+        (FRAME, 30, 60),
+        (OPERATOR, 40, 50),
+        (FRAME, 95, 105),  # __exit__
+        (FRAME, 120, 130),
+    )
+    assert tree.parent.tolist() == [NONE, 0, 1, 0, 3, 4, 3, 0]
+    assert tree.start_ns.tolist() == [0, 10, 12, 20, 30, 40, 95, 120]
+    innermost = tree.activities()[0]
+    assert innermost.event[(innermost.start_ns >= 10) & (innermost.end_ns <= 30)].tolist() == [1, 2, 1, 3]
+
+
+def test_a_mark_within_a_mark_is_set_by_calls_of_its_own() -> None:
+    tree = tree_of((FRAME, 0, 10), (MARK, 5, 100), (FRAME, 20, 30), (MARK, 25, 80), (OPERATOR, 40, 50))
+    assert tree.parent.tolist() == [NONE, NONE, 1, 1, 3]
+
+
+def test_a_mark_that_no_call_sets_stays_where_it_is() -> None:
+    tree = tree_of((FRAME, 0, 100), (MARK, 5, 50), (OPERATOR, 5, 40), (FRAME, 45, 60))
+    assert tree.parent.tolist() == [NONE, 0, 1, 1]
+    assert tree.start_ns.tolist() == [0, 5, 5, 45]
 
 
 @given(spans)
