@@ -72,6 +72,12 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 
 # The tests
 
+# Tests that record with torch are skipped where it is not installed. Continuous integration installs it, and goes
+# on without it where that takes long: most wheels of torch bring gigabytes of CUDA.
+.make/torch-for-tests: .make/venv
+	timeout 240 $(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH_VERSION) && touch $@ || \
+		echo "test: no torch $(TORCH_VERSION) here: nothing is recorded with it"
+
 test: lint test-python test-frontend test-browser
 
 lint: lint-python lint-frontend
@@ -84,7 +90,7 @@ lint-python: .make/venv
 lint-frontend: .make/npm
 	cd frontend && npm run --silent check
 
-test-python: .make/venv $(STATIC)
+test-python: .make/venv $(STATIC) $(if $(CI),.make/torch-for-tests)
 	$(BIN)/pytest -n auto --dist loadscope
 
 test-frontend: .make/npm

@@ -14,11 +14,12 @@ const FIRST = 8;
 
 /** What was allocated and freed in a range, and what of it survives. */
 export function RangePanel({ title, slice, whole }: Props) {
+  const told = slice !== null && slice.survived_bytes >= 0;
   return (
     <section className="gd-memory-range" aria-label="What the range allocates and keeps" aria-live="polite">
       <h3>{title}</h3>
       {slice ? <Sums slice={slice} whole={whole} /> : <p className="gd-muted">Loading…</p>}
-      {slice && slice.survived_bytes < 0 && (
+      {slice && !told && (
         <p className="gd-muted">This recording has no addresses: what survives cannot be told.</p>
       )}
       {slice && slice.sites.length > 0 && (
@@ -34,19 +35,21 @@ export function RangePanel({ title, slice, whole }: Props) {
                   <th scope="col" className="gd-number">
                     Allocated
                   </th>
-                  {!whole && (
+                  {told && !whole && (
                     <th scope="col" className="gd-number" title="Alive at the end of the range">
                       Survives
                     </th>
                   )}
-                  <th scope="col" className="gd-number" title="Alive at the end of the recording">
-                    Kept
-                  </th>
+                  {told && (
+                    <th scope="col" className="gd-number" title="Alive at the end of the recording">
+                      Kept
+                    </th>
+                  )}
                 </tr>
               </thead>
               <tbody>
                 {shown.map((site, at) => (
-                  <SiteRow key={at} site={site} whole={whole} />
+                  <SiteRow key={at} site={site} told={told} whole={whole} />
                 ))}
               </tbody>
             </table>
@@ -79,7 +82,14 @@ function Sums({ slice, whole }: { slice: MemorySlice; whole: boolean }) {
   );
 }
 
-function SiteRow({ site, whole }: { site: SliceSite; whole: boolean }) {
+interface SiteProps {
+  readonly site: SliceSite;
+  /** Whether it is known what survives. */
+  readonly told: boolean;
+  readonly whole: boolean;
+}
+
+function SiteRow({ site, told, whole }: SiteProps) {
   return (
     <tr>
       <td className="gd-name">
@@ -87,8 +97,10 @@ function SiteRow({ site, whole }: { site: SliceSite; whole: boolean }) {
       </td>
       <td className="gd-number">{count(site.allocations)}</td>
       <td className="gd-number">{bytes(site.allocated_bytes)}</td>
-      {!whole && <td className="gd-number">{site.survived_bytes > 0 ? bytes(site.survived_bytes) : ""}</td>}
-      <td className="gd-number">{site.kept_bytes > 0 ? bytes(site.kept_bytes) : ""}</td>
+      {told && !whole && (
+        <td className="gd-number">{site.survived_bytes > 0 ? bytes(site.survived_bytes) : ""}</td>
+      )}
+      {told && <td className="gd-number">{site.kept_bytes > 0 ? bytes(site.kept_bytes) : ""}</td>}
     </tr>
   );
 }
