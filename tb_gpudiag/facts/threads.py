@@ -11,8 +11,9 @@ have returned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -58,6 +59,7 @@ class HostTree:
         starts, ends, self._stride = _on_one_axis(events, self.start_ns, self.spans)
         self._starts = starts
         depth, parents, by_depth, closes = _nest(starts, ends)
+        self._depth_order = by_depth
         count = len(starts)
         self.depth[self.spans] = depth
         self.parent[self.spans] = np.where(parents < 0, NONE, self.spans[parents]) if count else parents
@@ -116,7 +118,7 @@ class HostTree:
         """Shape (n,): each event's own value where it has one (not NONE), else that of its nearest ancestor
         with one."""
         found: Int64 = own.copy()
-        for here in self._by_depth():
+        for here in self._by_depth:
             here = here[found[here] == NONE]
             found[here] = found[self.parent[here]]
         return found
@@ -124,7 +126,7 @@ class HostTree:
     def outermost(self, chosen: Bool) -> Int64:
         """Shape (n,): the outermost chosen one of each event and what encloses it, or NONE."""
         found = np.where(chosen & (self.depth >= 0), np.arange(len(chosen)), NONE)
-        for here in self._by_depth():
+        for here in self._by_depth:
             above = found[self.parent[here]]
             found[here] = np.where(above == NONE, found[here], above)
         return found
@@ -132,17 +134,17 @@ class HostTree:
     def least(self, own: Int64) -> Int64:
         """Shape (n,): the least value of each event and what encloses it."""
         found: Int64 = own.copy()
-        for here in self._by_depth():
+        for here in self._by_depth:
             found[here] = np.minimum(found[here], found[self.parent[here]])
         return found
 
-    def _by_depth(self) -> Iterator[Int64]:
+    @cached_property
+    def _by_depth(self) -> list[Int64]:
         """The host spans that others enclose, level by level from the outside."""
         depth = self.depth[self.spans]
-        order = np.argsort(depth, kind="stable")
-        levels = np.searchsorted(depth[order], np.arange(int(depth.max(initial=0)) + 2))
-        for level in range(1, len(levels) - 1):
-            yield self.spans[order[levels[level] : levels[level + 1]]]
+        levels = np.searchsorted(depth[self._depth_order], np.arange(int(depth.max(initial=0)) + 2))
+        spans = self.spans[self._depth_order]
+        return [spans[low:high] for low, high in pairwise(levels[1:].tolist())]
 
     def ancestors(self, event: int) -> list[int]:
         """The event and what encloses it, outermost first."""
