@@ -1,4 +1,5 @@
-"""GD403: the allocator holds far more memory than tensors use, and the device is nearly used up by it."""
+"""GD403: the allocator holds far more memory than tensors use: a warning where the device is nearly used
+up by it, a hint where it has room."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Place,
     Rule,
+    Severity,
     Taken,
 )
 
@@ -29,18 +31,18 @@ from tb_gpudiag.rules.rule import (
 # one has 1.93, and two thirds of its GPU free.
 RESERVED_RATIO = 1.5
 
-# What is reserved and not used does no harm while the device has room for more: from half of it on, the
-# unused part is what the next larger batch lacks,
-RESERVED_SHARE = 0.5
-
-# if it is worth having at all. A tenth is what a batch can be made larger by, at least.
+# A part that nobody would miss is not worth a word. A tenth is what a batch can be made larger by, at least.
 UNUSED_SHARE = 0.1
 
 # Where the capacity is not known, a GiB is what a larger batch would notice.
 UNUSED_BYTES = 2**30
 
+# It does no harm to the job while the device has room for more: then it is a hint. From half of the device
+# on, the unused part is what the next larger batch lacks: a warning.
+RESERVED_SHARE = 0.5
+
 # A snapshot shows the pieces. Where one of them is half of what is not used, most requests would fit: the
-# memory was needed earlier, and is kept.
+# memory was needed earlier, and is kept. That is a hint, too.
 LARGEST_PIECE_SHARE = 0.5
 
 MOST_PLACES = 3
@@ -66,6 +68,15 @@ batch = torch.nn.utils.rnn.pad_sequence(batch, batch_first=True)
 batch = torch.nn.functional.pad(batch, (0, length - batch.shape[1]))"""
 
 
+_EMPTY_TEXT = (
+    "If the memory is wanted: give it back once, after what needed it. In each step that would cost more "
+    "than it gives."
+)
+_EMPTY = """evaluate(model)             # what has needed more than a step does
+torch.cuda.empty_cache()    # once, not in the loop"""
+_EMPTY_URL = "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html"
+
+
 def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     """Reserved beside allocated, at the moment when most was allocated."""
     of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
@@ -77,7 +88,7 @@ def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
             "the file does not say how much memory the allocator had reserved",
             "A trace of PyTorch 1.13 or newer with profile_memory=True says it, and a memory snapshot.",
         )
-    return [_finding(facts, memory) for memory in known if _is_fragmented(memory)] or Clear(
+    return [_finding(facts, memory) for memory in known if _is_much(memory)] or Clear(
         "; ".join(f"{m.name}: {_ratio(m):.2f} times as much reserved as allocated at the peak" for m in known)
     )
 
@@ -86,29 +97,42 @@ def _ratio(memory: DeviceMemory) -> float:
     return memory.peak.reserved_at_peak_bytes / max(1, memory.peak.allocated_bytes)
 
 
-def _is_fragmented(memory: DeviceMemory) -> bool:
-    capacity, unused = memory.capacity_bytes, memory.reserve.unused_at_peak_bytes
-    if _ratio(memory) < RESERVED_RATIO:
-        return False
-    segments = memory.reserve.segments
+def _is_much(memory: DeviceMemory) -> bool:
+    least = UNUSED_SHARE * memory.capacity_bytes or UNUSED_BYTES
+    return _ratio(memory) >= RESERVED_RATIO and memory.reserve.unused_at_peak_bytes >= least
+
+
+def _is_in_the_way(memory: DeviceMemory) -> bool:
+    """Whether memory runs out earlier by it. Without a capacity nothing says that there is room."""
+    segments, unused = memory.reserve.segments, memory.reserve.unused_at_peak_bytes
     if segments is not None and segments.largest_free_bytes >= LARGEST_PIECE_SHARE * unused:
         return False
-    if not capacity:
-        return unused >= UNUSED_BYTES
-    reserved = memory.peak.reserved_at_peak_bytes
-    return reserved >= RESERVED_SHARE * capacity and unused >= UNUSED_SHARE * capacity
+    return memory.peak.reserved_at_peak_bytes >= RESERVED_SHARE * memory.capacity_bytes
 
 
 def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
-    reserve = memory.reserve
-    unused = reserve.unused_at_peak_bytes
+    unused = size_bytes(memory.reserve.unused_at_peak_bytes)
+    if _is_in_the_way(memory):
+        title = f"{memory.name}: {unused} are reserved and not used when most is needed"
+        summary = (
+            f"At the peak the allocator holds {_ratio(memory):.1f} times what tensors use. What it holds is "
+            "in pieces that do not fit what is asked for, so it gets more from the driver, and runs out "
+            "earlier than it would have to."
+        )
+        fix, severity = _fix(facts, memory), Severity.WARNING
+    else:
+        title = f"{memory.name}: {unused} are reserved and not used"
+        summary = (
+            f"At the peak the allocator holds {_ratio(memory):.1f} times what tensors use. It keeps what it "
+            "once had, so an earlier, higher peak may explain it. The job loses nothing by it; it matters "
+            "where others share the GPU, or the batch is to grow."
+        )
+        fix, severity = Fix(_EMPTY_TEXT, _EMPTY, _EMPTY_URL), Severity.INFO
     return Finding(
-        title=f"{memory.name}: {size_bytes(unused)} are reserved and not used when most is needed",
-        summary=f"At the peak the allocator holds {_ratio(memory):.1f} times what tensors use. What it holds "
-        "is in pieces that do not fit what is asked for, so it gets more from the driver, and runs out "
-        "earlier than it would have to.",
-        fix=_fix(facts, memory),
-        cost_bytes=unused,
+        title=title,
+        summary=summary,
+        fix=fix,
+        cost_bytes=memory.reserve.unused_at_peak_bytes,
         memory_device=memory.device,
         evidence=list(_evidence(memory)),
         places=[
@@ -116,6 +140,7 @@ def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
             for o in memory.peak.owners[:MOST_PLACES]
             if o.frame is not None
         ],
+        severity=severity,
     )
 
 

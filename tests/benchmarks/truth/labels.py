@@ -30,7 +30,7 @@ THRESHOLDS = {
     "GD304": 0.05,
     "GD401": 4_096,  # bytes a step
     "GD402": 1,  # a tenth of the device, of what the peak leaves of it
-    "GD403": 1,  # the least of its three figures, of their thresholds
+    "GD403": 1,  # the smaller one of its two figures, of their thresholds
     "GD405": 4_096,  # bytes a step
     "GD501": 0.05,
     "GD502": 0.05,
@@ -106,9 +106,7 @@ def _memory_figures(case: Case, run: Simulated) -> dict[str, float]:
         capacity, peak = memory.capacity_bytes, memory.peak_bytes
         reserved = memory.peak_reserved_bytes
         figures["GD402"] = 0.1 * capacity / max(1, capacity - peak)
-        figures["GD403"] = min(
-            reserved / peak / 1.5, reserved / capacity / 0.5, (reserved - peak) / capacity / 0.1
-        )
+        figures["GD403"] = min(reserved / peak / 1.5, (reserved - peak) / capacity / 0.1)
     return figures
 
 
