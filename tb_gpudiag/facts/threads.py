@@ -28,6 +28,11 @@ _OUTER_FIRST[
 ] = range(5)
 
 
+# Old traces cut starts and durations to whole microseconds: a mark that ends with the call around it may seem
+# to outlive it by so much.
+_CLOCK_NS = 2_000
+
+
 @dataclass(frozen=True)
 class Activity:
     """One thread (or all, one after another) as segments, each with its innermost span. Shape (s,) each."""
@@ -177,15 +182,19 @@ def _entered(events: Events) -> Int64:
     marks = np.sort(opens[is_mark])
     has_mark = np.searchsorted(marks, opens, side="right") < np.searchsorted(marks, closes, side="left")
     spans = _in_nesting_order(events, start, spans[is_mark | has_mark])
-    opens, closes, _ = _on_one_axis(events, start, spans)
+    opens, ends, _ = _on_one_axis(events, start, spans)
+    # Calls alone nest: a mark that ends in the call that sets the next one crosses them, so here marks are no
+    # longer than the instant that they are set in.
+    is_mark = events.category[spans] == Category.USER_ANNOTATION
+    closes = np.where(is_mark, opens + 1, ends)
     _, parents, _, _ = _nest(opens, closes)
-    mark = np.flatnonzero(events.category[spans] == Category.USER_ANNOTATION)
+    mark = np.flatnonzero(is_mark)
     entered = opens.copy()
     above = parents[mark]
     while len(mark):
-        outlived = (above >= 0) & (closes[above] < closes[mark])
+        outlived = (above >= 0) & (closes[above] + _CLOCK_NS < ends[mark])
         mark, above = mark[outlived], above[outlived]
-        entered[mark] = np.maximum(entered[mark], closes[above])
+        entered[mark] = np.maximum(entered[mark], np.where(is_mark[above], opens[above], closes[above]))
         above = parents[above]
     moved: Int64 = start.copy()
     moved[spans] += entered - opens

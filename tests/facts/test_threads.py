@@ -69,9 +69,13 @@ MARK, FRAME, OPERATOR = Category.USER_ANNOTATION, Category.PYTHON_FUNCTION, Cate
 
 
 def tree_of(*rows: tuple[Category, int, int]) -> HostTree:
-    """(category, start, end) on one thread, in order of start."""
-    events = events_of([(0, start, end - start) for _, start, end in rows])
+    """(category, start, end) in µs on one thread, in order of start."""
+    events = events_of([(0, start * 1000, (end - start) * 1000) for _, start, end in rows])
     return HostTree(replace(events, category=np.array([kind for kind, _, _ in rows], np.uint8)))
+
+
+def entered_us(tree: HostTree) -> list[int]:
+    return [int(at) // 1000 for at in tree.start_ns]
 
 
 def test_a_mark_that_python_sets_encloses_what_follows_the_call_that_set_it() -> None:
@@ -86,9 +90,10 @@ def test_a_mark_that_python_sets_encloses_what_follows_the_call_that_set_it() ->
         (FRAME, 120, 130),
     )
     assert tree.parent.tolist() == [NONE, 0, 1, 0, 3, 4, 3, 0]
-    assert tree.start_ns.tolist() == [0, 10, 12, 20, 30, 40, 95, 120]
+    assert entered_us(tree) == [0, 10, 12, 20, 30, 40, 95, 120]
     innermost = tree.activities()[0]
-    assert innermost.event[(innermost.start_ns >= 10) & (innermost.end_ns <= 30)].tolist() == [1, 2, 1, 3]
+    between = (innermost.start_ns >= 10_000) & (innermost.end_ns <= 30_000)
+    assert innermost.event[between].tolist() == [1, 2, 1, 3]
 
 
 def test_a_mark_within_a_mark_is_set_by_calls_of_its_own() -> None:
@@ -99,7 +104,31 @@ def test_a_mark_within_a_mark_is_set_by_calls_of_its_own() -> None:
 def test_a_mark_that_no_call_sets_stays_where_it_is() -> None:
     tree = tree_of((FRAME, 0, 100), (MARK, 5, 50), (OPERATOR, 5, 40), (FRAME, 45, 60))
     assert tree.parent.tolist() == [NONE, 0, 1, 1]
-    assert tree.start_ns.tolist() == [0, 5, 5, 45]
+    assert entered_us(tree) == [0, 5, 5, 45]
+
+
+def test_a_call_ends_one_mark_and_sets_the_next() -> None:
+    """As prof.step() does."""
+    tree = tree_of(
+        (FRAME, 0, 90),  # train
+        (FRAME, 10, 15),  # step
+        (MARK, 13, 42),
+        (FRAME, 20, 25),
+        (FRAME, 40, 50),  # step
+        (FRAME, 41, 43),  # __exit__
+        (FRAME, 45, 47),  # __enter__
+        (MARK, 46, 80),
+        (FRAME, 60, 70),
+    )
+    assert tree.parent[[2, 3, 4, 7, 8]].tolist() == [0, 2, 2, 0, 7]
+    assert [entered_us(tree)[mark] for mark in (2, 7)] == [15, 50]
+
+
+def test_a_mark_that_ends_with_the_call_around_it_stays_in_it() -> None:
+    """Stamps cut to microseconds: a mark that ends before its call may seem to end after it."""
+    tree = tree_of((FRAME, 0, 100), (MARK, 10, 101), (OPERATOR, 20, 90))
+    assert tree.parent.tolist() == [NONE, 0, 1]
+    assert entered_us(tree) == [0, 10, 20]
 
 
 @given(spans)
