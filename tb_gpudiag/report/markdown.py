@@ -45,9 +45,9 @@ def _lines(report: pb.Report) -> Iterable[str]:
     yield from _list("Memory", [text(line) for line in memory_sections.lines(memory)])
     yield from _table("What grows", memory_sections.SITE_TITLES, memory_sections.site_rows(memory))
     yield from _table("What the peak holds", memory_sections.PEAK_TITLES, memory_sections.peak_rows(memory))
-    unchecked = [f"{u.rule} {text(u.name)}: {text(sections.unchecked(u))}" for u in report.unchecked]
+    unchecked = [f"{text(rules)}: {text(lacks)}" for rules, lacks in sections.unchecked_rows(report)]
     yield from _list("Cannot tell from this trace", unchecked)
-    clear = [f"{c.rule} {text(c.name)}: {text(c.reason)}" for c in report.clear]
+    clear = [f"{text(rule)}: {text(saw)}" for rule, saw in sections.clear_rows(report)]
     yield from _list("Looked at, nothing wrong", clear)
     yield from _list("Notes on the file", [text(note) for note in report.trace.notes])
 

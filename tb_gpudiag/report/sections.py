@@ -203,7 +203,7 @@ def cost(finding: pb.Finding) -> str:
     low, high = time_us(saving.low_us), time_us(saving.high_us)
     if saving.basis == "at most":
         return f"{text}, a fix gives back at most {high}"
-    span = high if low == high else f"{low} to {high}"
+    span = high if low == high else f"{low} to {high}" if saving.low_us else f"up to {high}"
     return f"{text}, a fix gives back {span}" + (f" ({saving.basis})" if saving.basis else "")
 
 
@@ -370,5 +370,20 @@ PLAN_TITLES = ("fix", "gives back, at most", "step window then")
 HOST_TITLES = ("what", "kind", "time", "mostly in")
 
 
-def unchecked(item: pb.Unchecked) -> str:
-    return f"{item.reason}. {item.how_to_record}" if item.how_to_record else item.reason
+def unchecked_rows(report: pb.Report) -> list[tuple[str, str]]:
+    """(rule, what it lacks). Rules that lack the same are one row: a trace without a GPU leaves out most."""
+    groups: dict[str, list[str]] = {}
+    for item in report.unchecked:
+        lacks = f"{item.reason}. {item.how_to_record}" if item.how_to_record else item.reason
+        groups.setdefault(lacks, []).append(f"{item.rule} {item.name}")
+    return [
+        (rules[0], lacks)
+        if len(rules) == 1
+        else (count(len(rules), "rule"), f"{lacks.rstrip('.')}. Left out: {', '.join(rules)}")
+        for lacks, rules in groups.items()
+    ]
+
+
+def clear_rows(report: pb.Report) -> list[tuple[str, str]]:
+    """(rule, what it saw) of the rules that found nothing."""
+    return [(f"{item.rule} {item.name}", item.reason) for item in report.clear]

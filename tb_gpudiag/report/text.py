@@ -46,6 +46,10 @@ def _print(report: pb.Report, console: Console) -> None:
     console.print(Text(sections.trace_line(report.trace), style="dim"))
     console.print()
     console.print(Text.assemble((f"{sections.limiter(report)}. ", "bold"), report.verdict.sentence))
+    if len(report.findings) > 1:  # the first of them fills a screen
+        console.print()
+        for number, finding in enumerate(report.findings, start=1):
+            console.print(Padding(_head(number, finding), (0, 0, 0, 2)))
     for device in report.devices:
         console.print()
         _print_account(sections.account(device, len(report.steps)), console)
@@ -68,9 +72,8 @@ def _print(report: pb.Report, console: Console) -> None:
     _print_table("What grows", memory_sections.SITE_TITLES, memory_sections.site_rows(memory), console)
     held = memory_sections.peak_rows(memory)
     _print_table("What the peak holds", memory_sections.PEAK_TITLES, held, console)
-    unchecked = [(f"{u.rule} {u.name}", sections.unchecked(u)) for u in report.unchecked]
-    _print_list("Cannot tell from this trace", unchecked, console)
-    _print_list("Looked at, nothing wrong", [(f"{c.rule} {c.name}", c.reason) for c in report.clear], console)
+    _print_list("Cannot tell from this trace", sections.unchecked_rows(report), console)
+    _print_list("Looked at, nothing wrong", sections.clear_rows(report), console)
     _print_list("Notes on the file", [("", note) for note in report.trace.notes], console)
 
 
@@ -92,10 +95,14 @@ def _bar(fraction: float) -> str:
     return "█" * round(fraction * _BAR_WIDTH) or ("▏" if fraction > 0 else "")
 
 
-def _print_finding(number: int, finding: pb.Finding, code: str, console: Console) -> None:
+def _head(number: int, finding: pb.Finding) -> Text:
     severity = sections.SEVERITIES[finding.severity]
     head = Text.assemble(f"{number}. ", (severity, _STYLES[severity]), f" {finding.rule} {finding.name}: ")
-    console.print(head.append(finding.title, style="bold"))
+    return head.append(finding.title, style="bold")
+
+
+def _print_finding(number: int, finding: pb.Finding, code: str, console: Console) -> None:
+    console.print(_head(number, finding))
     body = Table.grid(padding=(0, 2, 0, 0))
     body.add_column(no_wrap=True)
     body.add_column()

@@ -63,6 +63,27 @@ def test_a_finding_about_memory_has_its_cost_in_bytes(view: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("view", ["text", "markdown", "html"])
+def test_rules_that_lack_the_same_are_told_once(view: str, report: pb.Report) -> None:
+    del report.unchecked[:]
+    for rule, reason in (("GD901", "no stacks"), ("GD902", "no GPU"), ("GD903", "no stacks")):
+        report.unchecked.add(rule=rule, name="name", reason=reason, how_to_record="Record more.")
+    shown = re.sub(r"<[^>]*>", " ", _views(report)[view])
+    plain = re.sub(r"\s+", " ", shown.replace("\\", ""))
+    assert re.search(r"2 rules ?:? no stacks\. Record more\. Left out: GD901 name, GD903 name", plain)
+    assert re.search(r"GD902 name ?:? no GPU\. Record more\.", plain)
+    assert plain.count("no stacks") == 1
+
+
+def test_text_begins_with_the_titles_of_several_findings(report: pb.Report) -> None:
+    del report.findings[1:]
+    assert to_text([report]).count(report.findings[0].title) == 1
+    report.findings.add().title = "Something else"
+    beginning = to_text([report]).split("GPU 0, Test GPU")[0]
+    assert report.findings[0].title in beginning
+    assert "Something else" in beginning
+
+
+@pytest.mark.parametrize("view", ["text", "markdown", "html"])
 def test_a_simulated_trace_is_labelled(view: str, tmp_path: Path) -> None:
     trace = TraceBuilder(simulated=True)
     trace.recording = slow_loader().recording
