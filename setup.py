@@ -39,7 +39,8 @@ def build_frontend() -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise SystemExit(f"tb-gpudiag: the frontend is not built and there is no npm; run: {BUILD_BY_HAND}")
-    for arguments in (["ci"], ["run", "build"]):
+    # An audit asks the registry a second time, and waits for minutes where a mirror does not answer it.
+    for arguments in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
         if subprocess.run([npm, *arguments], cwd=FRONTEND, check=False).returncode != 0:
             raise SystemExit(f"tb-gpudiag: `npm {' '.join(arguments)}` failed; run: {BUILD_BY_HAND}")
     if not BUILT_MODULE.exists():
