@@ -21,7 +21,7 @@ from tb_gpudiag.trace.events import NONE, Bool, Int64
 LONGEST_PERIOD = 6
 """Launches of one turn of a loop: an optimizer without foreach has one to six a parameter."""
 
-_OPTIMIZER = re.compile(r"Optimizer\.(?P<what>step|zero_grad)#.*", re.S)
+_MARK = re.compile(r"Optimizer\.(?P<what>step|zero_grad)#.*|torch::autograd::AccumulateGrad", re.S)
 
 
 class ClusterKind(IntEnum):
@@ -29,6 +29,7 @@ class ClusterKind(IntEnum):
     ZERO_GRAD = 1
     LOOP = 2  # anywhere else
     ELEMENTWISE = 3  # one elementwise kernel after another, that do not repeat
+    ACCUMULATE = 4  # autograd adds gradients to those that are there
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Cluster:
     """All clusters of the same operators at the same place. A turn is one repetition of the operators."""
 
     kind: ClusterKind
-    mark: str  # the optimizer's, or ""
+    mark: str  # the optimizer's or autograd's, or ""
     operators: list[str]  # of one turn, in the order of their names; of a chain, none
     clusters: int
     calls: Int64  # launch calls, in order of launch
@@ -113,9 +114,11 @@ def find_clusters(
 
 
 def _kind(mark: str, period: int) -> ClusterKind:
-    found = _OPTIMIZER.fullmatch(mark)
+    found = _MARK.fullmatch(mark)
     if found is None:
         return ClusterKind.LOOP if period else ClusterKind.ELEMENTWISE
+    if found["what"] is None:
+        return ClusterKind.ACCUMULATE
     return ClusterKind.ZERO_GRAD if found["what"] == "zero_grad" else ClusterKind.OPTIMIZER_STEP
 
 
@@ -165,9 +168,9 @@ def _members(start: Int64, stop: Int64) -> Int64:
 
 
 def _marks(host: Host, calls: Int64) -> Int64:
-    """Shape of `calls`: the name's index of the optimizer's mark around each, or NONE."""
+    """Shape of `calls`: the name's index of the nearest mark around each, or NONE."""
     events = host.events
-    marks = match(events, _OPTIMIZER)
+    marks = match(events, _MARK)
     found = np.full(len(calls), NONE, np.int64)
     at = calls.copy()
     while (at != NONE).any():

@@ -59,12 +59,17 @@ def completions(
 
 
 def _queued_before(events: Events, work: Work, on_device: Bool, own: Int64) -> int:
-    """When the work was done that had been launched before the recording began and ran before this work."""
-    if not len(own):
+    """When the work was done that had been launched before the recording began and ran, on its stream, before
+    this work: other streams may run ahead."""
+    queued, ours = work.event[on_device[work.event] & (work.launch == NONE)], work.event[own]
+    streams, of_ours = np.unique(events.stream[ours], return_inverse=True)
+    if not len(streams):
         return 0
-    event = work.event[on_device[work.event] & (work.launch == NONE)]
-    begins = events.start_ns[work.event[own]].min()
-    return int(events.end_ns[event[events.start_ns[event] < begins]].max(initial=0))
+    begins = np.full(len(streams), np.iinfo(np.int64).max)
+    np.minimum.at(begins, of_ours, events.start_ns[ours])
+    at = np.minimum(np.searchsorted(streams, events.stream[queued]), len(streams) - 1)
+    before = (streams[at] == events.stream[queued]) & (events.start_ns[queued] < begins[at])
+    return int(events.end_ns[queued[before]].max(initial=0))
 
 
 def on_host(names: list[str], start: Int64, end: Int64, pieces: Pieces) -> StepTimes:

@@ -152,12 +152,12 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             Evidence(
                 "GPU idle after waits", f"{time_ns(cost_ns)}, {share(cost_ns, lost.window_ns)} of the window"
             ),
-            Evidence("host held before that", time_ns(float(gaps.blocked_ns[drained].sum()))),
+            Evidence("host held until the GPU was done", time_ns(float(gaps.blocked_ns[drained].sum()))),
             *(
                 Evidence(
                     _KINDS[k.kind][0],
-                    f"{count(k.waits, 'wait')}, host held {time_ns(k.held_ns)}, GPU idle after "
-                    f"{time_ns(k.refill_ns)}",
+                    f"{count(k.waits, 'wait')}, host held {time_ns(k.held_ns)} until the GPU was done, GPU "
+                    f"idle after {time_ns(k.refill_ns)}",
                 )
                 for k in kinds[:MOST_KINDS]
             ),

@@ -47,6 +47,7 @@ class _Kind(NamedTuple):
 
 
 _OPTIMIZER_URL = "https://docs.pytorch.org/docs/stable/optim.html"
+_ZERO_GRAD_URL = "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html"
 _COMPILE_URL = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
 
 _KINDS = {
@@ -61,7 +62,13 @@ optimizer = torch.optim.Adagrad(model.parameters(), foreach=True)  # where there
         "setting gradients to zero, one parameter after another",
         "Drop the gradients instead of filling them with zeros.",
         """optimizer.zero_grad(set_to_none=True)   # no kernel at all; the default from PyTorch 2.0 on""",
-        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
+        _ZERO_GRAD_URL,
+    ),
+    ClusterKind.ACCUMULATE: _Kind(
+        "adding each gradient to the one that is there, one parameter after another",
+        "Drop the gradients before the backward pass: then each new one is kept as it is.",
+        """optimizer.zero_grad(set_to_none=True)   # not zeros to add to; the default from PyTorch 2.0 on""",
+        _ZERO_GRAD_URL,
     ),
     ClusterKind.LOOP: _Kind(
         "a loop over tensors or time steps",
@@ -174,16 +181,18 @@ def _graph(facts: Facts) -> str:
 
 
 def _larger_batch(facts: Facts, device: DeviceFacts) -> list[Evidence]:
-    """A word for a larger batch only where memory has room, and data is not what is short."""
+    """A word for a larger batch only where memory is known to have room, and data is not what is short."""
     waiting = device.ledger.by_cause(facts.window).get(Cause.INPUT, 0)
     memory = next((m for m in facts.memory if m.device == device.id), None)
     if memory is None or not memory.capacity_bytes or waiting >= INPUT_SHARE * facts.window.duration_ns:
+        return []
+    if memory.curve.relative:  # what was there before the recording is not known
         return []
     used = max(memory.peak_allocated_bytes, memory.peak_reserved_bytes) / memory.capacity_bytes
     if used > ROOM_SHARE:
         return []
     return [
-        Evidence("larger batch", f"there is room: {share(used)} of the GPU's memory is in use at the peak")
+        Evidence("larger batch", f"there is room: {share(used)} of the GPU's memory is taken at the peak")
     ]
 
 

@@ -17,7 +17,7 @@ def test_fires_on_the_gap_after_a_wait_and_names_what_waited(tmp_path: Path) -> 
     found = finding(RULE.check(facts_of(one_gap(_sync_then_python, 40), tmp_path)))
     assert 40_000 <= found.cost_ns <= 46_000  # with the launch and its latency
     waits = {e.label: e.value for e in found.evidence}[".item() or float() of a tensor"]
-    assert waits.startswith("1 wait, host held 100 µs, GPU idle after 4")
+    assert waits.startswith("1 wait, host held 100 µs until the GPU was done, GPU idle after 4")
     assert "total.item()" in found.fix.code
     assert found.places[0].operator == "aten::item"
     assert found.places[0].file == "train.py"

@@ -7,8 +7,8 @@ import pytest
 from tb_gpudiag.rules import launch_bound
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.small_kernels import RULE
-from tests.builder import HostThread, TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+from tests.builder import Generation, HostThread, TraceBuilder
+from tests.rules.stage import cannot_tell, facts_of, finding, findings, healthy, is_clear, without_gpu
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
 
@@ -21,10 +21,11 @@ def _loop(
     kernel: str = ELEMENTWISE,
     kernel_us: float = 2,
     step_us: float = 2000,
+    generation: Generation = "C2",
 ) -> TraceBuilder:
     """Every 20 µs an operator of 18 µs launches a kernel (at 8 µs, 7 µs, starting 1 µs later); before and
     after the loop, the GPU is busy."""
-    trace = TraceBuilder()
+    trace = TraceBuilder(generation)
     main = trace.thread()
     main.step(0, at=0, us=step_us)
     main.frame("train.py(40): update", at=0, us=step_us)
@@ -64,6 +65,27 @@ def test_the_fix_fits_the_loop(operators: list[str], mark: str, fix: str, tmp_pa
     assert isinstance(found, list)
     assert fix in found[0].fix.code
     assert {e.label: e.value for e in found[0].evidence}["operators"] == ", ".join(sorted(operators))
+
+
+def test_gradients_that_are_added_to_zeros_need_no_kernel(tmp_path: Path) -> None:
+    trace = _loop(["aten::add_"])
+    main = HostThread(trace, trace.recording.host[0].thread)
+    for i in range(20):
+        main.op("torch::autograd::AccumulateGrad", at=99.5 + 20 * i, us=19)
+    (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
+    assert "20 small kernels of torch::autograd::AccumulateGrad" in one.title
+    assert "set_to_none=True" in one.fix.code
+
+
+@pytest.mark.parametrize("generation", ["A", "C2"])
+def test_a_larger_batch_is_spoken_of_where_memory_is_known_to_have_room(
+    generation: Generation, tmp_path: Path
+) -> None:
+    """The oldest traces do not say what was allocated before the recording."""
+    trace = _loop(["aten::fill_"], generation=generation)
+    HostThread(trace, trace.recording.host[0].thread).alloc(2**20, at=10)
+    (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
+    assert ("larger batch" in {e.label for e in one.evidence}) == (generation == "C2")
 
 
 def test_elementwise_operators_in_a_row_are_one_chain(tmp_path: Path) -> None:

@@ -87,3 +87,16 @@ def test_work_queued_before_the_recording_is_not_the_first_steps(tmp_path: Path)
         main.step(number, at=number * 100, us=100)
         main.launch("gemm", at=number * 100 + 1, us=5, runs_at=400 + number * 100, runs_us=95)
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_streams_that_run_ahead_do_not_hide_what_was_queued(tmp_path: Path) -> None:
+    """A copy of the first step runs beside kernels that were launched before the recording."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    trace.kernel("gemm", at=1, us=190)
+    trace.kernel("gemm", at=200, us=190)
+    for number in range(5):
+        main.step(number, at=number * 100, us=100)
+        main.launch("copy_ahead", at=number * 100 + 1, us=5, runs_at=number * 100 + 10, runs_us=5, stream=20)
+        main.launch("gemm", at=number * 100 + 10, us=5, runs_at=400 + number * 100, runs_us=95)
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))
