@@ -84,6 +84,7 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
     progress(0.1, "unpickling")
     loaded = load_plain(data, limits, path)
     segments, traces, annotations = _parts(loaded, path)
+    _check_repetition(data, segments, traces, path)
     progress(0.6, "reading the history")
     notes: list[str] = []
     stacks = Stacks()
@@ -139,6 +140,19 @@ def _parts(loaded: Any, path: str) -> tuple[list[Any], list[Any], Any]:
         where=path,
         remedy="name a file that torch.cuda.memory._dump_snapshot wrote",
     )
+
+
+def _check_repetition(data: bytes, segments: list[Any], traces: list[Any], path: str) -> None:
+    """Each entry and each block is a dict of its own. One list of them that a pickle names again and again
+    would become as many rows each time."""
+    rows = [entries for entries in traces if type(entries) is list]
+    rows += [s["blocks"] for s in segments if type(s) is dict and type(s.get("blocks")) is list]
+    if len(segments) + sum(map(len, rows)) > data.count(b"}"):
+        raise NotATrace(
+            "the same entries or blocks come again and again",
+            where=path,
+            remedy="name a file that torch.cuda.memory._dump_snapshot wrote",
+        )
 
 
 @dataclass(frozen=True)

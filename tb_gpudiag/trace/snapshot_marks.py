@@ -23,6 +23,7 @@ Mark = tuple[str, bool, int]
 def marks(annotations: Any) -> list[Mark]:
     """Of a snapshot's `external_annotations`, in their order; what is none is left out."""
     found: list[Mark] = []
+    shown: dict[str, str] = {}
     for mark in annotations if type(annotations) is list else []:
         if type(mark) is not dict or len(found) == MARKS_LIMIT:
             continue
@@ -30,7 +31,9 @@ def marks(annotations: Any) -> list[Mark]:
         if type(name) is not str or stage not in ("START", "END"):
             continue
         if type(time_us) is int and 0 <= time_us < LATEST_US:
-            found.append((name[:_NAME_LIMIT].encode("utf-8", "replace").decode(), stage == "START", time_us))
+            if name not in shown:
+                shown[name] = name[:_NAME_LIMIT].encode("utf-8", "replace").decode()
+            found.append((shown[name], stage == "START", time_us))
     return found
 
 

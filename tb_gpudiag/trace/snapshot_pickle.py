@@ -6,13 +6,13 @@ and pairs of numbers, with lengths that the file bears out. The unpickler that t
 and function.
 
 The second wall alone would not do: nested tuples as a key of a dict overflow the C stack while they are
-hashed, and a large memo index alone takes gigabytes.
+hashed, and a large memo index alone takes gigabytes. And the first one is worth something only if the
+unpickler reads the same instructions: see _Whole.
 """
 
 from __future__ import annotations
 
 import copyreg
-import io
 import pickle
 import re
 from typing import Any, Final
@@ -43,7 +43,7 @@ def _short_texts(sizes: range) -> bytes:
 _INSTRUCTIONS: Final = b"|".join(
     (
         rb"[\x94}\](uesaN\x88\x89]",  # memoize, containers and what fills them, None, True, False
-        rb"h.|j.{4}|q.|r.{3}[\x00-\x%02x]",  # the memo; the last is its index's highest byte, bounded
+        rb"h.|j.{4}|q.|r..[\x00-\x%02x][\x00-\x%02x]",  # the memo; the last are its index's highest bytes
         rb"(?:%s)(?:(?:%s)\x86)?" % (_NUMBER, _NUMBER),  # a number, or a pair of them
         rb"\x8c(?:%s)" % _short_texts(range(256)),
         rb"\x95.{8}|G.{8}",  # a frame, a float
@@ -51,6 +51,9 @@ _INSTRUCTIONS: Final = b"|".join(
 )
 # So many at a time: the more, the more the matcher remembers.
 _RUN_LENGTH: Final = 1000
+
+# Bytes: an object of one, and `r` with an index of four; some less, for the first entries have shorter ones.
+_MEMO_ENTRY: Final = 5
 
 _STOP: Final = b"."
 _LONG_TEXT: Final = b"X"  # its length follows: four bytes
@@ -106,10 +109,30 @@ def load_plain(data: bytes, limits: Limits, path: str) -> Any:
         ) from error
 
 
+class _Whole:
+    """A file that gives everything at the first look into it, so that the unpickler reads byte after byte.
+
+    Of a file that comes in pieces it reads a frame at once, and forgets what is left of the frame where an
+    instruction lies across its end: then it goes on elsewhere than _check_instructions does.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def peek(self, _size: int) -> bytes:
+        data, self._data = self._data, b""
+        return data
+
+    def read(self, _size: int = -1) -> bytes:
+        return b""
+
+    def readline(self) -> bytes:
+        return b""
+
+
 class _Unpickler(pickle.Unpickler):
     def __init__(self, data: bytes, path: str) -> None:
-        # With `peek`, instructions that come without frames are not read one call at a time.
-        super().__init__(io.BufferedReader(io.BytesIO(data)))
+        super().__init__(_Whole(data))
         self._path = path
 
     def find_class(self, module: str, name: str) -> Any:
@@ -121,9 +144,11 @@ class _Unpickler(pickle.Unpickler):
 
 def _check_instructions(data: bytes, path: str) -> None:
     """Every instruction up to the end is one of plain data, and the end is there."""
-    # A memo has no more entries than the file has bytes; its memory is taken at once.
-    highest = min(0x7F, (len(data) >> 24))
-    run = re.compile(rb"(?s:%s){0,%d}" % (_INSTRUCTIONS % highest, _RUN_LENGTH))
+    # The memory of a memo is taken at once, so its indices are bounded: an entry takes what makes the object,
+    # and an `r`.
+    most = len(data) // _MEMO_ENTRY
+    bounds = (0xFF, min(0x7F, most >> 24)) if most >> 24 else (most >> 16, 0)
+    run = re.compile(rb"(?s:%s){0,%d}" % (_INSTRUCTIONS % bounds, _RUN_LENGTH))
     at, size = 2, len(data)  # after the protocol
     while at < size:
         ended = run.match(data, at)
@@ -144,7 +169,7 @@ def _refused(data: bytes, at: int, path: str) -> TraceError:
         named = _NAME_IN_LINES.match(data, at) or _NAME_ON_STACK.search(data[max(0, at - 300) : at])
         return _unsafe(".".join(part.decode() for part in named.groups()) if named else "", path)
     # An instruction that would pass if the rest of it were there.
-    whole = re.compile(rb"(?s:%s)" % (_INSTRUCTIONS % 0x7F))
+    whole = re.compile(rb"(?s:%s)" % (_INSTRUCTIONS % (0xFF, 0x7F)))
     if len(data) - at < 300 and whole.match(data[at:] + bytes(300)):
         return _cut_off(path)
     return NotATrace("it is a pickle, and not one of a memory snapshot", where=path, remedy=_REMEDY)

@@ -70,10 +70,11 @@ class Stacks:
     def _number(self, stack: Any) -> int:
         if type(stack) is not list or not stack:
             return NONE
-        frames = tuple(map(id, stack))
+        shown = stack[:FRAMES_LIMIT]
+        frames = tuple(map(id, shown))
         found = self._of_frames.get(frames)
         if found is None:
-            found = self._by_content(stack)
+            found = self._by_content(shown)
             if len(self._of_frames) < _KNOWN_LISTS:
                 self._of_frames[frames] = found
         if len(self._of_list) < _KNOWN_LISTS:
@@ -92,7 +93,7 @@ class Stacks:
         return found
 
     def _rendered(self, content: tuple[Any, ...]) -> int:
-        lines = [self._line(frame) for frame in content[:FRAMES_LIMIT]]
+        lines = [self._line(frame) for frame in content]
         text = "\n".join([line for line in reversed(lines) if line])
         if not text:
             return NONE
@@ -126,6 +127,7 @@ def _line(file: Any, line: Any, name: Any) -> str:
     """One frame as text; empty for what says nothing."""
     if type(file) is not str or type(name) is not str or not (file or name):
         return ""
+    file, name = file[-NAME_LIMIT:], name[:NAME_LIMIT]  # what tells most: the end of a path
     if not file.endswith(".py") and (
         any(noise in name for noise in _NOISE_NAMES) or any(noise in file for noise in _NOISE_FILES)
     ):
@@ -135,4 +137,4 @@ def _line(file: Any, line: Any, name: Any) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text[:NAME_LIMIT].encode("utf-8", "replace").decode().split())
+    return " ".join(text.encode("utf-8", "replace").decode().split())

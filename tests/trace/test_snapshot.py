@@ -280,13 +280,25 @@ def test_frames_that_are_none_are_no_stack(frames: Any, tmp_path: Path) -> None:
 
 def test_names_of_frames_are_bounded_text(tmp_path: Path) -> None:
     document = training(steps=1).document()
-    frame = {"filename": "a\nb\ud800" + "x" * 10_000, "line": -1, "name": "f"}
+    frame = {"filename": "x" * 10_000 + "/a\nb\ud800.py", "line": -1, "name": "f" * 10_000}
     document["device_traces"][0][1]["frames"] = [frame] * 10_000
     memory = read_document(document, tmp_path).memory
     text = memory.stacks[memory.stack[1]]
     text.encode("utf-8")
     assert len(text) < 100_000
-    assert text.splitlines()[0].startswith("a b?xxx")
+    assert "xxx/a b?.py(0): fff" in text.splitlines()[0]  # the end of a path tells most
+
+
+def test_rows_that_are_one_entry_named_again_and_again_are_refused(tmp_path: Path) -> None:
+    """A file of kilobytes would become gigabytes."""
+    for rows in ("device_traces", "segments", "blocks"):
+        document = training(steps=3).document()
+        if rows == "blocks":
+            document["segments"][0]["blocks"] *= 1_000
+        else:
+            document[rows] = document[rows] * 1_000
+        with pytest.raises(NotATrace, match="again and again"):
+            read_document(document, tmp_path)
 
 
 @pytest.mark.parametrize(

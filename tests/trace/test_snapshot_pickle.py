@@ -173,6 +173,21 @@ def test_what_would_exhaust_the_machine_is_refused_at_once(data: bytes, tmp_path
         read_trace(write(data, tmp_path))
 
 
+def test_a_memo_has_no_more_entries_than_the_file_bears_out() -> None:
+    """Its memory would be taken at once: 16 bytes for each."""
+    with pytest.raises(NotATrace):
+        load(b"\x80\x02}r\xff\xff\x01\x00.")
+
+
+def test_an_instruction_across_the_end_of_a_frame_hides_nothing() -> None:
+    """The unpickler forgets what is left of a frame, if it reads a file in pieces: then two bytes of a text's
+    length are gone, and the text itself is instructions that nobody has looked at."""
+    text = "\0\0]." + "n" * 96
+    frame = b"]" + b"\x94" * 20_000 + b"X" + struct.pack("<H", len(text))
+    data = b"\x80\x04\x95" + struct.pack("<Q", len(frame)) + frame + b"\0\0" + text.encode() + b"."
+    assert load(data) == text
+
+
 def test_a_text_longer_than_the_file_is_one_cut_off(tmp_path: Path) -> None:
     with pytest.raises(NotATrace, match="ends in the middle"):
         read_trace(write(b"\x80\x04X\xff\xff\xff\xffabc.", tmp_path))
