@@ -148,11 +148,29 @@ it("shows the peak's kinds, which add up, and tells of each tile by keyboard", a
   const opened = await openMemory(LEAK);
   const kinds = memory.peak_kinds.reduce((sum, { bytes }) => sum + bytes, 0);
   expect(kinds).toBe(memory.peak_allocated_bytes);
-  const tiles = opened.memory.getByRole("list", { name: "Owners of the peak" }).getByRole("listitem");
-  const first = tiles.first();
+  const tiles = opened.memory.getByRole("list", { name: "Owners of the peak" });
+  const first = tiles.locator("[data-legible]").first();
   await first.focus();
   const label = (await first.getAttribute("aria-label")) ?? "nothing";
   expect(await opened.memory.locator(".gd-memory-pointed").innerText()).toContain(label);
+});
+
+it("shows what an owner of the peak allocates until then, at a press of its tile", async () => {
+  const memory = await memoryOf(LEAK);
+  const owner = memory.peak_owners.find(({ operator }) => operator !== "");
+  if (!owner) throw new Error("the peak has no owner with a name");
+  const opened = await openMemory(LEAK);
+  const range = opened.memory.getByRole("region", { name: "What the range allocates and keeps" });
+  const tile = opened.memory.locator(".gd-treemap button", { hasText: owner.operator }).first();
+  await tile.press("Enter");
+  await range.getByText("From the beginning to the peak").waitFor();
+  const row = range.locator("tr[data-shown]").first();
+  await row.waitFor();
+  expect(await row.innerText()).toContain(owner.operator);
+  expect(await range.locator("tbody tr").first().getAttribute("data-shown")).toBe("true");
+  expect(await tile.getAttribute("aria-pressed")).toBe("true");
+  await tile.press("Enter");
+  await range.getByText("The whole recording").waitFor();
 });
 
 it("shows names as text, and devices apart", async () => {

@@ -65,6 +65,34 @@ describe("the timeline", () => {
     await expect.poll(() => shownTime(frame).innerText()).not.toBe(before);
   });
 
+  it("selects on the ruler: a range by dragging, a step by a click", async () => {
+    const { id } = await session.entryOf(RUN);
+    const frame = await session.openTimeline(RUN);
+    const { steps, trace_start_us, trace_end_us } = (await session.tensorboard.ask(
+      `timeline?id=${id}&width=1000`,
+    )) as Timeline;
+    const box = await frame.locator(".gd-lanes canvas").boundingBox();
+    const step = steps[1];
+    if (!box || !step) throw new Error("the timeline is not on the screen, or has no second step");
+    const before = await shownTime(frame).innerText();
+    const { mouse } = session.page;
+    const selected = timelineOf(frame).getByText(/^Selected/);
+    await mouse.move(box.x + 100, box.y + 10);
+    await mouse.down();
+    await mouse.move(box.x + 300, box.y + 10, { steps: 4 });
+    await mouse.up();
+    const drawn = await selected.innerText();
+    expect(await shownTime(frame).innerText()).toBe(before);
+    const middle = ((step.start_us + step.end_us) / 2 - trace_start_us) / (trace_end_us - trace_start_us);
+    await mouse.click(box.x + middle * box.width, box.y + 28);
+    await expect.poll(() => selected.innerText()).not.toBe(drawn);
+    await timelineOf(frame).getByRole("button", { name: "Zoom to it" }).click();
+    await session.untilHash(
+      (hash) =>
+        hash.includes(`t0=${step.start_us.toFixed(3)}&`) && hash.includes(`t1=${step.end_us.toFixed(3)}`),
+    );
+  });
+
   it("tells what lies under the pointer, and the chain of a gap that is clicked", async () => {
     const { id } = await session.entryOf(RUN);
     const frame = await session.openTimeline(RUN);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, column, exactTime, moment, percent, plural, sentence, time } from "./format";
+import { bytes, column, exactTime, moment, percent, plural, sentence, time, mean } from "./format";
 
 /** As a reader sees it: the narrow space is a space. */
 const plain = (text: string) => text.replaceAll("\u202f", " ");
@@ -67,6 +67,17 @@ it("writes sizes in powers of 1,024", () => {
     "512 B",
     "1.50 KiB",
     "3 GiB",
+  ]);
+});
+
+it("rounds a mean, but never something to nothing", () => {
+  expect([703.2, 9.4, 1, 0.0635, 0.000317, 0].map((value) => plain(mean(value)))).toEqual([
+    "703",
+    "9.40",
+    "1",
+    "0.06",
+    "< 0.01",
+    "0",
   ]);
 });
 

@@ -118,6 +118,11 @@ export function count(value: number): string {
   return value.toLocaleString("en-US");
 }
 
+/** A mean of counts: "229", "9.40", "0.06"; never 0 for something. */
+export function mean(value: number): string {
+  return value > 0 && value < 0.005 ? `<${GAP}0.01` : threeFigures(value);
+}
+
 /** "1 step", "3 steps". */
 export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;

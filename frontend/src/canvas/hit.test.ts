@@ -112,6 +112,25 @@ describe("rows", () => {
     expect(height({ folded: new Set([key]) })).toBe(15);
   });
 
+  it("leave out all queues but the deepest of a GPU, and show them on demand", () => {
+    const depths = { "7": 900, "25": 4, "27": 16, "84": 3 };
+    const queues = Object.entries(depths).map(([stream, most]) =>
+      queueLane([[0, 0]], most, `GPU 0 stream ${stream} queue`),
+    );
+    const many = sliceOf({ ...timeline, lanes: [...queues, ...timeline.lanes] });
+    const titles = (choices: Partial<typeof NO_CHOICES>) =>
+      rowsOf(many, new Map(), { ...NO_CHOICES, ...choices }).rows.map(({ title }) => title);
+    const others = rows.rows.map(({ title }) => title);
+    const [first, shallow, deep, last] = queues.map(({ title }) => title);
+    expect(titles({})).toEqual([first, deep, "2 more queues", ...others]);
+    expect(titles({ withQueues: new Set(["queues/0"]) })).toEqual([
+      ...[first, shallow, deep, last],
+      ...["2 more queues", ...others],
+    ]);
+    const two = sliceOf({ ...timeline, lanes: queues.slice(0, 2) });
+    expect(rowsOf(two, new Map(), NO_CHOICES).rows.map(({ title }) => title)).toEqual([first, shallow]);
+  });
+
   it("never shrink while one zooms to where less is nested", () => {
     const known = deepest(new Map(), slice);
     const shallow = sliceOf(timelineOf({ main: [[0, 10, "outer"]] }));

@@ -1,5 +1,6 @@
 // Where each lane stands, in pixels from the top of all lanes.
 
+import { plural } from "../base/format";
 import type { Slice, SliceLane } from "./slice";
 
 export interface Row {
@@ -28,11 +29,16 @@ export interface Rows {
 export interface LaneChoices {
   readonly folded: ReadonlySet<string>;
   readonly withOuter: ReadonlySet<string>;
+  /** Keys of rows of kind "queues": all queues of their GPU are shown. */
+  readonly withQueues: ReadonlySet<string>;
 }
 
-export const NO_CHOICES: LaneChoices = { folded: new Set(), withOuter: new Set() };
+export const NO_CHOICES: LaneChoices = { folded: new Set(), withOuter: new Set(), withQueues: new Set() };
 
 const HEIGHTS: Readonly<Record<string, number>> = { gaps: 22, stream: 18, queue: 22 };
+
+/** Of each GPU so many queues are shown, the deepest: those of many streams would push the threads out of sight. */
+const QUEUES_SHOWN = 2;
 const THREAD_DEPTH_PX = 15;
 const SPACE_PX = 5;
 
@@ -51,19 +57,54 @@ export function deepest(known: Depths, slice: Slice): Depths {
 /** `whole` is a slice of the whole trace: lanes and their outer frames do not depend on where one looks. */
 export function rowsOf(whole: Slice, depths: Depths, choices: LaneChoices): Rows {
   const rows: Row[] = [];
+  const further = furtherQueues(whole);
   let top = 0;
+  const push = (row: Omit<Row, "top">) => {
+    rows.push({ ...row, top });
+    top += row.height + SPACE_PX;
+  };
   for (const lane of whole.lanes.values()) {
     const { key, kind, title, device } = lane;
+    const others = further.get(device);
+    const group = `queues/${device}`;
+    const withQueues = choices.withQueues.has(group);
     const folded = choices.folded.has(key);
     const deep = Math.max(1, depths.get(key) ?? lane.depths.length);
     const outer = kind === "thread" ? outerFrames(lane, whole.end_us - whole.start_us) : 0;
     const first = choices.withOuter.has(key) ? 0 : outer;
     const step = HEIGHTS[kind] ?? THREAD_DEPTH_PX;
     const height = (folded ? 1 : deep - first) * step;
-    rows.push({ key, kind, title, device, top, height, step, depths: deep, folded, outer, first });
-    top += height + SPACE_PX;
+    if (withQueues || !others?.lanes.has(lane)) {
+      push({ key, kind, title, device, height, step, depths: deep, folded, outer, first });
+    }
+    if (others?.after !== lane) continue;
+    const more = plural(others.lanes.size, "more queue");
+    const plain = { height: THREAD_DEPTH_PX, step: THREAD_DEPTH_PX, depths: 1, outer: 0, first: 0 };
+    push({ key: group, kind: "queues", title: more, device, folded: !withQueues, ...plain });
   }
   return { rows, height: top };
+}
+
+interface FurtherQueues {
+  readonly lanes: ReadonlySet<SliceLane>;
+  /** The last queue of the GPU, further or not. */
+  readonly after: SliceLane | undefined;
+}
+
+/** The queues of each GPU beyond the deepest; GPUs with few of them are left out. */
+function furtherQueues({ lanes }: Slice): ReadonlyMap<number, FurtherQueues> {
+  const found = new Map<number, SliceLane[]>();
+  for (const lane of lanes.values()) {
+    if (lane.queue) found.set(lane.device, [...(found.get(lane.device) ?? []), lane]);
+  }
+  return new Map(
+    [...found]
+      .filter(([, queues]) => queues.length > QUEUES_SHOWN)
+      .map(([device, queues]) => {
+        const deepestFirst = [...queues].sort((a, b) => (b.queue?.most ?? 0) - (a.queue?.most ?? 0));
+        return [device, { lanes: new Set(deepestFirst.slice(QUEUES_SHOWN)), after: queues.at(-1) }];
+      }),
+  );
 }
 
 function outerFrames(lane: SliceLane, whole_us: number): number {

@@ -30,8 +30,9 @@ export function timelineOf(lanes: Record<string, readonly Box[]>, more: Partial<
 export function queueLane(
   steps: readonly (readonly [us: number, low: number, high?: number])[],
   queue_most: number,
+  title = "GPU 0 stream 7 queue",
 ): Lane {
-  const lane = laneOf("GPU 0 stream 7 queue", [], []);
+  const lane = laneOf(title, [], []);
   const queue = {
     time_us: steps.map(([us]) => us),
     low: steps.map(([, low]) => low),

@@ -1,6 +1,15 @@
 import { expect, it } from "vitest";
-import type { DeviceMemory, FloorTrend, MemoryOwner } from "../wire/report";
-import { floorSentence, memoryLabel, peakSentence, peakTiles, spanName, stepName, tileTitle } from "./memory";
+import type { DeviceMemory, FloorTrend, MemoryOwner, Place } from "../wire/report";
+import {
+  floorSentence,
+  memoryLabel,
+  peakSentence,
+  peakTiles,
+  sameSite,
+  spanName,
+  stepName,
+  tileTitle,
+} from "./memory";
 
 const MIB = 2 ** 20;
 
@@ -112,6 +121,14 @@ it("makes tiles that add up to the peak, with one for the owners that are not li
     ["before", [30]],
   ]);
   expect(kinds[1]?.tiles.map(tileTitle)).toEqual(["aten::mm", "aten::mm", "others"]);
+});
+
+it("knows the site of a range that an owner of the peak is", () => {
+  const place = { file: "train.py", line: 12, function: "log", operator: "aten::cat" } as Place;
+  const cat = { operator: "aten::cat", place };
+  expect(sameSite(cat, { operator: "aten::cat", place: { ...place, us: 5 } })).toBe(true);
+  expect(sameSite(cat, { operator: "aten::cat", place: { ...place, line: 13 } })).toBe(false);
+  expect(sameSite(cat, { operator: "aten::mm", place })).toBe(false);
 });
 
 it("names a range after its step, or from when to when", () => {

@@ -92,6 +92,16 @@ export function where(place: Place | undefined): string {
   return place ? codeLine(place) || place.function : "";
 }
 
+interface Origin {
+  readonly operator: string;
+  readonly place: Place | undefined;
+}
+
+/** Whether an owner of the peak and a site of a range are the same operator at the same line. */
+export function sameSite(one: Origin, other: Origin): boolean {
+  return one.operator === other.operator && where(one.place) === where(other.place);
+}
+
 export interface Tile {
   readonly kind: string;
   /** Null: the owners of this kind that the report does not list. */

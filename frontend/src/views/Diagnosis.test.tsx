@@ -11,7 +11,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-function shown(kind: string): string[] {
+function shown(kind: string, more: object = {}): string[] {
   vi.stubGlobal("fetch", () => Promise.resolve(new Response('{"state": "queued"}')));
   const lists = ["devices", "steps", "findings", "unchecked", "clear", "memory", "host"];
   const tables = ["launch_hotspots", "sync_sites", "kernel_families", "launch_queues"];
@@ -19,6 +19,7 @@ function shown(kind: string): string[] {
     ...Object.fromEntries([...lists, ...tables].map((name) => [name, []])),
     trace: { kind, notes: [], path: "x", events: 0, malformed_events: 0, duration_us: 5, rank: -1 },
     verdict: { limiter: "unknown", sentence: "Nothing grows.", busy_share: 0 },
+    ...more,
   } as unknown as Report;
   render(
     <MantineProvider>
@@ -44,4 +45,26 @@ it("shows a file of memory alone as that: no timeline, no time, no limit", () =>
   expect(screen.getByText("Nothing grows.")).toBeTruthy();
   expect(screen.queryByText("Recording")).toBeNull();
   expect(screen.queryByText("Limited by")).toBeNull();
+});
+
+it("shows memory before time where the worst finding is about memory", () => {
+  const finding = {
+    rule: "GD401",
+    title: "A leak",
+    summary: "",
+    severity: "ERROR",
+    ranges: [],
+    cost_bytes: 0,
+  };
+  const ofTime = { ...finding, cost_us: 5, cost_bytes_per_step: 0 };
+  const ofMemory = { ...finding, cost_us: 0, cost_bytes_per_step: 1024, memory_device: 0 };
+  const memoryIsFirst = (findings: object[]) => {
+    shown("trace", { findings });
+    const [memory, timeline] = [screen.getByText("Memory"), screen.getByText("Timeline")];
+    const place = memory.compareDocumentPosition(timeline);
+    cleanup();
+    return (place & Node.DOCUMENT_POSITION_FOLLOWING) !== 0;
+  };
+  expect(memoryIsFirst([ofTime, ofMemory])).toBe(false);
+  expect(memoryIsFirst([ofMemory, ofTime])).toBe(true);
 });

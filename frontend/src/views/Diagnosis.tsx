@@ -1,4 +1,5 @@
 import { useMemo } from "react";
+import { isOfMemory } from "../state/findings";
 import { onlyMemory } from "../state/kinds";
 import { whereabouts } from "../state/whereabouts";
 import type { Report, TraceEntry } from "../wire/report";
@@ -19,6 +20,8 @@ export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report
   const known = useMemo(() => whereabouts(report), [report]);
   const memory = onlyMemory(report.trace?.kind);
   const onlyHost = report.devices.length === 0;
+  // Where what matters most is about memory, its picture comes before that of time.
+  const memoryFirst = report.findings[0] !== undefined && isOfMemory(report.findings[0]);
   return (
     <WhereaboutsProvider value={known}>
       <div className="gd-top">
@@ -26,12 +29,13 @@ export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report
         {onlyHost ? <HostActivities report={report} /> : <Steps report={report} />}
       </div>
       <Findings report={report} />
+      {memoryFirst && <Memory entry={entry} report={report} />}
       {!memory && <Timeline entry={entry} />}
       <Launches report={report} />
       <Waits report={report} />
       <Kernels report={report} />
       {!onlyHost && <HostActivities report={report} />}
-      <Memory entry={entry} report={report} />
+      {!memoryFirst && <Memory entry={entry} report={report} />}
       <About report={report} />
     </WhereaboutsProvider>
   );

@@ -19,8 +19,6 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
   const body = useId();
   const item = useRef<HTMLLIElement>(null);
   const cost = costText(finding, whole_us);
-  const ofMemory = isOfMemory(finding);
-  const placed = finding.ranges.length > 0;
 
   // A finding that is opened from elsewhere, by a link or the plan, is brought into sight.
   useEffect(() => {
@@ -53,7 +51,7 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
         </span>
         <span className="gd-chevron" aria-hidden="true" />
       </button>
-      {placed ? <ShowOnTimeline of={finding} /> : ofMemory && <ShowInMemory finding={finding} label="Show" />}
+      {isOfMemory(finding) ? <ShowInMemory finding={finding} /> : <ShowOnTimeline of={finding} />}
       {opened && (
         <div className="gd-finding-body" id={body}>
           <Details finding={finding} />
@@ -87,7 +85,9 @@ function Details({ finding }: Pick<Props, "finding">) {
         <SavingLine finding={finding} />
         <FixPart finding={finding} />
         {isOfMemory(finding) && finding.ranges.length > 0 && (
-          <ShowInMemory finding={finding} label="Show in the memory view" />
+          <p className="gd-muted">
+            Where in time: <ShowOnTimeline of={finding} />
+          </p>
         )}
       </div>
     </>
@@ -122,7 +122,8 @@ function FixPart({ finding }: Pick<Props, "finding">) {
   );
 }
 
-function ShowInMemory({ finding, label }: Pick<Props, "finding"> & { readonly label: string }) {
+/** What costs memory shows in the memory view best. */
+function ShowInMemory({ finding }: Pick<Props, "finding">) {
   const showMemoryOf = usePage((page) => page.showMemoryOf);
   return (
     <span className="gd-stepper">
@@ -136,7 +137,7 @@ function ShowInMemory({ finding, label }: Pick<Props, "finding"> & { readonly la
           document.getElementById(MEMORY_ID)?.scrollIntoView({ behavior: "smooth" });
         }}
       >
-        {label}
+        Show
       </button>
     </span>
   );

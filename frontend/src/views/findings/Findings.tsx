@@ -20,7 +20,7 @@ export function Findings({ report }: { report: Report }) {
       aside={
         <span className="gd-muted">
           {plural(keys.length, "finding")}
-          {several && ", most to gain first"}
+          {several && ", worst first"}
         </span>
       }
     >
@@ -34,7 +34,7 @@ export function Findings({ report }: { report: Report }) {
           );
         })}
       </ol>
-      <UncheckedList items={report.unchecked} />
+      <UncheckedList items={report.unchecked} opened={report.findings.length === 0} />
       <CheckedList items={report.clear} />
     </Section>
   );

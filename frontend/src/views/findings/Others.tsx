@@ -3,12 +3,16 @@ import { groupedByReason, type UncheckedGroup } from "../../state/findings";
 import type { Clear, Unchecked } from "../../wire/report";
 
 /** What this trace cannot show, why, and how to record one that can. */
-export function UncheckedList({ items }: { items: readonly Unchecked[] }) {
+export function UncheckedList({ items, opened }: { items: readonly Unchecked[]; opened: boolean }) {
   if (items.length === 0) return null;
   return (
-    <details className="gd-others" open>
+    <details className="gd-others" open={opened}>
       <summary>
-        Could not check <span className="gd-muted">{items.length}</span>
+        Could not check{" "}
+        <span className="gd-muted">
+          {items.length}
+          <span className="gd-others-names">: {items.map(({ name }) => words(name)).join(", ")}</span>
+        </span>
       </summary>
       <ul>
         {groupedByReason(items).map((group, at) => (

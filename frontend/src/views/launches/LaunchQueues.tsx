@@ -1,4 +1,4 @@
-import { count, percent, plural, time } from "../../base/format";
+import { count, mean, percent, plural, time } from "../../base/format";
 import type { LaunchQueue } from "../../wire/report";
 import { More } from "../parts/More";
 
@@ -52,14 +52,13 @@ function Title({ text, meaning }: { text: string; meaning: string }) {
 }
 
 function QueueRow({ queue }: { queue: LaunchQueue }) {
-  const mean = queue.mean_depth.toLocaleString("en-US", { maximumSignificantDigits: 3 });
   return (
     <tr>
       <td className="gd-name">
         GPU {queue.device} stream {queue.stream}
       </td>
       <td className="gd-number">{count(queue.launches)}</td>
-      <td className="gd-number">{mean}</td>
+      <td className="gd-number">{mean(queue.mean_depth)}</td>
       <td className="gd-number">{count(queue.median_depth)}</td>
       <td className="gd-number">{count(queue.most_depth)}</td>
       <td className="gd-number">{percent(queue.empty_share)}</td>

@@ -5,7 +5,7 @@ import { toPixel, toTime, type Viewport } from "../../base/viewport";
 import { stepName } from "../../state/memory";
 import { columnAt, type Columns } from "../../state/memoryCurve";
 import { usePage } from "../../state/store";
-import { onKey } from "../timeline/actions";
+import { onKey, stepAt } from "../timeline/actions";
 import { useWheel } from "../timeline/usePointer";
 import type { Marks } from "./marks";
 import { AXIS_PX, dataOf, makePlot, RIGHT_PX, RULER_PX } from "./plot";
@@ -131,8 +131,7 @@ function useBrush({ view, steps }: Marks, width: number, setHover: (x: number | 
       setDrag(null);
       if (!drag || drag.moved) return;
       const at = toTime(view, spot(event), width);
-      const step = steps.find(({ start_us, end_us }) => start_us <= at && at < end_us);
-      setSelection(step ? { start_us: step.start_us, end_us: step.end_us } : null);
+      setSelection(stepAt(steps, at));
     },
     onPointerCancel: () => {
       setDrag(null);

@@ -1,13 +1,13 @@
 import { ActionIcon, Button, Loader, Tooltip } from "@mantine/core";
 import { useElementSize } from "@mantine/hooks";
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { time } from "../../base/format";
 import { span, type Viewport } from "../../base/viewport";
 import { caveat, floorSentence, memoryLabel, peakSentence, spanName } from "../../state/memory";
 import { scaleOf, type Scale } from "../../state/memoryCurve";
 import { useMemorySlices, useRange, type MemorySlices } from "../../state/memoryQuery";
 import { usePage } from "../../state/store";
-import type { DeviceMemory, StepMark, TraceEntry } from "../../wire/report";
+import type { DeviceMemory, MemoryOwner, StepMark, TraceEntry } from "../../wire/report";
 import { useShown } from "../parts/ShowOnTimeline";
 import { fit, zoomToSelection } from "../timeline/actions";
 import { Chart } from "./Chart";
@@ -33,9 +33,14 @@ export function MemoryOfDevice({ entry, memory }: Props) {
   const { ref, width } = useElementSize<HTMLDivElement>();
   const slices = useMemorySlices(entry, memory.device, wanted, Math.round(width));
   const selection = usePage((page) => page.selection);
+  const setSelection = usePage((page) => page.setSelection);
   const range = useRange(entry, memory.device, selection);
   const steps = slices.whole?.steps ?? NO_STEPS;
   const marks = useMarks(memory, slices, steps);
+  const [owner, setOwner] = useState<MemoryOwner | null>(null);
+  const untilPeak = { start_us: slices.bounds.start_us, end_us: memory.peak_us };
+  const atPeak = selection?.start_us === untilPeak.start_us && selection.end_us === untilPeak.end_us;
+  const picked = atPeak ? owner : null;
   const step = (by: 1 | -1) => {
     selectStep(steps, by);
   };
@@ -67,12 +72,26 @@ export function MemoryOfDevice({ entry, memory }: Props) {
       <div className="gd-memory-parts">
         <RangePanel
           // While a new range is on its way, the one before it is still shown, under its own name.
-          title={selection ? spanName(range ?? selection, steps) : "The whole recording"}
+          title={
+            atPeak
+              ? "From the beginning to the peak"
+              : selection
+                ? spanName(range ?? selection, steps)
+                : "The whole recording"
+          }
           slice={selection ? range : slices.whole}
           whole={selection === null}
+          picked={picked}
         />
         <div className="gd-memory-held">
-          <PeakOwners memory={memory} />
+          <PeakOwners
+            memory={memory}
+            picked={picked}
+            onPick={(pressed) => {
+              setOwner(pressed);
+              setSelection(pressed === picked ? null : untilPeak);
+            }}
+          />
           <Reserved memory={memory} />
         </div>
       </div>

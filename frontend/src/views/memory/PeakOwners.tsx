@@ -4,7 +4,7 @@ import { bytes, percent } from "../../base/format";
 import { textOn } from "../../canvas/theme";
 import { peakTiles, tileDetail, tileTitle, type KindTiles, type Tile } from "../../state/memory";
 import { usePage } from "../../state/store";
-import type { DeviceMemory } from "../../wire/report";
+import type { DeviceMemory, MemoryOwner } from "../../wire/report";
 import { memoryKind } from "./kinds";
 import { squarify, type Rect } from "./treemap";
 
@@ -13,8 +13,15 @@ const HEIGHT_PX = 240;
 /** Smaller tiles bear no text, and are not stopped at by the keyboard. */
 const TEXT_FROM_PX = { width: 46, height: 16 } as const;
 
+interface Props {
+  readonly memory: DeviceMemory;
+  /** The owner whose allocations are shown. */
+  readonly picked: MemoryOwner | null;
+  readonly onPick: (owner: MemoryOwner) => void;
+}
+
 /** What was alive at the peak: kinds, and within them who allocated. */
-export function PeakOwners({ memory }: { memory: DeviceMemory }) {
+export function PeakOwners({ memory, picked, onPick }: Props) {
   const { ref, width } = useElementSize<HTMLUListElement>();
   const [pointed, setPointed] = useState<Tile | null>(null);
   const kinds = peakTiles(memory);
@@ -30,7 +37,12 @@ export function PeakOwners({ memory }: { memory: DeviceMemory }) {
       <KindLegend kinds={kinds} whole={whole} />
       <ul className="gd-treemap" ref={ref} style={{ height: HEIGHT_PX }} aria-label="Owners of the peak">
         {kinds.map((kind, at) => (
-          <Tiles key={kind.kind} kind={kind} within={areas[at]} whole={whole} onPoint={setPointed} />
+          <Tiles
+            key={kind.kind}
+            {...{ kind, whole, picked, onPick }}
+            within={areas[at]}
+            onPoint={setPointed}
+          />
         ))}
       </ul>
       <p className="gd-memory-pointed" aria-live="polite">
@@ -39,7 +51,9 @@ export function PeakOwners({ memory }: { memory: DeviceMemory }) {
             <b>{says(pointed, whole)}</b> {tileDetail(pointed)}
           </>
         ) : (
-          <span className="gd-muted">Point at a tile for more.</span>
+          <span className="gd-muted">
+            Point at a tile for more, press it to see what it allocates until the peak.
+          </span>
         )}
       </p>
     </section>
@@ -73,10 +87,12 @@ interface TilesProps {
   readonly kind: KindTiles;
   readonly within: Rect | undefined;
   readonly whole: number;
+  readonly picked: Props["picked"];
+  readonly onPick: Props["onPick"];
   readonly onPoint: (tile: Tile | null) => void;
 }
 
-function Tiles({ kind: { kind, tiles }, within, whole, onPoint }: TilesProps) {
+function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }: TilesProps) {
   const scheme = usePage((page) => page.scheme);
   if (!within) return null;
   const background = memoryKind(kind).colour[scheme];
@@ -87,13 +103,22 @@ function Tiles({ kind: { kind, tiles }, within, whole, onPoint }: TilesProps) {
   return tiles.map((tile, at) => {
     const { x: left = 0, y: top = 0, width = 0, height = 0 } = rects[at] ?? {};
     const legible = width >= TEXT_FROM_PX.width && height >= TEXT_FROM_PX.height;
+    const { owner } = tile;
+    const inside = legible && (
+      <>
+        <b>{tileTitle(tile) || memoryKind(kind).label}</b>
+        <span>{bytes(tile.bytes)}</span>
+      </>
+    );
+    const named = {
+      tabIndex: legible ? 0 : -1,
+      "aria-label": says(tile, whole),
+      "data-legible": legible || undefined,
+    };
     return (
       <li
         key={at}
-        tabIndex={legible ? 0 : -1}
-        aria-label={says(tile, whole)}
         title={says(tile, whole)}
-        data-legible={legible || undefined}
         style={{ left, top, width, height, background, color: textOn(background) }}
         onPointerEnter={() => {
           onPoint(tile);
@@ -108,11 +133,22 @@ function Tiles({ kind: { kind, tiles }, within, whole, onPoint }: TilesProps) {
           onPoint(null);
         }}
       >
-        {legible && (
-          <>
-            <b>{tileTitle(tile) || memoryKind(kind).label}</b>
-            <span>{bytes(tile.bytes)}</span>
-          </>
+        {owner && tileTitle(tile) !== "" ? (
+          <button
+            type="button"
+            {...named}
+            aria-pressed={owner === picked}
+            onClick={() => {
+              onPick(owner);
+            }}
+          >
+            {inside}
+          </button>
+        ) : (
+          // What was there before, or is not known by name, has no allocations to show.
+          <div role="note" {...named}>
+            {inside}
+          </div>
         )}
       </li>
     );

@@ -1,6 +1,6 @@
 import { bytes, count, plural } from "../../base/format";
-import { where } from "../../state/memory";
-import type { MemorySlice, SliceSite } from "../../wire/report";
+import { sameSite, where } from "../../state/memory";
+import type { MemoryOwner, MemorySlice, SliceSite } from "../../wire/report";
 import { More } from "../parts/More";
 
 interface Props {
@@ -8,12 +8,16 @@ interface Props {
   readonly slice: MemorySlice | null;
   /** All of the recording: what survives it is what is kept. */
   readonly whole: boolean;
+  /** The owner of a part of the peak whose allocations are looked for: they come first. */
+  readonly picked: MemoryOwner | null;
 }
 
 const FIRST = 8;
 
 /** What was allocated and freed in a range, and what of it survives. */
-export function RangePanel({ title, slice, whole }: Props) {
+export function RangePanel({ title, slice, whole, picked }: Props) {
+  const isPicked = (site: SliceSite) => picked !== null && sameSite(site, picked);
+  const sites = slice ? [...slice.sites].sort((a, b) => Number(isPicked(b)) - Number(isPicked(a))) : [];
   const told = slice !== null && slice.survived_bytes >= 0;
   return (
     <section className="gd-memory-range" aria-label="What the range allocates and keeps" aria-live="polite">
@@ -22,8 +26,8 @@ export function RangePanel({ title, slice, whole }: Props) {
       {slice && !told && (
         <p className="gd-muted">This recording has no addresses: what survives cannot be told.</p>
       )}
-      {slice && slice.sites.length > 0 && (
-        <More key={title} items={slice.sites} first={FIRST}>
+      {sites.length > 0 && (
+        <More key={title} items={sites} first={FIRST}>
           {(shown) => (
             <table className="gd-table gd-memory-sites">
               <thead>
@@ -49,7 +53,7 @@ export function RangePanel({ title, slice, whole }: Props) {
               </thead>
               <tbody>
                 {shown.map((site, at) => (
-                  <SiteRow key={at} site={site} told={told} whole={whole} />
+                  <SiteRow key={at} site={site} told={told} whole={whole} picked={isPicked(site)} />
                 ))}
               </tbody>
             </table>
@@ -87,11 +91,12 @@ interface SiteProps {
   /** Whether it is known what survives. */
   readonly told: boolean;
   readonly whole: boolean;
+  readonly picked: boolean;
 }
 
-function SiteRow({ site, told, whole }: SiteProps) {
+function SiteRow({ site, told, whole, picked }: SiteProps) {
   return (
-    <tr>
+    <tr data-shown={picked || undefined}>
       <td className="gd-name">
         <Site operator={site.operator} line={where(site.place)} />
       </td>

@@ -15,6 +15,9 @@ export const RIGHT_PX = 14;
 const FONT = '11px "Inter Variable", system-ui, sans-serif';
 const TICKS_APART_PX = 110;
 
+/** A time on the axis is about as wide as this; one that would run over the edge is left out. */
+const TIME_PX = 60;
+
 /** Sizes on the axis are powers of two apart, so that they are whole KiB, MiB or GiB. */
 const STEPS_BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
@@ -53,9 +56,10 @@ export function makePlot(host: HTMLElement, width: number, height: number, marks
           splits: (u, _, min, max) => [
             ...ticks({ start_us: min, end_us: max }, u.bbox.width / devicePixelRatio, TICKS_APART_PX).at_us,
           ],
-          values: (_, splits) => {
+          values: (u, splits) => {
             const step = (splits[1] ?? 0) - (splits[0] ?? 0) || 1;
-            return splits.map((at) => moment(at, step));
+            const last_px = u.bbox.width / devicePixelRatio + RIGHT_PX - TIME_PX / 2;
+            return splits.map((at) => (u.valToPos(at, "x") > last_px ? null : moment(at, step)));
           },
         },
         {

@@ -76,7 +76,7 @@ export function Lanes({ slice, rows, view, bounds, gaps, width, tall, measure, o
             ref={canvas}
             style={{ width, height, cursor: pointer.cursor }}
             role="img"
-            aria-label={`Timeline with ${laid.rows.length} lanes and ${gaps.length} gaps`}
+            aria-label={`Timeline with ${plural(laid.rows.length, "row")} and ${plural(gaps.length, "gap")}`}
             {...pointer.handlers}
           />
           {pointer.hover && <HoverCard hover={pointer.hover} width={width} height={height} />}
@@ -94,7 +94,8 @@ interface LabelProps {
 
 function Label({ row, onToggle }: LabelProps) {
   const style = { top: HEAD_PX + row.top, height: row.height };
-  const foldable = row.kind === "thread" && row.depths > 1;
+  const queues = row.kind === "queues";
+  const foldable = queues || (row.kind === "thread" && row.depths > 1);
   return (
     <div className="gd-label" data-kind={row.kind} style={style} title={row.title}>
       {foldable ? (
@@ -102,7 +103,7 @@ function Label({ row, onToggle }: LabelProps) {
           type="button"
           aria-expanded={!row.folded}
           onClick={() => {
-            onToggle("folded", row.key);
+            onToggle(queues ? "withQueues" : "folded", row.key);
           }}
         >
           {row.title}

@@ -46,6 +46,12 @@ export function zoomToSelection(): void {
   setSelection(null);
 }
 
+/** The step at this time as a range, if there is one. */
+export function stepAt(steps: readonly Viewport[], at_us: number): Viewport | null {
+  const step = steps.find(({ start_us, end_us }) => start_us <= at_us && at_us < end_us);
+  return step ? { start_us: step.start_us, end_us: step.end_us } : null;
+}
+
 /** Whether the key meant something to the timeline. */
 export function onKey(key: string, view: Viewport, bounds: Viewport, gaps: readonly Gap[]): boolean {
   const does = keys(view, bounds, gaps)[key.length === 1 ? key.toLowerCase() : key];

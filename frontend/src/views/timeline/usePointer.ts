@@ -5,6 +5,7 @@ import { hit, type Hit } from "../../canvas/hit";
 import type { Rows } from "../../canvas/rows";
 import type { Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
+import { stepAt } from "./actions";
 
 export interface Hover {
   readonly hit: Hit;
@@ -49,6 +50,7 @@ export function usePointer(stage: Stage) {
   const { canvas, scroller, slice, rows, view, bounds, width, scroll } = stage;
   const [hover, setHover] = useState<Hover | null>(null);
   const [drag, setDrag] = useState<Drag | null>(null);
+  const [onRuler, setOnRuler] = useState(false);
   const { setView, setSelection, openGap } = usePage.getState();
   useWheel(stage, () => {
     setHover(null);
@@ -65,7 +67,9 @@ export function usePointer(stage: Stage) {
     if (event.button !== 0 || width === 0) return;
     event.currentTarget.setPointerCapture(event.pointerId);
     scroller.current?.focus({ preventScroll: true });
-    setDrag({ kind: event.shiftKey ? "select" : "pan", ...spot(event), view, scroll, moved: false });
+    const at = spot(event);
+    const kind = event.shiftKey || at.y < HEAD_PX ? "select" : "pan";
+    setDrag({ kind, ...at, view, scroll, moved: false });
     setHover(null);
     event.preventDefault();
   };
@@ -75,6 +79,7 @@ export function usePointer(stage: Stage) {
     if (!drag) {
       const found = under(x, y);
       setHover(found && { hit: found, x, y });
+      setOnRuler(y < HEAD_PX);
       return;
     }
     const moved = drag.moved || Math.hypot(x - drag.x, y - drag.y) >= CLICK_PX;
@@ -95,7 +100,7 @@ export function usePointer(stage: Stage) {
     if (!drag || drag.moved) return;
     const { x, y } = spot(event);
     const found = under(x, y);
-    setSelection(null);
+    setSelection(y < HEAD_PX ? stepAt(slice?.steps ?? [], toTime(view, x, width)) : null);
     if (found && found.gap !== null) openGap({ device: found.row.device, gap: found.gap });
     else openGap(null);
   };
@@ -106,9 +111,11 @@ export function usePointer(stage: Stage) {
       ? drag.kind === "pan"
         ? "grabbing"
         : "col-resize"
-      : hover?.hit.gap != null
-        ? "pointer"
-        : "default",
+      : onRuler
+        ? "col-resize"
+        : hover?.hit.gap != null
+          ? "pointer"
+          : "default",
     handlers: {
       onPointerDown,
       onPointerMove,
