@@ -9,7 +9,7 @@ from tb_gpudiag.facts.chores import Chore
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.rules.chores import CHORES
-from tb_gpudiag.rules.format import count, share, time_ns
+from tb_gpudiag.rules.format import count, one_line, share, time_ns
 from tb_gpudiag.rules.launch_bound import LONGEST_GAP_NS, batch_evidence, issuing
 from tb_gpudiag.rules.ledger import Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
@@ -153,17 +153,34 @@ def _general(facts: Facts, lost: Lost, chosen: Bool, python: Bool, spoken_of: In
         evidence=[
             Evidence("GPU idle under Python", time_ns(lost.total_ns(python))),
             Evidence("GPU idle under slow operators", time_ns(lost.total_ns(chosen & ~python))),
+            *_unseen(facts, lost, chosen),
             *batch_evidence(facts),
-            Evidence(
-                "longest stretch",
-                time_ns(max((r.end_ns - r.start_ns for r in lost.ranges(chosen)), default=0)),
-            ),
+            Evidence("longest stretch", _longest(facts, lost, chosen)),
         ],
         places=found,
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=without(subtract(_host_work(facts), spoken_of), LEAST_REMOVED),
     )
+
+
+def _unseen(facts: Facts, lost: Lost, chosen: Bool) -> list[Evidence]:
+    """A word where the trace has neither a line nor an operator: the places do not stand for that time."""
+    host, seen = facts.host, lost.event != NONE
+    seen[seen] = (host.place[lost.event[seen]] != NONE) | (host.operator[lost.event[seen]] != NONE)
+    unseen_ns = lost.total_ns(chosen & ~seen)
+    return [Evidence("of this without any line or operator", time_ns(unseen_ns))] if unseen_ns else []
+
+
+def _longest(facts: Facts, lost: Lost, chosen: Bool) -> str:
+    """How long it is, and which operator's launch ended it: without stacks this is how to find it."""
+    stretch = lost.ranges(chosen)[0]
+    launch = int(lost.launch[np.flatnonzero(chosen & (lost.start_ns == stretch.start_ns))[0]])
+    operator = NONE if launch == NONE else int(facts.host.operator[launch])
+    length = time_ns(stretch.end_ns - stretch.start_ns)
+    if operator == NONE:
+        return length
+    return f"{length}, before {one_line(facts.trace.events.names[facts.trace.events.name[operator]], 80)}"
 
 
 def _host_work(facts: Facts) -> Intervals:

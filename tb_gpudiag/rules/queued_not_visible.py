@@ -34,6 +34,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             f"the GPU was idle beside queued work for {share(cost_ns, lost.window_ns)} of the step window"
         )
     gaps = len(set(lost.gap[chosen].tolist()))
+    earlier_ns = lost.total_ns(chosen & (lost.end_ns <= facts.device.busy.span.start_ns))
     longest = int(lost.length_ns[chosen].max())
     return Finding(
         title=f"The GPU is idle for {share(cost_ns, lost.window_ns)} of the time although work is queued",
@@ -57,6 +58,16 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
                 f"{time_ns(cost_ns)}, {share(cost_ns, lost.window_ns)} of the window",
             ),
             Evidence("gaps", f"{count(gaps)}, the longest {time_ns(longest)}"),
+            *(
+                [
+                    Evidence(
+                        "before the GPU's first work in the trace",
+                        f"{time_ns(earlier_ns)}; it may have been busy with work from before the recording",
+                    )
+                ]
+                if earlier_ns
+                else []
+            ),
         ],
         places=places(facts, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),

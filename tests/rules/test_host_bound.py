@@ -119,10 +119,14 @@ def test_without_stacks_no_chore_is_guessed(tmp_path: Path) -> None:
     main = trace.thread()
     main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
     main.step(0, at=100, us=1000)
+    main.op("aten::mm", at=495, us=20)
     main.launch("after", at=500, us=5, runs_at=506, runs_us=594)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert "for Python" in found.title
     assert "no Python stacks" in found.summary
+    evidence = {e.label: e.value for e in found.evidence}
+    assert evidence["of this without any line or operator"] == "195 µs"
+    assert evidence["longest stretch"] == "195 µs, before aten::mm"
 
 
 def test_what_makes_the_models_input_is_compared_with_the_model(tmp_path: Path) -> None:
