@@ -61,19 +61,29 @@ model.generate(**inputs, cache_implementation="static")""",
 )
 HOOKS = Cause(
     "outputs of a module that are kept",
-    "The outputs of one kind of module stay, and no loss does: a forward hook, or the module itself, keeps "
-    "what it gives.",
-    "Remove the hook when it has done its work, or keep a copy of what is needed on the host, of the last "
-    "step only.",
-    """handle = layer.register_forward_hook(keep)
+    "The outputs of one kind of module stay, and no loss does: a forward hook, the module itself, or a list "
+    "of results keeps what it gives.",
+    "Remove the hook when it has done its work, and keep what is needed of the last step only, on the host. "
+    "Write the results of an evaluation to disk, or keep numbers of them.",
+    """def keep(module, inputs, output):
+    features[module] = output.detach().cpu()   # replaces the last step's, and has no graph
+
+handle = layer.register_forward_hook(keep)
 try:
     model(batch)
 finally:
     handle.remove()
 
-def keep(module, inputs, output):
-    features[module] = output.detach().cpu()   # replaces the last step's, and has no graph""",
+correct += (model(batch).argmax(1) == target).sum()   # not: outputs.append(model(batch))""",
     "https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_hook",
+)
+LARGER = Cause(
+    "tensors that become larger",
+    "Tensors are replaced by larger ones in every step, evenly: a buffer that grows, or batches that do.",
+    "Give the buffer an end, or allocate it once at its full size. Batches or sequences that grow on purpose "
+    "are no leak: make sure that the largest one fits.",
+    """buffer = torch.empty(most_rows, width, device=device)   # once, at its full size
+buffer[position] = new""",
 )
 GRADIENTS = Cause(
     "gradients that are kept",
@@ -87,9 +97,9 @@ optimizer.zero_grad(set_to_none=True)    # the default: lets go of the gradients
     "https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html",
 )
 METRICS = Cause(
-    "metrics that stay on the device",
-    "Small tensors are made outside of the model's modules, and all of them stay: numbers of each step that "
-    "a list keeps.",
+    "small tensors that are kept",
+    "Small tensors are made outside of the model's modules, and all of them stay: most often metrics of each "
+    "step, which a list keeps as tensors.",
     "Add up one tensor in place, and bring it to the host once in many steps.",
     """total += loss.detach()               # one tensor, in place: not metrics.append(loss)
 if step % 100 == 0:
@@ -131,10 +141,11 @@ def cause_of(sites: list[GrowingSite], *, with_modules: bool) -> Cause:
 
     backward = [site for site in sites if site.phase is Phase.BACKWARD]
     others = [site for site in sites if site.phase is not Phase.BACKWARD]
-    if most(
-        [site for site in sites if site.replaced and (JOINS.fullmatch(site.operator) or not site.operator)]
-    ):
+    replaced = [site for site in sites if site.replaced]
+    if most([site for site in replaced if JOINS.fullmatch(site.operator) or not site.operator]):
         return CACHE
+    if most(replaced):
+        return LARGER
     if most(backward):
         return GRADIENTS
     has_loss = loss_of(others) is not None
@@ -145,9 +156,12 @@ def cause_of(sites: list[GrowingSite], *, with_modules: bool) -> Cause:
     if most(forward):
         operators = {site.operator or site.stack for site in forward}
         return GRAPH if has_loss or len(operators) >= GRAPH_OPERATORS else HOOKS
-    if most([site for site in others if site.size_bytes <= METRIC_BYTES and not _is_in_module(site)]):
-        return METRICS
-    return OTHER
+    return METRICS if most([site for site in others if _may_be_metric(site)]) else OTHER
+
+
+def _may_be_metric(site: GrowingSite) -> bool:
+    """Small, of no module, and no batch."""
+    return site.size_bytes <= METRIC_BYTES and not _is_in_module(site) and site.phase is not Phase.INPUT
 
 
 def _is_in_module(site: GrowingSite) -> bool:

@@ -115,7 +115,7 @@ def test_old_traces_have_no_addresses_so_only_an_even_rise_is_believed(tmp_path:
         ("leak_growing_cache", "a growing cache"),
         ("leak_hooks", "outputs of a module"),
         ("leak_gradients", "gradients that are kept"),
-        ("leak_metrics", "metrics that stay"),
+        ("leak_metrics", "small tensors that are kept"),
     ],
 )
 def test_the_usual_causes_are_told_by_what_stays(scenario: str, cause: str, tmp_path: Path) -> None:
@@ -127,6 +127,15 @@ def test_the_usual_causes_are_told_by_what_stays(scenario: str, cause: str, tmp_
 def test_a_leak_of_another_kind_has_no_cause_to_name(tmp_path: Path) -> None:
     found = only(check(Facts(read_trace(str(simulate("leak").write(tmp_path))))))
     assert ": " not in found.title
+
+
+@pytest.mark.parametrize(("steps", "said"), [(10, True), (11, False)])
+def test_of_few_steps_it_says_that_a_cache_would_look_the_same(
+    steps: int, said: bool, tmp_path: Path
+) -> None:
+    """One of them is excused."""
+    found = only(check(facts_of(job([MIB] * steps), tmp_path)))
+    assert ("cache which still fills" in found.summary) is said
 
 
 def test_a_leak_that_ends_the_job_is_part_of_the_verdict(tmp_path: Path) -> None:

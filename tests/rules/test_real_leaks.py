@@ -72,6 +72,12 @@ def remembers(job: Job) -> None:
     job.kept.append(torch.rand(256, 256).exp())
 
 
+def takes_larger_batches(job: Job) -> None:
+    """Keeps the last one only."""
+    job.batch = torch.rand(len(job.batch) + ROWS, WIDTH)
+    job.train()
+
+
 def keeps_nothing(job: Job) -> None:
     job.train()
 
@@ -116,7 +122,8 @@ def recorded(step: Callable[[Job], None], folder: Path, *, skip: int = 2, hook: 
         (retains_graph, "a kept graph", 2 * OUTPUT_BYTES),
         (keeps_gradients, "gradients that are kept", 2 * (WIDTH + 1) * WIDTH * FLOAT),
         (grows_cache, "a growing cache", OUTPUT_BYTES),
-        (keeps_metrics, "metrics that stay on the device", WIDTH * WIDTH * FLOAT),
+        (keeps_metrics, "small tensors that are kept", WIDTH * WIDTH * FLOAT),
+        (takes_larger_batches, "tensors that become larger", OUTPUT_BYTES),
         (remembers, "", 256 * 256 * FLOAT),
     ],
 )

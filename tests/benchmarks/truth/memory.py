@@ -32,7 +32,7 @@ NAMED = {
     "hooks": "outputs of a module that are kept",
     "growing_cache": "a growing cache",
     "gradients": "gradients that are kept",
-    "metrics": "metrics that stay on the device",
+    "metrics": "small tensors that are kept",
 }
 """What each of the simulator's causes is called in the finding's title; the others have no name."""
 
