@@ -103,8 +103,10 @@ _Columns = tuple[Int64, Int64, Int64, Bool, Int64]
 
 def _of_events(events: Int64) -> _Columns:
     time_ns, action, size, purpose = events.T
-    known = (np.abs(size) < MOST_BYTES) & (purpose >= 0) & (purpose < len(MemoryPurpose))
-    known &= (action >= _PREEXISTING) & (action <= _DESTROY) & (time_ns < _LATEST_NS)
+    found = action == _PREEXISTING
+    known = (size > -MOST_BYTES) & (size < MOST_BYTES) & (purpose >= 0) & (purpose < len(MemoryPurpose))
+    known &= found | ((time_ns >= 0) & (time_ns < _LATEST_NS))
+    known &= (action >= _PREEXISTING) & (action <= _DESTROY)
     # A new version of a tensor is written as two rows, of the old one and of the new one: nothing is
     # allocated. It matters where the purpose is another.
     changes = known & (action == _CHANGE_OF_VERSION)
@@ -113,7 +115,6 @@ def _of_events(events: Int64) -> _Columns:
     known[same] = known[same + 1] = False
     settled = np.arange(len(size))
     settled[old] += 1
-    found = action == _PREEXISTING
     dated = known & ~found
     first_ns = int(time_ns[dated].min()) if dated.any() else 0
     time_ns = np.where(found | (time_ns < first_ns), first_ns, time_ns)

@@ -62,6 +62,23 @@ def test_a_new_purpose_moves_memory_without_a_dip(tmp_path: Path) -> None:
     assert by_purpose(read(EVENTS[:-1], tmp_path)) == {WEIGHT: 4_096, GRADIENT: 1_024}
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        (BEGIN_NS, CREATE, -(2**63), TEMPORARY),
+        (BEGIN_NS, CREATE, 2**62, TEMPORARY),
+        (-(2**63), CREATE, 512, TEMPORARY),
+        (2**63 - 1, CREATE, 512, TEMPORARY),
+        (BEGIN_NS, 9, 512, TEMPORARY),
+        (BEGIN_NS, CREATE, 512, 99),
+    ],
+)
+def test_events_that_cannot_be_are_left_out(event: tuple[int, int, int, int], tmp_path: Path) -> None:
+    spoilt, whole = (read(events, tmp_path).memory for events in ([*EVENTS, event], EVENTS))
+    assert spoilt.allocated.tolist() == whole.allocated.tolist()
+    assert spoilt.time_ns.tolist() == whole.time_ns.tolist()
+
+
 def test_sums_over_time_become_a_curve(tmp_path: Path) -> None:
     sums = [
         [0, 4_096, 0, 0, 1_024, 0, 0, 0, 0],
