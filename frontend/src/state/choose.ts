@@ -3,20 +3,32 @@
 import { date } from "../base/format";
 import type { TraceEntry } from "../wire/report";
 
+/** Traces by a name, in the server's order. */
+export type Named = ReadonlyMap<string, readonly TraceEntry[]>;
+
 export interface Chosen {
-  readonly runs: readonly string[];
-  readonly workers: readonly string[];
+  readonly runs: Named;
+  /** Of the chosen run. */
+  readonly workers: Named;
+  /** Of the chosen worker. */
   readonly spans: readonly TraceEntry[];
 }
 
 /** The three lists that a chooser shows while `entry` is chosen, in the server's order. */
 export function levels(traces: readonly TraceEntry[], entry: TraceEntry | null): Chosen {
-  const inRun = traces.filter((other) => other.run === entry?.run);
-  return {
-    runs: [...new Set(traces.map((other) => other.run))],
-    workers: [...new Set(inRun.map((other) => other.worker))],
-    spans: inRun.filter((other) => other.worker === entry?.worker),
-  };
+  const runs = grouped(traces, ({ run }) => run);
+  const workers = grouped(runs.get(entry?.run ?? "") ?? [], ({ worker }) => worker);
+  return { runs, workers, spans: workers.get(entry?.worker ?? "") ?? [] };
+}
+
+function grouped(traces: readonly TraceEntry[], name: (entry: TraceEntry) => string): Named {
+  const found = new Map<string, TraceEntry[]>();
+  for (const entry of traces) {
+    const others = found.get(name(entry));
+    if (others) others.push(entry);
+    else found.set(name(entry), [entry]);
+  }
+  return found;
 }
 
 /** What to show when nothing is chosen: the newest file that can be read, else the newest. */

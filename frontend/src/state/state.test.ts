@@ -45,8 +45,8 @@ describe("choosing", () => {
 
   it("lists each run once, and what is in the chosen one", () => {
     const found = levels(traces, traces[2] ?? null);
-    expect(found.runs).toEqual(["a", "b"]);
-    expect(found.workers).toEqual(["w0", "w1"]);
+    expect([...found.runs.keys()]).toEqual(["a", "b"]);
+    expect([...found.workers.keys()]).toEqual(["w0", "w1"]);
     expect(found.spans.map((span) => span.id)).toEqual(["3"]);
   });
 

@@ -27,11 +27,7 @@ export function Chooser({ traces, entry }: Props) {
         label="Run"
         width={320}
         value={entry.run}
-        options={runs.map((run) => ({
-          value: run,
-          label: run,
-          ...summary(traces.filter((t) => t.run === run)),
-        }))}
+        options={[...runs].map(([run, all]) => ({ value: run, label: run, ...summary(all) }))}
         onPick={(run) => {
           open(inRun(traces, run, entry.worker));
         }}
@@ -40,13 +36,13 @@ export function Chooser({ traces, entry }: Props) {
         label="Worker"
         width={250}
         value={entry.worker}
-        options={workers.map((worker) => ({
+        options={[...workers].map(([worker, all]) => ({
           value: worker,
           label: worker || "–",
-          ...summary(traces.filter((t) => t.run === entry.run && t.worker === worker)),
+          ...summary(all),
         }))}
         onPick={(worker) => {
-          open(newest(traces.filter((t) => t.run === entry.run && t.worker === worker)));
+          open(newest(workers.get(worker) ?? []));
         }}
       />
       <Level

@@ -5,7 +5,7 @@ const RECORD = `from torch.profiler import ProfilerActivity, profile, schedule, 
 
 with profile(
     activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
-    schedule=schedule(wait=1, warmup=2, active=3, repeat=1),
+    schedule=schedule(wait=1, warmup=2, active=6, repeat=1),
     on_trace_ready=tensorboard_trace_handler("LOGDIR/my_run"),
     record_shapes=True,
     profile_memory=True,
@@ -14,14 +14,14 @@ with profile(
     for step, batch in enumerate(loader):
         train_step(batch)
         prof.step()
-        if step >= 5:  # 1 + 2 + 3 steps, counted from 0
+        if step >= 8:  # 1 + 2 + 6 steps, counted from 0
             break
 `;
 
 const WHY: readonly (readonly [string, string])[] = [
   [
     "schedule(…)",
-    "skips the slow first steps and records three: enough to compare, small enough to read quickly.",
+    "skips the slow first steps and records six: enough to tell slow steps and growing memory, small enough to read quickly.",
   ],
   ["prof.step()", "marks where each step ends. Without it nothing can be said per step."],
   [
@@ -54,8 +54,9 @@ export function Empty({ problems }: { problems: ReactNode }) {
         ))}
       </dl>
       <p className="gd-muted">
-        Files whose names end in <code>.pt.trace.json</code> or <code>.pt.trace.json.gz</code> are found, in
-        the directory itself and in every directory below it. A run is named after its directory.
+        Files whose names end in <code>.pt.trace.json</code> or <code>.pt.trace.json.gz</code> are found, and
+        CUDA memory snapshots (<code>.pickle</code>), in the directory itself and in every directory below it.
+        A run is named after its directory.
       </p>
     </main>
   );

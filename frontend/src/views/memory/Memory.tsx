@@ -1,5 +1,6 @@
 import { SegmentedControl } from "@mantine/core";
 import { memoryLabel } from "../../state/memory";
+import { isOfMemory } from "../../state/findings";
 import { usePage } from "../../state/store";
 import type { Report, TraceEntry } from "../../wire/report";
 import { Section } from "../parts/Section";
@@ -10,7 +11,9 @@ import { NotRecorded } from "./NotRecorded";
 export function Memory({ entry, report }: { entry: TraceEntry; report: Report }) {
   const chosen = usePage((page) => page.memoryOf);
   const choose = usePage((page) => page.showMemoryOf);
-  const memory = report.memory.find(({ device }) => device === chosen) ?? report.memory[0];
+  // Until one is chosen, the device that the worst finding about memory is about.
+  const device = chosen ?? report.findings.find(isOfMemory)?.memory_device;
+  const memory = report.memory.find((one) => one.device === device) ?? report.memory[0];
   if (!memory) return <NotRecorded />;
   return (
     <Section

@@ -1,0 +1,54 @@
+import { MantineProvider } from "@mantine/core";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { createQueryClient } from "../../state/queries";
+import { usePage } from "../../state/store";
+import type { Report, TraceEntry } from "../../wire/report";
+import { Memory } from "./Memory";
+
+beforeEach(() => {
+  usePage.setState(usePage.getInitialState());
+  vi.stubGlobal("fetch", () => Promise.resolve(new Response('{"state": "queued"}')));
+});
+
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
+
+function shown(findings: object[]): void {
+  const of = (device: number) => ({
+    ...{ device, sites: [], floors: [], peak_owners: [], peak_kinds: [] },
+    ...{ peak_allocated_bytes: 2 ** 20 * (device + 1), peak_reserved_bytes: 0, peak_phase: "", peak_us: 5 },
+    ...{ capacity_bytes: 0, reserved_at_peak_bytes: 0, steps_until_full: 0, relative: false },
+  });
+  const report = { findings, memory: [of(0), of(1), of(2)] } as unknown as Report;
+  render(
+    <MantineProvider>
+      <QueryClientProvider client={createQueryClient()}>
+        <Memory entry={{ id: "x", content: "c" } as TraceEntry} report={report} />
+      </QueryClientProvider>
+    </MantineProvider>,
+  );
+}
+
+const device = () => screen.getByRole<HTMLInputElement>("radio", { checked: true }).value;
+
+it("is of the device that the worst finding about memory is about, until another one is chosen", () => {
+  const ofTime = { cost_us: 9, cost_bytes: 0, cost_bytes_per_step: 0, memory_device: 0 };
+  shown([
+    ofTime,
+    { ...ofTime, cost_bytes: 5, memory_device: 2 },
+    { ...ofTime, cost_bytes: 5, memory_device: 1 },
+  ]);
+  expect(device()).toBe("2");
+  expect(screen.getByText(/\b3\sMiB are allocated/)).toBeTruthy();
+  fireEvent.click(screen.getByRole("radio", { name: "GPU 0" }));
+  expect(device()).toBe("0");
+});
+
+it("is of the first device where no finding is about memory", () => {
+  shown([]);
+  expect(device()).toBe("0");
+});
