@@ -171,6 +171,7 @@ export interface Finding {
   summary: string;
   /** over the step window */
   cost_us: number;
+  /** absent where no time is given back: findings about memory, about the recording */
   saving: Saving | undefined;
   evidence: Evidence[];
   places: Place[];
@@ -181,7 +182,7 @@ export interface Finding {
   ranges: TimeRange[];
   /** of memory findings: what is held, and a fix gives back */
   cost_bytes: number;
-  /** of what grows */
+  /** of what grows from step to step; 0 without steps */
   cost_bytes_per_step: number;
   /** of memory findings: as in DeviceMemory */
   memory_device: number;
@@ -335,9 +336,9 @@ export interface DeviceMemory {
   peak_reserved_bytes: number;
   /** 0: the trace does not say */
   capacity_bytes: number;
-  /** 0 with fewer than 3 steps */
+  /** 0 with fewer than 3 steps; see trend where none were recorded */
   floor_slope_bytes_per_step: number;
-  /** that grow from step to step, those that hold most first, bounded */
+  /** that grow from step to step, those that grow most first, bounded */
   sites: MemorySite[];
   name: string;
   /** rebuilt from the events' bytes: from 0 at the recording's beginning */
@@ -347,9 +348,9 @@ export interface DeviceMemory {
   /** forward, backward, optimizer, or empty */
   peak_phase: string;
   reserved_at_peak_bytes: number;
-  /** one a step, in order */
+  /** one a step, or a window of time where there are no steps; in order, bounded */
   floors: MemoryFloor[];
-  /** absent with fewer than 3 steps */
+  /** absent with fewer than 3 floors */
   trend:
     | FloorTrend
     | undefined;
@@ -360,7 +361,7 @@ export interface DeviceMemory {
   reserve:
     | MemoryReserve
     | undefined;
-  /** at this slope; 0 where it does not grow or the capacity is not known */
+  /** in the unit of the trend; 0 where it does not grow or the capacity is not known */
   steps_until_full: number;
   events: number;
   /** allocated before the first event */
@@ -376,6 +377,7 @@ export interface MemorySite {
   bytes: number;
   /** allocations held at the end */
   count: number;
+  /** in the trend's unit */
   bytes_per_step: number;
   /** the user's own line, where known */
   place:
@@ -383,7 +385,7 @@ export interface MemorySite {
     | undefined;
   /** of one allocation, the median */
   size_bytes: number;
-  /** that left some */
+  /** or windows of time, that left some */
   steps: number;
   module: string;
   /** when they were made, bounded */
@@ -391,7 +393,7 @@ export interface MemorySite {
 }
 
 export interface MemoryFloor {
-  /** of the step */
+  /** of the step, or window of time */
   name: string;
   /** when it was lowest */
   us: number;
@@ -400,7 +402,7 @@ export interface MemoryFloor {
   excused: boolean;
 }
 
-/** A line through the steps' floors. */
+/** A line through the floors. Its slopes are a step, or a second: see unit. */
 export interface FloorTrend {
   /** Theil-Sen */
   bytes_per_step: number;
@@ -413,9 +415,9 @@ export interface FloorTrend {
   end_bytes: number;
   /** rising, level, plateau, falling, unclear */
   state: string;
-  /** that it is drawn through */
+  /** floors that it is drawn through */
   steps: number;
-  /** step; second where no steps were recorded */
+  /** step (recorded or inferred), or second where there are none */
   unit: string;
 }
 
