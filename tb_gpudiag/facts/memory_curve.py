@@ -38,7 +38,8 @@ def memory_curve(memory: MemoryEvents, event: Int64) -> Curve:
     action, size = memory.action[event], memory.bytes[event]
     change = np.where(_moves_bytes(memory, event), size, 0)
     allocated, recorded = _allocated(memory, event, change)
-    start = max(0, int(allocated[0] - change[0])) if len(event) else 0
+    start = max(0, int(allocated[0]) - int(change[0])) if len(event) else 0
+    start = min(start, np.iinfo(np.int64).max)  # whatever the trace says
     if not recorded:
         # What was freed was allocated before: at least so much was there.
         start = max(0, -int(allocated.min(initial=0)))

@@ -10,7 +10,16 @@ import numpy as np
 from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.memory_curve import Curve
 from tb_gpudiag.facts.names import match
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Int64, MemoryAction, MemoryEvents, Segments, UInt8
+from tb_gpudiag.trace.events import (
+    CALL_CATEGORIES,
+    NONE,
+    Int32,
+    Int64,
+    MemoryAction,
+    MemoryEvents,
+    Segments,
+    UInt8,
+)
 
 _TAKE = re.compile(r"(cuda|hip)(Malloc|MallocAsync)|cuMem(Create|Alloc(_v2)?)|hipMemCreate")
 _GIVE = re.compile(r"(cuda|hip)(Free|FreeAsync)|cuMem(Release|Free(_v2)?)|hipMemRelease")
@@ -41,7 +50,6 @@ class Reserve:
     known: bool
     unused_at_peak_bytes: int
     most_unused_bytes: int
-    most_unused_ns: int
     growths: int
     growth_bytes: int
     shrinks: int
@@ -73,19 +81,19 @@ def find_reserve(
     change = np.diff(curve.reserved) if curve.has_reserved else np.zeros(max(0, len(curve) - 1), np.int64)
     at = curve.time_ns[1:]
     steady = at >= warm_ns if warm_ns is not None else np.zeros(len(at), np.bool_)
-    peak, most = int(curve.allocated.argmax()), int(unused.argmax())
+    peak = int(curve.allocated.argmax())
     return Reserve(
         known=curve.has_reserved,
         unused_at_peak_bytes=max(0, int(unused[peak])),
-        most_unused_bytes=max(0, int(unused[most])),
-        most_unused_ns=int(curve.time_ns[most]),
+        most_unused_bytes=max(0, int(unused.max())),
         growths=int((change > 0).sum()),
         growth_bytes=int(change[change > 0].sum()),
         shrinks=int((change < 0).sum()),
         shrink_bytes=-int(change[change < 0].sum()),
         steady_growths=int((steady & (change > 0)).sum()),
         steady_shrinks=int((steady & (change < 0)).sum()),
-        retries=_retries(action) + (_call_retries(host, around) if device != NONE else 0),
+        retries=_retries(action, memory.stack[curve.event])
+        + (_call_retries(host, around) if device != NONE else 0),
         out_of_memory=len(failed),
         out_of_memory_ns=failed,
         driver_ns=driver_ns,
@@ -93,10 +101,12 @@ def find_reserve(
     )
 
 
-def _retries(action: UInt8) -> int:
-    """Of a snapshot: memory given back, then got, with no allocation or free between."""
+def _retries(action: UInt8, stack: Int32) -> int:
+    """Of a snapshot: memory given back, then got, with no allocation or free between, and from one call
+    stack: empty_cache() gives back, too."""
     gives, gets = action[:-1] == MemoryAction.SHRINK, action[1:] == MemoryAction.GROW
-    return int((gives & gets).sum())
+    same = (stack[:-1] == stack[1:]) & (stack[1:] != NONE)
+    return int((gives & gets & same).sum())
 
 
 def _call_retries(host: Host, around: Int64) -> int:

@@ -51,20 +51,29 @@ class SnapshotBuilder:
         self._address = FIRST_ADDRESS
         self._blocks: dict[int, tuple[int, _Block]] = {}
 
-    def segment(self, size: int, *, at: float = 0, device: int = 0, expandable: bool = False) -> int:
+    def segment(
+        self,
+        size: int,
+        *,
+        at: float = 0,
+        device: int = 0,
+        expandable: bool = False,
+        stack: Sequence[str] = (),
+    ) -> int:
         """The driver gives memory: its address."""
         address, self._address = self._address, self._address + size + (1 << 21)
         whole = _Block(address, size)
         self.segments.append(_Segment(device, address, size, expandable, [whole]))
-        self._entry(device, "segment_map" if expandable else "segment_alloc", address, size, at, [])
+        action = "segment_map" if expandable else "segment_alloc"
+        self._entry(device, action, address, size, at, _frames(stack))
         return address
 
-    def give_back(self, address: int, *, at: float) -> None:
+    def give_back(self, address: int, *, at: float, stack: Sequence[str] = ()) -> None:
         """The driver takes a segment back."""
         segment = next(s for s in self.segments if s.address == address)
         self.segments.remove(segment)
         action = "segment_unmap" if segment.expandable else "segment_free"
-        self._entry(segment.device, action, address, segment.bytes, at, [])
+        self._entry(segment.device, action, address, segment.bytes, at, _frames(stack))
 
     def allocate(self, size: int, *, at: float, device: int = 0, stack: Sequence[str] = ()) -> int:
         """Memory for the user: its address."""

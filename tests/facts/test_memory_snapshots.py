@@ -135,16 +135,27 @@ def test_segments_tell_what_is_free_and_cannot_be_given_back() -> None:
     assert segments.free_in_used_segments_bytes == 8 * MB
 
 
-def test_growths_retries_and_failures_are_in_the_history() -> None:
+MAIN = "train.py(3): main"
+
+
+@pytest.mark.parametrize(
+    ("stack", "retries"),
+    [
+        ([MAIN], 1),  # the cache was emptied to get memory
+        ([MAIN, "torch/cuda/memory.py(222): empty_cache"], 0),
+        ([], 0),
+    ],
+)
+def test_growths_retries_and_failures_are_in_the_history(stack: list[str], retries: int) -> None:
     snapshot = SnapshotBuilder()
     old = snapshot.segment(10 * MB, at=0)
     snapshot.segment(4 * MB, at=1)
-    snapshot.give_back(old, at=2)
-    snapshot.segment(20 * MB, at=3)  # the cache was emptied for it
+    snapshot.give_back(old, at=2, stack=stack)
+    snapshot.segment(20 * MB, at=3, stack=[MAIN])
     snapshot.allocate(15 * MB, at=4)
     snapshot.out_of_memory(50 * MB, at=5)
     reserve = memory_of(snapshot).reserve
-    assert (reserve.growths, reserve.shrinks, reserve.retries) == (2, 1, 1)
+    assert (reserve.growths, reserve.shrinks, reserve.retries) == (2, 1, retries)
     assert (reserve.out_of_memory, reserve.out_of_memory_ns.tolist()) == (1, [5_000])
 
 

@@ -21,7 +21,7 @@ from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 
 MB = 1 << 20
-ABOUT_MEMORY = {"GD401", "GD402", "GD403", "GD404", "GD405", "GD906"}
+ABOUT_MEMORY = {"GD401", "GD402", "GD403", "GD405", "GD906"}
 
 
 def report_of(folder: Path) -> pb.Report:
