@@ -6,18 +6,20 @@ import re
 
 import numpy as np
 
+from tb_gpudiag.facts.host import Host
 from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.names import match
 from tb_gpudiag.facts.steps import Window
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Events, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Int64
 
 
 class Calls:
     """The host's calls into the driver."""
 
-    def __init__(self, events: Events, work: Work, blocking: Int64) -> None:
+    def __init__(self, host: Host, work: Work, blocking: Int64) -> None:
         """blocking: event indices of the calls that wait for the GPU (handover.HostTime.blocking)."""
-        self._events = events
+        self._host = host
+        self._events = host.events
         self._work = work
         self._blocking = blocking
 
@@ -39,9 +41,13 @@ class Calls:
         events = self._events
         return bool((events.correlation[events.where(*CALL_CATEGORIES)] > 0).any())
 
-    def waits_before_last_launch(self, window: Window) -> int:
-        """How many waits for the GPU begin in the window before its last launch: one after that ends the
-        recording, and no step."""
+    def waits_between_launches(self, window: Window) -> int:
+        """How many waits for the GPU begin between the window's first launch and its last: the profiler waits
+        before and after the steps. Calls inside one operator are one wait, as in sync_sites."""
         starts, launched = self._events.start_ns[self._blocking], self._work.launch_start_ns
-        last = launched[launched < window.end_ns].max(initial=0)
-        return int(((starts >= window.start_ns) & (starts < last)).sum())
+        launched = launched[(launched >= window.start_ns) & (launched < window.end_ns)]
+        if not len(launched):
+            return 0
+        calls = self._blocking[(starts > launched.min()) & (starts < launched.max())]
+        operator = self._host.operator[calls]
+        return len(np.unique(np.where(operator == NONE, calls, operator)))

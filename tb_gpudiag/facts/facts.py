@@ -31,6 +31,7 @@ from tb_gpudiag.facts.occupancy import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.queue_depth import Queue, stream_queues
 from tb_gpudiag.facts.replay import Replay
 from tb_gpudiag.facts.roofline import Roofline, roofline
+from tb_gpudiag.facts.same_shapes import same_shapes
 from tb_gpudiag.facts.steps import Steps, Window, find_steps, step_window
 from tb_gpudiag.facts.transfers import Transfers, find_transfers
 from tb_gpudiag.facts.variance import StepTimes, completions, on_host
@@ -148,7 +149,12 @@ class Facts:
 
     @cached_property
     def calls(self) -> Calls:
-        return Calls(self.events, self.work, self.host_time.blocking)
+        return Calls(self.host, self.work, self.host_time.blocking)
+
+    @cached_property
+    def same_shapes(self) -> bool | None:
+        """Whether every step launches the same on the same shapes; None where the trace does not tell."""
+        return same_shapes(self.host, self.work, self.steps)
 
     @cached_property
     def queues(self) -> list[Queue]:

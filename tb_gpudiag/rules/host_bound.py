@@ -9,8 +9,9 @@ from tb_gpudiag.facts.chores import Chore
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.rules.chores import CHORES
+from tb_gpudiag.rules.fewer_launches import batch_evidence
 from tb_gpudiag.rules.format import count, one_line, share, time_ns
-from tb_gpudiag.rules.launch_bound import LONGEST_GAP_NS, batch_evidence, issuing
+from tb_gpudiag.rules.launch_bound import LONGEST_GAP_NS, issuing
 from tb_gpudiag.rules.ledger import Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
     NOTHING,
@@ -175,12 +176,11 @@ def _unseen(facts: Facts, lost: Lost, chosen: Bool) -> list[Evidence]:
 def _longest(facts: Facts, lost: Lost, chosen: Bool) -> str:
     """How long it is, and which operator's launch ended it: without stacks this is how to find it."""
     stretch = lost.ranges(chosen)[0]
-    launch = int(lost.launch[np.flatnonzero(chosen & (lost.start_ns == stretch.start_ns))[0]])
-    operator = NONE if launch == NONE else int(facts.host.operator[launch])
-    length = time_ns(stretch.end_ns - stretch.start_ns)
-    if operator == NONE:
-        return length
-    return f"{length}, before {one_line(facts.trace.events.names[facts.trace.events.name[operator]], 80)}"
+    length_ns = stretch.end_ns - stretch.start_ns
+    launch = lost.launch[chosen & (lost.start_ns == stretch.start_ns)]
+    after = places(facts, launch, np.full_like(launch, length_ns), by_operator=True)
+    before = f", before {one_line(after[0].operator, 80)}" if after and after[0].operator else ""
+    return time_ns(length_ns) + before
 
 
 def _host_work(facts: Facts) -> Intervals:

@@ -7,7 +7,7 @@ import numpy as np
 from tb_gpudiag.facts.causes import Cause, Trigger
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.facts.intervals import Intervals, subtract
-from tb_gpudiag.facts.products import batch_of_one
+from tb_gpudiag.rules.fewer_launches import batch_evidence, graph_evidence, larger_batch_evidence
 from tb_gpudiag.rules.format import count, one_line, share, time_ns
 from tb_gpudiag.rules.ledger import ISSUING, Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
@@ -36,9 +36,6 @@ LONGEST_GAP_NS = 1_000_000
 # Fusing takes at least every second kernel out of an eager elementwise chain; a CUDA graph replaces all
 # launches of a step by one.
 LEAST_REMOVED = 0.5
-
-# Fewer linear layers than these may be a head that works on one thing by design.
-FEWEST_LAYERS = 4
 
 _CODE = """# Fewer, larger kernels, launched together:
 model = torch.compile(model)                           # fuses elementwise kernels
@@ -112,6 +109,8 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             Evidence("issued on an empty queue", on_empty),
             *_most_launched(facts),
             *batch_evidence(facts),
+            graph_evidence(facts),
+            *larger_batch_evidence(facts, device),
             Evidence("median launch call", time_ns(float(np.median(calls.host_ns)))),
             Evidence("median GPU time of a launch", time_ns(float(np.median(calls.kernel_ns)))),
         ],
@@ -133,15 +132,6 @@ def _most_launched(facts: Facts) -> list[Evidence]:
         Evidence(
             "operator with most launches", f"{one_line(found.key, 80)}: {count(found.launches)}{per_step}"
         )
-    ]
-
-
-def batch_evidence(facts: Facts) -> list[Evidence]:
-    """A word where items go through the model one by one, as far as shapes tell."""
-    if not batch_of_one(facts.host, facts.window, FEWEST_LAYERS):
-        return []
-    return [
-        Evidence("items in a batch", "1, in every linear layer; several at once take hardly more launches")
     ]
 
 

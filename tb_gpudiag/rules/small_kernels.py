@@ -10,6 +10,7 @@ from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.clusters import Cluster, ClusterKind, find_clusters
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.facts.intervals import Intervals, intersect
+from tb_gpudiag.rules.fewer_launches import graph_evidence, larger_batch_evidence
 from tb_gpudiag.rules.format import count, one_line, share, time_ns
 from tb_gpudiag.rules.launch_bound import in_short_dry_gaps
 from tb_gpudiag.rules.ledger import ISSUING, Lost, host_time, lost_time, places, without
@@ -32,11 +33,6 @@ LARGEST_MEAN_NS = 20_000
 # What one launch for all of them leaves: public traces of foreach and fused optimizers keep 1 to 10 % of the
 # launches.
 LEAST_REMOVED = 0.9
-
-# Memory that is in use at the peak, up to which a larger batch is worth a word; and the share of waiting for
-# data from which it helps nobody.
-ROOM_SHARE = 0.5
-INPUT_SHARE = 0.05
 
 
 class _Kind(NamedTuple):
@@ -157,8 +153,8 @@ def _finding(facts: Facts, device: DeviceFacts, lost: Lost, late: Bool, cluster:
             ),
             *([Evidence("operators", one_line(operators, 200))] if operators else []),
             Evidence("GPU time of them", time_ns(cluster.gpu_ns)),
-            Evidence("CUDA graph", _graph(facts)),
-            *_larger_batch(facts, device),
+            graph_evidence(facts),
+            *larger_batch_evidence(facts, device),
         ],
         places=places(facts, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
@@ -170,30 +166,6 @@ def _finding(facts: Facts, device: DeviceFacts, lost: Lost, late: Bool, cluster:
 def _inside(facts: Facts, cluster: Cluster) -> Intervals:
     """The main thread's time from each cluster's first launch to its last."""
     return intersect(cluster.spans, host_time(facts, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH))
-
-
-def _graph(facts: Facts) -> str:
-    """Whether the whole step could be one launch, as far as a trace tells."""
-    waits = facts.calls.waits_before_last_launch(facts.window)
-    if waits:
-        return f"not as it is: the host waits for the GPU {count(waits, 'time')} in the step window"
-    return "possible if shapes and addresses stay the same: no wait for the GPU is in the step window"
-
-
-def _larger_batch(facts: Facts, device: DeviceFacts) -> list[Evidence]:
-    """A word for a larger batch only where memory is known to have room, and data is not what is short."""
-    waiting = device.ledger.by_cause(facts.window).get(Cause.INPUT, 0)
-    memory = next((m for m in facts.memory if m.device == device.id), None)
-    if memory is None or not memory.capacity_bytes or waiting >= INPUT_SHARE * facts.window.duration_ns:
-        return []
-    if memory.curve.relative:  # what was there before the recording is not known
-        return []
-    used = max(memory.peak_allocated_bytes, memory.peak_reserved_bytes) / memory.capacity_bytes
-    if used > ROOM_SHARE:
-        return []
-    return [
-        Evidence("larger batch", f"there is room: {share(used)} of the GPU's memory is taken at the peak")
-    ]
 
 
 RULE = Rule("GD202", "small_kernels", "Clusters of small kernels", check, error_share=0.30)

@@ -142,5 +142,30 @@ def test_says_what_stands_in_a_cuda_graph_s_way(waits: int, said: str, tmp_path:
     assert said in {e.label: e.value for e in found[0].evidence}["CUDA graph"]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ([4, 8, 8], "each step has the same operators and matrix products"),
+        ([8, 8, 9], "shapes differ from step"),
+        ([0, 0, 0], "nothing is known of shapes"),
+    ],
+)
+def test_a_cuda_graph_needs_the_same_shapes_in_every_step(
+    sizes: list[int], said: str, tmp_path: Path
+) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step, size in enumerate(sizes):
+        main.step(step, at=1000 * step, us=1000)
+        for i in range(20):
+            at = 1000 * step + 20 * i
+            main.op("aten::add_", at=at, us=18)
+            main.launch(ELEMENTWISE, at=at + 8, us=7, runs_at=at + 16, runs_us=2)
+        main.op("aten::mm", at=1000 * step + 500, us=20, shapes=[[size, 4], [4, 2]] if size else None)
+        main.launch("gemm", at=1000 * step + 505, us=5, runs_at=1000 * step + 515, runs_us=5)
+    (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
+    assert said in {e.label: e.value for e in one.evidence}["CUDA graph"]
+
+
 def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
