@@ -55,10 +55,6 @@ class Allocations:
         return np.where(self.freed == NONE, NONE, self._curve.time_ns[self.freed])
 
     @cached_property
-    def early_free_ns(self) -> Int64:
-        return self._curve.time_ns[self.early_free]
-
-    @cached_property
     def early_free_bytes(self) -> Int64:
         return -self._memory.bytes[self._curve.event[self.early_free]]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tb_gpudiag.facts.busy import Busy
 from tb_gpudiag.facts.causes import Cause, Trigger
 from tb_gpudiag.facts.handover import HostTime, Pieces
-from tb_gpudiag.facts.intervals import Intervals, complement
+from tb_gpudiag.facts.intervals import complement
 from tb_gpudiag.facts.launches import Work
 from tb_gpudiag.facts.steps import Window
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, UInt8
@@ -221,11 +221,3 @@ def _drained(pieces: Pieces, gaps: Gaps) -> Int64:
     first = np.searchsorted(pieces.gap, pieces.gap, side="left")
     before = total - total[first] if len(total) else total
     return np.where(eligible, np.clip(gaps.blocked_ns[pieces.gap] - before, 0, length), 0)
-
-
-def idle_intervals(ledger: Ledger, window: Window) -> Intervals:
-    """The gaps, clipped to the window."""
-    start = np.maximum(ledger.gaps.start_ns, window.start_ns)
-    end = np.minimum(ledger.gaps.end_ns, window.end_ns)
-    keep = end > start
-    return Intervals(start[keep], end[keep])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -182,16 +181,8 @@ class Frame(NamedTuple):
 
 def match(events: Events, pattern: re.Pattern[str]) -> Bool:
     """Shape (n,): whether the event's whole name fits."""
-    return _by_name(events, lambda name: pattern.fullmatch(name) is not None)
-
-
-def match_place(events: Events) -> Bool:
-    """Shape (n,): whether the name is a Python frame that a user could change."""
-    return _by_name(events, lambda name: place_frame(name) is not None)
-
-
-def _by_name(events: Events, test: Callable[[str], bool]) -> Bool:
-    table = np.fromiter((test(name) for name in events.names), np.bool_, len(events.names))
+    fits = (pattern.fullmatch(name) is not None for name in events.names)
+    table = np.fromiter(fits, np.bool_, len(events.names))
     return table[events.name] if len(table) else np.zeros(len(events), np.bool_)
 
 

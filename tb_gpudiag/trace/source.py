@@ -43,12 +43,11 @@ class Source:
     """Blocks of a file's raw (unpacked) bytes, each of about Limits.chunk_bytes. A context manager,
     iterated once.
 
-    `truncated` and `notes` are final once iteration has ended. Iterating raises TooLarge and Unreadable.
+    `notes` are final once iteration has ended. Iterating raises TooLarge and Unreadable.
     """
 
     def __init__(self, path: str, limits: Limits) -> None:
         self.path = path
-        self.truncated = False  # the gzip stream ends in the middle or is damaged
         self.notes: list[str] = []
         self.size_bytes = 0
         self.consumed_bytes = 0
@@ -172,7 +171,6 @@ class Source:
                 piece = unpacker.decompress(feed, size - len(block))
             except zlib.error as error:
                 block += _before_damage(before, feed, size - len(block))
-                self.truncated = True
                 self.notes.append(f"the gzip data is damaged ({error}): what follows is lost")
                 break
             block += piece
@@ -196,7 +194,6 @@ class Source:
                 unpacker, step = zlib.decompressobj(wbits=GZIP), _SHORT_READ_BYTES
         else:
             block += unpacker.flush()
-            self.truncated = not unpacker.eof
         if block:
             yield bytes(block)
 
