@@ -176,6 +176,7 @@ def speed(facts: Facts, copies: Int64) -> list[Evidence]:
     """The bytes a second of these copies, beside the best that large pinned ones of the trace reach."""
     transfers = facts.transfers
     duration_ns = transfers.end_ns - transfers.start_ns
+    copies = copies[transfers.bytes[copies] != NONE]
     size, time = int(transfers.bytes[copies].sum()), int(duration_ns[copies].sum())
     if not time:
         return []

@@ -26,7 +26,8 @@ for x, y in loader:
     y = y.to(device, non_blocking=True)
 
 # A buffer of your own: make it once, pinned.
-buffer = torch.empty(shape, pin_memory=True)"""
+buffer = torch.empty(shape, pin_memory=True)
+buffer.copy_(out, non_blocking=True)                  # to the host: wait for an event before reading it"""
 
 
 def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
@@ -53,13 +54,13 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     size = int(np.maximum(transfers.bytes[chosen], 0).sum())
     taken_ns = int((transfers.end_ns - transfers.start_ns)[chosen].sum())
     rate = f", {size / taken_ns:.1f} GB/s" if size and taken_ns else ""
+    directions = (("from", transfers.to_device), ("to", transfers.to_host))
+    ways = " and ".join(way for way, some in directions if some[chosen].any()) or "within"
     return Finding(
-        title=f"Copies from pageable memory cost {share(cost_ns, lost.window_ns)} of the time",
-        summary="Ordinary host memory cannot be read by the GPU directly: the driver copies it piece by "
-        "piece through a "
-        "buffer of its own, the call returns late, and nothing overlaps. From pinned "
-        "memory the same copy is faster "
-        "and runs beside the computing.",
+        title=f"Copies {ways} pageable memory cost {share(cost_ns, lost.window_ns)} of the time",
+        summary="The GPU cannot reach ordinary host memory directly: the driver copies piece by piece "
+        "through a buffer of its own, the call returns late, and nothing overlaps. With pinned memory the "
+        "same copy is faster and runs beside the computing.",
         fix=Fix(
             "Pin the host memory, and copy with non_blocking=True.",
             _CODE,

@@ -10,7 +10,7 @@ from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, 
 MIB = 1 << 20
 
 
-def _copying(us: float, *, beside: bool = False, pinned: bool = True) -> TraceBuilder:
+def _copying(us: float, *, beside: bool = False, pinned: bool = True, size: int = MIB) -> TraceBuilder:
     """A step of 1,000 µs copies a batch, and computes after it, or beside it."""
     trace = TraceBuilder()
     main = trace.thread()
@@ -18,7 +18,7 @@ def _copying(us: float, *, beside: bool = False, pinned: bool = True) -> TraceBu
     main.frame("train.py(9): fetch", at=STEP_AT, us=50)
     main.op("aten::copy_", at=STEP_AT, us=30)
     main.copy(
-        "HtoD", at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=us, bytes=MIB, pinned=pinned, stream=20
+        "HtoD", at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=us, bytes=size, pinned=pinned, stream=20
     )
     begins = STEP_AT + 20 + (0 if beside else us)
     main.launch("gemm", at=STEP_AT + 60, us=5, runs_at=begins, runs_us=STEP_AT + STEP_US - begins)
@@ -36,6 +36,11 @@ def test_fires_on_pinned_copies_that_stand_alone(tmp_path: Path) -> None:
     assert evidence["copies"] == "1, 1 MiB"
     assert evidence["to the GPU"] == "100 %"
     assert evidence["effective bandwidth"].startswith("17.5 GB/s")
+
+
+def test_copies_of_unknown_size_have_no_speed(tmp_path: Path) -> None:
+    evidence = finding(RULE.check(facts_of(_copying(60, size=-1), tmp_path))).evidence
+    assert "effective bandwidth" not in {e.label for e in evidence}
 
 
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
