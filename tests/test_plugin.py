@@ -7,6 +7,7 @@ import argparse
 import gzip
 import json
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,21 @@ def test_answers_are_json_in_bytes_zipped_where_accepted(
         zipped = answer.headers.get("Content-Encoding") == "gzip"
         assert zipped == (accepted == "gzip")
         json.loads(gzip.decompress(answer.data) if zipped else answer.data)
+
+
+def test_the_list_is_sent_again_only_when_it_changed(serve: Callable[..., Server], log: Path) -> None:
+    server = serve()
+    id_ = server.only_id()
+    server.ready(f"report?id={id_}")
+    # Nothing goes on any more: the list is the same from now on.
+    first = server.get("traces")
+    known = {"If-None-Match": first.headers["ETag"]}
+    again = server.get("traces", headers=known)
+    assert (again.status_code, again.data) == (304, b"")
+    shutil.copy(next(log.rglob("*.pt.trace.json")), log / "other.2.pt.trace.json")
+    changed = eventually(lambda: found if (found := server.get("traces", headers=known)).data else None)
+    assert changed.status_code == 200
+    assert len(json.loads(changed.data)["traces"]) == 2
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])

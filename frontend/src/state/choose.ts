@@ -53,3 +53,12 @@ export function spanLabel(span: string): string {
   const ms = Number(span) / 10 ** (span.length - 13);
   return date(ms / 1000);
 }
+
+/** Whether every word of what is looked for is in the name, in any order. */
+export function isNamed(name: string, looked_for: string): boolean {
+  const text = name.toLowerCase();
+  return looked_for
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}

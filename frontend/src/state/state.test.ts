@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { Device, Finding, Report, TraceEntry } from "../wire/report";
 import { stepParts, stepsOf, window_us, windowParts } from "./account";
-import { inRun, levels, newest, spanLabel } from "./choose";
+import { inRun, isNamed, levels, newest, spanLabel } from "./choose";
 import { activitiesOf, longest } from "./gap";
 import { costText, findingKeys, groupedByReason, savingText } from "./findings";
 import { linkOf, usePage } from "./store";
@@ -48,6 +48,14 @@ describe("choosing", () => {
     expect([...found.runs.keys()]).toEqual(["a", "b"]);
     expect([...found.workers.keys()]).toEqual(["w0", "w1"]);
     expect(found.spans.map((span) => span.id)).toEqual(["3"]);
+  });
+
+  it("is looked for by parts of a name, in any order", () => {
+    const looked = (text: string) => ["team_3/Run_12", "team_3/run_9"].filter((name) => isNamed(name, text));
+    expect(looked("12 team_3")).toEqual(["team_3/Run_12"]);
+    expect(looked(" RUN ")).toHaveLength(2);
+    expect(looked("run_9 12")).toEqual([]);
+    expect(looked("")).toHaveLength(2);
   });
 
   it("reads a span that is a time, in ms or ns, and leaves others as they are", () => {

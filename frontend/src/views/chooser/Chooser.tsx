@@ -1,7 +1,7 @@
-import { Select, type ComboboxItem } from "@mantine/core";
+import { Select, type ComboboxItem, type OptionsFilter } from "@mantine/core";
 import { useMemo } from "react";
-import { bytes, date } from "../../base/format";
-import { inRun, levels, newest, spanLabel } from "../../state/choose";
+import { bytes, count, date } from "../../base/format";
+import { inRun, isNamed, levels, newest, spanLabel } from "../../state/choose";
 import { kindText } from "../../state/kinds";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
@@ -63,8 +63,9 @@ export function Chooser({ traces, entry }: Props) {
 }
 
 interface Option extends ComboboxItem {
-  readonly state: string;
-  readonly note: string;
+  /** Neither, where the line stands for no trace. */
+  readonly state?: string;
+  readonly note?: string;
 }
 
 /** What one line of a list says about the traces behind it. */
@@ -82,6 +83,17 @@ function summary(traces: readonly TraceEntry[]): { state: string; note: string }
     note: kindText(latest?.kind ?? "") || (known ? `limited by ${latest.limiter}` : ""),
   };
 }
+
+/** The first of those that are looked for, and how many more there are. */
+const found: OptionsFilter = ({ options, search, limit }) => {
+  const all = options.filter((option) => "value" in option && isNamed(option.label, search));
+  const left = all.length - limit;
+  if (left <= 0) return all;
+  return [
+    ...all.slice(0, limit),
+    { value: "\0", label: `${count(left)} more: type a part of the name`, disabled: true },
+  ];
+};
 
 interface LevelProps {
   readonly label: string;
@@ -107,13 +119,21 @@ function Level({ label, width, value, options, onPick }: LevelProps) {
           data={[...options]}
           value={value}
           limit={OPTIONS_SHOWN}
+          filter={found}
           searchable
+          // What is typed looks for another one; it does not go into the name of this one.
+          onFocus={(event) => {
+            event.currentTarget.select();
+          }}
+          onClick={(event) => {
+            if (event.currentTarget.value === chosen) event.currentTarget.select();
+          }}
           selectFirstOptionOnChange
           allowDeselect={false}
           maxDropdownHeight={420}
           nothingFoundMessage="Nothing of that name"
           comboboxProps={{ width: "max-content", position: "bottom-start", shadow: "md" }}
-          renderOption={({ option }) => <OptionLine option={option as Option} />}
+          renderOption={({ option }) => <OptionLine option={option} />}
           onChange={(next) => {
             if (next !== null && next !== value) onPick(next);
           }}
@@ -126,7 +146,7 @@ function Level({ label, width, value, options, onPick }: LevelProps) {
 function OptionLine({ option }: { option: Option }) {
   return (
     <span className="gd-option">
-      <i className="gd-dot" data-state={option.state} />
+      {option.state && <i className="gd-dot" data-state={option.state} />}
       <span className="gd-option-name">{option.label}</span>
       <span className="gd-option-note" data-state={option.state}>
         {option.note}
