@@ -65,12 +65,12 @@ class SdistWithFrontend(sdist):
 setup(
     name="tb-gpudiag",
     version=version(),
-    description="Says in TensorBoard where a PyTorch job's GPU time went, and what to fix first",
+    description="Says in TensorBoard where a PyTorch job's GPU time and memory went, and what to fix first",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    keywords=["pytorch", "profiler", "tensorboard", "gpu", "performance"],
+    keywords=["pytorch", "profiler", "tensorboard", "gpu", "performance", "memory"],
     classifiers=[
         "Development Status :: 3 - Alpha",
         "Environment :: Console",

@@ -1,4 +1,4 @@
-"""Tells why a GPU training job is slow, from the traces that torch.profiler writes.
+"""Tells why a GPU training job is slow or runs out of memory, from what PyTorch recorded.
 
 The public API; importing it costs nothing until it is used (neither numpy nor duckdb is imported).
 """

@@ -17,13 +17,12 @@ from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.version import __version__
 
 COMMANDS = {
-    "diagnose": "say why a job is slow, from its traces",
+    "diagnose": "say why a job is slow or runs out of memory, from its traces and memory snapshots",
     "explain": "what a rule looks for, and what to do about it",
 }
 """Name -> one line of help. The command is the module of that name in tb_gpudiag.cli."""
 
 DONE = 0
-FAILED_ON = 1
 UNUSABLE = 2
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -54,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = "\n".join(f"  {name:10} {line}" for name, line in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="gpudiag",
-        description="Tells why a GPU training job is slow, from the traces that torch.profiler writes.",
+        description="Tells why a GPU training job is slow or runs out of memory, from what PyTorch recorded.",
         epilog=f"commands:\n{commands}\n\n`gpudiag COMMAND --help` describes a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
