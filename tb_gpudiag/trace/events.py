@@ -96,6 +96,49 @@ class Events:
     input_shapes: list[str]  # JSON, e.g. `[[128, 768], [768, 768]]`
     input_types: list[str]  # JSON, e.g. `["float", "c10::BFloat16"]`
 
+    @classmethod
+    def of_spans(
+        cls,
+        category: UInt8,
+        name: Int32,
+        start_ns: Int64,
+        duration_ns: Int64,
+        thread: Int32,
+        names: list[str],
+        threads: list[Thread],
+    ) -> Events:
+        """Spans of the host, in the order of Events, of which nothing else is known."""
+        count = len(start_ns)
+        none64, none32 = np.full(count, NONE, np.int64), np.full(count, NONE, np.int32)
+        zeros = np.zeros(count, np.uint8)
+        return cls(
+            category=category,
+            name=name,
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            thread=thread,
+            correlation=none64,
+            device=none32,
+            stream=none32,
+            bytes=none64,
+            python_id=none64,
+            python_parent=none64,
+            sequence=none64,
+            forward_thread=none64,
+            blocks_per_sm=np.full(count, np.nan, np.float32),
+            warps_per_block=zeros,
+            registers=zeros,
+            shared_bytes=none32,
+            call_stack=none32,
+            shapes=none32,
+            types=none32,
+            names=names,
+            threads=threads,
+            call_stacks=[],
+            input_shapes=[],
+            input_types=[],
+        )
+
     def __len__(self) -> int:
         return len(self.start_ns)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tb_gpudiag.trace.events import NONE, Category, Events, Thread
+from tb_gpudiag.trace.events import Category, Events, Thread
 
 # Steps, optimizers, loaders and a user's own: some ten a step. The ring buffer that holds them is as long as
 # that of the memory's entries.
@@ -55,39 +55,12 @@ def spans(marked: Iterable[Mark], start_us: int) -> Events:
     table = np.array(rows, np.int64).reshape(-1, 3)
     # What encloses another comes first.
     table = table[np.lexsort((-table[:, 1], table[:, 0]))]
-    return _annotations(table[:, 0] * 1000, table[:, 1] * 1000, table[:, 2], list(codes))
-
-
-def _annotations(start_ns: np.ndarray, duration_ns: np.ndarray, name: np.ndarray, names: list[str]) -> Events:
-    count = len(start_ns)
-
-    def nothing(kind: Any = np.int64) -> np.ndarray:
-        return np.full(count, NONE, kind)
-
-    return Events(
-        category=np.full(count, Category.USER_ANNOTATION, np.uint8),
-        name=name.astype(np.int32),
-        start_ns=start_ns,
-        duration_ns=duration_ns,
-        thread=np.zeros(count, np.int32),
-        correlation=nothing(),
-        device=nothing(np.int32),
-        stream=nothing(np.int32),
-        bytes=nothing(),
-        python_id=nothing(),
-        python_parent=nothing(),
-        sequence=nothing(),
-        forward_thread=nothing(),
-        blocks_per_sm=np.full(count, np.nan, np.float32),
-        warps_per_block=np.zeros(count, np.uint8),
-        registers=np.zeros(count, np.uint8),
-        shared_bytes=nothing(np.int32),
-        call_stack=nothing(np.int32),
-        shapes=nothing(np.int32),
-        types=nothing(np.int32),
-        names=names,
-        threads=[Thread("", "", "record_function")] if count else [],
-        call_stacks=[],
-        input_shapes=[],
-        input_types=[],
+    return Events.of_spans(
+        category=np.full(len(table), Category.USER_ANNOTATION, np.uint8),
+        name=table[:, 2].astype(np.int32),
+        start_ns=table[:, 0] * 1000,
+        duration_ns=table[:, 1] * 1000,
+        thread=np.zeros(len(table), np.int32),
+        names=list(codes),
+        threads=[Thread("", "", "record_function")] if len(table) else [],
     )

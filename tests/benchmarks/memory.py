@@ -102,42 +102,19 @@ def _operators(made_ns: Int64, per_step: int) -> Events:
     step_ns = np.arange(STEPS, dtype=np.int64) * per_step * SPACING_NS + SPACING_NS // 2
     start = np.r_[made_ns - 300, step_ns]
     order = np.argsort(start, kind="stable")
-    count = len(order)
-
-    def nothing(kind: type = np.int64) -> np.ndarray:
-        return np.full(count, NONE, kind)
-
     category = np.repeat(
         np.array([Category.CPU_OP, Category.USER_ANNOTATION], np.uint8), [len(made_ns), STEPS]
     )
     duration = np.repeat(np.array([600, per_step * SPACING_NS - 10]), [len(made_ns), STEPS])
     name = np.r_[np.arange(len(made_ns)) % per_step % OPERATORS, OPERATORS + np.arange(STEPS)]
-    return Events(
+    return Events.of_spans(
         category=category[order],
         name=name[order].astype(np.int32),
         start_ns=start[order],
         duration_ns=duration[order],
-        thread=np.zeros(count, np.int32),
-        correlation=nothing(),
-        device=nothing(np.int32),
-        stream=nothing(np.int32),
-        bytes=nothing(),
-        python_id=nothing(),
-        python_parent=nothing(),
-        sequence=nothing(),
-        forward_thread=nothing(),
-        blocks_per_sm=np.full(count, np.nan, np.float32),
-        warps_per_block=np.zeros(count, np.uint8),
-        registers=np.zeros(count, np.uint8),
-        shared_bytes=nothing(np.int32),
-        call_stack=nothing(np.int32),
-        shapes=nothing(np.int32),
-        types=nothing(np.int32),
+        thread=np.zeros(len(order), np.int32),
         names=[f"aten::op{i}" for i in range(OPERATORS)] + [f"ProfilerStep#{i}" for i in range(STEPS)],
         threads=[Thread("1", "1", "python")],
-        call_stacks=[],
-        input_shapes=[],
-        input_types=[],
     )
 
 

@@ -21,33 +21,14 @@ def events_of(rows: list[tuple[int, int, int]], category: int = Category.CPU_OP)
     """(thread, start, duration) as events."""
     rows = sorted(rows, key=lambda row: row[1])
     n = len(rows)
-    none64, none32 = np.full(n, NONE, np.int64), np.full(n, NONE, np.int32)
-    return Events(
+    return Events.of_spans(
         category=np.full(n, category, np.uint8),
         name=np.arange(n, dtype=np.int32),
         start_ns=np.array([r[1] for r in rows], np.int64),
         duration_ns=np.array([r[2] for r in rows], np.int64),
         thread=np.array([r[0] for r in rows], np.int32),
-        correlation=none64,
-        device=none32,
-        stream=none32,
-        bytes=none64,
-        python_id=none64,
-        python_parent=none64,
-        sequence=none64,
-        forward_thread=none64,
-        blocks_per_sm=np.full(n, np.nan, np.float32),
-        warps_per_block=np.zeros(n, np.uint8),
-        registers=np.zeros(n, np.uint8),
-        shared_bytes=none32,
-        call_stack=none32,
-        shapes=none32,
-        types=none32,
         names=[f"op {i}" for i in range(n)],
         threads=[Thread("1", "1"), Thread("1", "2")],
-        call_stacks=[],
-        input_shapes=[],
-        input_types=[],
     )
 
 
