@@ -62,10 +62,16 @@ def state_of(memory: DeviceMemory) -> State | None:
     if max(trend.per_unit, trend.earlier) < least:
         return "level"
     if trend.per_unit < least:
-        return "plateau"
+        return "plateau" if _risen(memory) >= LEAST_BYTES_PER_STEP else "unclear"
     if trend.low > 0 and _is_confirmed(memory):
         return "rising"
     return "plateau" if trend.later < LATER_SHARE * trend.per_unit else "unclear"
+
+
+def _risen(memory: DeviceMemory) -> int:
+    """By how much the last floor is higher than the first that is not excused."""
+    compared = memory.floors.bytes[~memory.floors.excused]
+    return int(compared[-1] - compared[0])
 
 
 def _unit_length(memory: DeviceMemory) -> float:
@@ -124,7 +130,18 @@ def look_for_leak(facts: Facts, memories: list[DeviceMemory]) -> Answer:
             "Record five steps or more, marked by prof.step(): schedule(wait=1, warmup=2, active=6). The "
             "history of a memory snapshot must be as long (max_entries).",
         )
+    unexplained = [memory for memory in memories if states[memory.device] == "unclear" and _rises(memory)]
+    if unexplained:
+        return CannotTell(
+            "; ".join(_level(memory, "rising") for memory in unexplained)
+            + ", and no line is seen to keep ever more: batches of changing sizes would look the same",
+            "Record more steps, with with_stack=True and profile_memory=True.",
+        )
     return Clear("; ".join(_level(memory, state) for memory in memories if (state := states[memory.device])))
+
+
+def _rises(memory: DeviceMemory) -> bool:
+    return memory.trend is not None and memory.trend.low > 0
 
 
 def leak_sentences(facts: Facts) -> list[str]:
@@ -142,7 +159,7 @@ def leak_sentences(facts: Facts) -> list[str]:
 
 
 def _ends_the_job(memory: DeviceMemory, trend: Trend) -> bool:
-    """Surely: not where it might be a cache that fills."""
+    """Not of two floors only, and not where steps are not known."""
     sure = trend.steps >= FEWEST_STEPS and state_of(memory) == "rising"
     return sure and trend.unit == "step" and is_large(memory, trend.per_unit)
 
@@ -150,7 +167,7 @@ def _ends_the_job(memory: DeviceMemory, trend: Trend) -> bool:
 def _level(memory: DeviceMemory, state: State) -> str:
     trend = memory.trend
     assert trend is not None
-    change = trend.end_bytes - trend.start_bytes
+    change = _risen(memory) if state == "plateau" else trend.end_bytes - trend.start_bytes
     said = {
         "level": "its floor is level",
         "plateau": "its floor rose, and stayed",

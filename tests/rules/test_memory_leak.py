@@ -64,7 +64,9 @@ def test_batches_of_changing_sizes_are_no_leak(seed: int, steps: int, tmp_path: 
         before, batch = batch, main.alloc(draw.randrange(MIB, 8 * MIB), at=at + 7)
         if before:
             main.free(before, at=at + 8)
-    assert is_clear(check(facts_of(trace, tmp_path)))
+    answer = check(facts_of(trace, tmp_path))
+    assert isinstance(answer, Clear | CannotTell)  # three that happen to rise cannot be told
+    assert steps == 4 or is_clear(answer)
 
 
 def test_it_takes_three_steps(tmp_path: Path) -> None:
@@ -104,7 +106,9 @@ def test_old_traces_have_no_addresses_so_only_an_even_rise_is_believed(tmp_path:
     even = check(facts_of(job([MIB] * 6, generation="A"), tmp_path / "even"))
     assert only(even).cost_bytes_per_step == MIB
     uneven = [MIB, 3 * MIB, MIB, 2 * MIB, MIB, 3 * MIB]
-    assert isinstance(check(facts_of(job(uneven, generation="A"), tmp_path / "uneven")), Clear)
+    cannot_say = check(facts_of(job(uneven, generation="A"), tmp_path / "uneven"))
+    assert isinstance(cannot_say, CannotTell)
+    assert "its floor rises" in cannot_say.reason
 
 
 @pytest.mark.parametrize(
