@@ -175,6 +175,7 @@ def _finding(finding: pb.Finding, code: str) -> Markup:
 def _table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> Markup:
     if not rows:
         return Markup("")
+    titles, rows = sections.filled_columns(titles, rows)
     kinds = ["" if title in sections.NUMBERS else "text" for title in titles]
     head = Markup("").join(
         Markup('<th class="{}">{}</th>').format(kind, cell) for kind, cell in zip(kinds, titles, strict=True)

@@ -85,7 +85,9 @@ def _finding(number: int, finding: pb.Finding, code_text: str) -> Iterable[str]:
 def _table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterable[str]:
     if not rows:
         return
-    yield from ["", f"### {title}", "", f"| {' | '.join(titles)} |", "|" + " --- |" * len(titles)]
+    titles, rows = sections.filled_columns(titles, rows)
+    yield from ["", f"### {title}", "", f"| {' | '.join(titles)} |"]
+    yield f"| {' | '.join('---:' if title in sections.NUMBERS else '---' for title in titles)} |"
     for row in rows:
         yield f"| {' | '.join(text(cell) for cell in row)} |"
 

@@ -114,7 +114,9 @@ def trace_line(trace: pb.TraceInfo) -> str:
 
 
 def limiter(report: pb.Report) -> str:
-    """The limiter in words; a CPU-only job's computing is no GPU's."""
+    """The limiter in words; a CPU-only job's computing is no GPU's, and a snapshot tells of memory only."""
+    if report.trace.kind != "trace":
+        return LIMITERS["memory"]
     found = report.verdict.limiter
     if found == "compute" and not report.devices:
         return "CPU computing"
@@ -368,6 +370,14 @@ HOTSPOT_TITLES = (
 SYNC_TITLES = ("wait", "waits", "host held", "GPU idle after", "at")
 PLAN_TITLES = ("fix", "gives back, at most", "step window then")
 HOST_TITLES = ("what", "kind", "time", "mostly in")
+
+
+def filled_columns(
+    titles: tuple[str, ...], rows: list[tuple[str, ...]]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The table without the columns that are empty in every row."""
+    filled = [i for i in range(len(titles)) if any(row[i] for row in rows)]
+    return tuple(titles[i] for i in filled), [tuple(row[i] for i in filled) for row in rows]
 
 
 def unchecked_rows(report: pb.Report) -> list[tuple[str, str]]:

@@ -128,6 +128,7 @@ def _print_table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]
     if not rows:
         return
     console.print()
+    titles, rows = sections.filled_columns(titles, rows)
     table = Table(
         title=title, title_style="bold", title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )

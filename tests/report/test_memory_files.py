@@ -83,6 +83,17 @@ def test_the_verdict_on_a_snapshot_tells_its_peak_and_no_limiter(tmp_path: Path)
     assert "40 MiB" in verdict.sentence
 
 
+def test_the_views_of_a_snapshot_speak_of_memory_and_of_what_it_holds(tmp_path: Path) -> None:
+    training().write(tmp_path)
+    report = report_of(tmp_path)
+    for view in (to_text, to_markdown, to_html):
+        shown = view([report])
+        assert "Memory." in shown
+        assert "Not known" not in shown
+        assert "What grows" in shown
+        assert "allocated by" not in shown  # no operator is known here
+
+
 def test_a_job_that_ran_out_of_memory_is_limited_by_it(tmp_path: Path) -> None:
     snapshot = training()
     snapshot.out_of_memory(1 << 40, at=20_000, device_free=0)
