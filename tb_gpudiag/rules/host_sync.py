@@ -11,8 +11,9 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import union
 from tb_gpudiag.facts.replay import Change
 from tb_gpudiag.facts.sync_sites import SyncKind, sync_kinds
+from tb_gpudiag.rules.chores import CHORES
 from tb_gpudiag.rules.format import count, share, time_ns
-from tb_gpudiag.rules.ledger import longest, lost_time, places
+from tb_gpudiag.rules.ledger import IDLE, Lost, longest, lost_time, places
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING,
@@ -30,6 +31,9 @@ from tb_gpudiag.trace.events import NONE, Int64
 
 # Step times vary by 1-2 % from run to run: less than that nobody can measure after the fix.
 LEAST_SHARE = 0.02
+
+# Of what the GPU waited for after a wait, a tenth is worth a line.
+LEAST_PART = 0.1
 
 MOST_KINDS = 4
 """Kinds of wait that the evidence lists."""
@@ -161,12 +165,26 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
                 )
                 for k in kinds[:MOST_KINDS]
             ),
+            *_refilling(facts, lost, cost_ns),
         ],
         places=places(facts, calls, per_gap[drained], by_operator=True),
         ranges=longest(claim, device.id),
         claims={device.id: claim},
         removable=_without_waits(facts, calls),
     )
+
+
+def _refilling(facts: Facts, lost: Lost, cost_ns: int) -> list[Evidence]:
+    """What the GPU then waited for, as far as it is a good part: the host's chores among it."""
+    spent = np.zeros(len(Cause), np.int64)
+    np.add.at(spent, lost.cause, lost.drained_ns)
+    chores = facts.chores.time_ns(lost.event, lost.drained_ns)
+    parts = [(IDLE[cause], int(spent[cause])) for cause in Cause]
+    parts += [(CHORES[chore].what, ns) for chore, ns in chores.items()]
+    parts.sort(key=lambda part: -part[1])
+    return [
+        Evidence(f"of that, {what}", time_ns(ns)) for what, ns in parts if ns >= max(1, LEAST_PART * cost_ns)
+    ]
 
 
 class _Kind(NamedTuple):

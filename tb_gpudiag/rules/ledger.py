@@ -25,6 +25,23 @@ ISSUING = (Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY)
 """Causes that are the price of a launch, from inside its operator to the kernel's start."""
 
 
+IDLE = {
+    Cause.INPUT: "data loading",
+    Cause.COMPILE: "compilation",
+    Cause.SYNC: "blocking calls",
+    Cause.ALLOCATOR: "memory allocation",
+    Cause.COLLECTIVE: "collective calls",
+    Cause.PYTHON: "Python between operators",
+    Cause.DISPATCH: "operators on the host",
+    Cause.LAUNCH: "launch calls",
+    Cause.LATENCY: "launch latency",
+    Cause.QUEUED: "work queued, cause not visible",
+    Cause.UNLINKED: "work without a recorded launch",
+    Cause.PROFILER: "the profiler itself",
+}
+"""What a GPU that is idle waits for, in words."""
+
+
 @dataclass(frozen=True)
 class Lost:
     """Lost time in the step window: idle segments of the busiest device, or without a GPU the main thread's

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.intervals import Intervals, coverage
 from tb_gpudiag.facts.variance import StepTimes, only_in
 from tb_gpudiag.rules.chores import CHORES
 from tb_gpudiag.rules.format import count, one_line, share, time_ns
-from tb_gpudiag.rules.ledger import NO_DEVICE, lost_time, places
+from tb_gpudiag.rules.ledger import IDLE, NO_DEVICE, lost_time, places
 from tb_gpudiag.rules.rule import (
     NOTHING,
     Answer,
@@ -50,20 +50,6 @@ _PARTS_SHOWN = 3
 
 _COMPUTING = "computing"
 _WORK = (_COMPUTING, "communicating, not hidden", "copying, not hidden")
-_IDLE = {
-    Cause.INPUT: "data loading",
-    Cause.COMPILE: "compilation",
-    Cause.SYNC: "blocking calls",
-    Cause.ALLOCATOR: "memory allocation",
-    Cause.COLLECTIVE: "collective calls",
-    Cause.PYTHON: "Python between operators",
-    Cause.DISPATCH: "operators on the host",
-    Cause.LAUNCH: "launch calls",
-    Cause.LATENCY: "launch latency",
-    Cause.QUEUED: "work queued, cause not visible",
-    Cause.UNLINKED: "work without a recorded launch",
-    Cause.PROFILER: "the profiler itself",
-}
 
 
 def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
@@ -148,7 +134,7 @@ def _grown(steps: StepTimes, slow: Int64, others: Int64) -> list[tuple[str, int,
     times = steps.times
     work = zip(_WORK, (times.computing_ns, times.communicating_ns, times.copying_ns), strict=True)
     parts: list[tuple[str, Int64, Cause | None]] = [(label, ns, None) for label, ns in work]
-    parts += [(_IDLE[cause], times.idle_ns[:, cause], cause) for cause in Cause]
+    parts += [(IDLE[cause], times.idle_ns[:, cause], cause) for cause in Cause]
     more = [
         (label, int(ns[slow].sum() - len(slow) * np.median(ns[others])), cause) for label, ns, cause in parts
     ]

@@ -23,6 +23,17 @@ def test_fires_on_the_gap_after_a_wait_and_names_what_waited(tmp_path: Path) -> 
     assert found.places[0].file == "train.py"
 
 
+def test_says_what_the_gpu_waited_for_after_the_wait(tmp_path: Path) -> None:
+    def act(main: HostThread, at: float, us: float) -> None:
+        _sync_then_python(main, at, us)
+        main.frame("<built-in function print>", at=301, us=us - 101)
+
+    found = finding(RULE.check(facts_of(one_gap(act, 40), tmp_path)))
+    evidence = {e.label: e.value for e in found.evidence}
+    assert evidence["of that, Python between operators"] == "40 µs"
+    assert evidence["of that, logging"] == "39 µs"
+
+
 def test_the_fix_fits_the_kind_of_wait(tmp_path: Path) -> None:
     def choose(main: HostThread, at: float, us: float) -> None:
         main.op("aten::index", at=at, us=310 - at).op("aten::nonzero", at=at + 1, us=308 - at)
