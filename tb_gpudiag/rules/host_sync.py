@@ -156,6 +156,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             Evidence(
                 "GPU idle after waits", f"{time_ns(cost_ns)}, {share(cost_ns, lost.window_ns)} of the window"
             ),
+            *_refilling(facts, lost, cost_ns),
             Evidence("host held until the GPU was done", time_ns(float(gaps.blocked_ns[drained].sum()))),
             *(
                 Evidence(
@@ -165,7 +166,6 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
                 )
                 for k in kinds[:MOST_KINDS]
             ),
-            *_refilling(facts, lost, cost_ns),
         ],
         places=places(facts, calls, per_gap[drained], by_operator=True),
         ranges=longest(claim, device.id),
