@@ -48,8 +48,11 @@ def _print(report: pb.Report, console: Console) -> None:
     console.print(Text.assemble((f"{sections.limiter(report)}. ", "bold"), report.verdict.sentence))
     if len(report.findings) > 1:  # the first of them fills a screen
         console.print()
+        titles = Table.grid(padding=(0, 2, 0, 0))
+        titles.add_column(no_wrap=True)
         for number, finding in enumerate(report.findings, start=1):
-            console.print(Padding(_head(number, finding), (0, 0, 0, 2)))
+            titles.add_row(_name(number, finding), Text(finding.title))
+        console.print(Padding(titles, (0, 0, 0, 2)))
     for device in report.devices:
         console.print()
         _print_account(sections.account(device, len(report.steps)), console)
@@ -95,14 +98,13 @@ def _bar(fraction: float) -> str:
     return "█" * round(fraction * _BAR_WIDTH) or ("▏" if fraction > 0 else "")
 
 
-def _head(number: int, finding: pb.Finding) -> Text:
+def _name(number: int, finding: pb.Finding) -> Text:
     severity = sections.SEVERITIES[finding.severity]
-    head = Text.assemble(f"{number}. ", (severity, _STYLES[severity]), f" {finding.rule} {finding.name}: ")
-    return head.append(finding.title, style="bold")
+    return Text.assemble(f"{number}. ", (severity, _STYLES[severity]), f" {finding.rule} {finding.name}")
 
 
 def _print_finding(number: int, finding: pb.Finding, code: str, console: Console) -> None:
-    console.print(_head(number, finding))
+    console.print(_name(number, finding).append(": ").append(finding.title, style="bold"))
     body = Table.grid(padding=(0, 2, 0, 0))
     body.add_column(no_wrap=True)
     body.add_column()
