@@ -9,9 +9,9 @@ from tb_gpudiag.facts.chores import Chore
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.rules.chores import CHORES
-from tb_gpudiag.rules.fewer_launches import batch_evidence
+from tb_gpudiag.rules.fewer_launches import batch_evidence, graph_evidence
 from tb_gpudiag.rules.format import count, one_line, share, time_ns
-from tb_gpudiag.rules.launch_bound import LONGEST_GAP_NS, issuing
+from tb_gpudiag.rules.launch_bound import LONGEST_GAP_NS, in_short_dry_gaps, issuing
 from tb_gpudiag.rules.ledger import Lost, host_time, lost_time, places, without
 from tb_gpudiag.rules.rule import (
     NOTHING,
@@ -46,8 +46,8 @@ _CODE = """# Find the line: record with stacks, and look at the places of this f
 with torch.profiler.profile(with_stack=True, ...) as prof:
     ...
 
-# Python between operators: let the compiler take it out,
-model = torch.compile(model)
+# Python between operators: let the compiler take it out; a CUDA graph runs none of it,
+model = torch.compile(model)                            # or mode="reduce-overhead" (fixed shapes, no waits)
 # do it for the whole batch instead of item by item,
 batch = processor(images, return_tensors="pt")      # not: [processor(i) for i in images]
 # move it to the GPU or into the loader's workers, or out of the loop (logging, metrics, checkpoints)."""
@@ -156,6 +156,7 @@ def _general(facts: Facts, lost: Lost, chosen: Bool, python: Bool, spoken_of: In
             Evidence("GPU idle under slow operators", time_ns(lost.total_ns(chosen & ~python))),
             *_unseen(facts, lost, chosen),
             *batch_evidence(facts),
+            *_graph(facts, lost, chosen),
             Evidence("longest stretch", _longest(facts, lost, chosen)),
         ],
         places=found,
@@ -171,6 +172,13 @@ def _unseen(facts: Facts, lost: Lost, chosen: Bool) -> list[Evidence]:
     seen[seen] = (host.place[lost.event[seen]] != NONE) | (host.operator[lost.event[seen]] != NONE)
     unseen_ns = lost.total_ns(chosen & ~seen)
     return [Evidence("of this without any line or operator", time_ns(unseen_ns))] if unseen_ns else []
+
+
+def _graph(facts: Facts, lost: Lost, chosen: Bool) -> list[Evidence]:
+    """Where most of it lies between small kernels, a CUDA graph would take it away with the launches."""
+    assert facts.device is not None
+    short_ns = lost.total_ns(chosen & in_short_dry_gaps(lost, facts.device))
+    return [graph_evidence(facts)] if 2 * short_ns >= lost.total_ns(chosen) else []
 
 
 def _longest(facts: Facts, lost: Lost, chosen: Bool) -> str:

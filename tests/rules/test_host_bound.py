@@ -33,6 +33,19 @@ def test_fires_on_python_between_operators_and_names_the_line(tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize(("idle_us", "said"), [(900, True), (1_100, False)])
+def test_a_cuda_graph_is_spoken_of_where_python_lies_between_small_kernels(
+    idle_us: float, said: bool, tmp_path: Path
+) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=3_000)
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
+    main.launch("after", at=300 + idle_us, us=5, runs_at=306 + idle_us, runs_us=2_694 - idle_us)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert ("CUDA graph" in {e.label for e in found.evidence}) == said
+
+
 def test_fires_on_one_long_operator(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()
