@@ -6,7 +6,7 @@ from tb_gpudiag.facts.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.format import count, share, time_ns
 from tb_gpudiag.rules.recording import record_again
-from tb_gpudiag.rules.rule import NOTHING, Answer, CannotTell, Clear, Evidence, Finding, Rule, Severity, Taken
+from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Rule, Severity, Taken
 
 # In public traces 2.5 % of GPU work has no launch, mostly work queued before the recording began: nothing to
 # mention.
@@ -22,7 +22,7 @@ SPOILS_WINDOW_SHARE = 0.05
 def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
     device = facts.device
     if device is None:
-        return CannotTell("no GPU activity was recorded")
+        return NO_GPU
     linked = facts.work.launch >= 0
     total, missing = len(linked), int((~linked).sum())
     window = facts.window
