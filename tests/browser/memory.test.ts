@@ -3,6 +3,7 @@
 import type { Frame, Locator } from "playwright-core";
 import { expect, it } from "vitest";
 import type { DeviceMemory, MemorySlice } from "../../frontend/src/wire/report";
+import { tabFrame } from "./browser";
 import { Session } from "./session";
 import { simulate, write } from "./tensorboard";
 import { MARKUP, withMemory } from "./traces";
@@ -83,8 +84,15 @@ it("tells of a range that is drawn what it allocates, and the timeline shows the
   const range = opened.memory.getByRole("region", { name: "What the range allocates and keeps" });
   await range.getByText("Survives the range").waitFor();
   await opened.frame.locator(".gd-timeline .gd-toolbar", { hasText: "Selected" }).waitFor();
-  await opened.memory.getByRole("button", { name: "Clear" }).click();
-  await range.getByText("The whole recording").waitFor();
+  const title = await range.getByRole("heading").innerText();
+  await session.untilHash((hash) => hash.includes("p.gpudiag.s0=") && hash.includes("p.gpudiag.s1="));
+  await session.page.reload();
+  const frame = await tabFrame(session.page);
+  const memory = frame.getByRole("region", { name: "Memory", exact: true });
+  const again = memory.getByRole("region", { name: "What the range allocates and keeps" });
+  await again.getByRole("heading", { name: title }).waitFor();
+  await memory.getByRole("button", { name: "Clear" }).click();
+  await again.getByText("The whole recording").waitFor();
 });
 
 it("tells of a step what it leaves behind, by mouse and by keyboard", async () => {

@@ -7,6 +7,8 @@ describe("deep links", () => {
     expect(readHash(writeHash("#gpudiag", link))).toEqual(link);
     const shown = { ...link, row: "launches.3", place: 2 };
     expect(readHash(writeHash("#gpudiag", shown))).toEqual(shown);
+    const ofMemory = { trace: "x", memory: -1, from_us: 0, to_us: 1_234_567.891 };
+    expect(readHash(writeHash("#gpudiag", ofMemory))).toEqual(ofMemory);
   });
 
   it("hold one = a token: TensorBoard drops the others", () => {
@@ -26,6 +28,7 @@ describe("deep links", () => {
     expect(readHash("#gpudiag&p.gpudiag.t0=5&p.gpudiag.t1=2")).toEqual({});
     expect(readHash("#gpudiag&p.gpudiag.row=launches.3&p.gpudiag.place=-1")).toEqual({});
     expect(readHash("#gpudiag&p.gpudiag.place=2")).toEqual({});
+    expect(readHash("#gpudiag&p.gpudiag.memory=0.5&p.gpudiag.s0=3&p.gpudiag.s1=3")).toEqual({});
     expect(readHash("#gpudiag&p.gpudiag.t0=&p.gpudiag.t1=Infinity")).toEqual({});
   });
 

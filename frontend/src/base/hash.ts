@@ -11,6 +11,11 @@ export interface Link {
   /** The row that is shown on the timeline, and which of its places, from 1. */
   readonly row?: string;
   readonly place?: number;
+  /** The device whose memory is seen, as recorded: -1 is the host. */
+  readonly memory?: number;
+  /** A range that was drawn. */
+  readonly from_us?: number;
+  readonly to_us?: number;
 }
 
 function decode(text: string): string | undefined {
@@ -42,11 +47,16 @@ export function readHash(hash: string): Link {
   const end_us = number(found.get("t1"));
   const row = found.get("row");
   const place = number(found.get("place"));
+  const memory = number(found.get("memory"));
+  const from_us = number(found.get("s0"));
+  const to_us = number(found.get("s1"));
   return {
     ...(trace ? { trace } : {}),
     ...(finding ? { finding } : {}),
     ...(start_us !== undefined && end_us !== undefined && start_us < end_us ? { start_us, end_us } : {}),
     ...(row && place !== undefined && Number.isInteger(place) && place > 0 ? { row, place } : {}),
+    ...(memory !== undefined && Number.isInteger(memory) ? { memory } : {}),
+    ...(from_us !== undefined && to_us !== undefined && from_us < to_us ? { from_us, to_us } : {}),
   };
 }
 
@@ -70,6 +80,9 @@ export function writeHash(hash: string, link: Link): string {
     ["t1", link.end_us?.toFixed(3)],
     ["row", link.row],
     ["place", link.place?.toFixed(0)],
+    ["memory", link.memory?.toFixed(0)],
+    ["s0", link.from_us?.toFixed(3)],
+    ["s1", link.to_us?.toFixed(3)],
   ];
   const tokens = own.flatMap(([key, value]) =>
     value ? [`${PREFIX}${key}=${encodeURIComponent(value)}`] : [],

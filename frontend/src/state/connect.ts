@@ -42,7 +42,8 @@ function keepAddress(): () => void {
     if (usePage.getState().visible && isOurs(before) && after !== before) replaceHash(after);
   };
   const unsubscribe = usePage.subscribe((now, before) => {
-    const same = (["trace", "finding", "view", "shown"] as const).every((key) => now[key] === before[key]);
+    const kept = ["trace", "finding", "view", "shown", "selection", "memoryOf"] as const;
+    const same = kept.every((key) => now[key] === before[key]);
     if (same) return;
     window.clearTimeout(timer);
     timer = window.setTimeout(write, WRITE_AFTER_MS);

@@ -71,6 +71,18 @@ describe("the store", () => {
     usePage.setState(usePage.getInitialState());
   });
 
+  it("keeps in a link whose memory is seen, and the range that was drawn", () => {
+    const page = usePage.getState();
+    const link = { trace: "1", memory: -1, from_us: 5, to_us: 7.5 };
+    page.openTrace("1");
+    page.showMemoryOf(-1);
+    page.setSelection({ start_us: 5, end_us: 7.5 });
+    expect(linkOf(usePage.getState())).toEqual(link);
+    usePage.setState(usePage.getInitialState());
+    page.openLink(link);
+    expect(usePage.getState()).toMatchObject({ memoryOf: -1, selection: { start_us: 5, end_us: 7.5 } });
+  });
+
   it("forgets what belonged to a trace when another is opened", () => {
     const page = usePage.getState();
     page.openLink({ trace: "1", finding: "GD101", start_us: 1, end_us: 2 });

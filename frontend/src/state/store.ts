@@ -77,7 +77,14 @@ export const usePage = create<PageState>()((set) => ({
           : null;
       const shown =
         link.row !== undefined && link.place !== undefined ? { row: link.row, place: link.place - 1 } : null;
-      return { ...(trace === now.trace ? {} : OF_TRACE), trace, finding: link.finding ?? null, view, shown };
+      const selection =
+        link.from_us !== undefined && link.to_us !== undefined
+          ? { start_us: link.from_us, end_us: link.to_us }
+          : null;
+      return {
+        ...(trace === now.trace ? {} : OF_TRACE),
+        ...{ trace, finding: link.finding ?? null, view, shown, selection, memoryOf: link.memory ?? null },
+      };
     });
   },
   toggleFinding: (key) => {
@@ -119,5 +126,7 @@ export function linkOf(state: PageState): Link {
     ...(state.finding === null ? {} : { finding: state.finding }),
     ...(state.view ?? {}),
     ...(state.shown === null ? {} : { row: state.shown.row, place: state.shown.place + 1 }),
+    ...(state.memoryOf === null ? {} : { memory: state.memoryOf }),
+    ...(state.selection === null ? {} : { from_us: state.selection.start_us, to_us: state.selection.end_us }),
   };
 }

@@ -26,6 +26,10 @@ export function PeakOwners({ memory, picked, onPick }: Props) {
   const [pointed, setPointed] = useState<Tile | null>(null);
   const kinds = peakTiles(memory);
   if (kinds.length === 0) return null;
+  const named = kinds.some(({ tiles }) => tiles.some(canBePicked));
+  if (!named && kinds.every(({ kind }) => kind === "unknown")) {
+    return <p className="gd-muted">This recording does not tell what its peak is made of.</p>;
+  }
   const whole = memory.peak_allocated_bytes;
   const areas = squarify(
     kinds.map((kind) => kind.bytes),
@@ -52,12 +56,17 @@ export function PeakOwners({ memory, picked, onPick }: Props) {
           </>
         ) : (
           <span className="gd-muted">
-            Point at a tile for more, press it to see what it allocates until the peak.
+            Point at a tile for more{named && ", press it to see what it allocates until the peak"}.
           </span>
         )}
       </p>
     </section>
   );
+}
+
+/** What was there before, or is not known by name, has no allocations to show. */
+function canBePicked(tile: Tile): boolean {
+  return tile.owner !== null && tileTitle(tile) !== "";
 }
 
 function KindLegend({ kinds, whole }: { kinds: readonly KindTiles[]; whole: number }) {
@@ -133,7 +142,7 @@ function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }
           onPoint(null);
         }}
       >
-        {owner && tileTitle(tile) !== "" ? (
+        {owner && canBePicked(tile) ? (
           <button
             type="button"
             {...named}
@@ -145,7 +154,6 @@ function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }
             {inside}
           </button>
         ) : (
-          // What was there before, or is not known by name, has no allocations to show.
           <div role="note" {...named}>
             {inside}
           </div>

@@ -1,0 +1,42 @@
+import { MantineProvider } from "@mantine/core";
+import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, expect, it, vi } from "vitest";
+import type { DeviceMemory } from "../../wire/report";
+import { PeakOwners } from "./PeakOwners";
+
+afterEach(cleanup);
+
+const LOG = {
+  kind: "activation",
+  operator: "aten::cat",
+  module: "",
+  bytes: 600,
+  count: 3,
+  largest_bytes: 200,
+};
+const BEFORE = { kind: "before", operator: "", module: "", bytes: 400, count: 0, largest_bytes: 0 };
+
+function shown(peak_kinds: object[], peak_owners: object[]) {
+  const onPick = vi.fn();
+  const memory = { peak_allocated_bytes: 1000, peak_kinds, peak_owners } as unknown as DeviceMemory;
+  render(
+    <MantineProvider>
+      <PeakOwners memory={memory} picked={null} onPick={onPick} />
+    </MantineProvider>,
+  );
+  return onPick;
+}
+
+it("can be pressed where it is known who allocated, and only there", () => {
+  const kinds = [LOG, BEFORE].map(({ kind, bytes }) => ({ kind, bytes }));
+  const onPick = shown(kinds, [LOG, BEFORE]);
+  fireEvent.click(screen.getByRole("button"));
+  expect(onPick.mock.calls).toEqual([[LOG]]);
+  expect(screen.getByRole("note").getAttribute("aria-label")).toContain("From before");
+});
+
+it("says that nothing is known instead of showing one tile of it", () => {
+  shown([{ kind: "unknown", bytes: 1000 }], []);
+  expect(screen.getByText(/does not tell what its peak is made of/)).toBeTruthy();
+  expect(screen.queryByRole("list")).toBeNull();
+});
