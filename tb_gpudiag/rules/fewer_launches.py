@@ -27,10 +27,11 @@ def graph_evidence(facts: Facts) -> Evidence:
     ]
     if against:
         return Evidence("CUDA graph", f"not as it is: {', and '.join(against)}")
-    possible = "possible: no wait for the GPU is in the step window, and"
     if same:
-        return Evidence("CUDA graph", f"{possible} each step has the same operators and matrix products")
-    return Evidence("CUDA graph", f"{possible} nothing is known of shapes: they must stay the same")
+        steps = "each step has the same operators and matrix products"
+        return Evidence("CUDA graph", f"possible: no wait for the GPU is in the step window, and {steps}")
+    shapes = "if shapes stay the same, which the trace does not tell"
+    return Evidence("CUDA graph", f"possible {shapes}: no wait for the GPU is in the step window")
 
 
 def larger_batch_evidence(facts: Facts, device: DeviceFacts) -> list[Evidence]:

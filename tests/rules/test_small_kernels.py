@@ -147,7 +147,7 @@ def test_says_what_stands_in_a_cuda_graph_s_way(waits: int, said: str, tmp_path:
     [
         ([4, 8, 8], "each step has the same operators and matrix products"),
         ([8, 8, 9], "shapes differ from step"),
-        ([0, 0, 0], "nothing is known of shapes"),
+        ([0, 0, 0], "which the trace does not tell"),
     ],
 )
 def test_a_cuda_graph_needs_the_same_shapes_in_every_step(
