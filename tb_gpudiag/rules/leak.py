@@ -12,7 +12,7 @@ from tb_gpudiag.facts.memory import DeviceMemory
 from tb_gpudiag.facts.memory_floor import Trend
 from tb_gpudiag.facts.memory_sites import GrowingSite
 from tb_gpudiag.rules.format import count, share, size_bytes, time_ns
-from tb_gpudiag.rules.leak_causes import GRAPH, cause_of, loss_of
+from tb_gpudiag.rules.leak_causes import cause_of, loss_of
 from tb_gpudiag.rules.ledger import MOST_PLACES
 from tb_gpudiag.rules.memory_room import is_large
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Place, Severity
@@ -24,8 +24,8 @@ LEAST_BYTES_PER_STEP = 4 * 2**10
 # After the first step: two floors have a line through them whatever they are, and a third one confirms it.
 FEWEST_STEPS = 3
 
-# A cache that still fills looks like a leak for as many steps as it has entries. Most recordings are shorter
-# than these: there it is said. A kept graph is no cache.
+# A cache that still fills looks like a leak for as many steps as it has entries, and so does a list that is
+# emptied now and then. Most recordings are shorter than these: there it is said.
 MANY_STEPS = 10
 
 # With two floors there is another witness: each of the three steps has left the same allocations behind, to
@@ -200,8 +200,8 @@ def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
     named = f": {cause.name}" if cause.name else ""
     until_full = _until_full(memory, trend)
     ends = f" At this rate it is full after {until_full}." if until_full else ""
-    if trend.steps < FEWEST_STEPS or (trend.steps < MANY_STEPS and cause is not GRAPH):
-        ends += " So few steps were recorded that a cache which still fills would look the same."
+    if trend.steps < MANY_STEPS:
+        ends += " So few steps were recorded that what still fills, or is emptied later, would look the same."
     return Finding(
         title=f"{_the(memory)} holds {rate}{named}",
         summary="What is left in use when "

@@ -160,8 +160,9 @@ def cause_of(sites: list[GrowingSite], *, with_modules: bool) -> Cause:
 
 
 def _may_be_metric(site: GrowingSite) -> bool:
-    """Small, of no module, and no batch."""
-    return site.size_bytes <= METRIC_BYTES and not _is_in_module(site) and site.phase is not Phase.INPUT
+    """Small, of no module, no batch, no weight and no state of an optimizer."""
+    told = site.phase in {Phase.INPUT, Phase.PARAMETER, Phase.OPTIMIZER}
+    return site.size_bytes <= METRIC_BYTES and not _is_in_module(site) and not told
 
 
 def _is_in_module(site: GrowingSite) -> bool:
