@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
-from tb_gpudiag.report import memory_sections, sections
+from tb_gpudiag.report import inferred_sections, memory_sections, sections
 from tb_gpudiag.report import report_pb2 as pb
 
 _PAGE = Markup(
@@ -86,10 +86,13 @@ _PARTS = frozenset({"computing", "copying", "communicating", *sections.CAUSES})
 
 
 def to_html(reports: Sequence[pb.Report]) -> str:
-    """Reports as one page, one under the other."""
-    title = sections.heading(reports[0].trace) if len(reports) == 1 else f"{len(reports)} traces"
+    """Reports as one page, one under the other; before several, a table of them."""
+    several = sections.overview_title(reports)
+    title = sections.heading(reports[0].trace) if len(reports) == 1 else several
     generator = reports[0].generator if reports else ""
-    body = Markup("\n<hr>\n").join(_report(report) for report in reports)
+    overview = _table(several, sections.OVERVIEW_TITLES, sections.overview_rows(reports))
+    parts = [overview] if overview else []
+    body = Markup("\n<hr>\n").join([*parts, *map(_report, reports)])
     return str(_PAGE.format(title=f"Diagnosis: {title}", style=_STYLE, body=body, generator=generator))
 
 
@@ -102,7 +105,7 @@ def _report(report: pb.Report) -> Markup:
             sections.limiter(report), report.verdict.sentence
         ),
         *(_account(sections.account(device, len(report.steps))) for device in report.devices),
-        _list(sections.inferred_title(report), [("", line) for line in sections.inferred_lines(report)]),
+        _list(inferred_sections.title(report), [("", line) for line in inferred_sections.lines(report)]),
         Markup("<h2>Findings</h2>"),
         *(_finding(f, sections.code(report, n)) for n, f in enumerate(report.findings, start=1)),
         Markup("") if report.findings else Markup("<p>Nothing found to fix.</p>"),

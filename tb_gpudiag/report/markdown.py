@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from tb_gpudiag.report import memory_sections, sections
+from tb_gpudiag.report import inferred_sections, memory_sections, sections
 from tb_gpudiag.report import report_pb2 as pb
 
 # A comment that renders as nothing keeps "@name" and "#12" from becoming a mention and a link to an issue.
 _NOTHING = "<!-- -->"
 
 
-def to_markdown(reports: Iterable[pb.Report]) -> str:
-    """Reports, one under the other."""
-    return "\n".join("\n".join(_lines(report)) + "\n" for report in reports)
+def to_markdown(reports: Sequence[pb.Report]) -> str:
+    """Reports, one under the other; before several, a table of them."""
+    overview = sections.overview_rows(reports)
+    table = "\n".join(_table(sections.overview_title(reports), sections.OVERVIEW_TITLES, overview))
+    parts = [table.strip()] if overview else []
+    parts += ["\n".join(_lines(report)) for report in reports]
+    return "\n".join(f"{part}\n" for part in parts)
 
 
 def _lines(report: pb.Report) -> Iterable[str]:
@@ -28,7 +32,7 @@ def _lines(report: pb.Report) -> Iterable[str]:
     for device in report.devices:
         yield from _account(sections.account(device, len(report.steps)))
     yield from _list(
-        sections.inferred_title(report), [text(line) for line in sections.inferred_lines(report)]
+        inferred_sections.title(report), [text(line) for line in inferred_sections.lines(report)]
     )
     yield from ["", "### Findings", ""]
     if not report.findings:

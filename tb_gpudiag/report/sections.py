@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,9 +65,6 @@ HARDLY_EVER = 0.01
 
 PLACES_SHOWN = 5
 
-INFERRED_PARTS_SHOWN = 4
-"""Parts of the inferred steps' time, the largest ones."""
-
 
 class Row(NamedTuple):
     """One row of a step account: `part` is computing, copying, communicating or an idle cause."""
@@ -93,6 +90,25 @@ def heading(trace: pb.TraceInfo) -> str:
     parts = ["" if trace.run == "." else trace.run, trace.worker, f"span {trace.span}" if trace.span else ""]
     name = " · ".join(part for part in parts if part) or trace.path
     return f"{name} (simulated)" if trace.simulated else name
+
+
+def overview_title(reports: Sequence[pb.Report]) -> str:
+    return count(len(reports), "trace")
+
+
+def overview_rows(reports: Sequence[pb.Report]) -> list[tuple[str, ...]]:
+    """Rows for OVERVIEW_TITLES: of several traces, what is the matter with each."""
+    if len(reports) < 2:
+        return []
+    return [
+        (
+            heading(report.trace),
+            limiter(report),
+            " ".join((SEVERITIES[first.severity], first.rule, first.title)) if first else "none",
+        )
+        for report in reports
+        for first in [next(iter(report.findings), None)]
+    ]
 
 
 def trace_line(trace: pb.TraceInfo) -> str:
@@ -141,53 +157,6 @@ def account(device: pb.Device, steps: int) -> Account:
     return Account(
         f"{name}: {count(steps, 'step')}" if steps else f"{name}: the whole recording", rows, total
     )
-
-
-_SIGNS = {
-    "module": "Each runs a call of its own of an outermost module, so each is taken for a step.",
-    "input": "Each takes data from the host, so each is taken for a step.",
-    "threads": "Each is launched by several host threads, as forward and backward are: it is taken for a "
-    "step.",
-    "one_call": "They all lie inside one call of {inside}: parts of a step, such as layers, and no steps.",
-    "none": "Nothing in the trace tells whether one is a step or a part of one, such as a layer.",
-}
-
-
-def inferred_title(report: pb.Report) -> str:
-    return "Inferred steps" if report.inferred_steps.are_steps else "Repetition"
-
-
-def inferred_lines(report: pb.Report) -> list[str]:
-    """What repeats where no steps were recorded, in sentences; empty where nothing does."""
-    found = report.inferred_steps
-    if not found.repetitions:
-        return []
-    lengths = [step.duration_us for step in found.steps]
-    total_us = sum(lengths)
-    parts: dict[str, float] = {}
-    for one in found.accounts:
-        for label, us in _parts(one.computing_us, one.copying_us, one.communicating_us, one.idle_by_cause):
-            parts[label] = parts.get(label, 0.0) + us
-    shares = [f"{label} {share(us, total_us)}" for label, us in sorted(parts.items(), key=lambda p: -p[1])]
-    return [
-        f"No steps were recorded. On GPU {found.device} a sequence of "
-        f"{count(found.period_launches, 'launch', 'launches')} comes {count(found.repetitions, 'time')}, "
-        f"after {time_us(found.setup_us)} of setup and before {time_us(found.tail_us)} of tail.",
-        _SIGNS.get(found.sign, "").format(inside=found.inside),
-        f"One takes {time_us(found.median_us)} (median; {time_us(min(lengths))} to {time_us(max(lengths))}). "
-        f"All together: {', '.join(shares[:INFERRED_PARTS_SHOWN])}.",
-    ]
-
-
-def _parts(
-    computing_us: float, copying_us: float, communicating_us: float, idle: Iterable[pb.CauseTime]
-) -> list[tuple[str, float]]:
-    return [
-        ("computing", computing_us),
-        ("copying", copying_us),
-        ("communicating", communicating_us),
-        *((f"idle: {CAUSES.get(c.cause, c.cause)}", c.us) for c in idle),
-    ]
 
 
 def cost(finding: pb.Finding) -> str:
@@ -369,6 +338,7 @@ HOTSPOT_TITLES = (
 )
 SYNC_TITLES = ("wait", "waits", "host held", "GPU idle after", "at")
 PLAN_TITLES = ("fix", "gives back, at most", "step window then")
+OVERVIEW_TITLES = ("trace", "limited by", "first finding")
 HOST_TITLES = ("what", "kind", "time", "mostly in")
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tb_gpudiag.report import memory_sections, sections
+from tb_gpudiag.report import inferred_sections, memory_sections, sections
 from tb_gpudiag.report import report_pb2 as pb
 
 PLAIN_WIDTH = 110
@@ -22,7 +22,7 @@ _PART_STYLES = {"computing": "green", "copying": "cyan", "communicating": "blue"
 _IDLE_STYLE = "red"
 
 
-def to_text(reports: Iterable[pb.Report]) -> str:
+def to_text(reports: Sequence[pb.Report]) -> str:
     """Reports as plain text, without colours."""
     out = io.StringIO()
     console = Console(
@@ -32,10 +32,13 @@ def to_text(reports: Iterable[pb.Report]) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def print_reports(reports: Iterable[pb.Report], console: Console) -> None:
-    """Reports onto a console, one under the other."""
+def print_reports(reports: Sequence[pb.Report], console: Console) -> None:
+    """Reports onto a console, one under the other; before several, a table of them."""
+    overview = sections.overview_rows(reports)
+    if overview:
+        console.print(_table(sections.overview_title(reports), sections.OVERVIEW_TITLES, overview))
     for i, report in enumerate(reports):
-        if i:
+        if i or overview:
             console.print()
         _print(report, console)
 
@@ -56,8 +59,8 @@ def _print(report: pb.Report, console: Console) -> None:
     for device in report.devices:
         console.print()
         _print_account(sections.account(device, len(report.steps)), console)
-    inferred = [("", line) for line in sections.inferred_lines(report)]
-    _print_list(sections.inferred_title(report), inferred, console)
+    inferred = [("", line) for line in inferred_sections.lines(report)]
+    _print_list(inferred_sections.title(report), inferred, console)
     for number, finding in enumerate(report.findings, start=1):
         console.print()
         _print_finding(number, finding, sections.code(report, number), console)
@@ -127,9 +130,12 @@ def _print_finding(number: int, finding: pb.Finding, code: str, console: Console
 
 
 def _print_table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]], console: Console) -> None:
-    if not rows:
-        return
-    console.print()
+    if rows:
+        console.print()
+        console.print(_table(title, titles, rows))
+
+
+def _table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
     titles, rows = sections.filled_columns(titles, rows)
     table = Table(
         title=title, title_style="bold", title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
@@ -145,7 +151,7 @@ def _print_table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
+    return table
 
 
 def _print_list(title: str, items: list[tuple[str, str]], console: Console) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -96,8 +97,18 @@ def test_the_account_adds_up_as_printed(report: pb.Report) -> None:
     assert sum(times[:-1]) == pytest.approx(times[-1], abs=1e-9)
 
 
-def test_text_of_several_reports_has_all_of_them(report: pb.Report) -> None:
-    assert to_text([report, report]).count(report.trace.path) == 2
+@pytest.mark.parametrize("to_view", [to_text, to_markdown, to_html])
+def test_before_several_reports_stands_what_is_the_matter_with_each(
+    to_view: Callable[[list[pb.Report]], str], report: pb.Report
+) -> None:
+    healthy = pb.Report(trace=pb.TraceInfo(run="fine", path="log/fine.json", kind="trace"))
+    healthy.verdict.limiter = "copy"
+    shown = to_view([report, healthy])
+    overview = re.sub(r"\s+", " ", shown[: shown.index(report.trace.path)])
+    for words in ("2 traces", "first finding", "Input", report.findings[0].title, "fine", "Copies", "none"):
+        assert words in overview, words
+    assert shown.count(report.trace.path) == shown.count("log/fine.json") == 1
+    assert "first finding" not in to_view([report])
 
 
 def test_text_is_plain(report: pb.Report, bad: pb.Report) -> None:
