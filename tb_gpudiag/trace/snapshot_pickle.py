@@ -2,8 +2,8 @@
 
 A pickle is a program that builds objects and may run anything. Two walls stand before that. Every
 instruction is looked at before one is carried out, and only those pass that build numbers, text, lists, dicts
-and pairs of numbers, with lengths that the file bears out. The unpickler that then runs refuses every class
-and function.
+and pairs of small numbers, with lengths that the file bears out. The unpickler that then runs refuses every
+class and function.
 
 The second wall alone would not do: nested tuples as a key of a dict overflow the C stack while they are
 hashed, and a large memo index alone takes gigabytes. And the first one is worth something only if the
@@ -27,7 +27,8 @@ _SNAPSHOT: Final = re.compile(
 _REMEDY: Final = "name a file that torch.cuda.memory._dump_snapshot wrote"
 
 # Instructions by what they do, as regular expressions over their bytes. See pickletools for their names.
-_NUMBER: Final = rb"K.|M..|J.{4}|\x8a(?:\x00|\x01.|%s)" % b"|".join(
+_SMALL: Final = rb"K.|M..|J.{4}"
+_NUMBER: Final = _SMALL + rb"|\x8a(?:\x00|\x01.|%s)" % b"|".join(
     b"\\x%02x.{%d}" % (size, size) for size in range(2, 10)
 )
 
@@ -44,7 +45,9 @@ _INSTRUCTIONS: Final = b"|".join(
     (
         rb"[\x94}\](uesaN\x88\x89]",  # memoize, containers and what fills them, None, True, False
         rb"h.|j.{4}|q.|r..[\x00-\x%02x][\x00-\x%02x]",  # the memo; the last are its index's highest bytes
-        rb"(?:%s)(?:(?:%s)\x86)?" % (_NUMBER, _NUMBER),  # a number, or a pair of them
+        # A number, or a pair of small ones, as the numbers of pools are. Pairs of large ones can be made so
+        # that thousands have one hash: as keys of a dict they take hours.
+        rb"(?:%s)(?:%s)\x86|%s" % (_SMALL, _SMALL, _NUMBER),
         rb"\x8c(?:%s)" % _short_texts(range(256)),
         rb"\x95.{8}|G.{8}",  # a frame, a float
     )

@@ -30,7 +30,7 @@ PLAIN = {
         "negative": -5,
         "large": 2**63,
         "below": -(2**62),
-        "pair": (2**40, -1),
+        "pair": (2**31 - 1, -1),
     },
     "texts": ["", "ä" * 40, "x" * 255, "y" * 256, "z" * 100_000, "\u2028", "x" * 16, "x" * 31, "x" * 128],
 }
@@ -164,9 +164,10 @@ def test_an_extension_that_is_cached_in_this_process_is_refused(tmp_path: Path) 
         b"\x80\x04\x8b\x00\x00\x00\x7f.",  # a number of two gigabytes
         b"\x80\x04\x8e\x00\x00\x00\x00\x00\x01\x00\x00.",  # bytes of a terabyte
         b"\x80\x05\x96\x00\x00\x00\x00\x00\x01\x00\x00.",
+        b"\x80\x04}\x8a\x05\x00\x00\x00\x00\x01K\x01\x86Ns.",  # keys that could all have one hash
         b"\x80\x04\x8d\x00\x00\x00\x00\x00\x01\x00\x00.",
     ],
-    ids=["nested", "nested by marks", "memo", "number", "bytes", "bytearray", "text"],
+    ids=["nested", "nested by marks", "memo", "number", "bytes", "bytearray", "pair", "text"],
 )
 def test_what_would_exhaust_the_machine_is_refused_at_once(data: bytes, tmp_path: Path) -> None:
     with pytest.raises(NotATrace):
