@@ -154,7 +154,10 @@ def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
         title=_title(memory),
         summary=f"Most is allocated{phase}, {share(size, peak.allocated_bytes)} of it {_WORDS[main]}. "
         + (
-            "What does not fit ends the job."
+            "Something caught what failed, and the job went on: cuDNN's search for an algorithm does so, or "
+            "a second try with a smaller batch. Where nothing does, it ends the job."
+            if _went_on(memory)
+            else "What does not fit ends the job."
             if failed
             else "A longer sequence, a larger batch or a piece that does not fit ends the job, and before "
             "that the allocator gives its cache back and waits for the GPU each time."
@@ -168,8 +171,14 @@ def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
         memory_device=memory.device,
         evidence=list(_evidence(memory, kinds)),
         places=[_place(owner) for owner in peak.owners if owner.operator or owner.frame][:MOST_PLACES],
-        severity=Severity.ERROR if failed else Severity.WARNING,
+        severity=Severity.ERROR if failed and not _went_on(memory) else Severity.WARNING,
     )
+
+
+def _went_on(memory: DeviceMemory) -> bool:
+    """Whether memory was allocated after the last failure."""
+    failed, made = memory.reserve.out_of_memory_ns, memory.allocations.time_ns
+    return bool(len(failed) and len(made) and made[-1] > failed[-1])
 
 
 _FIXED = {MemoryKind.BEFORE, MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE}

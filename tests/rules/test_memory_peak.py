@@ -28,7 +28,11 @@ def test_it_fires_where_the_peak_leaves_less_than_a_tenth(taken: int, fires: boo
     assert found.cost_bytes == taken * MIB  # what was there before is not counted
 
 
-def test_memory_that_ran_out_is_an_error_however_much_is_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("at", "severity"), [(450, Severity.ERROR), (215, Severity.WARNING)])
+def test_memory_that_ran_out_is_an_error_unless_the_job_went_on(
+    at: float, severity: Severity, tmp_path: Path
+) -> None:
+    """However much is left. The last step allocates at 415."""
     trace = job([0] * 5)
     trace.raw(
         {
@@ -38,7 +42,7 @@ def test_memory_that_ran_out_is_an_error_however_much_is_left(tmp_path: Path) ->
             "name": "[OutOfMemory]",
             "pid": 4242,
             "tid": 4242,
-            "ts": _stamp(trace, 215),
+            "ts": _stamp(trace, at),
             "args": {
                 "Device Type": 1,
                 "Device Id": 0,
@@ -49,8 +53,9 @@ def test_memory_that_ran_out_is_an_error_however_much_is_left(tmp_path: Path) ->
         }
     )
     found = only(check(facts_of(trace, tmp_path)))
-    assert found.severity is Severity.ERROR
+    assert found.severity is severity
     assert "ran out of memory" in found.title
+    assert ("went on" in found.summary) is (severity is Severity.WARNING)
 
 
 def test_a_cache_that_is_emptied_to_get_memory_is_told(tmp_path: Path) -> None:
