@@ -84,7 +84,9 @@ def _floor(m: pb.DeviceMemory) -> str:
     text += ")"
     if m.steps_until_full and trend.state == "rising":
         left = m.steps_until_full  # in the trend's unit
-        after = count(int(left), "step") if trend.unit == "step" else time_us(left * 1e6)
+        after = "about " + (count(int(left), "step") if trend.unit == "step" else time_us(left * 1e6))
+        if trend.unit == "step" and left < 1:
+            after = "less than a step"
         text += f"; at this rate memory is full after {after}"
     return text
 

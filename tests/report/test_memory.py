@@ -146,10 +146,17 @@ def test_the_floor_in_words(trend: dict[str, Any], words: str) -> None:
     assert words in " ".join(shown.split())
 
 
-@pytest.mark.parametrize(("unit", "words"), [("step", "full after 90 steps"), ("second", "full after 90 s")])
-def test_when_memory_is_full_in_words(unit: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("unit", "left", "words"),
+    [
+        ("step", 90.0, "full after about 90 steps"),
+        ("step", 0.4, "full after less than a step"),
+        ("second", 90.0, "full after about 90 s"),
+    ],
+)
+def test_when_memory_is_full_in_words(unit: str, left: float, words: str) -> None:
     trend = pb.FloorTrend(state="rising", bytes_per_step=MB, steps=5, unit=unit)
-    shown = to_text([pb.Report(memory=[pb.DeviceMemory(trend=trend, steps_until_full=90.0)])])
+    shown = to_text([pb.Report(memory=[pb.DeviceMemory(trend=trend, steps_until_full=left)])])
     assert words in " ".join(shown.split())
 
 
