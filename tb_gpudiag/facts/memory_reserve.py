@@ -43,6 +43,8 @@ class Reserve:
 
     known: the trace has totals of reserved. Growths and shrinks are changes of that total from one event to
     the next; the steady ones are those after the warm-up, 0 where there are no steps.
+    unused_at_failure_bytes: the most that was unused when an allocation failed that asked for no more than
+    that, and failed_bytes what it asked for; 0 where there was none.
     retries: the allocator gave memory back and asked again within one allocation.
     driver_ns: the device's idle time under calls to the driver for memory, over the step window.
     """
@@ -59,6 +61,8 @@ class Reserve:
     retries: int
     out_of_memory: int
     out_of_memory_ns: Int64
+    unused_at_failure_bytes: int
+    failed_bytes: int
     driver_ns: int
     segments: SegmentFacts | None
 
@@ -76,11 +80,15 @@ def find_reserve(
     """Of the device with this curve. around: shape (c,), the host span around each of its events, or NONE.
     warm_ns: when the warm-up ended, None where there are no steps."""
     action = memory.action[curve.event]
-    failed = curve.time_ns[action == MemoryAction.OUT_OF_MEMORY]
+    failed = np.flatnonzero(action == MemoryAction.OUT_OF_MEMORY)
     unused = np.where(curve.reserved == NONE, 0, curve.reserved - curve.allocated)
     change = np.diff(curve.reserved) if curve.has_reserved else np.zeros(max(0, len(curve) - 1), np.int64)
     at = curve.time_ns[1:]
     steady = at >= warm_ns if warm_ns is not None else np.zeros(len(at), np.bool_)
+    asked = memory.bytes[curve.event[failed]]
+    in_vain = np.where((asked > 0) & (asked <= unused[failed]), unused[failed], 0)
+    worst = int(in_vain.argmax()) if len(failed) else NONE
+    split = worst != NONE and in_vain[worst] > 0
     peak = int(curve.allocated.argmax())
     return Reserve(
         known=curve.has_reserved,
@@ -95,7 +103,9 @@ def find_reserve(
         retries=_retries(action, memory.stack[curve.event])
         + (_call_retries(host, around) if device != NONE else 0),
         out_of_memory=len(failed),
-        out_of_memory_ns=failed,
+        out_of_memory_ns=curve.time_ns[failed],
+        unused_at_failure_bytes=int(in_vain[worst]) if split else 0,
+        failed_bytes=int(asked[worst]) if split else 0,
         driver_ns=driver_ns,
         segments=_segments(segments, device) if segments is not None else None,
     )

@@ -98,8 +98,18 @@ def _ratio(memory: DeviceMemory) -> float:
 
 
 def _is_much(memory: DeviceMemory) -> bool:
-    least = UNUSED_SHARE * memory.capacity_bytes or UNUSED_BYTES
-    return _ratio(memory) >= RESERVED_RATIO and memory.reserve.unused_at_peak_bytes >= least
+    unused = memory.reserve.unused_at_peak_bytes
+    return (_ratio(memory) >= RESERVED_RATIO and unused >= _least(memory)) or _failed_beside_it(memory)
+
+
+def _least(memory: DeviceMemory) -> float:
+    return UNUSED_SHARE * memory.capacity_bytes or UNUSED_BYTES
+
+
+def _failed_beside_it(memory: DeviceMemory) -> bool:
+    """Whether an allocation failed for which enough was there: surely in pieces, for segments that are free as a
+    whole are given back first."""
+    return memory.reserve.unused_at_failure_bytes >= _least(memory)
 
 
 def _is_in_the_way(memory: DeviceMemory) -> bool:
@@ -111,8 +121,17 @@ def _is_in_the_way(memory: DeviceMemory) -> bool:
 
 
 def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
-    unused = size_bytes(memory.reserve.unused_at_peak_bytes)
-    if _is_in_the_way(memory):
+    cost = memory.reserve.unused_at_peak_bytes
+    unused = size_bytes(cost)
+    if _failed_beside_it(memory):
+        cost = memory.reserve.unused_at_failure_bytes
+        title = f"{memory.name}: an allocation failed while {size_bytes(cost)} were reserved and not used"
+        summary = (
+            f"It asked for {size_bytes(memory.reserve.failed_bytes)}. As much was there, in pieces between "
+            "tensors or in pools of others, none of which fitted."
+        )
+        fix, severity = _fix(facts, memory), Severity.WARNING
+    elif _is_in_the_way(memory):
         title = f"{memory.name}: {unused} are reserved and not used when most is needed"
         summary = (
             f"At the peak the allocator holds {_ratio(memory):.1f} times what tensors use. What it holds is "
@@ -132,7 +151,7 @@ def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
         title=title,
         summary=summary,
         fix=fix,
-        cost_bytes=memory.reserve.unused_at_peak_bytes,
+        cost_bytes=cost,
         memory_device=memory.device,
         evidence=list(_evidence(memory)),
         places=[

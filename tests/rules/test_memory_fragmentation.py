@@ -71,6 +71,28 @@ def test_a_snapshot_tells_pieces_from_one_large_rest(
     assert found.severity is severity
 
 
+@pytest.mark.parametrize(("asked_mib", "fires"), [(1_999, True), (2_100, False)])
+def test_an_allocation_that_fails_beside_enough_memory_is_told(
+    asked_mib: int, fires: bool, tmp_path: Path
+) -> None:
+    """Behind the peak, at which all that is reserved was used: two of three pieces are given back."""
+    snapshot = SnapshotBuilder()
+    for i in range(150):
+        snapshot.segment(20 * MIB, at=i)
+    pieces = [snapshot.allocate(5 * MIB, at=200 + i) for i in range(600)]
+    for i, piece in enumerate(pieces):
+        if i % 3:
+            snapshot.free(piece, at=1_000 + i)
+    snapshot.out_of_memory(asked_mib * MIB, at=2_000)
+    answer = check(Facts(read_trace(str(snapshot.write(tmp_path)))))
+    assert is_clear(answer) is not fires
+    if fires:
+        found = only(answer)
+        assert found.severity is Severity.WARNING
+        assert found.cost_bytes == 2_000 * MIB
+        assert "expandable_segments" in found.fix.code
+
+
 def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
     assert is_clear(check(facts_of(job([0] * 5, reserved=14 * MIB), tmp_path)))
 
