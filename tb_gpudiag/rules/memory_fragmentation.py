@@ -107,8 +107,8 @@ def _least(memory: DeviceMemory) -> float:
 
 
 def _failed_beside_it(memory: DeviceMemory) -> bool:
-    """Whether an allocation failed for which enough was there: surely in pieces, for segments that are free as a
-    whole are given back first."""
+    """Whether an allocation failed for which enough was there: surely in pieces, for segments that are free
+    as a whole are given back first."""
     return memory.reserve.unused_at_failure_bytes >= _least(memory)
 
 
