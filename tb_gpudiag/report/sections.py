@@ -104,10 +104,10 @@ def overview_rows(reports: Sequence[pb.Report]) -> list[tuple[str, ...]]:
         (
             heading(report.trace),
             limiter(report),
-            " ".join((SEVERITIES[first.severity], first.rule, first.title)) if first else "none",
+            " ".join(f"{SEVERITIES[f.severity]} {f.rule} {f.title}" for f in report.findings[:1]) or "none",
+            ", ".join(dict.fromkeys(f.rule for f in report.findings[1:])),
         )
         for report in reports
-        for first in [next(iter(report.findings), None)]
     ]
 
 
@@ -338,7 +338,7 @@ HOTSPOT_TITLES = (
 )
 SYNC_TITLES = ("wait", "waits", "host held", "GPU idle after", "at")
 PLAN_TITLES = ("fix", "gives back, at most", "step window then")
-OVERVIEW_TITLES = ("trace", "limited by", "first finding")
+OVERVIEW_TITLES = ("trace", "limited by", "first finding", "others")
 HOST_TITLES = ("what", "kind", "time", "mostly in")
 
 
