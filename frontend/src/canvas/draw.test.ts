@@ -37,7 +37,12 @@ function recorder() {
   return { context: context as unknown as CanvasRenderingContext2D, rectangles, texts, areas };
 }
 
-function drawn(timeline: Timeline, view = { start_us: 0, end_us: 1000 }, mark: Viewport | null = null) {
+function drawn(
+  timeline: Timeline,
+  view = { start_us: 0, end_us: 1000 },
+  mark: Viewport | null = null,
+  selection: Viewport | null = null,
+) {
   const slice = sliceOf(timeline);
   const record = recorder();
   const rows = rowsOf(slice, deepest(new Map(), slice), NO_CHOICES);
@@ -52,7 +57,7 @@ function drawn(timeline: Timeline, view = { start_us: 0, end_us: 1000 }, mark: V
     marks: mark ? [mark] : [],
     mark,
     gap: null,
-    selection: null,
+    selection,
     hover: null,
   });
   return { ...record, rows };
@@ -69,6 +74,15 @@ it("paints thousands of tiny neighbours as few rectangles, as faint as they fill
   const { lane } = painted({ "GPU 0 stream 7": tiny });
   expect(lane.length).toBeLessThan(10);
   expect(lane[0]?.alpha).toBeCloseTo(0.4, 1);
+});
+
+it("says how long the selection is where it is in view", () => {
+  const selection = { start_us: 200, end_us: 210 };
+  const texts = (start_us: number) =>
+    drawn(timelineOf({}), { start_us, end_us: start_us + 100 }, null, selection).texts;
+  expect(texts(150)).toContain("10\u202fµs");
+  expect(texts(0)).not.toContain("10\u202fµs");
+  expect(texts(300)).not.toContain("10\u202fµs");
 });
 
 it("cuts names to the room that there is", () => {

@@ -301,6 +301,7 @@ function selectionMark(context: Context, scene: Scene, colours: Theme): void {
   if (!selection) return;
   const left = toPixel(view, selection.start_us, width);
   const right = toPixel(view, selection.end_us, width);
+  if (right < 0 || left > width) return;
   context.fillStyle = colours.accent;
   context.fillRect(left, 0, Math.max(1, right - left), 2);
   const text = time(selection.end_us - selection.start_us);

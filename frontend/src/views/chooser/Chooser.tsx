@@ -18,6 +18,8 @@ export function Chooser({ traces, entry }: Props) {
   const openTrace = usePage((page) => page.openTrace);
   const { runs, workers, spans } = useMemo(() => levels(traces, entry), [traces, entry]);
   const kind = kindText(entry.kind);
+  const written = entry.writing ? "being written" : `written ${date(entry.modified_s)}`;
+  const file = [kind, bytes(entry.size_bytes), written].filter((part) => part !== "").join(" · ");
   const open = (next: TraceEntry | null) => {
     if (next) openTrace(next.id);
   };
@@ -54,9 +56,8 @@ export function Chooser({ traces, entry }: Props) {
           open(spans.find((span) => span.id === id) ?? null);
         }}
       />
-      <span className="gd-chooser-file">
-        {kind && `${kind} · `}
-        {bytes(entry.size_bytes)} · {entry.writing ? "being written" : `written ${date(entry.modified_s)}`}
+      <span className="gd-chooser-file" title={file}>
+        {file}
       </span>
     </header>
   );

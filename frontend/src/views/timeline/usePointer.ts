@@ -66,7 +66,7 @@ export function usePointer(stage: Stage) {
   const onPointerDown = (event: PointerEvent<HTMLElement>) => {
     if (event.button !== 0 || width === 0) return;
     event.currentTarget.setPointerCapture(event.pointerId);
-    scroller.current?.focus({ preventScroll: true });
+    scroller.current?.focus({ preventScroll: true, focusVisible: false });
     const at = spot(event);
     const kind = event.shiftKey || at.y < HEAD_PX ? "select" : "pan";
     setDrag({ kind, ...at, view, scroll, moved: false });
