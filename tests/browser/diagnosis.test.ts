@@ -152,7 +152,9 @@ it("shows a memory snapshot as that: its memory, and nothing that is about time"
 it("says what is wrong with a file, and the others stay usable", async () => {
   const frame = await session.open(RUN);
   const run = frame.getByRole("combobox", { name: "Run" });
-  await run.fill("bad");
+  // What is typed after a click looks for another run.
+  await run.click();
+  await session.page.keyboard.type("bad");
   await frame.getByRole("option", { name: "bad" }).click();
   const problem = frame.getByRole("alert");
   await problem.waitFor();
