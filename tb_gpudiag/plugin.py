@@ -102,16 +102,14 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return {path: _application(route) for path, route in routes.items()}
 
     def _traces(self, request: wrappers.Request) -> wrappers.Response:
-        # Asked every few seconds by each open page, and long where the directory is large: what the browser
-        # has already is not sent again.
+        # Asked every few seconds by each open page, and long where the directory is large: what the page has
+        # already is not sent again. No 304: it has no Content-Type, of which TensorBoard warns each time.
         generation = self._service.generation()
-        if request.if_none_match.contains_weak(str(generation)):
-            return wrappers.Response(status=304)
+        if _integer(request, "known", -1, low=-1, high=2**32 - 1) == generation:
+            return _json(request, to_json(pb.TraceList(generation=generation, unchanged=True)))
         if self._traces_of[0] != generation:
             self._traces_of = (generation, to_json(self._service.traces()))
-        response = _json(request, self._traces_of[1])
-        response.set_etag(str(generation), weak=True)
-        return response
+        return _json(request, self._traces_of[1])
 
     def _report(self, request: wrappers.Request) -> wrappers.Response:
         found = self._service.report(_text(request, "id"))

@@ -202,14 +202,16 @@ def test_the_list_is_sent_again_only_when_it_changed(serve: Callable[..., Server
     id_ = server.only_id()
     server.ready(f"report?id={id_}")
     # Nothing goes on any more: the list is the same from now on.
-    first = server.get("traces")
-    known = {"If-None-Match": first.headers["ETag"]}
-    again = server.get("traces", headers=known)
-    assert (again.status_code, again.data) == (304, b"")
+    known = server.json("traces")["generation"]
+    again = server.json(f"traces?known={known}")
+    assert (again["generation"], again["unchanged"], again["traces"]) == (known, True, [])
     shutil.copy(next(log.rglob("*.pt.trace.json")), log / "other.2.pt.trace.json")
-    changed = eventually(lambda: found if (found := server.get("traces", headers=known)).data else None)
-    assert changed.status_code == 200
-    assert len(json.loads(changed.data)["traces"]) == 2
+
+    def changed() -> Any:
+        found = server.json(f"traces?known={known}")
+        return None if found["unchanged"] else found
+
+    assert len(eventually(changed)["traces"]) == 2
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])

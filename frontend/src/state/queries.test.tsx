@@ -43,6 +43,7 @@ const list = (state: string): TraceList => ({
   traces: [{ id: "x", state, content: "1" } as TraceEntry],
   generation: 1,
   scanned: true,
+  unchanged: false,
   version: "",
   problems: [],
 });

@@ -39,7 +39,7 @@ export function useTraces() {
   const visible = usePage((page) => page.visible);
   return useQuery({
     queryKey: TRACES,
-    queryFn: ({ signal }) => fetchTraces(signal),
+    queryFn: ({ client, signal }) => fetchTraces(client.getQueryData<TraceList>(TRACES), signal),
     staleTime: 0,
     refetchInterval: ({ state }) => (visible ? pollEvery(state.data) : false),
   });

@@ -1,5 +1,13 @@
 import { afterEach, expect, it, vi } from "vitest";
-import { address, fetchGap, fetchMemory, fetchReport, fetchTimeline, ServerError } from "./client";
+import {
+  address,
+  fetchGap,
+  fetchMemory,
+  fetchReport,
+  fetchTimeline,
+  fetchTraces,
+  ServerError,
+} from "./client";
 
 function serve(status: number, body: unknown) {
   const fetched = vi.fn<typeof fetch>(() => Promise.resolve(new Response(JSON.stringify(body), { status })));
@@ -30,6 +38,16 @@ it("asks for a slice, or for the whole trace", async () => {
     "./memory?id=x&device=0&width=512",
     "./gap?id=x&device=0&gap=3",
   ]);
+});
+
+it("keeps the list of traces that it knows until there is another one", async () => {
+  serve(200, { generation: 7, traces: [{ id: "x" }], unchanged: false });
+  const known = await fetchTraces();
+  const fetched = serve(200, { generation: 7, traces: [], unchanged: true });
+  expect(await fetchTraces(known)).toBe(known);
+  expect(fetched.mock.calls[0]?.[0]).toBe("./traces?known=7");
+  serve(200, { generation: 8, traces: [], unchanged: false });
+  expect((await fetchTraces(known)).generation).toBe(8);
 });
 
 it("hands the signal on, so that a slice that is no longer wanted is given up", async () => {

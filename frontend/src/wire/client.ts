@@ -27,8 +27,10 @@ async function get(route: string, query?: Query, signal?: AbortSignal): Promise<
   return answer.json();
 }
 
-export async function fetchTraces(signal?: AbortSignal): Promise<TraceList> {
-  return (await get("traces", {}, signal)) as TraceList;
+/** `known` itself where the list is still that one. */
+export async function fetchTraces(known?: TraceList, signal?: AbortSignal): Promise<TraceList> {
+  const list = (await get("traces", known && { known: known.generation }, signal)) as TraceList;
+  return known && list.unchanged ? known : list;
 }
 
 /** Asking for a report queues its analysis. */

@@ -524,6 +524,8 @@ export interface TraceList {
   version: string;
   /** folders that could not be listed */
   problems: Problem[];
+  /** nothing but the generation is told: the one asked for with known= is the newest */
+  unchanged: boolean;
 }
 
 export interface TraceEntry {
