@@ -53,9 +53,7 @@ class Reserve:
     unused_at_peak_bytes: int
     most_unused_bytes: int
     growths: int
-    growth_bytes: int
     shrinks: int
-    shrink_bytes: int
     steady_growths: int
     steady_shrinks: int
     retries: int
@@ -95,9 +93,7 @@ def find_reserve(
         unused_at_peak_bytes=max(0, int(unused[peak])),
         most_unused_bytes=max(0, int(unused.max())),
         growths=int((change > 0).sum()),
-        growth_bytes=int(change[change > 0].sum()),
         shrinks=int((change < 0).sum()),
-        shrink_bytes=-int(change[change < 0].sum()),
         steady_growths=int((steady & (change > 0)).sum()),
         steady_shrinks=int((steady & (change < 0)).sum()),
         retries=_retries(action, memory.stack[curve.event])

@@ -129,7 +129,9 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         how = "by worker processes that do not keep up"
     known = f"Batches are made {how}. " if kind else ""
     return Finding(
-        title=f"The {_waits(lost)} {share(cost_ns, lost.window_ns)} of the time for the next batch",
+        title=f"The {_waits(lost)} {share(cost_ns, lost.window_ns)} of the time "
+        + ("on" if lost.device == NO_DEVICE else "for")
+        + " the next batch",
         summary=f"{known}Until a batch is there, nothing can be launched. "
         "Loading can run beside the computing, so most of this time is not needed.",
         fix=CHORES[Chore.TOKENIZING].fix

@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trac
 
 with profile(
     activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
-    schedule=schedule(wait=1, warmup=2, active=3, repeat=1),
+    schedule=schedule(wait=1, warmup=2, active=6, repeat=1),
     on_trace_ready=tensorboard_trace_handler("./log/my_run"),
     record_shapes=True,
     profile_memory=True,

@@ -43,7 +43,7 @@ def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
         known = len(steps) if steps is not None else 0
         return CannotTell(
             f"it takes {FEWEST_STEPS} steps to tell a warm-up, and the trace has {known}",
-            "Record at least three steps after warming up: schedule(wait=1, warmup=2, active=3).",
+            "Record at least three steps after warming up: schedule(wait=1, warmup=2, active=6).",
         )
     start_ns, end_ns = steps.times.start_ns, steps.times.end_ns
     length_ns = end_ns - start_ns
