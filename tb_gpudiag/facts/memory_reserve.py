@@ -21,15 +21,34 @@ from tb_gpudiag.trace.events import (
     UInt8,
 )
 
+MOST_SEGMENTS = 1_000
+"""Segments that are told one by one; a device has hundreds."""
+
 _TAKE = re.compile(r"(cuda|hip)(Malloc|MallocAsync)|cuMem(Create|Alloc(_v2)?)|hipMemCreate")
 _GIVE = re.compile(r"(cuda|hip)(Free|FreeAsync)|cuMem(Release|Free(_v2)?)|hipMemRelease")
 
 
 @dataclass(frozen=True)
+class Segment:
+    """One piece of memory that the driver gave. Sizes are bytes."""
+
+    address: int
+    bytes: int
+    used_bytes: int
+    largest_free_bytes: int  # one block
+    blocks: int
+    expandable: bool
+
+
+@dataclass(frozen=True)
 class SegmentFacts:
-    """What a snapshot says of the allocator's segments on one device."""
+    """What a snapshot says of the allocator's segments on one device.
+
+    each: those with most free beside what is used first, then the largest; a whole free one is no fragment.
+    """
 
     segments: int
+    each: list[Segment]
     expandable: int
     bytes: int
     largest_free_bytes: int  # one block
@@ -140,9 +159,33 @@ def _segments(segments: Segments, device: int) -> SegmentFacts:
     size = segments.block_bytes
     return SegmentFacts(
         segments=int(own.sum()),
+        each=_each(segments, np.flatnonzero(own)),
         expandable=int((own & segments.expandable).sum()),
         bytes=int(segments.bytes[own].sum()),
         largest_free_bytes=int(size[free].max(initial=0)),
         free_in_used_segments_bytes=int(size[free & used[segments.block_segment]].sum()) if len(size) else 0,
         free_bytes=int(size[free].sum()),
     )
+
+
+def _each(segments: Segments, own: Int64) -> list[Segment]:
+    count = len(segments.device)
+    of_block, size = segments.block_segment, segments.block_bytes
+    free = ~segments.block_used
+    blocks = np.bincount(of_block, minlength=count)
+    used, largest = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    np.add.at(used, of_block[~free], size[~free])
+    np.maximum.at(largest, of_block[free], size[free])
+    beside = np.where(used > 0, segments.bytes - used, 0)
+    order = own[np.lexsort((segments.address[own], -segments.bytes[own], -beside[own]))]
+    return [
+        Segment(
+            int(segments.address[i]),
+            int(segments.bytes[i]),
+            int(used[i]),
+            int(largest[i]),
+            int(blocks[i]),
+            bool(segments.expandable[i]),
+        )
+        for i in order[:MOST_SEGMENTS]
+    ]

@@ -118,6 +118,11 @@ def _report(report: pb.Report) -> Markup:
         _list("Memory", [("", line) for line in memory_sections.lines(report.memory)]),
         _table("What grows", memory_sections.SITE_TITLES, memory_sections.site_rows(report.memory)),
         _table("What the peak holds", memory_sections.PEAK_TITLES, memory_sections.peak_rows(report.memory)),
+        _table(
+            "Segments that are partly free",
+            memory_sections.SEGMENT_TITLES,
+            memory_sections.segment_rows(report.memory),
+        ),
         _list("Cannot tell from this trace", sections.unchecked_rows(report)),
         _list("Looked at, nothing wrong", sections.clear_rows(report)),
         _list("Notes on the file", [("", note) for note in report.trace.notes]),

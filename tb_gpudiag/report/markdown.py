@@ -49,6 +49,8 @@ def _lines(report: pb.Report) -> Iterable[str]:
     yield from _list("Memory", [text(line) for line in memory_sections.lines(memory)])
     yield from _table("What grows", memory_sections.SITE_TITLES, memory_sections.site_rows(memory))
     yield from _table("What the peak holds", memory_sections.PEAK_TITLES, memory_sections.peak_rows(memory))
+    pieces = memory_sections.segment_rows(memory)
+    yield from _table("Segments that are partly free", memory_sections.SEGMENT_TITLES, pieces)
     unchecked = [f"{text(rules)}: {text(lacks)}" for rules, lacks in sections.unchecked_rows(report)]
     yield from _list("Cannot tell from this trace", unchecked)
     clear = [f"{text(rule)}: {text(saw)}" for rule, saw in sections.clear_rows(report)]

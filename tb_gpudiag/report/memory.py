@@ -8,7 +8,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory import DeviceMemory
 from tb_gpudiag.facts.memory_floor import Floors, Trend, evenly
 from tb_gpudiag.facts.memory_peak import Owner
-from tb_gpudiag.facts.memory_reserve import Reserve
+from tb_gpudiag.facts.memory_reserve import Reserve, SegmentFacts
 from tb_gpudiag.facts.memory_sites import GrowingSite
 from tb_gpudiag.facts.names import Frame
 from tb_gpudiag.report import report_pb2 as pb
@@ -23,6 +23,7 @@ FLOORS_LIMIT = 2_000
 
 SITES_LIMIT = 50
 OWNERS_LIMIT = 100
+SEGMENTS_LIMIT = 100
 RANGES_LIMIT = 20
 FRAMES_LIMIT = 40
 
@@ -55,6 +56,7 @@ def _device(facts: Facts, memory: DeviceMemory) -> pb.DeviceMemory:
         floors=_floors(memory.floors),
         sites=[_site(facts, memory, site) for site in memory.sites[:SITES_LIMIT]],
         reserve=_reserve(memory.reserve),
+        segments=_segments(memory.reserve.segments),
         steps_until_full=memory.until_full,
     )
     if trend is not None:
@@ -62,6 +64,20 @@ def _device(facts: Facts, memory: DeviceMemory) -> pb.DeviceMemory:
         if trend.unit == "step":
             message.floor_slope_bytes_per_step = trend.per_unit
     return message
+
+
+def _segments(segments: SegmentFacts | None) -> list[pb.MemorySegment]:
+    return [
+        pb.MemorySegment(
+            address=f"{segment.address:#x}",
+            bytes=segment.bytes,
+            used_bytes=segment.used_bytes,
+            largest_free_bytes=segment.largest_free_bytes,
+            blocks=segment.blocks,
+            expandable=segment.expandable,
+        )
+        for segment in (segments.each[:SEGMENTS_LIMIT] if segments is not None else [])
+    ]
 
 
 def _floors(floors: Floors) -> list[pb.MemoryFloor]:

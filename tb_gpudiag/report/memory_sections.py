@@ -28,6 +28,7 @@ KINDS = {
 
 SITE_TITLES = ("memory of", "allocated by", "grows by", "held", "allocations", "at")
 PEAK_TITLES = ("peak of", "kind", "allocated by", "held", "allocations", "at")
+SEGMENT_TITLES = ("segment of", "address", "size", "used", "blocks", "largest free")
 
 
 def lines(memory: Sequence[pb.DeviceMemory]) -> list[str]:
@@ -151,6 +152,22 @@ def peak_rows(memory: Sequence[pb.DeviceMemory]) -> list[tuple[str, ...]]:
         for m in memory[:1]
         for owner in m.peak_owners[:ROWS_SHOWN]
         if len(m.peak_owners) > 1
+    ]
+
+
+def segment_rows(memory: Sequence[pb.DeviceMemory]) -> list[tuple[str, ...]]:
+    """Rows for SEGMENT_TITLES: of a snapshot, the segments with most free beside what is used."""
+    return [
+        (
+            m.name,
+            segment.address,
+            f"{size_bytes(segment.bytes)}{', expandable' if segment.expandable else ''}",
+            share(segment.used_bytes, segment.bytes),
+            count(segment.blocks),
+            size_bytes(segment.largest_free_bytes),
+        )
+        for m in memory
+        for segment in [s for s in m.segments if 0 < s.used_bytes < s.bytes][:ROWS_SHOWN]
     ]
 
 

@@ -439,7 +439,7 @@ class KernelFamily(_message.Message):
     def __init__(self, device: _Optional[int] = ..., family: _Optional[str] = ..., us: _Optional[float] = ..., share: _Optional[float] = ..., kernels: _Optional[int] = ..., tensor_core_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DeviceMemory(_message.Message):
-    __slots__ = ("device", "peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes", "floor_slope_bytes_per_step", "sites", "name", "relative", "peak_us", "peak_phase", "reserved_at_peak_bytes", "floors", "trend", "peak_owners", "peak_kinds", "reserve", "steps_until_full", "events", "start_bytes", "end_bytes")
+    __slots__ = ("device", "peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes", "floor_slope_bytes_per_step", "sites", "name", "relative", "peak_us", "peak_phase", "reserved_at_peak_bytes", "floors", "trend", "peak_owners", "peak_kinds", "reserve", "steps_until_full", "events", "start_bytes", "end_bytes", "segments")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     PEAK_ALLOCATED_BYTES_FIELD_NUMBER: _ClassVar[int]
     PEAK_RESERVED_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -460,6 +460,7 @@ class DeviceMemory(_message.Message):
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     START_BYTES_FIELD_NUMBER: _ClassVar[int]
     END_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     device: int
     peak_allocated_bytes: float
     peak_reserved_bytes: float
@@ -480,7 +481,24 @@ class DeviceMemory(_message.Message):
     events: int
     start_bytes: float
     end_bytes: float
-    def __init__(self, device: _Optional[int] = ..., peak_allocated_bytes: _Optional[float] = ..., peak_reserved_bytes: _Optional[float] = ..., capacity_bytes: _Optional[float] = ..., floor_slope_bytes_per_step: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., name: _Optional[str] = ..., relative: bool = ..., peak_us: _Optional[float] = ..., peak_phase: _Optional[str] = ..., reserved_at_peak_bytes: _Optional[float] = ..., floors: _Optional[_Iterable[_Union[MemoryFloor, _Mapping[str, object]]]] = ..., trend: _Optional[_Union[FloorTrend, _Mapping[str, object]]] = ..., peak_owners: _Optional[_Iterable[_Union[MemoryOwner, _Mapping[str, object]]]] = ..., peak_kinds: _Optional[_Iterable[_Union[MemoryKind, _Mapping[str, object]]]] = ..., reserve: _Optional[_Union[MemoryReserve, _Mapping[str, object]]] = ..., steps_until_full: _Optional[float] = ..., events: _Optional[int] = ..., start_bytes: _Optional[float] = ..., end_bytes: _Optional[float] = ...) -> None: ...
+    segments: _containers.RepeatedCompositeFieldContainer[MemorySegment]
+    def __init__(self, device: _Optional[int] = ..., peak_allocated_bytes: _Optional[float] = ..., peak_reserved_bytes: _Optional[float] = ..., capacity_bytes: _Optional[float] = ..., floor_slope_bytes_per_step: _Optional[float] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., name: _Optional[str] = ..., relative: bool = ..., peak_us: _Optional[float] = ..., peak_phase: _Optional[str] = ..., reserved_at_peak_bytes: _Optional[float] = ..., floors: _Optional[_Iterable[_Union[MemoryFloor, _Mapping[str, object]]]] = ..., trend: _Optional[_Union[FloorTrend, _Mapping[str, object]]] = ..., peak_owners: _Optional[_Iterable[_Union[MemoryOwner, _Mapping[str, object]]]] = ..., peak_kinds: _Optional[_Iterable[_Union[MemoryKind, _Mapping[str, object]]]] = ..., reserve: _Optional[_Union[MemoryReserve, _Mapping[str, object]]] = ..., steps_until_full: _Optional[float] = ..., events: _Optional[int] = ..., start_bytes: _Optional[float] = ..., end_bytes: _Optional[float] = ..., segments: _Optional[_Iterable[_Union[MemorySegment, _Mapping[str, object]]]] = ...) -> None: ...
+
+class MemorySegment(_message.Message):
+    __slots__ = ("address", "bytes", "used_bytes", "largest_free_bytes", "blocks", "expandable")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    EXPANDABLE_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    bytes: float
+    used_bytes: float
+    largest_free_bytes: float
+    blocks: int
+    expandable: bool
+    def __init__(self, address: _Optional[str] = ..., bytes: _Optional[float] = ..., used_bytes: _Optional[float] = ..., largest_free_bytes: _Optional[float] = ..., blocks: _Optional[int] = ..., expandable: bool = ...) -> None: ...
 
 class MemorySite(_message.Message):
     __slots__ = ("operator", "stack", "bytes", "count", "bytes_per_step", "place", "size_bytes", "steps", "module", "ranges")

@@ -320,6 +320,9 @@ NUMBERS = frozenset(
         "GPU idle after",
         "grows by",
         "held",
+        "used",
+        "blocks",
+        "largest free",
         "allocations",
     }
 )

@@ -78,6 +78,8 @@ def _print(report: pb.Report, console: Console) -> None:
     _print_table("What grows", memory_sections.SITE_TITLES, memory_sections.site_rows(memory), console)
     held = memory_sections.peak_rows(memory)
     _print_table("What the peak holds", memory_sections.PEAK_TITLES, held, console)
+    pieces = memory_sections.segment_rows(memory)
+    _print_table("Segments that are partly free", memory_sections.SEGMENT_TITLES, pieces, console)
     _print_list("Cannot tell from this trace", sections.unchecked_rows(report), console)
     _print_list("Looked at, nothing wrong", sections.clear_rows(report), console)
     _print_list("Notes on the file", [("", note) for note in report.trace.notes], console)

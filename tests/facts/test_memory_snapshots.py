@@ -133,6 +133,11 @@ def test_segments_tell_what_is_free_and_cannot_be_given_back() -> None:
     assert (segments.segments, segments.expandable, segments.bytes) == (2, 1, 30 * MB)
     assert (segments.free_bytes, segments.largest_free_bytes) == (28 * MB, 20 * MB)
     assert segments.free_in_used_segments_bytes == 8 * MB
+    told = [(s.bytes, s.used_bytes, s.largest_free_bytes, s.blocks, s.expandable) for s in segments.each]
+    # Freed memory joins what is free beside it only where both are neighbours.
+    assert told[0][:2] == (10 * MB, 2 * MB)
+    assert told[0][2] <= 8 * MB
+    assert told[1] == (20 * MB, 0, 20 * MB, 1, True)
 
 
 MAIN = "train.py(3): main"

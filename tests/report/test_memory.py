@@ -167,7 +167,12 @@ def test_a_snapshot_tells_its_segments(tmp_path: Path) -> None:
     (message,) = memory_messages(Facts(read_trace(str(snapshot.write(tmp_path)))))
     assert message.reserve.segments == 1
     assert message.reserve.largest_free_bytes == message.reserve.free_in_used_segments_bytes == 6 * MB
-    assert "1 segment, the largest free block is 6 MiB" in to_text([pb.Report(memory=[message])])
+    (segment,) = message.segments
+    assert (segment.bytes, segment.used_bytes, segment.largest_free_bytes) == (10 * MB, 4 * MB, 6 * MB)
+    for shown in (to_text, to_markdown, to_html):
+        said = shown([pb.Report(memory=[message])])
+        assert "1 segment, the largest free block is 6 MiB" in said
+        assert segment.address in said
 
 
 def test_names_of_the_trace_stay_text(tmp_path: Path) -> None:

@@ -367,6 +367,20 @@ export interface DeviceMemory {
   /** allocated before the first event */
   start_bytes: number;
   end_bytes: number;
+  /** of a snapshot: those with most free beside what is used first, bounded */
+  segments: MemorySegment[];
+}
+
+/** What the allocator got from the driver in one piece, as a snapshot found it. */
+export interface MemorySegment {
+  /** hexadecimal */
+  address: string;
+  bytes: number;
+  used_bytes: number;
+  /** one block */
+  largest_free_bytes: number;
+  blocks: number;
+  expandable: boolean;
 }
 
 export interface MemorySite {

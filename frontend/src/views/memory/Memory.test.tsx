@@ -19,7 +19,7 @@ afterEach(() => {
 
 function shown(findings: object[]): void {
   const of = (device: number) => ({
-    ...{ device, sites: [], floors: [], peak_owners: [], peak_kinds: [] },
+    ...{ device, sites: [], floors: [], peak_owners: [], peak_kinds: [], segments: [] },
     ...{ peak_allocated_bytes: 2 ** 20 * (device + 1), peak_reserved_bytes: 0, peak_phase: "", peak_us: 5 },
     ...{ capacity_bytes: 0, reserved_at_peak_bytes: 0, steps_until_full: 0, relative: false },
   });

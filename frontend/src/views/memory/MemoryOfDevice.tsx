@@ -18,6 +18,7 @@ import type { Marks } from "./marks";
 import { PeakOwners } from "./PeakOwners";
 import { RangePanel } from "./RangePanel";
 import { Reserved } from "./Reserved";
+import { Segments } from "./Segments";
 
 interface Props {
   readonly entry: TraceEntry;
@@ -93,6 +94,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
             }}
           />
           <Reserved memory={memory} />
+          <Segments memory={memory} />
         </div>
       </div>
     </>

@@ -1,0 +1,29 @@
+import { MantineProvider } from "@mantine/core";
+import { cleanup, render, screen } from "@testing-library/react";
+import { afterEach, expect, it } from "vitest";
+import type { DeviceMemory } from "../../wire/report";
+import { Segments } from "./Segments";
+
+afterEach(cleanup);
+
+function shown(segments: DeviceMemory["segments"]): void {
+  render(
+    <MantineProvider>
+      <Segments memory={{ segments } as DeviceMemory} />
+    </MantineProvider>,
+  );
+}
+
+it("tells how much of each segment is used", () => {
+  const segment = { address: "0x7f00", bytes: 2 ** 20, used_bytes: 2 ** 18, largest_free_bytes: 2 ** 19 };
+  shown([{ ...segment, blocks: 3, expandable: true }]);
+  const cells = screen
+    .getAllByRole("cell")
+    .map((cell) => cell.textContent.replace(/[\u2009\u202f\u00a0]/g, " "));
+  expect(cells).toEqual(["0x7f00 expandable", "1 MiB", "25.0 %", "512 KiB", "3"]);
+});
+
+it("is not there where nothing is known of segments", () => {
+  shown([]);
+  expect(screen.queryByRole("table")).toBeNull();
+});
