@@ -21,7 +21,7 @@ from tb_gpudiag.trace.events import (
     UInt8,
 )
 
-MOST_SEGMENTS = 1_000
+MOST_SEGMENTS = 100
 """Segments that are told one by one; a device has hundreds."""
 
 _TAKE = re.compile(r"(cuda|hip)(Malloc|MallocAsync)|cuMem(Create|Alloc(_v2)?)|hipMemCreate")

@@ -23,7 +23,6 @@ FLOORS_LIMIT = 2_000
 
 SITES_LIMIT = 50
 OWNERS_LIMIT = 100
-SEGMENTS_LIMIT = 100
 RANGES_LIMIT = 20
 FRAMES_LIMIT = 40
 
@@ -76,7 +75,7 @@ def _segments(segments: SegmentFacts | None) -> list[pb.MemorySegment]:
             blocks=segment.blocks,
             expandable=segment.expandable,
         )
-        for segment in (segments.each[:SEGMENTS_LIMIT] if segments is not None else [])
+        for segment in (segments.each if segments is not None else [])
     ]
 
 

@@ -1,0 +1,118 @@
+"""Requests that make no sense, or mean harm, are refused with their reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.server import BASE, Server
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
+def test_only_get_is_answered(serve: Callable[..., Server], log: Path, method: str) -> None:
+    server = serve()
+    for route in ("traces", "report", "timeline", "memory", "gap", "cancel", "status", "static/index.js"):
+        answer = server.client.open(f"{BASE}/{route}", method=method)
+        assert answer.status_code == 405
+        assert answer.headers["Allow"] == "GET"
+
+
+HOSTILE_IDS = (
+    "0" * 20,
+    "../../etc/passwd",
+    "/etc/passwd",
+    "%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+    "file:///etc/passwd",
+    "http://169.254.169.254/",
+    "run",
+    "a" * 100_000,
+    "%00",
+    "%ff%fe",
+    "<script>alert(1)</script>",
+    "' OR 1=1 --",
+)
+
+
+@pytest.mark.parametrize("id_", HOSTILE_IDS, ids=range(len(HOSTILE_IDS)))
+def test_an_id_that_is_not_in_the_list_leads_nowhere(
+    serve: Callable[..., Server], log: Path, id_: str
+) -> None:
+    server = serve()
+    server.only_id()
+    for route in ("report?", "timeline?", "memory?", "gap?device=0&gap=0&", "cancel?"):
+        answer = server.get(f"{route}id={id_}")
+        assert answer.status_code == 404
+        assert set(json.loads(answer.data)) == {"what", "where", "remedy"}
+        assert "passwd" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "id=",
+        "id={id}&start_us=nan",
+        "id={id}&end_us=inf",
+        "id={id}&start_us=-inf",
+        "id={id}&start_us=1e999",
+        "id={id}&start_us=abc",
+        "id={id}&start_us=",
+        "id={id}&start_us=10&end_us=10",
+        "id={id}&start_us=20&end_us=10",
+        "id={id}&width=-1",
+        "id={id}&width=0",
+        "id={id}&width=1e3",
+        "id={id}&width=nan",
+        "id={id}&width=999999999",
+        "id={id}&width=" + "9" * 10_000,
+        "id={id}&width=٣",
+    ],
+)
+def test_a_slice_that_makes_no_sense_is_refused_with_its_reason(
+    serve: Callable[..., Server], log: Path, query: str
+) -> None:
+    server = serve()
+    id_ = server.only_id()
+    for route in ("timeline", "memory"):
+        answer = server.get(f"{route}?{query.format(id=id_)}")
+        assert answer.status_code == 400
+        assert json.loads(answer.data)["what"]
+
+
+@pytest.mark.parametrize("device", ["", "x", "-2", "1.5", "0x0", "9" * 10_000, "3"])
+def test_memory_of_a_device_that_is_not_there_is_refused(
+    serve: Callable[..., Server], log: Path, device: str
+) -> None:
+    server = serve()
+    id_ = server.only_id()
+    server.ready(f"report?id={id_}")
+    answer = server.get(f"memory?id={id_}&device={device}")
+    assert answer.status_code == 400
+    assert set(json.loads(answer.data)) == {"what", "where", "remedy"}
+
+
+@pytest.mark.parametrize(
+    "query", ["", "device=0", "gap=0", "device=x&gap=0", "device=0&gap=-1", "device=0&gap=1.5"]
+)
+def test_a_gap_that_makes_no_sense_is_refused(serve: Callable[..., Server], log: Path, query: str) -> None:
+    server = serve()
+    assert server.get(f"gap?id={server.only_id()}&{query}").status_code == 400
+
+
+def test_a_gap_that_the_trace_does_not_have_is_refused(serve: Callable[..., Server], log: Path) -> None:
+    server = serve()
+    id_ = server.only_id()
+    server.ready(f"report?id={id_}")
+    assert server.get(f"gap?id={id_}&device=0&gap=4000").status_code == 400
+    assert server.get(f"gap?id={id_}&device=7&gap=0").status_code == 400
+
+
+def test_numbers_beyond_the_trace_are_answered(serve: Callable[..., Server], log: Path) -> None:
+    server = serve()
+    id_ = server.only_id()
+    server.ready(f"report?id={id_}")
+    for route in ("timeline", "memory"):
+        assert server.json(f"{route}?id={id_}&start_us=-1e300&end_us=1e300")["state"] == "ready"
