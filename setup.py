@@ -87,7 +87,7 @@ setup(
         "Typing :: Typed",
     ],
     packages=find_packages(include=["tb_gpudiag", "tb_gpudiag.*"]),
-    package_data={"tb_gpudiag": ["py.typed", "rules/*.md", "report/*.proto", "report/*.pyi", "static/**"]},
+    package_data={"tb_gpudiag": ["py.typed", "rules/*/*.md", "report/*.proto", "report/*.pyi", "static/**"]},
     include_package_data=False,
     zip_safe=False,
     python_requires=">=3.10",

@@ -21,6 +21,6 @@ def diagnose(path: str) -> Report:
     Returns the Report of report.proto. Raises the errors of `tb_gpudiag.errors`: NothingToRead where there is
     no trace, UsageError where there are several, and the TraceError family where the file cannot be read.
     """
-    from tb_gpudiag.report.diagnose import diagnose_path
+    from tb_gpudiag.report.diagnosis import diagnose_path
 
     return diagnose_path(path)

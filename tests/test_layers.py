@@ -1,5 +1,5 @@
-"""The direction of imports, held: cli, plugin -> service -> report -> rules -> facts -> trace; errors are
-open to all."""
+"""Imports point one way: cli, plugin -> service -> report -> rules -> wording -> facts -> trace; errors are
+open to all. Inside a layer, rooms: leaves of facts do not import one another, and a rule imports no rule."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import tb_gpudiag
+from tb_gpudiag.rules.all import RULES
 
 PACKAGE = Path(tb_gpudiag.__file__).parent
 
-LAYERS = ("trace", "facts", "rules", "report", "service", "cli")
+LAYERS = ("trace", "facts", "wording", "rules", "report", "service", "cli")
 """From the bottom up: a module may import from its own layer and from those before it."""
 
 SAME_AS = {"plugin": "cli", "loader": "cli", "__main__": "cli", "fleet": "service"}
@@ -25,6 +26,7 @@ OPEN_TO_ALL = {"errors", "version"}
 REASONS = {
     "trace": "reading has no opinions: it knows bytes and columns, and nothing of what they mean",
     "facts": "facts are figures without thresholds and words: they must not depend on what is made of them",
+    "wording": "words and formats know nothing of what is said with them",
     "rules": "a rule sees facts only: how its finding is shown or sent is no matter of a rule's",
     "report": "a Report is the same wherever it is read: it must not know who serves it",
     "service": "the service runs analyses: it must not know whether a page or a command asked",
@@ -96,6 +98,86 @@ def test_imports_point_one_way() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
+LEAVES = ("memory", "kernels", "launching", "waiting", "stepping", "replay")
+"""Rooms of facts/ beside its core. Each imports the core and trace/; facts.py imports all of them."""
+
+CROSSINGS = {("facts.launching.clusters", "facts.kernels")}
+"""Clusters of small kernels need the kernels' families."""
+
+
+def room(dotted: str) -> str | None:
+    """The room of a name below tb_gpudiag, such as "facts.memory"; None at the top of a layer."""
+    parts = dotted.removeprefix("tb_gpudiag.").split(".")
+    return ".".join(parts[:2]) if len(parts) > 1 and (PACKAGE / parts[0] / parts[1]).is_dir() else None
+
+
+def crossings(module: str, tree: ast.AST) -> Iterator[str]:
+    """Where a room imports one that it may not know."""
+    own = room(module)
+    for name, line in imports(module, tree):
+        other = room(name) if name.startswith("tb_gpudiag.") else None
+        if own is None or other is None or own == other or own.split(".")[0] != other.split(".")[0]:
+            continue
+        path = f"tb_gpudiag/{module.replace('.', '/')}.py:{line} imports {name}"
+        if own == "facts.core":
+            yield f"{path}\n  the core of facts/ must not depend on a leaf: move what it needs into the core"
+        elif own.startswith("facts.") and other != "facts.core" and (module, other) not in CROSSINGS:
+            yield f"{path}\n  leaves of facts/ do not know one another: facts.py brings them together"
+        elif own.startswith("rules.") and other != "rules.shared":
+            yield f"{path}\n  families of rules do not know one another: share through rules/shared/"
+        elif own == "report.views":
+            yield f"{path}\n  a view knows the Report only"
+
+
+def test_rooms_import_only_what_they_may() -> None:
+    found = [crossing for module, tree in modules() for crossing in crossings(module, tree)]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "allowed"),
+    [
+        ("facts.memory.x", "from tb_gpudiag.facts.core.steps import Steps", True),
+        ("facts.memory.x", "from tb_gpudiag.facts.kernels.kernels import Kernels", False),
+        ("facts.core.x", "from tb_gpudiag.facts.memory import curve", False),
+        ("facts.facts", "from tb_gpudiag.facts.memory.curve import Curve", True),
+        ("rules.idle.x", "from tb_gpudiag.rules.shared.lost_time import Lost", True),
+        ("rules.idle.x", "from tb_gpudiag.rules.rule import Rule", True),
+        ("rules.idle.x", "from tb_gpudiag.rules.launches.launch_bound import issuing", False),
+        ("rules.shared.x", "from tb_gpudiag.rules.idle import host_bound", False),
+        ("report.views.x", "from tb_gpudiag.report.building import build", False),
+    ],
+)
+def test_a_crossing_is_seen(module: str, code: str, allowed: bool) -> None:
+    assert (not list(crossings(module, ast.parse(code)))) is allowed
+
+
+def test_rules_do_not_import_one_another() -> None:
+    names = {f"tb_gpudiag.rules.{rule.family}.{rule.name}" for rule in RULES}
+    found = [
+        f"tb_gpudiag/{module.replace('.', '/')}.py:{line} imports {name}: share through rules/shared/"
+        for module, tree in modules()
+        if f"tb_gpudiag.{module}" in names
+        for name, line in imports(module, tree)
+        if any(name == other or name.startswith(f"{other}.") for other in names)
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+COMMANDS_AND_LAYERS = {"__init__", "__main__"}
+
+
+def test_no_two_modules_have_one_name() -> None:
+    """Whoever looks for `memory_peak.py` finds one file."""
+    seen: dict[str, list[str]] = {}
+    for module, _ in modules():
+        seen.setdefault(module.split(".")[-1], []).append(module)
+    twice = {
+        name: found for name, found in seen.items() if len(found) > 1 and name not in COMMANDS_AND_LAYERS
+    }
+    assert not twice
+
+
 RAW = {"events", "memory", "segments"}
 """What `trace/` reads. Facts are made of it; a rule that looked at it would count what no other sees."""
 
@@ -144,7 +226,7 @@ def test_every_module_has_its_layer() -> None:
     ("module", "code", "allowed"),
     [
         ("rules.x", "from tb_gpudiag.facts.facts import Facts", True),
-        ("rules.x", "from tb_gpudiag.report.build import build_report", False),
+        ("rules.x", "from tb_gpudiag.report.building.build import build_report", False),
         ("rules.x", "def f():\n    from tb_gpudiag import report", False),
         ("rules.x", "from ..report import build", False),
         ("rules.x", "import tb_gpudiag.cli.main", False),

@@ -16,10 +16,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from tb_gpudiag.errors import GpudiagError, NothingToRead, Unreadable, UsageError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.diagnose import diagnose_file
-from tb_gpudiag.report.html import to_html
-from tb_gpudiag.report.markdown import to_markdown
-from tb_gpudiag.report.text import print_reports, to_text
+from tb_gpudiag.report.diagnosis import diagnose_file
+from tb_gpudiag.report.views.html import to_html
+from tb_gpudiag.report.views.markdown import to_markdown
+from tb_gpudiag.report.views.text import print_reports, to_text
 from tb_gpudiag.report.wire import dump, to_dict
 from tb_gpudiag.rules.all import RULES, find_rule
 from tb_gpudiag.rules.rule import Severity

@@ -9,32 +9,32 @@ from typing import Any
 
 import numpy as np
 
-from tb_gpudiag.facts.account import Account, account, whole
-from tb_gpudiag.facts.attention import UnfusedAttention, unfused_attention
-from tb_gpudiag.facts.busy import Busy, communication_kernels
-from tb_gpudiag.facts.calls import Calls
-from tb_gpudiag.facts.causes import Cause
-from tb_gpudiag.facts.chores import Chores, find_chores
-from tb_gpudiag.facts.data.device_peaks import peaks_of
-from tb_gpudiag.facts.handover import HostTime, Pieces
-from tb_gpudiag.facts.host import Host
-from tb_gpudiag.facts.hotspots import Hotspot, Kind, hotspots
-from tb_gpudiag.facts.idle import Ledger, build_ledger
-from tb_gpudiag.facts.inferred import InferredSteps, infer_steps
-from tb_gpudiag.facts.kernels import Kernels
-from tb_gpudiag.facts.launch_costs import LaunchCosts, launch_costs
-from tb_gpudiag.facts.launches import Work, join_launches
-from tb_gpudiag.facts.memory import DeviceMemory, device_memory
-from tb_gpudiag.facts.memory_context import MemoryContext
-from tb_gpudiag.facts.memory_floor import Slices
-from tb_gpudiag.facts.occupancy import Multiprocessor, multiprocessor
-from tb_gpudiag.facts.queue_depth import Queue, stream_queues
-from tb_gpudiag.facts.replay import Replay
-from tb_gpudiag.facts.roofline import Roofline, roofline
-from tb_gpudiag.facts.same_shapes import same_shapes
-from tb_gpudiag.facts.steps import Steps, Window, find_steps, step_window
-from tb_gpudiag.facts.transfers import Transfers, find_transfers
-from tb_gpudiag.facts.variance import StepTimes, completions, on_host
+from tb_gpudiag.facts.core.account import Account, account, whole
+from tb_gpudiag.facts.core.busy import Busy, communication_kernels
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.handover import HostTime, Pieces
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.idle import Ledger, build_ledger
+from tb_gpudiag.facts.core.launches import Work, join_launches
+from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
+from tb_gpudiag.facts.core.steps import Steps, Window, find_steps, step_window
+from tb_gpudiag.facts.core.transfers import Transfers, find_transfers
+from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
+from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
+from tb_gpudiag.facts.kernels.peaks import peaks_of
+from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
+from tb_gpudiag.facts.launching.driver_calls import Calls
+from tb_gpudiag.facts.launching.hotspots import Hotspot, Kind, hotspots
+from tb_gpudiag.facts.launching.launch_costs import LaunchCosts, launch_costs
+from tb_gpudiag.facts.launching.same_shapes import same_shapes
+from tb_gpudiag.facts.memory.context import MemoryContext
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory
+from tb_gpudiag.facts.memory.floor import Slices
+from tb_gpudiag.facts.replay.replay import Replay
+from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
+from tb_gpudiag.facts.stepping.variance import StepTimes, completions, on_host
+from tb_gpudiag.facts.waiting.host_tasks import Chores, find_chores
 from tb_gpudiag.trace.events import NONE, Bool, Category, Trace
 
 

@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.rules import (
+from tb_gpudiag.rules.idle import (
     allocator_in_step,
     compilation_in_step,
-    copy_patterns,
-    data_movement,
-    exposed_communication,
-    exposed_copies,
-    fp32_matmul,
     host_bound,
-    host_memory_leak,
-    host_sync,
     input_pipeline,
-    launch_bound,
+    queued_not_visible,
+    step_variance,
+)
+from tb_gpudiag.rules.kernels import (
+    data_movement,
+    fp32_matmul,
     memory_bound_kernels,
-    memory_fragmentation,
-    memory_leak,
-    memory_peak,
+    occupancy,
+    slow_matmul,
+    small_grids,
+    unaligned_matmul,
+    unfused_attention,
+)
+from tb_gpudiag.rules.launches import launch_bound, small_kernels
+from tb_gpudiag.rules.memory import host_memory_leak, memory_fragmentation, memory_leak, memory_peak
+from tb_gpudiag.rules.ranks import exposed_communication
+from tb_gpudiag.rules.recording import (
     no_gpu,
     no_stacks,
     no_steps,
-    occupancy,
-    pageable_copies,
     partial_file,
-    queued_not_visible,
-    slow_matmul,
-    small_grids,
-    small_kernels,
-    step_variance,
-    unaligned_matmul,
-    unfused_attention,
     unlinked_kernels,
     warmup_recorded,
 )
 from tb_gpudiag.rules.rule import Rule
+from tb_gpudiag.rules.transfers import copy_patterns, exposed_copies, host_sync, pageable_copies
 
 RULES: tuple[Rule, ...] = (
     input_pipeline.RULE,

@@ -13,8 +13,8 @@ from enum import IntEnum
 from importlib import resources
 from typing import TYPE_CHECKING, Protocol
 
-from tb_gpudiag.facts.intervals import Intervals
-from tb_gpudiag.facts.replay import Change
+from tb_gpudiag.facts.core.intervals import Intervals
+from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.trace.events import NONE, Kind
 
 if TYPE_CHECKING:
@@ -147,6 +147,18 @@ TRACES: frozenset[Kind] = frozenset({"trace"})
 MEMORY_FILES: frozenset[Kind] = frozenset({"snapshot", "memory_timeline"})
 
 
+FAMILIES = {
+    "1": "idle",
+    "2": "launches",
+    "3": "transfers",
+    "4": "memory",
+    "5": "kernels",
+    "6": "ranks",
+    "9": "recording",
+}
+"""First digit of a rule's id -> the folder of rules/ where its module and its page are."""
+
+
 class Check(Protocol):
     """A rule's look at the facts. What is taken is not lost time any more: its threshold, figures and claims
     are about the rest, so that no nanosecond is claimed twice."""
@@ -179,9 +191,15 @@ class Rule:
         return self.severity
 
     @property
+    def family(self) -> str:
+        """The folder of rules/ that holds the rule: the first digit of its id names it."""
+        return FAMILIES[self.id[2]]
+
+    @property
     def page(self) -> str:
         """The rule's page, Markdown with the headings of PAGE_HEADINGS."""
-        return (resources.files("tb_gpudiag.rules") / f"{self.name}.md").read_text(encoding="utf-8")
+        folder = resources.files("tb_gpudiag.rules") / self.family
+        return (folder / f"{self.name}.md").read_text(encoding="utf-8")
 
 
 PAGE_HEADINGS = (

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tb_gpudiag.facts.intervals import EMPTY, Intervals, intersect, union
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, intersect, union
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.format import one_line
-from tb_gpudiag.rules.memory_room import share_of_memory
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Finding, Rule, Severity, Taken
 from tb_gpudiag.rules.savings import PlannedFix, plan_fixes, trusted_replay, with_replayed_saving
+from tb_gpudiag.rules.shared.memory_room import share_of_memory
+from tb_gpudiag.wording.format import one_line
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.replay import Change, Replay
+from tb_gpudiag.facts.replay.replay import Change, Replay
 from tb_gpudiag.rules.rule import Finding, Saving
 
 # A model that misses the recorded time by more than this is not one to predict other times with. On public

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.format import count, share, size_bytes, time_ns
-from tb_gpudiag.rules.leak import leak_sentences
-from tb_gpudiag.rules.ledger import ISSUING, lost_time
+from tb_gpudiag.rules.shared.leak import leak_sentences
+from tb_gpudiag.rules.shared.lost_time import ISSUING, lost_time
+from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 
 # What computes for this much of the time is what limits the job: all the rest gives a quarter at most.
 COMPUTE_SHARE = 0.80

@@ -102,9 +102,9 @@ def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
     """Reads, diagnoses, and saves; returns the draft that was filled."""
     from tb_gpudiag.facts.facts import Facts
     from tb_gpudiag.report import report_pb2
-    from tb_gpudiag.report.build import build_report
-    from tb_gpudiag.report.memory_slice import prepare_memory
-    from tb_gpudiag.report.timeline import prepare_timeline
+    from tb_gpudiag.report.building.build import build_report
+    from tb_gpudiag.report.slices.memory_slice import prepare_memory
+    from tb_gpudiag.report.slices.timeline import prepare_timeline
     from tb_gpudiag.report.wire import to_json
     from tb_gpudiag.trace.read import read_trace
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory import DeviceMemory
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.trace.events import (
     NONE,
     Category,

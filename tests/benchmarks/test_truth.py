@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.core.causes import Cause
 from tests.benchmarks.truth.__main__ import print_all
 from tests.benchmarks.truth.cases import HEALTHY_KIND, cases
 from tests.benchmarks.truth.fixes import REPLAYED, TOLERANCE, fixed_step

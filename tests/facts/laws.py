@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
-from tb_gpudiag.facts.memory import DeviceMemory
-from tb_gpudiag.facts.memory_sites import floor_table
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.sites import floor_table
 from tb_gpudiag.trace.events import NONE
 
 

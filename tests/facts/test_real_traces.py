@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES

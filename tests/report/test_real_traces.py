@@ -9,15 +9,15 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.build import build_report
-from tb_gpudiag.report.html import to_html
-from tb_gpudiag.report.markdown import to_markdown
-from tb_gpudiag.report.text import to_text
+from tb_gpudiag.report.building.build import build_report
+from tb_gpudiag.report.views.html import to_html
+from tb_gpudiag.report.views.markdown import to_markdown
+from tb_gpudiag.report.views.text import to_text
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.trace.find import find_traces
 from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES
-from tests.report.test_build import assert_it_adds_up
+from tests.report.building.test_build import assert_it_adds_up
 
 FOLDERS = (
     sorted(path.name for path in SHARED_TRACES.iterdir() if path.is_dir()) if SHARED_TRACES.is_dir() else []

@@ -61,13 +61,13 @@ def test_ids_are_unique_and_never_reused() -> None:
 
 
 def test_a_page_without_its_rule_is_an_oversight() -> None:
-    assert {page.stem for page in PACKAGE.glob("*.md")} == {rule.name for rule in RULES}
+    assert {page.stem for page in PACKAGE.rglob("*.md")} == {rule.name for rule in RULES}
 
 
 @each_rule
 def test_a_rule_has_its_module_and_its_tests(rule: Rule) -> None:
-    assert importlib.import_module(f"tb_gpudiag.rules.{rule.name}").RULE is rule
-    tests = (TESTS / f"test_{rule.name}.py").read_text(encoding="utf-8")
+    assert importlib.import_module(f"tb_gpudiag.rules.{rule.family}.{rule.name}").RULE is rule
+    tests = (TESTS / rule.family / f"test_{rule.name}.py").read_text(encoding="utf-8")
     assert len(re.findall(r"^def test_", tests, re.MULTILINE)) >= 3, (
         "fires, just under the threshold, healthy"
     )
@@ -84,7 +84,7 @@ def test_a_page_has_the_fixed_headings_in_order(rule: Rule) -> None:
 @each_rule
 def test_a_page_names_every_threshold_that_the_rule_has(rule: Rule) -> None:
     """A share as a percentage; other constants by themselves. In "Threshold", or where it is measured."""
-    module = importlib.import_module(f"tb_gpudiag.rules.{rule.name}")
+    module = importlib.import_module(f"tb_gpudiag.rules.{rule.family}.{rule.name}")
     shares = [value for name, value in vars(module).items() if name.endswith("_SHARE")]
     if rule.error_share is not None:
         shares.append(rule.error_share)

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.intervals import Intervals
-from tb_gpudiag.rules.memory_room import HORIZON_STEPS
 from tb_gpudiag.rules.rule import (
     NOTHING,
     Answer,
@@ -22,6 +21,7 @@ from tb_gpudiag.rules.rule import (
     Taken,
 )
 from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.shared.memory_room import HORIZON_STEPS
 from tests.rules.memory_stage import MIB, job
 from tests.rules.stage import facts_of, healthy
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.replay import Change
+from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_replayed_saving
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
-from tests.facts.test_idle import stories
-from tests.facts.test_replay import two_steps
+from tests.facts.core.test_idle import stories
+from tests.facts.replay.test_replay import two_steps
 from tests.rules.stage import without_gpu
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules

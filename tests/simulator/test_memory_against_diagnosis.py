@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory import DeviceMemory
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.trace.read import read_trace
 from tests.simulator import MemoryTruth, scenarios, simulate

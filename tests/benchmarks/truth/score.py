@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tb_gpudiag.facts.causes import Cause
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import Outcome, run_rules

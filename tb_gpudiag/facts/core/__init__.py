@@ -1,0 +1,1 @@
+"""What most facts are computed from: steps, launches, host time, busy and idle time."""

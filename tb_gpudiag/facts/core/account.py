@@ -1,0 +1,62 @@
+"""The whole time of each step on one device: computing, communicating, copying, and idle by cause. It adds
+up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.busy import Busy
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.idle import Ledger
+from tb_gpudiag.facts.core.intervals import Intervals, coverage
+from tb_gpudiag.facts.core.steps import Steps, Window
+from tb_gpudiag.trace.events import Int64
+
+
+@dataclass(frozen=True)
+class Account:
+    """Slices of the step window, one a step. Shape (k,) each; idle_ns has shape (k, causes).
+
+    A slice runs from its step's start to the next one's; the last one to the window's end, with the GPU work
+    that the steps launched. computing + communicating + copying + idle = end - start, exactly.
+    """
+
+    names: list[str]
+    start_ns: Int64
+    end_ns: Int64
+    computing_ns: Int64
+    communicating_ns: Int64
+    copying_ns: Int64
+    idle_ns: Int64
+
+
+def account(busy: Busy, ledger: Ledger, steps: Steps, window: Window) -> Account:
+    """Without steps there are no slices."""
+    order = np.argsort(steps.start_ns, kind="stable")
+    start = steps.start_ns[order]
+    end = np.r_[start[1:], np.int64(window.end_ns)][: len(start)]
+    return slices([steps.names[i] for i in order], start, end, busy, ledger)
+
+
+def whole(busy: Busy, ledger: Ledger, window: Window) -> Account:
+    """The window as one slice."""
+    return slices([""], np.array([window.start_ns]), np.array([window.end_ns]), busy, ledger)
+
+
+def slices(names: list[str], start: Int64, end: Int64, busy: Busy, ledger: Ledger) -> Account:
+    """Any stretches of the step window, each with its name."""
+    idle = np.zeros((len(start), len(Cause)), np.int64)
+    for cause in Cause:
+        some = ledger.cause == cause
+        idle[:, cause] = coverage(Intervals(ledger.start_ns[some], ledger.end_ns[some]), start, end)
+    return Account(
+        names,
+        start,
+        end,
+        coverage(busy.computing, start, end),
+        coverage(busy.communicating, start, end),
+        coverage(busy.copying, start, end),
+        idle,
+    )

@@ -1,0 +1,60 @@
+"""What each device did: its work as sets of intervals, and the time split over computing, communicating and
+copying."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
+from tb_gpudiag.facts.core.names import COMMUNICATION_KERNEL, match
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.trace.events import Bool, Category, Events, Int64
+
+
+@dataclass(frozen=True)
+class Busy:
+    """One device. `work` are its GPU events in order of start, all streams merged, unlinked ones included.
+
+    A copy or a collective counts only where nothing computes at the same time: what is hidden costs nothing.
+    The three disjoint sets computing, communicating and copying make up `all`.
+    """
+
+    events: Events
+    work: Int64
+    communication: Bool  # shape (n,) over all events
+
+    def _of(self, chosen: Bool) -> Intervals:
+        some = self.work[chosen]
+        return union(self.events.start_ns[some], self.events.end_ns[some])
+
+    @cached_property
+    def all(self) -> Intervals:
+        return self._of(np.ones(len(self.work), np.bool_))
+
+    @cached_property
+    def computing(self) -> Intervals:
+        copies = self.events.category[self.work] == Category.MEMCPY
+        return self._of(~copies & ~self.communication[self.work])
+
+    @cached_property
+    def communicating(self) -> Intervals:
+        return subtract(self._of(self.communication[self.work]), self.computing)
+
+    @cached_property
+    def copying(self) -> Intervals:
+        copies = self._of(self.events.category[self.work] == Category.MEMCPY)
+        return subtract(subtract(copies, self.computing), self.communicating)
+
+    @property
+    def span(self) -> Window:
+        """The GPU span: the first GPU event's start to the last one's end."""
+        return Window(int(self.all.start[0]), int(self.all.end[-1])) if len(self.all.start) else Window(0, 0)
+
+
+def communication_kernels(events: Events) -> Bool:
+    """Shape (n,): kernels of NCCL, RCCL and the like."""
+    found: Bool = (events.category == Category.KERNEL) & match(events, COMMUNICATION_KERNEL)
+    return found

@@ -1,0 +1,144 @@
+"""Launch queues: how much was launched on each stream and had not begun, over time, and which launch calls
+waited for room.
+
+A launch is in its stream's queue from the return of its call, for before that nothing tells that it is
+there, until its work begins. Work that begins before the call returns was never seen waiting. A graph launch
+is one launch: it leaves the queue when its first work begins, and is on that work's stream. So no queue is
+ever shorter than nothing.
+
+The recording cuts off both ends. Work that was launched before it has no launch in it; as streams keep the
+order of launches, it is what precedes the first work of its stream that was launched in the recording: it
+waits from the recording's beginning. Later work whose launch is not in the trace is in no queue: nothing
+tells how long it waited. Nor are launches whose work is not in the trace: a host call does not say which
+stream it is for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
+
+# CUDA holds about this many launches before the next one blocks (1,024 on the GPUs that were measured).
+QUEUE_LIMIT = 1_024
+
+# A launch call that takes this many times the median, beside a queue at least half full, waited for room in
+# it, if room was made meanwhile.
+FULL_QUEUE_RATIO = 5
+
+
+class FullQueue(NamedTuple):
+    """The launch calls that waited for a place in a full queue. Shape (f,) each, in order of the events."""
+
+    call: Int64  # event index
+    waited_ns: Int64  # how much longer they took than a launch call usually does
+
+
+class Depth(NamedTuple):
+    """A step curve: the depth from each time to the next one's; 0 before the first and after the last."""
+
+    time_ns: Int64
+    depth: Int64
+
+
+@dataclass(frozen=True)
+class QueueFigures:
+    """One queue over a window."""
+
+    mean: float  # over time
+    median: int  # over time
+    most: int
+    empty_share: float  # of the window: nothing waited
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The queue of one stream. Shape (q,) each, in the order in which the work began."""
+
+    device: int
+    stream: int
+    call: Int64  # event index of the launch; NONE for what was launched before the recording
+    issued_ns: Int64
+    begun_ns: Int64  # never before issued_ns
+
+    @property
+    def not_launched_here(self) -> int:
+        """Pieces of work that were launched before the recording."""
+        return int((self.call == NONE).sum())
+
+    @cached_property
+    def depth(self) -> Depth:
+        waited = self.begun_ns > self.issued_ns
+        issued, begun = self.issued_ns[waited], self.begun_ns[waited]
+        # What is launched and what begins at one instant is one step: no depth lasts for no time.
+        time, at = np.unique(np.r_[issued, begun], return_inverse=True)
+        change = np.bincount(at, np.repeat([1.0, -1.0], len(issued)), len(time)).astype(np.int64)
+        return Depth(time[change != 0], np.cumsum(change[change != 0]))
+
+    def figures(self, window: Window) -> QueueFigures:
+        """Over a window, which is not empty."""
+        time, depth = self.depth
+        start = np.clip(np.r_[window.start_ns, time], window.start_ns, window.end_ns)
+        length, depth = np.diff(np.r_[start, window.end_ns]), np.r_[0, depth]
+        depth, length = depth[length > 0], length[length > 0]
+        order = np.argsort(depth, kind="stable")
+        half = np.searchsorted(np.cumsum(length[order]), (window.duration_ns + 1) // 2)
+        return QueueFigures(
+            mean=float((depth * length.astype(np.float64)).sum()) / window.duration_ns,
+            median=int(depth[order][half]),
+            most=int(depth.max()),
+            empty_share=float(length[depth == 0].sum()) / window.duration_ns,
+        )
+
+
+def stream_queues(events: Events, work: Work, recording: Window) -> list[Queue]:
+    """The queue of every stream that has one, by device and stream."""
+    begun = events.start_ns[work.event]
+    linked = work.launch != NONE
+    # In order of start, so that the first one of each call is the one that begins first.
+    first = np.zeros(len(work), np.bool_)
+    first[np.flatnonzero(linked)[np.unique(work.launch[linked], return_index=True)[1]]] = True
+    issued = np.minimum(np.where(linked, work.launch_end_ns, recording.start_ns), begun)
+    # Both numbers in one, so that grouping sorts plain integers.
+    stream = (events.device[work.event].astype(np.int64) << 32) + events.stream[work.event]
+    order = np.argsort(stream, kind="stable")
+    borders = np.flatnonzero(np.r_[True, stream[order][1:] != stream[order][:-1], True])
+    found = []
+    for low, high in pairwise(borders.tolist() if len(work) else []):
+        members = order[low:high]
+        some = work.event[members[0]]
+        members = members[first[members] | _before_any_launch(linked[members])]
+        if len(members):
+            device, number = int(events.device[some]), int(events.stream[some])
+            found.append(Queue(device, number, work.launch[members], issued[members], begun[members]))
+    return found
+
+
+def _before_any_launch(linked: Bool) -> Bool:
+    """Shape of `linked`, a stream's work in order: what precedes the first that has a launch in the trace."""
+    before: Bool = np.cumsum(linked) == 0
+    return before if linked.any() else np.zeros_like(before)
+
+
+def full_queue(events: Events, work: Work, blocking: Int64) -> FullQueue:
+    """blocking: event indices of the calls that wait for the GPU anyway (handover.HostTime.blocking)."""
+    linked = work.launch != NONE
+    calls = np.unique(work.launch[linked])
+    start, duration = events.start_ns[calls], events.duration_ns[calls]
+    if not len(calls):
+        return FullQueue(calls, duration)
+    ends = np.sort(events.end_ns[work.event[linked]])
+    done = np.searchsorted(ends, start)
+    outstanding = np.searchsorted(np.sort(work.launch_start_ns[linked]), start) - done
+    usual = float(np.median(duration))
+    waited = (outstanding > QUEUE_LIMIT // 2) & (duration > FULL_QUEUE_RATIO * usual)
+    waited &= np.searchsorted(ends, start + duration, side="right") > done
+    waited &= ~np.isin(calls, blocking)
+    return FullQueue(calls[waited], np.rint(duration[waited] - usual).astype(np.int64))

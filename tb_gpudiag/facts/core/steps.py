@@ -1,0 +1,59 @@
+"""Steps, and the two windows that all figures are over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.names import STEP, match
+from tb_gpudiag.trace.events import Category, Events, Int64
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The host's `ProfilerStep#N` spans in order of time, each name once. Shape (k,) each."""
+
+    names: list[str]
+    start_ns: Int64
+    end_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of the trace, [start_ns, end_ns)."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def duration_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+
+def find_steps(events: Events) -> Steps:
+    """`gpu_user_annotation` repeats the names on the GPU's side: those are no steps."""
+    chosen = np.flatnonzero(
+        (events.category == Category.USER_ANNOTATION) & match(events, STEP) & (events.duration_ns > 0)
+    )
+    _, first = np.unique(events.name[chosen], return_index=True)
+    chosen = chosen[np.sort(first)]
+    return Steps(
+        [events.names[i] for i in events.name[chosen]], events.start_ns[chosen], events.end_ns[chosen]
+    )
+
+
+def step_window(steps: Steps, recording: Window, launch_ns: Int64, work_end_ns: Int64) -> Window:
+    """The steps, extended to the end of the GPU work that they launched; without steps, the whole recording.
+
+    launch_ns, work_end_ns: shape (g,), for each piece of GPU work when its launch began (NONE: unknown) and
+    when it ended.
+    """
+    if not len(steps):
+        return recording
+    start, end = int(steps.start_ns.min()), int(steps.end_ns.max())
+    launched = (launch_ns >= start) & (launch_ns < end)
+    return Window(start, max(end, int(work_end_ns[launched].max(initial=end))))

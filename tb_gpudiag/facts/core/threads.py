@@ -1,0 +1,245 @@
+"""Host threads: spans nested by time, and each thread as a sequence of innermost activities.
+
+A trace gives spans that should nest but, with stamps cut to whole microseconds, sometimes cross by one.
+Starts and ends are read as brackets: where two spans cross, the inner one closes first. Every instant of a
+thread keeps exactly one innermost span, and no time is lost or counted twice.
+
+Marks that Python sets (`with record_function(...)`) cross for good: they begin within the call that sets
+them, and outlive it. In the tree such a mark begins when that call, and those around it that it outlives,
+have returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from tb_gpudiag.facts.core.intervals import Intervals
+from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64
+
+# Where spans begin and end together, the outer kind comes first: user annotations are put around Python
+# functions, those around operators, and calls into the driver are innermost.
+_OUTER_FIRST = np.full(max(Category) + 1, 9, np.uint8)
+_OUTER_FIRST[
+    [Category.USER_ANNOTATION, Category.PYTHON_FUNCTION, Category.CPU_OP, Category.RUNTIME, Category.DRIVER]
+] = range(5)
+
+
+# Old traces cut starts and durations to whole microseconds: a mark that ends with the call around it may seem
+# to outlive it by so much.
+_CLOCK_NS = 2_000
+
+
+@dataclass(frozen=True)
+class Activity:
+    """One thread (or all, one after another) as segments, each with its innermost span. Shape (s,) each."""
+
+    start_ns: Int64
+    end_ns: Int64
+    event: Int64  # the innermost event, or NONE between outermost spans
+
+    @property
+    def intervals(self) -> Intervals:
+        return Intervals(self.start_ns, self.end_ns)
+
+
+class HostTree:
+    """The host spans of a trace, nested. `parent`, `depth` and `start_ns` have shape (n,) over all events.
+
+    parent: the event that encloses this one on its thread, or NONE.
+    depth: 0 for an outermost span; NONE for events that are no host spans or have no duration.
+    start_ns: from when it encloses others: the event's own start, and of a mark the return of what set it.
+    """
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        n = len(events)
+        self.parent: Int64 = np.full(n, NONE, np.int64)
+        self.depth: Int32 = np.full(n, NONE, np.int32)
+        self.start_ns = _entered(events)
+        self.spans = _in_nesting_order(events, self.start_ns, _host_spans(events))
+        starts, ends, self._stride = _on_one_axis(events, self.start_ns, self.spans)
+        self._starts = starts
+        depth, parents, by_depth, closes = _nest(starts, ends)
+        self._depth_order = by_depth
+        count = len(starts)
+        self.depth[self.spans] = depth
+        self.parent[self.spans] = np.where(parents < 0, NONE, self.spans[parents]) if count else parents
+        # The k-th opening of a depth is closed by the k-th closing of that depth.
+        depth_of_close = np.searchsorted(starts, closes, side="left") - np.arange(count) - 1
+        opened_by = np.empty(count, np.int64)
+        opened_by[np.argsort(depth_of_close, kind="stable")] = by_depth
+        self._closes, self._opened_by, self._parents = closes, opened_by, parents
+
+    def activities(self) -> dict[int, Activity]:
+        """thread index -> its segments, from its first span's start to its last one's end, in order of
+        time."""
+        count = len(self._starts)
+        if not count:
+            return {}
+        # Position of each bracket in the merged order: closings before openings at the same instant.
+        open_at = np.arange(count) + np.searchsorted(self._closes, self._starts, side="right")
+        close_at = np.arange(count) + np.searchsorted(self._starts, self._closes, side="left")
+        time = np.empty(2 * count, np.int64)
+        innermost = np.empty(2 * count, np.int64)
+        time[open_at], time[close_at] = self._starts, self._closes
+        innermost[open_at], innermost[close_at] = np.arange(count), self._parents[self._opened_by]
+        thread = np.empty(2 * count, np.int64)
+        of_span = self.events.thread[self.spans].astype(np.int64)
+        thread[open_at], thread[close_at] = of_span, of_span[self._opened_by]
+        keep = np.flatnonzero((time[1:] > time[:-1]) & (thread[1:] == thread[:-1]))
+        shift = thread[keep] * self._stride
+        inner = innermost[keep]
+        start, end = time[keep] - shift, time[keep + 1] - shift
+        event = np.where(inner < 0, NONE, self.spans[np.maximum(inner, 0)])
+        threads = thread[keep]
+        cuts = np.flatnonzero(np.r_[True, threads[1:] != threads[:-1]])
+        stops = np.r_[cuts[1:], len(threads)]
+        return {
+            int(threads[a]): Activity(start[a:b], end[a:b], event[a:b])
+            for a, b in zip(cuts, stops, strict=True)
+        }
+
+    def any_below(self, chosen: Bool) -> Bool:
+        """Shape (n,): the host spans that enclose a chosen one. In nesting order, what a span encloses
+        follows it."""
+        count = len(self.spans)
+        before = np.r_[0, np.cumsum(chosen[self.spans])]
+        last = np.empty(count, np.int64)
+        last[self._opened_by] = np.searchsorted(self._starts, self._closes, side="left")
+        found = np.zeros(len(chosen), np.bool_)
+        found[self.spans] = before[last] - before[np.arange(1, count + 1)] > 0
+        return found
+
+    def under(self, chosen: Bool) -> Bool:
+        """Shape (n,): the host events that are chosen or lie below a chosen one."""
+        found: Bool = self.nearest(np.where(chosen, np.arange(len(chosen)), NONE)) != NONE
+        return found
+
+    def nearest(self, own: Int64) -> Int64:
+        """Shape (n,): each event's own value where it has one (not NONE), else that of its nearest ancestor
+        with one."""
+        found: Int64 = own.copy()
+        for here in self._by_depth:
+            here = here[found[here] == NONE]
+            found[here] = found[self.parent[here]]
+        return found
+
+    def outermost(self, chosen: Bool) -> Int64:
+        """Shape (n,): the outermost chosen one of each event and what encloses it, or NONE."""
+        found = np.where(chosen & (self.depth >= 0), np.arange(len(chosen)), NONE)
+        for here in self._by_depth:
+            above = found[self.parent[here]]
+            found[here] = np.where(above == NONE, found[here], above)
+        return found
+
+    def least(self, own: Int64) -> Int64:
+        """Shape (n,): the least value of each event and what encloses it."""
+        found: Int64 = own.copy()
+        for here in self._by_depth:
+            found[here] = np.minimum(found[here], found[self.parent[here]])
+        return found
+
+    @cached_property
+    def _by_depth(self) -> list[Int64]:
+        """The host spans that others enclose, level by level from the outside."""
+        depth = self.depth[self.spans]
+        levels = np.searchsorted(depth[self._depth_order], np.arange(int(depth.max(initial=0)) + 2))
+        spans = self.spans[self._depth_order]
+        return [spans[low:high] for low, high in pairwise(levels[1:].tolist())]
+
+    def ancestors(self, event: int) -> list[int]:
+        """The event and what encloses it, outermost first."""
+        chain = []
+        while event != NONE:
+            chain.append(event)
+            event = int(self.parent[event])
+        return chain[::-1]
+
+
+def _host_spans(events: Events) -> Int64:
+    host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8)) & (events.duration_ns > 0)
+    return np.flatnonzero(host).astype(np.int64)
+
+
+def _entered(events: Events) -> Int64:
+    """Shape (n,): HostTree.start_ns."""
+    start = events.start_ns
+    spans = _host_spans(events)
+    spans = spans[
+        np.isin(
+            events.category[spans], np.array([Category.USER_ANNOTATION, Category.PYTHON_FUNCTION], np.uint8)
+        )
+    ]
+    is_mark = events.category[spans] == Category.USER_ANNOTATION
+    if not is_mark.any() or is_mark.all():
+        return start
+    # Few calls have a mark begin within them: only these are nested here.
+    opens, closes, _ = _on_one_axis(events, start, spans)
+    marks = np.sort(opens[is_mark])
+    has_mark = np.searchsorted(marks, opens, side="right") < np.searchsorted(marks, closes, side="left")
+    spans = _in_nesting_order(events, start, spans[is_mark | has_mark])
+    opens, ends, _ = _on_one_axis(events, start, spans)
+    # Calls alone nest: a mark that ends in the call that sets the next one crosses them, so here marks are no
+    # longer than the instant that they are set in.
+    is_mark = events.category[spans] == Category.USER_ANNOTATION
+    closes = np.where(is_mark, opens + 1, ends)
+    _, parents, _, _ = _nest(opens, closes)
+    mark = np.flatnonzero(is_mark)
+    entered = opens.copy()
+    above = parents[mark]
+    while len(mark):
+        outlived = (above >= 0) & (closes[above] + _CLOCK_NS < ends[mark])
+        mark, above = mark[outlived], above[outlived]
+        entered[mark] = np.maximum(entered[mark], np.where(is_mark[above], opens[above], closes[above]))
+        above = parents[above]
+    moved: Int64 = start.copy()
+    moved[spans] += entered - opens
+    return moved
+
+
+def _on_one_axis(events: Events, start_ns: Int64, spans: Int64) -> tuple[Int64, Int64, int]:
+    """Starts and ends with each thread shifted to a stretch of its own, so that all are handled in one
+    pass."""
+    end = events.end_ns[spans]
+    stride = int(end.max()) + 1 if len(end) else 1
+    shift = events.thread[spans].astype(np.int64) * stride
+    return start_ns[spans] + shift, end + shift, stride
+
+
+def _in_nesting_order(events: Events, start_ns: Int64, spans: Int64) -> Int64:
+    """The spans by thread, then start; of those that start together the outer one first."""
+    spans = spans[np.argsort(start_ns[spans], kind="stable")]
+    spans = spans[np.argsort(events.thread[spans], kind="stable")]
+    start, thread = start_ns[spans], events.thread[spans]
+    same = np.r_[False, (start[1:] == start[:-1]) & (thread[1:] == thread[:-1])]
+    tied = np.flatnonzero(same | np.r_[same[1:], False])
+    if len(tied):
+        some = spans[tied]
+        group = np.cumsum(~same)[tied]
+        length = events.end_ns[some] - start_ns[some]
+        order = np.lexsort((_OUTER_FIRST[events.category[some]], -length, group))
+        spans[tied] = some[order]
+    return spans
+
+
+def _nest(starts: Int64, ends: Int64) -> tuple[Int64, Int64, Int64, Int64]:
+    """(depth, parent or NONE, order by depth, sorted ends) of spans in nesting order on one axis."""
+    closes = np.sort(ends)
+    depth = np.arange(len(starts)) - np.searchsorted(closes, starts, side="right")
+    by_depth = np.argsort(depth, kind="stable")
+    return depth, _parents(depth, by_depth), by_depth, closes
+
+
+def _parents(depth: Int64, by_depth: Int64) -> Int64:
+    """For spans in nesting order: the last one before each that is one level up, or NONE."""
+    count = len(depth)
+    if not count:
+        return depth
+    keys = depth[by_depth] * count + by_depth
+    wanted = (depth - 1) * count + np.arange(count)
+    at = np.searchsorted(keys, wanted) - 1
+    return np.where(depth == 0, NONE, by_depth[np.maximum(at, 0)])

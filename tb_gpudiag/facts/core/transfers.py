@@ -1,0 +1,80 @@
+"""Copies: their direction, and whether the host's side was pageable."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.intervals import Intervals, clip, union
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.trace.events import NONE, Bool, Category, Events, Int32, Int64
+
+_PAGEABLE = re.compile(r"Memcpy .*\((Pageable -> .*|.* -> Pageable)\)", re.S)
+_TO_DEVICE = re.compile(r"Memcpy HtoD.*", re.S)
+_TO_HOST = re.compile(r"Memcpy DtoH.*", re.S)
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """The copies among a trace's GPU work, in order of start. Shape (t,) each."""
+
+    event: Int64
+    start_ns: Int64
+    end_ns: Int64
+    device: Int32
+    launch: Int64  # event index of the call, or NONE
+    in_call_ns: Int64  # how long the call took; 0 without one
+    bytes: Int64  # NONE where the trace does not say
+    pageable: Bool  # one side is pageable host memory: only NVIDIA's traces tell
+    to_device: Bool
+    to_host: Bool
+
+    def ran(self, chosen: Bool | Int64, window: Window) -> Intervals:
+        """When at least one of the chosen ran, in the window."""
+        return clip(union(self.start_ns[chosen], self.end_ns[chosen]), window.start_ns, window.end_ns)
+
+
+def find_transfers(events: Events, work: Work) -> Transfers:
+    """Direction and kind of memory stand only in the copy's name."""
+    some = np.flatnonzero(events.category[work.event] == Category.MEMCPY)
+    event, launch = work.event[some], work.launch[some]
+    return Transfers(
+        event,
+        events.start_ns[event],
+        events.end_ns[event],
+        events.device[event],
+        launch,
+        np.where(launch == NONE, 0, events.duration_ns[launch]),
+        events.bytes[event],
+        match(events, _PAGEABLE)[event],
+        match(events, _TO_DEVICE)[event],
+        match(events, _TO_HOST)[event],
+    )
+
+
+def in_window(transfers: Transfers, device: int, window: Window) -> Bool:
+    """Shape (t,): the device's copies that begin in the window."""
+    begins = transfers.start_ns
+    found: Bool = (transfers.device == device) & (begins >= window.start_ns) & (begins < window.end_ns)
+    return found
+
+
+def round_trips(transfers: Transfers, chosen: Bool, borders: Int64, least_bytes: int) -> tuple[Int64, Int64]:
+    """Copies to the host that are followed by one of exactly as many bytes back to the device, with no other
+    copy of at least `least_bytes` between host and device in between, and no border (a step's start, a batch
+    that is fetched): indices of transfers, (out, back)."""
+    large = chosen & (transfers.bytes != NONE) & (transfers.bytes >= least_bytes)
+    some = np.flatnonzero(large & (transfers.to_host | transfers.to_device))
+    out, back = some[:-1], some[1:]
+    begins, returns = transfers.start_ns[out], transfers.start_ns[back]
+    borders = np.sort(borders)
+    together = np.searchsorted(borders, begins, side="right") == np.searchsorted(
+        borders, returns, side="right"
+    )
+    pair = transfers.to_host[out] & transfers.to_device[back] & together
+    pair &= transfers.bytes[out] == transfers.bytes[back]
+    return out[pair], back[pair]

@@ -1,0 +1,58 @@
+"""Collectives on one rank: how long they ran, and how much of that nothing computed beside them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.busy import Busy
+from tb_gpudiag.facts.core.intervals import Intervals, clip, intersect
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.kernels.kernels import Kernels, function_name
+from tb_gpudiag.trace.vocabulary.kernel_families import Family
+
+_KIND = re.compile(
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|cross_device_reduce|"
+    r"dispatch|combine|(?<![a-z])reduce(?=_)",
+    re.I,
+)
+
+
+@dataclass(frozen=True)
+class CollectiveTime:
+    """One kind of collective over the step window, e.g. `AllReduce`; the kernel's name where that tells
+    none."""
+
+    name: str
+    kernels: int
+    time_ns: int  # in which at least one of them ran
+    exposed_ns: int  # of time_ns: nothing computed meanwhile
+
+
+def exposed_communication(busy: Busy, window: Window) -> Intervals:
+    """When a collective ran in the step window, and nothing computed."""
+    return clip(busy.communicating, window.start_ns, window.end_ns)
+
+
+def collectives(kernels: Kernels, busy: Busy, window: Window) -> list[CollectiveTime]:
+    """Most exposed first. Kinds that overlap each other count each."""
+    chosen = kernels.family == Family.COLLECTIVE
+    names = busy.events.names
+    number, member = np.unique(busy.events.name[kernels.event[chosen]], return_inverse=True)
+    kind = np.array([_kind(names[i]) for i in number], object)
+    exposed = exposed_communication(busy, window)
+    found = []
+    own = np.zeros(len(chosen), np.bool_)
+    for name in sorted(set(kind)):
+        own[:] = False
+        own[np.flatnonzero(chosen)[kind[member] == name]] = True
+        ran = kernels.union(own)
+        found.append(CollectiveTime(name, int(own.sum()), ran.total, intersect(ran, exposed).total))
+    return sorted(found, key=lambda c: (-c.exposed_ns, -c.time_ns, c.name))
+
+
+def _kind(name: str) -> str:
+    found = _KIND.search(function_name(name))
+    return found[0] if found else function_name(name)

@@ -1,0 +1,183 @@
+"""GPU work by kernel family: what each kernel is, from its name, looked up once for each distinct name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from tb_gpudiag.facts.core.intervals import Intervals, union
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.names import COMMUNICATION_KERNEL
+from tb_gpudiag.facts.core.ranges import Ranges, longest
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.trace.events import NONE, Bool, Category, Events, Float32, Int32, Int64, UInt8
+from tb_gpudiag.trace.vocabulary.kernel_families import (
+    ALIGNMENT,
+    FAMILIES,
+    FP32_CORES,
+    HALF,
+    TENSOR_CORES,
+    Arithmetic,
+    Family,
+)
+
+# Elements that one 16-byte load holds: what tensor cores need every row to be a multiple of.
+_WIDE_HALF = 8
+_WIDE_TF32 = 4
+
+_FAMILIES = [
+    (row.family, re.compile(row.function, re.I), re.compile(row.within, re.I | re.S)) for row in FAMILIES
+]
+_BRACKET = re.compile(r"[<>()]")
+_HALF = re.compile(HALF, re.I)
+_TENSOR_CORES = re.compile(TENSOR_CORES, re.I)
+_FP32_CORES = re.compile(FP32_CORES, re.I)
+_ALIGNMENT = re.compile(ALIGNMENT)
+_SOFTMAX = re.compile(r"softmax(?!.*loss)", re.I | re.S)
+_MATRIX = frozenset({Family.GEMM, Family.CONVOLUTION, Family.ATTENTION})
+
+MATRIX_FAMILIES = np.array(sorted(_MATRIX), np.uint8)
+"""Families whose arithmetic is worth tensor cores."""
+
+
+class KernelName(NamedTuple):
+    """What one name tells. `unaligned`: rows of a length that tensor cores cannot load in whole 16 bytes."""
+
+    family: Family
+    arithmetic: Arithmetic = Arithmetic.UNKNOWN
+    unaligned: bool = False
+    softmax: bool = False
+
+
+@lru_cache(maxsize=65_536)
+def read_name(name: str) -> KernelName:
+    """A kernel's family and arithmetic. Unknown names are OTHER, UNKNOWN."""
+    family = _family(name)
+    if family not in _MATRIX:
+        return KernelName(family, softmax=_SOFTMAX.search(name) is not None)
+    half = _HALF.search(name) is not None
+    if _TENSOR_CORES.search(name):
+        arithmetic = Arithmetic.TENSOR_CORES
+    elif _FP32_CORES.search(name):
+        arithmetic = Arithmetic.HALF_ON_FP32_CORES if half else Arithmetic.FP32_CORES
+    else:
+        arithmetic = Arithmetic.UNKNOWN
+    alignment = _ALIGNMENT.search(name)
+    wide = _WIDE_HALF if half else _WIDE_TF32
+    unaligned = arithmetic == Arithmetic.TENSOR_CORES and alignment is not None and int(alignment[1]) < wide
+    return KernelName(family, arithmetic, unaligned)
+
+
+def function_name(name: str) -> str:
+    """A C++ signature without its template arguments and parameters: `void at::f<4, g(int)>(int)` is
+    `void at::f`."""
+    kept: list[str] = []
+    opened: list[str] = []
+    at = 0
+    for bracket in _BRACKET.finditer(name):
+        sign = bracket[0]
+        if not opened:
+            kept.append(name[at : bracket.start()])
+        if sign in "<(":
+            opened.append(sign)
+        elif opened and (sign == ")") == (opened[-1] == "("):  # `a > b` inside parentheses closes nothing
+            opened.pop()
+        at = bracket.end()
+    if not opened:
+        kept.append(name[at:])
+    return "".join(kept)
+
+
+def _family(name: str) -> Family:
+    if COMMUNICATION_KERNEL.fullmatch(name):
+        return Family.COLLECTIVE
+    function = function_name(name)
+    for family, in_function, within in _FAMILIES:
+        if in_function.search(function) and within.search(name):
+            return family
+    return Family.OTHER
+
+
+@dataclass(frozen=True)
+class FamilyTime:
+    """One family on one device, over the step window."""
+
+    family: Family
+    time_ns: int  # sum of durations: kernels that overlap count each
+    covered_ns: int  # time in which at least one of them ran
+    kernels: int
+    tensor_core_ns: int  # of time_ns: on tensor cores, as far as the names tell
+    ranges: Ranges  # its longest pieces of work
+
+
+class Kernels:
+    """One device's GPU work in the step window, in order of start; copies and sets are of the family COPY.
+    Shape (k,) each; spans are clipped to the window."""
+
+    def __init__(self, events: Events, work: Int64, window: Window) -> None:
+        start, end = events.start_ns[work], events.end_ns[work]
+        inside = (end > window.start_ns) & (start < window.end_ns)
+        self.device = int(events.device[work[0]]) if len(work) else NONE
+        self.event = work[inside]
+        self.start_ns: Int64 = np.maximum(start[inside], window.start_ns)
+        self.end_ns: Int64 = np.minimum(end[inside], window.end_ns)
+        number, name = np.unique(events.name[self.event], return_inverse=True)
+        told = [read_name(events.names[i]) for i in number]
+        copies = events.category[self.event] != Category.KERNEL
+        self.is_kernel: Bool = ~copies
+        self.stream: Int32 = events.stream[self.event]
+        self.blocks_per_sm: Float32 = events.blocks_per_sm[self.event]
+        self.warps_per_block: UInt8 = events.warps_per_block[self.event]
+        self.registers: UInt8 = events.registers[self.event]
+        self.shared_bytes: Int32 = events.shared_bytes[self.event]
+        family = np.array([t.family for t in told], np.uint8)[name] if told else np.zeros(0, np.uint8)
+        self.family: UInt8 = np.where(copies, np.uint8(Family.COPY), family)
+        self.arithmetic: UInt8 = _column([t.arithmetic for t in told], name)
+        self.arithmetic[copies] = Arithmetic.UNKNOWN
+        self.unaligned: Bool = _column([t.unaligned for t in told], name).astype(np.bool_) & ~copies
+        self.softmax: Bool = _column([t.softmax for t in told], name).astype(np.bool_) & ~copies
+
+    @property
+    def duration_ns(self) -> Int64:
+        return self.end_ns - self.start_ns
+
+    def launches(self, work: Work) -> Int64:
+        """Shape (k,): the host call that launched each, or NONE."""
+        return work.launch[np.searchsorted(work.event, self.event)]
+
+    @cached_property
+    def matrix(self) -> Bool:
+        """Matrix products, convolutions and attention."""
+        return np.isin(self.family, MATRIX_FAMILIES)
+
+    def union(self, chosen: Bool) -> Intervals:
+        """When at least one of the chosen ran."""
+        return union(self.start_ns[chosen], self.end_ns[chosen])
+
+    def by_family(self) -> list[FamilyTime]:
+        """The families that occur, most time first."""
+        duration = self.duration_ns
+        tensor = self.arithmetic == Arithmetic.TENSOR_CORES
+        found = []
+        for family in Family:
+            own = self.family == family
+            if own.any():
+                found.append(
+                    FamilyTime(
+                        family,
+                        int(duration[own].sum()),
+                        self.union(own).total,
+                        int(own.sum()),
+                        int(duration[own & tensor].sum()),
+                        longest(self.start_ns[own], self.end_ns[own], self.device),
+                    )
+                )
+        return sorted(found, key=lambda f: -f.time_ns)
+
+
+def _column(values: list[int] | list[bool] | list[Arithmetic], name: Int64) -> UInt8:
+    return np.array(values, np.uint8)[name] if values else np.zeros(0, np.uint8)

@@ -1,0 +1,100 @@
+"""How many blocks of a kernel a multiprocessor holds at once, from what they need and what it has: an upper
+limit for how busy it is kept, and the number of waves in which the blocks run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.trace.events import NONE, Bool, Int64
+
+# Blocks that a multiprocessor holds at most, by compute capability: CUDA C++ Programming Guide, "Technical
+# Specifications per Compute Capability".
+MOST_BLOCKS = {
+    (7, 0): 32,
+    (7, 5): 16,
+    (8, 0): 32,
+    (8, 6): 16,
+    (8, 7): 16,
+    (8, 9): 24,
+    (9, 0): 32,
+    (10, 0): 32,
+    (12, 0): 24,
+}
+
+_WARP = 32
+_REGISTER_UNIT = 256  # registers are given to warps in units of so many,
+_WARP_UNIT = 4  # and a multiprocessor's four parts hold equally many warps
+_SYSTEM_SHARED_BYTES = 1024  # of each block, from 8.0 on
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """What one multiprocessor of a GPU has."""
+
+    warps: int
+    registers: int
+    shared_bytes: int
+    blocks: int
+    system_shared_bytes: int
+
+
+def multiprocessor(
+    properties: Mapping[str, Any], capability: tuple[int, int] | None
+) -> Multiprocessor | None:
+    """From a trace's properties of a device; None where they do not tell. Some recorders write another number
+    where that of threads should be."""
+    threads, registers, shared = (
+        properties.get(key)
+        for key in ("maxThreadsPerMultiprocessor", "regsPerMultiprocessor", "sharedMemPerMultiprocessor")
+    )
+    if capability not in MOST_BLOCKS or not all(
+        type(n) is int and n > 0 for n in (threads, registers, shared)
+    ):
+        return None
+    assert isinstance(threads, int)
+    assert isinstance(registers, int)
+    assert isinstance(shared, int)
+    if not 1024 <= threads <= 4096 or threads % _WARP:
+        return None
+    system = _SYSTEM_SHARED_BYTES if capability >= (8, 0) else 0
+    return Multiprocessor(threads // _WARP, registers, shared, MOST_BLOCKS[capability], system)
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Shape (k,) over Kernels; 0 where the trace does not tell."""
+
+    blocks: Int64  # resident on a multiprocessor at once, at most
+    limit: Bool  # registers or shared memory are what limits them
+    share: np.ndarray[Any, np.dtype[np.float64]]  # of the multiprocessor's warps, 0 to 1
+    waves: np.ndarray[Any, np.dtype[np.float64]]  # all blocks, by those that run at once
+
+
+def occupancy(kernels: Kernels, has: Multiprocessor) -> Occupancy:
+    warps, registers = kernels.warps_per_block.astype(np.int64), kernels.registers.astype(np.int64)
+    shared = kernels.shared_bytes.astype(np.int64)
+    known = (
+        kernels.is_kernel
+        & (warps > 0)
+        & (registers > 0)
+        & (shared != NONE)
+        & ~np.isnan(kernels.blocks_per_sm)
+    )
+    one = np.maximum(warps, 1)
+    by_warps = np.minimum(has.warps // one, has.blocks)
+    of_warp = -(-np.maximum(registers, 1) * _WARP // _REGISTER_UNIT) * _REGISTER_UNIT
+    by_registers = has.registers // of_warp // _WARP_UNIT * _WARP_UNIT // one
+    by_shared = has.shared_bytes // np.maximum(np.maximum(shared, 0) + has.system_shared_bytes, 1)
+    blocks = np.minimum(np.minimum(by_warps, by_registers), by_shared)
+    known &= blocks > 0
+    blocks = np.where(known, blocks, 0)
+    limit = known & (np.minimum(by_registers, by_shared) < by_warps)
+    waves = np.where(
+        known, np.nan_to_num(kernels.blocks_per_sm).astype(np.float64) / np.maximum(blocks, 1), 0.0
+    )
+    return Occupancy(blocks, limit, blocks * warps / has.warps, waves)

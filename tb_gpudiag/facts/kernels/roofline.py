@@ -1,0 +1,174 @@
+"""Matrix products against the roofline: what they compute and move, by the shapes that operators recorded,
+and the time that the device's stated peaks would take for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.kernels.matmuls import matrices
+from tb_gpudiag.facts.kernels.peaks import Peaks
+from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
+
+# Which inputs are multiplied, and whether the second one is transposed.
+_FACTORS = {
+    "aten::mm": (0, False),
+    "aten::bmm": (0, False),
+    "aten::addmm": (1, False),
+    "aten::baddbmm": (1, False),
+    "aten::linear": (0, True),
+}
+_HALF = frozenset({"c10::Half", "c10::BFloat16"})
+_SIZE_BYTES = {"float": 4, "c10::Half": 2, "c10::BFloat16": 2}
+
+
+@dataclass(frozen=True)
+class Product:
+    """All calls of one operator with the same shapes, on one device over the step window."""
+
+    operator: str
+    shapes: str  # of the inputs, as JSON
+    number: str  # the numbers' format, as PyTorch names it
+    calls: int
+    time_ns: int  # of all that the calls launched
+    operations: int  # multiplications and additions of all calls
+    bytes: int  # each factor read once, the result written once
+    arithmetic_ns: float  # what the operations take at the stated peak
+    memory_ns: float  # what the bytes take at the stated bandwidth
+
+    @property
+    def least_ns(self) -> float:
+        return max(self.arithmetic_ns, self.memory_ns)
+
+    @property
+    def reached(self) -> float:
+        """Of the roofline: the least time, by the time that it took."""
+        return self.least_ns / self.time_ns if self.time_ns else 0.0
+
+
+@dataclass(frozen=True)
+class Roofline:
+    products: list[Product]  # most time first
+    product: Int64  # shape (k,) over Kernels: index into products, or NONE
+
+
+def roofline(kernels: Kernels, work: Work, host: Host, peaks: Peaks) -> Roofline:
+    """Products whose shapes and number formats were recorded, in FP32, FP16 and bf16."""
+    events = host.events
+    launch = kernels.launches(work)
+    operator = np.where(launch == NONE, NONE, host.operator[launch])
+    known = np.flatnonzero(operator != NONE)
+    known = known[(events.shapes[operator[known]] != NONE) & (events.types[operator[known]] != NONE)]
+    called = operator[known]
+    keys, member = np.unique(
+        np.stack([events.name[called], events.shapes[called], events.types[called]]),
+        axis=1,
+        return_inverse=True,
+    )
+    member = member.reshape(-1)
+    duration = kernels.duration_ns[known]
+    found: list[tuple[Product, int]] = []
+    for number in range(keys.shape[1]):
+        own = member == number
+        name, shape, kind = (int(i) for i in keys[:, number])
+        product = _product(
+            events.names[name],
+            events.input_shapes[shape],
+            events.input_types[kind],
+            len(np.unique(called[own])),
+            int(duration[own].sum()),
+            _arithmetic(kernels, known[own]),
+            peaks,
+        )
+        if product is not None:
+            found.append((product, number))
+    found.sort(key=lambda pair: -pair[0].time_ns)
+    place = np.full(keys.shape[1], NONE, np.int64)
+    for index, (_, number) in enumerate(found):
+        place[number] = index
+    of_kernel = np.full(len(launch), NONE, np.int64)
+    of_kernel[known] = place[member]
+    return Roofline([product for product, _ in found], of_kernel)
+
+
+def _arithmetic(kernels: Kernels, own: Int64) -> Arithmetic:
+    """What multiplies in the kernels that take most of the time."""
+    time = np.bincount(kernels.arithmetic[own], weights=kernels.duration_ns[own], minlength=len(Arithmetic))
+    return Arithmetic(int(time.argmax()))
+
+
+def _product(
+    operator: str, shapes: str, types: str, calls: int, time_ns: int, arithmetic: Arithmetic, peaks: Peaks
+) -> Product | None:
+    """None of what is no product that the shapes tell, or in another number format."""
+    if operator not in _FACTORS or not time_ns:
+        return None
+    skipped, transposed = _FACTORS[operator]
+    sizes = _sizes(shapes, skipped, transposed)
+    number = _number(types, skipped)
+    if sizes is None or number is None:
+        return None
+    batch, rows, inner, columns = sizes
+    operations = 2 * batch * rows * inner * columns * calls
+    moved = _SIZE_BYTES[number] * batch * (rows * inner + inner * columns + rows * columns) * calls
+    peak = _peak(number, arithmetic, operations, time_ns, peaks)
+    return Product(
+        operator,
+        shapes,
+        number,
+        calls,
+        time_ns,
+        operations,
+        moved,
+        operations / (peak * 1e3),  # TFLOP/s are 1,000 operations a nanosecond
+        moved / (peaks.bandwidth * 1e3),
+    )
+
+
+def _sizes(shapes: str, skipped: int, transposed: bool) -> tuple[int, int, int, int] | None:
+    """Batch, rows, inner size and columns."""
+    try:
+        inputs = json.loads(shapes)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(inputs, list):
+        return None
+    pair = matrices(json.dumps(inputs[skipped : skipped + 2]))
+    if len(pair) != 2:
+        return None
+    left, right = pair
+    *before, rows, inner = left
+    deep, columns = (right[-1], right[-2]) if transposed else (right[-2], right[-1])
+    batch = 1
+    for size in before:
+        batch *= size
+    if deep != inner or (not transposed and right[:-2] != before) or not batch * rows * inner * columns:
+        return None
+    if transposed:  # a layer's weights are read once for all of the batch
+        return 1, batch * rows, inner, columns
+    return batch, rows, inner, columns
+
+
+def _number(types: str, skipped: int) -> str | None:
+    try:
+        inputs = json.loads(types)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(inputs, list) or len(inputs) < skipped + 2:
+        return None
+    first, second = inputs[skipped : skipped + 2]
+    return first if isinstance(first, str) and first == second and first in _SIZE_BYTES else None
+
+
+def _peak(number: str, arithmetic: Arithmetic, operations: int, time_ns: int, peaks: Peaks) -> float:
+    """TFLOP/s. FP32 goes through tensor cores as TF32; where no kernel's name tells, the rate does."""
+    if number in _HALF:
+        return peaks.half
+    slow = arithmetic != Arithmetic.TENSOR_CORES and operations / (time_ns * 1e3) <= peaks.fp32
+    return peaks.fp32 if slow or not peaks.tf32 else peaks.tf32

@@ -1,0 +1,181 @@
+"""Clusters of launches: operators that one host thread launches again and again in a row, as a loop over
+parameters or time steps does, and chains of elementwise kernels."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Intervals, expand, union
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.kernels.kernels import MATRIX_FAMILIES, read_name
+from tb_gpudiag.trace.events import NONE, Bool, Int64
+from tb_gpudiag.trace.vocabulary.kernel_families import Family
+
+LONGEST_PERIOD = 6
+"""Launches of one turn of a loop: an optimizer without foreach has one to six a parameter."""
+
+_MARK = re.compile(r"Optimizer\.(?P<what>step|zero_grad)#.*|torch::autograd::AccumulateGrad", re.S)
+
+
+class ClusterKind(IntEnum):
+    OPTIMIZER_STEP = 0  # inside torch's mark of an optimizer's step
+    ZERO_GRAD = 1
+    LOOP = 2  # anywhere else
+    ELEMENTWISE = 3  # one elementwise kernel after another, that do not repeat
+    ACCUMULATE = 4  # autograd adds gradients to those that are there
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All clusters of the same operators at the same place. A turn is one repetition of the operators."""
+
+    kind: ClusterKind
+    mark: str  # the optimizer's or autograd's, or ""
+    operators: list[str]  # of one turn, in the order of their names; of a chain, none
+    clusters: int
+    calls: Int64  # launch calls, in order of launch
+    first: Bool  # shape of `calls`: begins a cluster
+    gpu_ns: int  # of what they launched
+    spans: Intervals  # from the first launch of each cluster to its last
+
+
+def find_clusters(
+    host: Host, work: Work, device: int, window: Window, *, least_turns: int, least_chain: int
+) -> list[Cluster]:
+    """The device's clusters in the window of at least so many turns, or launches for a chain.
+
+    A turn is 1 to LONGEST_PERIOD launches, each with the same operator, place and module as in the turn
+    before. A repetition of matrix products that is in no module may be a stack of layers: it is left out, and
+    so are collectives.
+    """
+    events = host.events
+    some = np.flatnonzero(
+        (work.launch != NONE)
+        & (events.device[work.event] == device)
+        & (work.launch_start_ns >= window.start_ns)
+        & (work.launch_start_ns < window.end_ns)
+    )
+    calls, first_work, of_call = np.unique(work.launch[some], return_index=True, return_inverse=True)
+    if not len(calls):
+        return []
+    gpu_ns = np.bincount(of_call, weights=events.duration_ns[work.event[some]], minlength=len(calls))
+    order = np.lexsort((events.start_ns[calls], events.thread[calls]))
+    calls, kernel, gpu_ns = calls[order], events.name[work.event[some[first_work]]][order], gpu_ns[order]
+    operator = host.operator[calls]
+    name = np.where(operator == NONE, NONE, events.name[operator]).astype(np.int64)
+    place, module, thread = host.place[calls], host.module[calls], events.thread[calls]
+    turns = np.stack([name, place, np.where(module == NONE, NONE, events.name[module]), thread])
+    family = np.zeros(len(events.names), np.uint8)
+    used = np.unique(kernel)
+    family[used] = [read_name(events.names[i]).family for i in used]
+    matrix = np.isin(family[kernel], MATRIX_FAMILIES) & (module == NONE)
+    barred = _counts(matrix | (family[kernel] == Family.COLLECTIVE) | (name == NONE))
+
+    start, stop, period = _repetitions(turns, operator, barred, least_turns)
+    chained = (family[kernel] == Family.ELEMENTWISE) & (name != NONE)
+    chained[_members(start, stop)] = False
+    more, until = _runs(chained & np.r_[False, thread[1:] == thread[:-1]], least_chain)
+    start, stop, period = np.r_[start, more], np.r_[stop, until], np.r_[period, np.zeros_like(more)]
+    if not len(start):
+        return []
+
+    mark = _marks(host, calls[start])
+    offset = np.arange(LONGEST_PERIOD)
+    within = np.minimum(start[:, None] + offset, len(name) - 1)
+    turn = np.sort(np.where(offset < period[:, None], name[within], NONE), axis=1)
+    at = np.where(period > 0, place[start], NONE)
+    keys, member = np.unique(np.column_stack([mark, at, period, turn]), axis=0, return_inverse=True)
+    by_key = np.argsort(member.reshape(-1), kind="stable")
+    found = []
+    for own in np.split(by_key, np.cumsum(np.bincount(member.reshape(-1)))[:-1]):
+        index = _members(start[own], stop[own])
+        of_mark = "" if mark[own[0]] == NONE else events.names[mark[own[0]]]
+        found.append(
+            Cluster(
+                _kind(of_mark, int(period[own[0]])),
+                of_mark,
+                sorted(events.names[i] for i in turn[own[0]] if i != NONE),
+                len(own),
+                calls[index],
+                np.isin(index, start[own]),
+                int(gpu_ns[index].sum()),
+                union(events.start_ns[calls[start[own]]], events.end_ns[calls[stop[own] - 1]]),
+            )
+        )
+    assert len(found) == len(keys)
+    return found
+
+
+def _kind(mark: str, period: int) -> ClusterKind:
+    found = _MARK.fullmatch(mark)
+    if found is None:
+        return ClusterKind.LOOP if period else ClusterKind.ELEMENTWISE
+    if found["what"] is None:
+        return ClusterKind.ACCUMULATE
+    return ClusterKind.ZERO_GRAD if found["what"] == "zero_grad" else ClusterKind.OPTIMIZER_STEP
+
+
+def _repetitions(
+    turns: Int64, operator: Int64, barred: Int64, least_turns: int
+) -> tuple[Int64, Int64, Int64]:
+    """Runs of launches that repeat: (start, stop, period), those of the shortest period first. turns: shape
+    (columns, calls); barred: counts of launches that may be in none. Several launches of one operator's call
+    are no repetition."""
+    count = turns.shape[1]
+    taken = np.zeros(count, np.bool_)
+    found = []
+    for period in range(1, LONGEST_PERIOD + 1):
+        same = np.zeros(count, np.bool_)
+        same[period:] = (turns[:, period:] == turns[:, :-period]).all(axis=0)
+        same[period:] &= operator[period:] != operator[:-period]
+        start, stop = _runs(same, (least_turns - 1) * period)
+        start = start - period
+        free = _counts(taken)
+        keep = (free[stop] == free[start]) & (barred[stop] == barred[start])
+        # Two runs of one period may share its first turn.
+        keep &= np.r_[True, start[1:] >= stop[:-1]]
+        found.append((start[keep], stop[keep], np.full(int(keep.sum()), period, np.int64)))
+        taken[_members(start[keep], stop[keep])] = True
+    start, stop, periods = (np.concatenate(column) for column in zip(*found, strict=True))
+    return start, stop, periods
+
+
+def _counts(chosen: Bool) -> Int64:
+    """Shape (k + 1,): how many are chosen before each position."""
+    counts = np.zeros(len(chosen) + 1, np.int64)
+    np.cumsum(chosen, out=counts[1:])
+    return counts
+
+
+def _runs(chosen: Bool, least: int) -> tuple[Int64, Int64]:
+    """Stretches of at least so many chosen ones: (start, stop)."""
+    edges = np.diff(np.r_[0, chosen.astype(np.int8), 0])
+    start, stop = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    keep = stop - start >= least
+    return start[keep].astype(np.int64), stop[keep].astype(np.int64)
+
+
+def _members(start: Int64, stop: Int64) -> Int64:
+    """All positions of the stretches, one after another."""
+    return expand(start, stop)[1]
+
+
+def _marks(host: Host, calls: Int64) -> Int64:
+    """Shape of `calls`: the name's index of the nearest mark around each, or NONE."""
+    events = host.events
+    marks = match(events, _MARK)
+    found = np.full(len(calls), NONE, np.int64)
+    at = calls.copy()
+    while (at != NONE).any():
+        here = (at != NONE) & (found == NONE)
+        here[here] = marks[at[here]]
+        found[here] = events.name[at[here]]
+        at = np.where(at == NONE, NONE, host.tree.parent[at])
+    return found

@@ -1,0 +1,156 @@
+"""What each launch call of the step window cost: the host on its way to it and in it, and the GPU that waited
+for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.host import OPEN, Host
+from tb_gpudiag.facts.core.idle import Ledger
+from tb_gpudiag.facts.core.intervals import Intervals, coverage
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.queue_depth import FullQueue
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Int32, Int64, UInt8
+
+# The idle time that a launch itself is to blame for: it came too late by what was spent on the way to it.
+_ISSUING = np.array([Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
+
+# What an operator does for its launch. What has a name of its own (data loading, compilation, a blocking
+# call) is not the launch's.
+_IN_OPERATOR = np.array([Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE, OPEN], np.uint8)
+
+
+@dataclass(frozen=True)
+class LaunchCosts:
+    """The launch calls that begin in the window, by their events' index. Shape (c,) each; a graph's launch is
+    one call, with all its kernels.
+
+    dispatch_ns and python_ns are the launching thread's since its launch before, or the window's beginning:
+    in operators and outside any call, and in neither operator nor call. The rest of that stretch was
+    something else: other calls, data loading, a wait for another thread. Of a thread other than the main one,
+    time in which nothing is recorded is such a wait.
+    """
+
+    event: Int64
+    work: Int64  # event index of the first piece of work that it launched
+    device: Int32
+    kernel_ns: Int64
+    empty_queue: Bool  # as in launches.Work
+    host_ns: Int64  # in the call
+    dispatch_ns: Int64
+    python_ns: Int64
+    full_queue_ns: Int64  # of host_ns: waited for a place in a full queue
+    idle_ns: Int64  # of the GPU: dispatch, launch and latency in the gaps that its work ended, in the window
+    idle_start_ns: Int64  # where that idle time begins and ends; meaningless without any
+    idle_end_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+    def of(self, device: int) -> LaunchCosts:
+        """Those of one device."""
+        own = self.device == device
+        return LaunchCosts(**{column.name: getattr(self, column.name)[own] for column in fields(self)})
+
+    @cached_property
+    def by_weight(self) -> Int64:
+        """All of them, those that caused most idle time first; then those that took longest."""
+        order = np.argsort(-self.host_ns, kind="stable")
+        return order[np.argsort(-self.idle_ns[order], kind="stable")]
+
+
+def launch_costs(
+    work: Work, host: Host, pieces: Pieces, main: int, ledgers: list[Ledger], full: FullQueue, window: Window
+) -> LaunchCosts:
+    """pieces: the window as the main thread lived it, in order (Facts.host_pieces)."""
+    events = host.events
+    linked = np.flatnonzero(
+        (work.launch != NONE)
+        & (work.launch_start_ns >= window.start_ns)
+        & (work.launch_start_ns < window.end_ns)
+    )
+    calls, first, of_call = np.unique(work.launch[linked], return_index=True, return_inverse=True)
+    first = linked[first]
+    kernel_ns = np.zeros(len(calls), np.int64)
+    np.add.at(kernel_ns, of_call, events.duration_ns[work.event[linked]])
+    dispatch_ns, python_ns = _on_the_way(work, host, pieces, main, calls, window)
+    waited = np.zeros(len(events), np.int64)
+    waited[full.call] = full.waited_ns
+    idle, start, end = _idle_by_call(ledgers, window, len(events))
+    return LaunchCosts(
+        calls,
+        work.event[first],
+        events.device[work.event[first]],
+        kernel_ns,
+        work.empty_queue[first],
+        events.duration_ns[calls],
+        dispatch_ns,
+        python_ns,
+        waited[calls],
+        idle[calls],
+        start[calls],
+        end[calls],
+    )
+
+
+def _on_the_way(
+    work: Work, host: Host, pieces: Pieces, main: int, calls: Int64, window: Window
+) -> tuple[Int64, Int64]:
+    """Shape of `calls`: the dispatch and the Python before each."""
+    events = host.events
+    every = np.unique(work.launch[work.launch != NONE])
+    every = every[np.lexsort((events.start_ns[every], events.thread[every]))]
+    in_call = np.isin(events.category, np.array(CALL_CATEGORIES, np.uint8))
+    dispatch_ns, python_ns = np.zeros(len(calls), np.int64), np.zeros(len(calls), np.int64)
+    for thread in np.unique(events.thread[calls]).tolist():
+        own = every[events.thread[every] == thread]
+        called = events.start_ns[own]
+        returned = np.maximum.accumulate(np.r_[window.start_ns, events.end_ns[own][:-1]])
+        free_from = np.minimum(returned, called)
+        start, end, event, cause = _as_lived(host, pieces, thread, main)
+        operator = np.zeros(len(event), np.bool_)
+        called_out = np.zeros(len(event), np.bool_)
+        known = event != NONE
+        operator[known], called_out[known] = host.operator[event[known]] != NONE, in_call[event[known]]
+        dispatch = operator & ~called_out & np.isin(cause, _IN_OPERATOR)
+        python = ~operator & ~called_out & (cause == Cause.PYTHON)
+        at = np.searchsorted(calls, own)
+        inside = (at < len(calls)) & (calls[np.minimum(at, len(calls) - 1)] == own)
+        for total, chosen in ((dispatch_ns, dispatch), (python_ns, python)):
+            spent = coverage(Intervals(start[chosen], end[chosen]), free_from[inside], called[inside])
+            total[at[inside]] = spent
+    return dispatch_ns, python_ns
+
+
+def _as_lived(host: Host, pieces: Pieces, thread: int, main: int) -> tuple[Int64, Int64, Int64, UInt8]:
+    """A thread's (start, end, innermost event, cause), in order. The main thread's has no time in which it
+    waited for another one; of the others, nobody knows which that is."""
+    if thread == main:
+        own = pieces.take(pieces.thread == thread)
+        return own.start_ns, own.end_ns, own.event, own.cause
+    lived = host.activities[thread]
+    cause = np.full(len(lived.event), OPEN, np.uint8)
+    known = lived.event != NONE
+    cause[known] = host.cause[lived.event[known]]
+    return lived.start_ns, lived.end_ns, lived.event, cause
+
+
+def _idle_by_call(ledgers: list[Ledger], window: Window, n: int) -> tuple[Int64, Int64, Int64]:
+    """Shape (n,) each: per launch call, the issuing time in the gaps that its work ended, and where it
+    lies."""
+    idle, start = np.zeros(n, np.int64), np.full(n, window.end_ns)
+    end = np.full(n, window.start_ns)
+    for ledger in ledgers:
+        launch, inside = ledger.gaps.launch[ledger.gap], ledger.inside(window)
+        some = np.isin(ledger.cause, _ISSUING) & (launch != NONE) & (inside > 0)
+        launch = launch[some]
+        np.add.at(idle, launch, inside[some])
+        np.minimum.at(start, launch, np.maximum(ledger.start_ns[some], window.start_ns))
+        np.maximum.at(end, launch, np.minimum(ledger.end_ns[some], window.end_ns))
+    return idle, start, end

@@ -1,0 +1,33 @@
+"""Whether every step launches the same, as far as a trace tells: the operators, and the shapes of matrix
+products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.steps import Steps
+from tb_gpudiag.trace.events import NONE
+
+
+def same_shapes(host: Host, work: Work, steps: Steps) -> bool | None:
+    """False where operators or shapes differ from step to step; None with fewer than two steps, or where they
+    do not and no shapes were recorded. Of three steps or more the first is left out: it makes what the others
+    find."""
+    events = host.events
+    calls = np.unique(work.launch[work.launch != NONE])
+    calls = calls[host.operator[calls] != NONE]
+    operator = host.operator[calls]
+    order = np.argsort(steps.start_ns, kind="stable")[1 if len(steps) > 2 else 0 :]
+    if len(order) < 2:
+        return None
+    step = np.searchsorted(steps.start_ns[order], events.start_ns[calls], side="right") - 1
+    inside = (step >= 0) & (events.start_ns[calls] < steps.end_ns[order][np.maximum(step, 0)])
+    launched = np.stack([step, events.name[operator], events.shapes[operator]])[:, inside]
+    launched, count = np.unique(launched, axis=1, return_counts=True)
+    borders = np.searchsorted(launched[0], np.arange(1, len(order)))
+    first, *others = np.split(np.vstack([launched[1:], count]), borders, axis=1)
+    if not all(np.array_equal(first, other) for other in others):
+        return False
+    return True if (first[1] != NONE).any() else None

@@ -1,0 +1,1 @@
+"""Memory over time: curve, floors, peak, allocation sites, and the allocator's reserve."""

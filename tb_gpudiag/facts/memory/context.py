@@ -1,0 +1,83 @@
+"""Who allocates: what the thread did at the instant of each memory event."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+import numpy as np
+
+from tb_gpudiag.facts.core import names
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.transfers import Transfers
+from tb_gpudiag.facts.memory.phase import Phase, phase_of_spans, phase_of_stack
+from tb_gpudiag.trace.events import NONE, Category, Int64, MemoryEvents, UInt8
+
+# Operators that only get memory for the one that called them.
+_GETS_MEMORY = re.compile(r"aten::(_?empty\w*|new_empty\w*|resize_\w*|set_|_resize_output_?)")
+
+
+class MemoryContext:
+    """Arrays over all memory events, shape (m,)."""
+
+    def __init__(self, memory: MemoryEvents, host: Host, transfers: Transfers) -> None:
+        self._memory, self._host, self._transfers = memory, host, transfers
+
+    @cached_property
+    def around(self) -> Int64:
+        """The innermost host span on the event's thread at that instant, or NONE."""
+        memory, activities = self._memory, self._host.activities
+        # A snapshot does not say on which thread a mark was made, nor who allocated.
+        sole = next(iter(activities.values())) if len(activities) == 1 else None
+        found = np.full(len(memory), NONE, np.int64)
+        order = np.argsort(memory.thread, kind="stable")
+        cuts = np.flatnonzero(np.r_[True, np.diff(memory.thread[order]) != 0]) if len(order) else order
+        for own in np.split(order, cuts[1:]) if len(order) else []:
+            thread = int(memory.thread[own[0]])
+            activity = sole if thread == NONE else activities.get(thread)
+            if activity is None:
+                continue
+            time = memory.time_ns[own]
+            at = np.searchsorted(activity.start_ns, time, side="right") - 1
+            inside = (at >= 0) & (time < activity.end_ns[np.maximum(at, 0)])
+            found[own[inside]] = activity.event[at[inside]]
+        return found
+
+    def _of(self, per_event: Int64) -> Int64:
+        around = self.around
+        if not len(per_event):
+            return around
+        return np.where(around == NONE, NONE, per_event[around])
+
+    @cached_property
+    def operator(self) -> Int64:
+        """The innermost operator that does more than get memory (aten::empty and the like do it for others),
+        else the innermost one; an event, or NONE."""
+        host = self._host
+        does = (host.events.category == Category.CPU_OP) & ~names.match(host.events, _GETS_MEMORY)
+        wanted = self._of(host.tree.nearest(np.where(does, np.arange(len(does)), NONE)))
+        return np.where(wanted == NONE, self._of(host.operator), wanted)
+
+    @cached_property
+    def module(self) -> Int64:
+        """The nearest nn.Module, an event, or NONE; in backward the forward operator's."""
+        return self._of(self._host.module)
+
+    @cached_property
+    def place(self) -> Int64:
+        """A number for Host.frame, or NONE; in backward the forward operator's."""
+        return self._of(self._host.place)
+
+    @cached_property
+    def phase(self) -> UInt8:
+        """The Phase of each: a snapshot's by its stack."""
+        memory, around = self._memory, self.around
+        found = np.full(len(memory), Phase.UNKNOWN, np.uint8)
+        known = around != NONE
+        if known.any():
+            found[known] = phase_of_spans(self._host, self._transfers)[around[known]]
+        if memory.stacks:
+            of_stack = np.array([phase_of_stack(stack) for stack in memory.stacks], np.uint8)
+            told = np.where(memory.stack == NONE, Phase.UNKNOWN, of_stack[memory.stack])
+            found = np.where(told == Phase.UNKNOWN, found, told).astype(np.uint8)
+        return found

@@ -1,0 +1,184 @@
+"""What the allocators did, device by device: the curve, its floor, its peak, who holds and who grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.context import MemoryContext
+from tb_gpudiag.facts.memory.curve import Curve, memory_curve
+from tb_gpudiag.facts.memory.floor import NO_SLICES, Floors, Slices, Trend, floors, trend
+from tb_gpudiag.facts.memory.peak import Peak, find_peak
+from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
+from tb_gpudiag.facts.memory.sites import GrowingSite, growing_sites
+from tb_gpudiag.facts.memory.windows import windows
+from tb_gpudiag.trace.events import NONE, DeviceType, Int64, Trace
+
+MOST_GPUS = 64
+"""A node has up to 16."""
+
+
+@dataclass
+class DeviceMemory:
+    """One device's memory; the parts are computed when they are first asked for.
+
+    device: as recorded; -1 is the CPU, whose totals count only what was allocated while a profiler ran.
+    capacity_bytes: 0 where the trace does not say. driver_ns: see Reserve.
+    """
+
+    device: int
+    capacity_bytes: int
+    driver_ns: int
+    curve: Curve
+    allocations: Allocations
+    _trace: Trace
+    _host: Host
+    _context: MemoryContext
+    _steps: Slices | None
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.device == NONE
+
+    @property
+    def is_rocm(self) -> bool:
+        return int(self._trace.memory.device_type[self.curve.event[0]]) == DeviceType.HIP
+
+    @property
+    def name(self) -> str:
+        return "CPU" if self.is_cpu else f"GPU {self.device}"
+
+    @property
+    def peak_allocated_bytes(self) -> int:
+        return self.peak.allocated_bytes
+
+    @property
+    def peak_reserved_bytes(self) -> int:
+        """0 where the trace does not say."""
+        return max(0, int(self.curve.reserved.max()))
+
+    @property
+    def end_bytes(self) -> int:
+        return int(self.curve.allocated[-1])
+
+    @cached_property
+    def peak(self) -> Peak:
+        return find_peak(self.curve, self.allocations, self._host, self._trace.memory, self._context.phase)
+
+    @cached_property
+    def floors(self) -> Floors:
+        """Of steps, else of windows of time; empty where there are neither."""
+        steps, begin_ns = self._steps, self._history_begins_ns
+        if steps is not None:
+            return floors(self.curve, steps.after(begin_ns))
+        # A snapshot without times (torch 2.0) counts its entries instead: no stretch of them is a second.
+        timed = self._trace.kind != "snapshot" or self._trace.start_ns > 0
+        return floors(self.curve, windows(self.curve, begin_ns) if timed else NO_SLICES)
+
+    @property
+    def _history_begins_ns(self) -> int:
+        """A snapshot's history may be younger than its marks: steps before it were not seen."""
+        found = self._trace.memory.found
+        if found is None:
+            return 0
+        seen = self.curve.time_ns[~found[self.curve.event]]
+        return int(seen[0]) if len(seen) else np.iinfo(np.int64).max
+
+    @cached_property
+    def trend(self) -> Trend | None:
+        """None with fewer than three steps."""
+        return trend(self.floors)
+
+    @property
+    def until_full(self) -> float:
+        """How many more steps, or seconds (the trend's unit), until the peak, which rises with the floor,
+        reaches the capacity; 0 where the floor does not rise (also in its second half), or the capacity is
+        not known."""
+        found = self.trend
+        if found is None or not self.capacity_bytes:
+            return 0.0
+        if min(found.low, found.later) <= 0:
+            return 0.0
+        return max(0, self.capacity_bytes - self.peak.allocated_bytes) / found.per_unit
+
+    @cached_property
+    def sites(self) -> list[GrowingSite]:
+        return growing_sites(
+            self.allocations, self.floors, self._host, self._trace.memory, self._context.phase
+        )
+
+    @cached_property
+    def reserve(self) -> Reserve:
+        excused = self.floors.slices.end_ns[self.floors.excused]
+        warm = int(excused.max()) if len(excused) and self.floors.slices.unit == "step" else None
+        return find_reserve(
+            self.curve,
+            self._trace.memory,
+            self._trace.segments,
+            self._host,
+            self._context.around[self.curve.event],
+            self.device,
+            warm,
+            self.driver_ns,
+        )
+
+
+def device_memory(
+    trace: Trace,
+    host: Host,
+    context: MemoryContext,
+    steps: Slices | None,
+    driver_ns: Mapping[int, int],
+) -> list[DeviceMemory]:
+    """Every device with allocations or frees, GPUs first, by peak; of more than MOST_GPUS those with most
+    events. steps: None where there are none."""
+    memory, found = trace.memory, []
+    cpu = memory.device_type == DeviceType.CPU
+    device = np.where(cpu, NONE, np.maximum(memory.device, 0))
+    # Two kinds of accelerator in one trace are told apart by their type; their numbers may be the same.
+    key = memory.device_type.astype(np.int64) * 2**32 + device
+    codes, events = np.unique(key[~cpu], return_counts=True)
+    for code in codes[np.argsort(-events, kind="stable")[:MOST_GPUS]].tolist():
+        own = np.flatnonzero((key == code) & ~cpu)
+        number = int(device[own[0]])
+        found.append(_device(trace, host, context, steps, driver_ns, number, own))
+    found.sort(key=lambda one: -int(one.curve.allocated.max()))
+    if cpu.any():
+        found.append(_device(trace, host, context, steps, driver_ns, NONE, np.flatnonzero(cpu)))
+    return found
+
+
+def _device(
+    trace: Trace,
+    host: Host,
+    context: MemoryContext,
+    steps: Slices | None,
+    driver_ns: Mapping[int, int],
+    device: int,
+    own: Int64,
+) -> DeviceMemory:
+    curve = memory_curve(trace.memory, own)
+    return DeviceMemory(
+        device,
+        0 if device == NONE else _capacity(trace, device),
+        driver_ns.get(device, 0),
+        curve,
+        Allocations(trace.memory, curve, context),
+        trace,
+        host,
+        context,
+        steps,
+    )
+
+
+def _capacity(trace: Trace, device: int) -> int:
+    for properties in trace.metadata.device_properties:
+        if isinstance(properties, dict) and properties.get("id") == device:
+            size = properties.get("totalGlobalMem")
+            return size if type(size) is int and size > 0 else 0
+    return 0

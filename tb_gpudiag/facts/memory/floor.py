@@ -1,0 +1,188 @@
+"""The floor of a memory curve: its lowest value in each step, and the line through these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.facts.memory.curve import Curve
+from tb_gpudiag.trace.events import Bool, Int64
+
+Float64 = npt.NDArray[np.float64]
+
+MOST_FLOORS = 2_000
+"""Floors that a trend is drawn through; of more steps, evenly spaced ones. Two million pairs are quick."""
+
+FEWEST_STEPS = 3
+"""With the first one excused, two floors remain; fewer have no slope."""
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Stretches of the recording that floors are taken of, in order, disjoint. Shape (k,) each.
+
+    unit: "step" (recorded or inferred), or "second" (equal windows of time, where there are no steps).
+    """
+
+    names: list[str]
+    start_ns: Int64
+    end_ns: Int64
+    unit: str
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def after(self, time_ns: int) -> Slices:
+        """Those that do not begin before."""
+        first = int(np.searchsorted(self.start_ns, time_ns))
+        return Slices(self.names[first:], self.start_ns[first:], self.end_ns[first:], self.unit)
+
+    @property
+    def at(self) -> Float64:
+        """Shape (k,): where each stands on the axis that slopes are over: its number, or seconds."""
+        if self.unit == "step":
+            return np.arange(len(self), dtype=np.float64)
+        return self.start_ns / 1e9
+
+
+NO_SLICES = Slices([], np.zeros(0, np.int64), np.zeros(0, np.int64), "second")
+
+
+@dataclass(frozen=True)
+class Floors:
+    """Shape (k,) each.
+
+    position: the curve's event after which it was lowest (-1: before the first event).
+    at_ns: when; not before the slice's start.
+    excused: the warm-up, no part of the trend. What the first step makes to keep (optimizer state,
+    gradients, caches, workspaces) is missing from its own floor and present in all later ones.
+    """
+
+    slices: Slices
+    position: Int64
+    at_ns: Int64
+    bytes: Int64
+    excused: Bool
+
+    def __len__(self) -> int:
+        return len(self.bytes)
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A line through the floors that are not excused: Theil-Sen's slope, the median of the slopes between
+    every two.
+
+    low, high: its confidence interval by Sen's method (Sen 1968: ranks of the slopes, with the variance of
+    Kendall's statistic, ties counted), at 95 %. Fewer than four floors cannot give 95 %: then they are the
+    extremes, and `confidence` says how much that is (0.67 for three, 0 for two).
+    rising: of the differences between neighbours, the share that is above 0.
+    earlier, later: the slope within the first and the second half: a plateau has grown in the first only.
+    spread_bytes: median distance of the floors from the line.
+    """
+
+    per_unit: float
+    low: float
+    high: float
+    confidence: float
+    steps: int
+    unit: str
+    start_ns: int
+    start_bytes: float
+    end_ns: int
+    end_bytes: float
+    rising: float
+    earlier: float
+    later: float
+    spread_bytes: float
+
+
+def floors(curve: Curve, slices: Slices) -> Floors:
+    """The curve's lowest value in each slice, what it carries in from before counted."""
+    first, last = (np.searchsorted(curve.time_ns, at) for at in (slices.start_ns, slices.end_ns))
+    position = first.astype(np.int64) - 1
+    lowest = curve.before(first)
+    some = np.flatnonzero(last > first)
+    if len(some):
+        # Stops between two slices belong to none: every other range is left out.
+        edges = np.stack([first[some], last[some]], axis=1).reshape(-1)
+        inner = np.minimum.reduceat(np.r_[curve.allocated, curve.allocated[-1:]], edges)[::2]
+        lower = some[inner < lowest[some]]
+        lowest[some] = np.minimum(lowest[some], inner)
+        position[lower] = _first_equal(curve.allocated, first[lower], last[lower], lowest[lower])
+    at = np.maximum(np.r_[slices.start_ns[:1], curve.time_ns][position + 1], slices.start_ns)
+    excused = np.zeros(len(slices), np.bool_)
+    excused[:1] = True
+    return Floors(slices, position, at, lowest, excused)
+
+
+def _first_equal(values: Int64, first: Int64, last: Int64, wanted: Int64) -> Int64:
+    """In each range first:last (disjoint, in order), where the wanted value first stands."""
+    owner = np.searchsorted(first, np.arange(len(values)), side="right") - 1
+    safe = np.maximum(owner, 0)
+    if not len(first):
+        return first
+    hits = np.flatnonzero((owner >= 0) & (np.arange(len(values)) < last[safe]) & (values == wanted[safe]))
+    _, at = np.unique(owner[hits], return_index=True)
+    return hits[at]
+
+
+def trend(found: Floors) -> Trend | None:
+    """None with fewer than FEWEST_STEPS."""
+    if len(found) < FEWEST_STEPS:
+        return None
+    used = evenly(np.flatnonzero(~found.excused), MOST_FLOORS)
+    x, y = found.slices.at[used], found.bytes[used].astype(np.float64)
+    slope, low, high, confidence = theil_sen(x, y)
+    base = float(np.median(y - slope * x))
+    half = (len(used) + 1) // 2
+    return Trend(
+        per_unit=slope,
+        low=low,
+        high=high,
+        confidence=confidence,
+        steps=len(used),
+        unit=found.slices.unit,
+        start_ns=int(found.at_ns[used[0]]),
+        start_bytes=base + slope * float(x[0]),
+        end_ns=int(found.at_ns[used[-1]]),
+        end_bytes=base + slope * float(x[-1]),
+        rising=float((np.diff(y) > 0).mean()),
+        earlier=theil_sen(x[:half], y[:half])[0] if half > 1 else slope,
+        later=theil_sen(x[-half:], y[-half:])[0] if half > 1 else slope,
+        spread_bytes=float(np.median(np.abs(y - (base + slope * x)))),
+    )
+
+
+def evenly(items: Int64, most: int) -> Int64:
+    """At most so many of the items, evenly spaced, the first and the last among them."""
+    if len(items) <= most:
+        return items
+    found: Int64 = items[np.linspace(0, len(items) - 1, most).round().astype(np.int64)]
+    return found
+
+
+_NORMAL_975 = 1.959963984540054
+_SURE = {2: 0.0, 3: 2 / 3}  # 1 - 2 / n!: that the true slope lies between the extremes
+
+
+def theil_sen(x: Float64, y: Float64) -> tuple[float, float, float, float]:
+    """(slope, low, high, confidence) of two points or more; x ascends strictly.
+
+    The interval is that of scipy.stats.theilslopes.
+    """
+    count = len(x)
+    i, j = np.triu_indices(count, 1)
+    slopes = (y[j] - y[i]) / (x[j] - x[i])
+    slopes.sort()
+    median = float(np.median(slopes))
+    if count in _SURE:
+        return median, float(slopes[0]), float(slopes[-1]), _SURE[count]
+    _, ties = np.unique(y, return_counts=True)
+    variance = (count * (count - 1) * (2 * count + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
+    reach = _NORMAL_975 * float(np.sqrt(variance))
+    upper = min(round((len(slopes) + reach) / 2), len(slopes) - 1)
+    lower = max(round((len(slopes) - reach) / 2) - 1, 0)
+    return median, float(slopes[lower]), float(slopes[upper]), 0.95

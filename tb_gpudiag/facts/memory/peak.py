@@ -1,0 +1,215 @@
+"""What was alive when allocated was highest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.names import Frame
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.curve import Curve
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.sites import frame_of_stack, groups, module_class, span_name
+from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryEvents, MemoryPurpose, UInt8
+
+
+class MemoryKind(Enum):
+    """What memory is for, as far as phases and lifetimes tell."""
+
+    BEFORE = "before"  # alive when the recording began
+    PARAMETER = "parameter"  # made while a module was built or moved
+    GRADIENT = "gradient"  # made in backward, outlives it
+    OPTIMIZER_STATE = "optimizer_state"  # made in the optimizer, outlives it
+    ACTIVATION = "activation"  # made in forward, freed in the backward after it or before the next forward
+    TEMPORARY = "temporary"  # freed before the pass that made it had ended
+    INPUT = "input"  # made by the loader, or for a copy from the host
+    UNKNOWN = "unknown"  # kept from step to step, its end not recorded, or nothing tells who made it
+
+
+_KINDS = list(MemoryKind)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """What one operator at one place, in modules of one class, holds at the peak."""
+
+    kind: MemoryKind
+    operator: str
+    module: str  # class of the nearest module, e.g. "Linear"; "" unknown
+    frame: Frame | None
+    bytes: int
+    count: int
+    largest_bytes: int
+
+
+@dataclass(frozen=True)
+class Peak:
+    """When allocated was highest, and what it was made of. `kinds` adds up to allocated_bytes; `owners`, most
+    first, too (where allocations can be told apart: see Allocations.paired)."""
+
+    at_ns: int
+    allocated_bytes: int
+    reserved_at_peak_bytes: int  # NONE where the trace does not say
+    peak_reserved_bytes: int
+    phase: Phase
+    owners: list[Owner]
+    kinds: dict[MemoryKind, int]
+
+
+def find_peak(curve: Curve, allocations: Allocations, host: Host, memory: MemoryEvents, phase: UInt8) -> Peak:
+    """Of a curve with at least one event. phase: shape (m,), of each of the trace's memory events."""
+    position = int(curve.allocated.argmax())
+    if curve.start_bytes > curve.allocated[position]:
+        position = NONE
+    total = int(curve.before(np.array([position + 1]))[0])
+    own = phase[curve.event]
+    if memory.purpose is not None:
+        return _by_purpose(curve, position, total, memory.purpose[curve.event], memory.bytes[curve.event])
+    alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
+    # More alive than allocated: frees were not recorded. The oldest are the ones that ended unseen.
+    newest = alive[::-1][np.cumsum(allocations.bytes[alive[::-1]]) <= total]
+    alive = np.sort(newest)
+    kind = _kinds(allocations, own, alive)
+    if memory.found is not None:
+        kind[memory.found[allocations.event[alive]]] = _KINDS.index(MemoryKind.BEFORE)
+    held = np.bincount(kind, weights=allocations.bytes[alive], minlength=len(_KINDS))
+    kinds = {k: int(size) for k, size in zip(_KINDS, held, strict=True) if size}
+    rest = total - sum(kinds.values())
+    owners = _owners(allocations, host, memory, alive, kind)
+    if rest:
+        other = MemoryKind.BEFORE if allocations.paired else MemoryKind.UNKNOWN
+        kinds[other] = kinds.get(other, 0) + rest
+        owners.append(Owner(other, "", "", None, rest, 0, 0))
+    reserved = int(curve.reserved[max(position, 0)])
+    return Peak(
+        at_ns=int(curve.time_ns[max(position, 0)]),
+        allocated_bytes=total,
+        reserved_at_peak_bytes=reserved,
+        peak_reserved_bytes=int(curve.reserved.max()),
+        phase=Phase(int(own[position])) if position != NONE else Phase.UNKNOWN,
+        owners=sorted(owners, key=lambda owner: -owner.bytes),
+        kinds=kinds,
+    )
+
+
+_OF_PURPOSE = {
+    MemoryPurpose.PARAMETER: MemoryKind.PARAMETER,
+    MemoryPurpose.OPTIMIZER_STATE: MemoryKind.OPTIMIZER_STATE,
+    MemoryPurpose.INPUT: MemoryKind.INPUT,
+    MemoryPurpose.TEMPORARY: MemoryKind.TEMPORARY,
+    MemoryPurpose.ACTIVATION: MemoryKind.ACTIVATION,
+    MemoryPurpose.GRADIENT: MemoryKind.GRADIENT,
+    MemoryPurpose.AUTOGRAD_DETAIL: MemoryKind.ACTIVATION,  # what backward needs beside tensors of the user's
+    MemoryPurpose.UNKNOWN: MemoryKind.UNKNOWN,
+}
+
+
+def _by_purpose(curve: Curve, position: int, total: int, purpose: UInt8, change: Int64) -> Peak:
+    """Of a memory timeline, which says what memory is for and nothing of who made it."""
+    held = np.bincount(purpose[: position + 1], weights=change[: position + 1], minlength=len(MemoryPurpose))
+    kinds: dict[MemoryKind, int] = {}
+    for number, size in enumerate(held):
+        kind = _OF_PURPOSE[MemoryPurpose(number)]
+        kinds[kind] = kinds.get(kind, 0) + max(0, int(size))
+    rest = total - sum(kinds.values())
+    if rest < 0:  # the purposes contradict the total
+        kinds, rest = {MemoryKind.UNKNOWN: 0}, total
+    kinds[MemoryKind.UNKNOWN] += rest
+    kinds = {kind: size for kind, size in kinds.items() if size}
+    owners = [Owner(kind, "", "", None, size, 0, 0) for kind, size in kinds.items()]
+    return Peak(
+        at_ns=int(curve.time_ns[max(position, 0)]),
+        allocated_bytes=total,
+        reserved_at_peak_bytes=NONE,
+        peak_reserved_bytes=NONE,
+        phase=Phase.UNKNOWN,
+        owners=sorted(owners, key=lambda owner: -owner.bytes),
+        kinds=kinds,
+    )
+
+
+def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64) -> UInt8:
+    """Index into _KINDS of each chosen allocation. phase: shape (c,), of the curve's events.
+
+    Lifetimes are compared with the phases that follow: the backward pass after a forward allocation, the
+    first event outside of backward after one in it.
+    """
+    made, freed = allocations.position[chosen], allocations.freed[chosen]
+    never = freed == NONE
+    end = np.where(never, len(phase), freed)
+    own = phase[made]
+
+    def outlives(own_phase: Phase) -> tuple[Bool, Bool]:
+        """Whether something of another phase follows, and whether the allocation is alive then."""
+        following = _next(np.flatnonzero((phase != own_phase) & (phase != Phase.UNKNOWN)), made)
+        return following < len(phase), end >= following
+
+    found = np.full(len(chosen), _KINDS.index(MemoryKind.UNKNOWN), np.uint8)
+
+    def put(where: Bool, kind: MemoryKind) -> None:
+        found[where] = _KINDS.index(kind)
+
+    for own_phase, kind in (
+        (Phase.BACKWARD, MemoryKind.GRADIENT),
+        (Phase.OPTIMIZER, MemoryKind.OPTIMIZER_STATE),
+    ):
+        follows, alive_then = outlives(own_phase)
+        put((own == own_phase) & ~never & ~alive_then, MemoryKind.TEMPORARY)
+        put((own == own_phase) & follows & alive_then, kind)
+    backward = _next(np.flatnonzero(phase == Phase.BACKWARD), made)
+    put((own == Phase.FORWARD) & ~never & (end < backward), MemoryKind.TEMPORARY)
+    # What lives on into the next forward pass is held by something else than the graph.
+    over = _next(np.flatnonzero(phase == Phase.FORWARD), backward)
+    put((own == Phase.FORWARD) & ~never & (end >= backward) & (end < over), MemoryKind.ACTIVATION)
+    put(own == Phase.INPUT, MemoryKind.INPUT)
+    put(own == Phase.PARAMETER, MemoryKind.PARAMETER)
+    return found
+
+
+def _next(marks: Int64, position: Int64) -> Int64:
+    """The first mark after each position; a number beyond all positions where there is none."""
+    found: Int64 = np.r_[marks, np.iinfo(np.int64).max][np.searchsorted(marks, position, side="right")]
+    return found
+
+
+def _owners(
+    allocations: Allocations, host: Host, memory: MemoryEvents, alive: Int64, kind: UInt8
+) -> list[Owner]:
+    """Grouped by kind, operator, class of module and place."""
+    number, first = groups(
+        kind.astype(np.int64),
+        _codes(host, allocations.operator[alive]),
+        _codes(host, allocations.module[alive]),
+        allocations.place[alive],
+        allocations.stack[alive].astype(np.int64),
+    )
+    size = allocations.bytes[alive]
+    total = np.bincount(number, weights=size, minlength=len(first))
+    count = np.bincount(number, minlength=len(first))
+    largest = np.zeros(len(first), np.int64)
+    np.maximum.at(largest, number, size)
+    # Modules of one class, and stacks with one frame of the user's, are one.
+    found: dict[tuple[MemoryKind, str, str, Frame | None], list[int]] = {}
+    for i, row in enumerate(alive[first]):
+        place, stack = int(allocations.place[row]), int(allocations.stack[row])
+        key = (
+            _KINDS[kind[first[i]]],
+            span_name(host, int(allocations.operator[row])),
+            module_class(span_name(host, int(allocations.module[row]))),
+            host.frame(place) if stack == NONE else frame_of_stack(memory.stacks[stack]),
+        )
+        sums = found.setdefault(key, [0, 0, 0])
+        sums[0] += int(total[i])
+        sums[1] += int(count[i])
+        sums[2] = max(sums[2], int(largest[i]))
+    return [Owner(*key, *sums) for key, sums in found.items()]
+
+
+def _codes(host: Host, event: Int64) -> Int64:
+    """Codes of the events' names, NONE for NONE."""
+    if not len(host.events):
+        return np.full(len(event), NONE, np.int64)
+    return np.where(event == NONE, NONE, host.events.name[event]).astype(np.int64)

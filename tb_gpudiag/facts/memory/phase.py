@@ -1,0 +1,126 @@
+"""What part of a job allocates (forward, backward, the optimizer and so on), by marks, operators, frames."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from functools import lru_cache
+
+import numpy as np
+
+from tb_gpudiag.facts.core import names
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.transfers import Transfers
+from tb_gpudiag.trace.events import NONE, Bool, Category, UInt8
+
+
+class Phase(IntEnum):
+    """What part of the job a memory event belongs to."""
+
+    UNKNOWN = 0
+    INPUT = 1  # the loader, or a copy from the host
+    PARAMETER = 2  # a module is built or moved
+    FORWARD = 3  # an operator or a module outside of all others
+    BACKWARD = 4
+    OPTIMIZER = 5
+    ZERO_GRAD = 6
+
+    @property
+    def label(self) -> str:
+        return "" if self in {Phase.UNKNOWN, Phase.INPUT, Phase.PARAMETER} else self.name.lower()
+
+
+# Of these, what encloses most closely decides: a closure runs backward inside the optimizer's step, a hook
+# runs the optimizer inside backward.
+_MAIN = (Phase.BACKWARD, Phase.OPTIMIZER, Phase.ZERO_GRAD)
+
+_MARKS = {
+    Phase.OPTIMIZER: re.compile(r"Optimizer\.step#.*|\[pl\]\[.*optimizer_step.*", re.S),
+    Phase.ZERO_GRAD: re.compile(r"Optimizer\.zero_grad#.*|\[pl\]\[.*optimizer_zero_grad.*", re.S),
+}
+_NODE = re.compile(r"autograd::engine::evaluate_function.*", re.S)
+
+# Frames, in traces and in the stacks of snapshots. Marks begin inside a frame of the profiler and end outside
+# of it, so that they hold next to nothing; `wrapper` is around the step of every optimizer.
+_FRAMES = {
+    Phase.OPTIMIZER: re.compile(
+        r"(.*[/\\])?torch[/\\]optim[/\\]optimizer\.py\(\d+\): wrapper|"
+        r"(.*[/\\])?\w*optim\w*[/\\](?!lr_scheduler)[^(]*\(\d+\): (step|_\w+_step)",
+        re.S,
+    ),
+    Phase.ZERO_GRAD: re.compile(r"(.*[/\\])?torch[/\\](optim|nn)[/\\].*\(\d+\): zero_grad", re.S),
+    Phase.BACKWARD: re.compile(
+        names.ENGINE_WAIT.pattern
+        + r"|.*\(\d+\): torch::autograd::(Engine|generated|python::PythonEngine)::.*",
+        re.S,
+    ),
+    Phase.PARAMETER: re.compile(
+        r"(.*[/\\])?torch[/\\]nn[/\\]modules[/\\]module\.py\(\d+\): "
+        r"(to|cuda|half|float|double|bfloat16|_apply)|"
+        r"(.*[/\\])?torch[/\\]nn[/\\]modules[/\\]\w+\.py\(\d+\): (__init__|reset_parameters)",
+        re.S,
+    ),
+    Phase.INPUT: names.LOADER,
+    Phase.FORWARD: re.compile(
+        r"nn\.Module: .*|"
+        r"(.*[/\\])?torch[/\\]nn[/\\]modules[/\\]\w+\.py\(\d+\): (forward|_call_impl|_wrapped_call_impl)",
+        re.S,
+    ),
+}
+
+_COPIES = re.compile(r"aten::(to|_to_copy|copy_|cuda|_copy_from|pin_memory|_pin_memory)")
+
+
+def phase_of_spans(host: Host, transfers: Transfers) -> UInt8:
+    """Shape (n,): the phase of what is innermost in each host span."""
+    events, tree, match = host.events, host.tree, names.match
+    operator = events.category == Category.CPU_OP
+    python = events.category == Category.PYTHON_FUNCTION
+    mark = events.category == Category.USER_ANNOTATION
+    own = np.full(len(events), NONE, np.int64)
+    numbered = operator & (events.sequence != NONE)
+    node = (operator & match(events, _NODE)) | (numbered & (events.forward_thread > 0))
+    own[node | host.engine_wait] = Phase.BACKWARD
+    for phase, pattern in _MARKS.items():
+        own[(match(events, pattern) & mark) | (match(events, _FRAMES[phase]) & python)] = phase
+    main = tree.nearest(own)
+    # An optimizer calls no modules, and nothing in it has gradients: what does inside its step is a closure's
+    # forward pass. Inside backward, a forward pass computes activations again.
+    forward = (match(events, names.MODULE) & python) | (numbered & (events.forward_thread <= 0))
+    inner = tree.nearest(np.where(forward & (own == NONE), Phase.FORWARD, own))
+    main[(inner == Phase.FORWARD) & (main == Phase.OPTIMIZER)] = NONE
+    found = np.full(len(events), Phase.UNKNOWN, np.uint8)
+    found[(host.operator != NONE) | (inner == Phase.FORWARD)] = Phase.FORWARD
+    found[host.loader | _takes_from_host(host, transfers)] = Phase.INPUT
+    found[tree.under(match(events, _FRAMES[Phase.PARAMETER]) & python)] = Phase.PARAMETER
+    found[main != NONE] = main[main != NONE]
+    return found
+
+
+def _takes_from_host(host: Host, transfers: Transfers) -> Bool:
+    """Shape (n,): below an operator that copies from the host to the device."""
+    launch = transfers.launch[transfers.to_device & (transfers.launch != NONE)]
+    copying = np.zeros(len(host.events), np.bool_)
+    copying[launch] = True
+    if not len(launch):
+        return copying
+    return host.tree.under(host.tree.any_below(copying) & names.match(host.events, _COPIES))
+
+
+def phase_of_stack(stack: str) -> Phase:
+    """Of a snapshot's frames, outermost first, one a line. What PyTorch allocates elsewhere is an operator's
+    of no special part."""
+    if not stack:
+        return Phase.UNKNOWN
+    inwards = [_phase_of_frame(line) for line in stack.split("\n")]
+    main = next((phase for phase in reversed(inwards) if phase in _MAIN), None)
+    if main is not None:
+        last = max(at for at, phase in enumerate(inwards) if phase == main)
+        closure = main == Phase.OPTIMIZER and Phase.FORWARD in inwards[last:]
+        return Phase.FORWARD if closure else main
+    return next((phase for phase in reversed(inwards) if phase != Phase.UNKNOWN), Phase.FORWARD)
+
+
+@lru_cache(maxsize=65_536)
+def _phase_of_frame(line: str) -> Phase:
+    return next((phase for phase, pattern in _FRAMES.items() if pattern.fullmatch(line)), Phase.UNKNOWN)

@@ -1,0 +1,191 @@
+"""What the allocator holds and does not use, and what it asks of the driver."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.memory.curve import Curve
+from tb_gpudiag.trace.events import (
+    CALL_CATEGORIES,
+    NONE,
+    Int32,
+    Int64,
+    MemoryAction,
+    MemoryEvents,
+    Segments,
+    UInt8,
+)
+
+MOST_SEGMENTS = 100
+"""Segments that are told one by one; a device has hundreds."""
+
+_TAKE = re.compile(r"(cuda|hip)(Malloc|MallocAsync)|cuMem(Create|Alloc(_v2)?)|hipMemCreate")
+_GIVE = re.compile(r"(cuda|hip)(Free|FreeAsync)|cuMem(Release|Free(_v2)?)|hipMemRelease")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One piece of memory that the driver gave. Sizes are bytes."""
+
+    address: int
+    bytes: int
+    used_bytes: int
+    largest_free_bytes: int  # one block
+    blocks: int
+    expandable: bool
+
+
+@dataclass(frozen=True)
+class SegmentFacts:
+    """What a snapshot says of the allocator's segments on one device.
+
+    each: those with most free beside what is used first, then the largest; a whole free one is no fragment.
+    """
+
+    segments: int
+    each: list[Segment]
+    expandable: int
+    bytes: int
+    largest_free_bytes: int  # one block
+    free_in_used_segments_bytes: int  # free, beside blocks that are used: it cannot be given back
+    free_bytes: int
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Reserved is what the allocator got from the driver; unused is what of it no tensor holds.
+
+    known: the trace has totals of reserved. Growths and shrinks are changes of that total from one event to
+    the next; the steady ones are those after the warm-up, 0 where there are no steps.
+    unused_at_failure_bytes: the most that was unused when an allocation failed that asked for no more than
+    that, and failed_bytes what it asked for; 0 where there was none.
+    retries: the allocator gave memory back and asked again within one allocation.
+    driver_ns: the device's idle time under calls to the driver for memory, over the step window.
+    """
+
+    known: bool
+    unused_at_peak_bytes: int
+    most_unused_bytes: int
+    growths: int
+    shrinks: int
+    steady_growths: int
+    steady_shrinks: int
+    retries: int
+    out_of_memory: int
+    out_of_memory_ns: Int64
+    unused_at_failure_bytes: int
+    failed_bytes: int
+    driver_ns: int
+    segments: SegmentFacts | None
+
+
+def find_reserve(
+    curve: Curve,
+    memory: MemoryEvents,
+    segments: Segments | None,
+    host: Host,
+    around: Int64,
+    device: int,
+    warm_ns: int | None,
+    driver_ns: int,
+) -> Reserve:
+    """Of the device with this curve. around: shape (c,), the host span around each of its events, or NONE.
+    warm_ns: when the warm-up ended, None where there are no steps."""
+    action = memory.action[curve.event]
+    failed = np.flatnonzero(action == MemoryAction.OUT_OF_MEMORY)
+    unused = np.where(curve.reserved == NONE, 0, curve.reserved - curve.allocated)
+    change = np.diff(curve.reserved) if curve.has_reserved else np.zeros(max(0, len(curve) - 1), np.int64)
+    at = curve.time_ns[1:]
+    steady = at >= warm_ns if warm_ns is not None else np.zeros(len(at), np.bool_)
+    asked = memory.bytes[curve.event[failed]]
+    in_vain = np.where((asked > 0) & (asked <= unused[failed]), unused[failed], 0)
+    worst = int(in_vain.argmax()) if len(failed) else NONE
+    split = worst != NONE and in_vain[worst] > 0
+    peak = int(curve.allocated.argmax())
+    return Reserve(
+        known=curve.has_reserved,
+        unused_at_peak_bytes=max(0, int(unused[peak])),
+        most_unused_bytes=max(0, int(unused.max())),
+        growths=int((change > 0).sum()),
+        shrinks=int((change < 0).sum()),
+        steady_growths=int((steady & (change > 0)).sum()),
+        steady_shrinks=int((steady & (change < 0)).sum()),
+        retries=_retries(action, memory.stack[curve.event])
+        + (_call_retries(host, around) if device != NONE else 0),
+        out_of_memory=len(failed),
+        out_of_memory_ns=curve.time_ns[failed],
+        unused_at_failure_bytes=int(in_vain[worst]) if split else 0,
+        failed_bytes=int(asked[worst]) if split else 0,
+        driver_ns=driver_ns,
+        segments=_segments(segments, device) if segments is not None else None,
+    )
+
+
+def _retries(action: UInt8, stack: Int32) -> int:
+    """Of a snapshot: memory given back, then got, with no allocation or free between, and from one call
+    stack: empty_cache() gives back, too."""
+    gives, gets = action[:-1] == MemoryAction.SHRINK, action[1:] == MemoryAction.GROW
+    same = (stack[:-1] == stack[1:]) & (stack[1:] != NONE)
+    return int((gives & gets & same).sum())
+
+
+def _call_retries(host: Host, around: Int64) -> int:
+    """Of a trace: inside one operator that allocates on the device, memory given back and then got."""
+    events = host.events
+    allocates = np.zeros(len(events), np.bool_)
+    operator = host.operator[around[around != NONE]]
+    allocates[operator[operator != NONE]] = True
+    calls = events.where(*CALL_CATEGORIES)
+    calls = calls[(match(events, _TAKE) | match(events, _GIVE))[calls]]
+    calls = calls[host.operator[calls] != NONE]
+    calls = calls[allocates[host.operator[calls]]]
+    calls = calls[np.lexsort((events.start_ns[calls], events.thread[calls]))]
+    takes = match(events, _TAKE)[calls]
+    same = host.operator[calls[1:]] == host.operator[calls[:-1]]
+    return int((~takes[:-1] & takes[1:] & same).sum())
+
+
+def _segments(segments: Segments, device: int) -> SegmentFacts:
+    own = segments.device == device
+    block = own[segments.block_segment] if len(segments.block_segment) else np.zeros(0, np.bool_)
+    free = block & ~segments.block_used
+    used = np.zeros(len(segments.device), np.bool_)
+    used[segments.block_segment[segments.block_used]] = True
+    size = segments.block_bytes
+    return SegmentFacts(
+        segments=int(own.sum()),
+        each=_each(segments, np.flatnonzero(own)),
+        expandable=int((own & segments.expandable).sum()),
+        bytes=int(segments.bytes[own].sum()),
+        largest_free_bytes=int(size[free].max(initial=0)),
+        free_in_used_segments_bytes=int(size[free & used[segments.block_segment]].sum()) if len(size) else 0,
+        free_bytes=int(size[free].sum()),
+    )
+
+
+def _each(segments: Segments, own: Int64) -> list[Segment]:
+    count = len(segments.device)
+    of_block, size = segments.block_segment, segments.block_bytes
+    free = ~segments.block_used
+    blocks = np.bincount(of_block, minlength=count)
+    used, largest = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    np.add.at(used, of_block[~free], size[~free])
+    np.maximum.at(largest, of_block[free], size[free])
+    beside = np.where(used > 0, segments.bytes - used, 0)
+    order = own[np.lexsort((segments.address[own], -segments.bytes[own], -beside[own]))]
+    return [
+        Segment(
+            int(segments.address[i]),
+            int(segments.bytes[i]),
+            int(used[i]),
+            int(largest[i]),
+            int(blocks[i]),
+            bool(segments.expandable[i]),
+        )
+        for i in order[:MOST_SEGMENTS]
+    ]

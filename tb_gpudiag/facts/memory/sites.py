@@ -1,0 +1,286 @@
+"""Who grows: what each allocation site holds at the floor of every step.
+
+An allocation is alive at a floor or it is not, so the sites' bytes and what was there before the recording
+add up to each floor, and what grows is seen whether tensors are kept one beside another (a list) or one is
+replaced by a larger one (a cache that is concatenated), where nothing lives long.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.names import Frame, match, parse_frame, place_frame
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.floor import Float64, Floors, evenly, theil_sen
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.trace.events import NONE, Category, Int64, MemoryEvents, UInt8
+
+JOINS = re.compile(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", re.S)
+"""Operators that make one larger tensor of several."""
+
+MOST_COLUMNS = 250
+"""Floors at which sites are measured; of more, evenly spaced ones."""
+
+MOST_SITES = 200
+"""Sites whose slope is taken: those that grew most between the first and the last floor."""
+
+MOST_FRAMES = 60
+
+MOST_TIMES = 100
+"""Allocations whose times a site keeps."""
+
+
+@dataclass(frozen=True)
+class GrowingSite:
+    """Allocations of one operator at one place, of which more is alive at the floor from step to step."""
+
+    operator: str
+    module: str  # `Linear_3`; of several, the class that holds most: `Linear`; "" unknown
+    frame: Frame | None  # the user's own line
+    stack: str  # of one allocation: Python frames, outermost first, one a line
+    phase: Phase  # in which most of it was made
+    bytes: int  # alive at the last floor
+    count: int  # allocations of these
+    size_bytes: int  # the median of these
+    steps: int  # in which these were made
+    old_bytes: int  # of bytes: made at least two steps before the last floor's step
+    old_count: int
+    old_steps: int
+    per_unit: float  # Theil-Sen slope of its bytes at the floors; per second where Slices.unit says so
+    low: float  # its confidence interval, as Trend's
+    high: float
+    count_per_unit: float  # slope of the number alive
+    count_later: float  # the same, within the second half
+    earlier: float  # slope within the first and the second half
+    later: float
+    first_ns: int  # of those alive at the last floor
+    last_ns: int
+    times_ns: Int64  # shape (t,): when those were made, bounded, evenly chosen
+    events: Int64  # shape (t,): the operators' spans, or NONE
+
+    @property
+    def replaced(self) -> bool:
+        """Tensors are given up for larger ones: their number does not grow."""
+        return self.count_per_unit <= 0
+
+
+def site_keys(
+    allocations: Allocations, host: Host, memory: MemoryEvents, chosen: Int64
+) -> tuple[Int64, Int64]:
+    """Allocations by who made them: (number of the site, one allocation of each site). chosen: shape (k,).
+
+    A site is an operator at a place: the user's frame, or a snapshot's stack. Where neither is known, sizes
+    stand in for it, as powers of two; but those of what joins tensors grow where it is a cache.
+    """
+    operator, place = allocations.operator[chosen], allocations.place[chosen]
+    name = np.where(operator == NONE, NONE, host.events.name[operator] if len(host.events) else NONE)
+    stack = allocations.stack[chosen].astype(np.int64)
+    nowhere = (place == NONE) & (stack == NONE)
+    joins = match(host.events, JOINS)[operator] & (operator != NONE) if len(host.events) else False
+    size = np.where(nowhere & ~joins, size_class(allocations.bytes[chosen]), NONE)
+    where = np.where(place == NONE, stack + max(1, int(place.max(initial=0)) + 1), place)
+    where = np.where(nowhere, NONE, where)
+    number, first = groups(name.astype(np.int64), where, size)
+    return number, chosen[first]
+
+
+def size_class(size: Int64) -> Int64:
+    """Shape of `size`: the exponent of the power of two that holds it."""
+    return np.ceil(np.log2(np.maximum(size, 1))).astype(np.int64)
+
+
+def groups(*columns: Int64) -> tuple[Int64, Int64]:
+    """Rows of codes (NONE or more) by what they are: (the group of each row, the first row of each group)."""
+    number = np.zeros(len(columns[0]), np.int64)
+    first = number
+    for column in columns:
+        # The numbers of groups are small, so that a product of two codes is no large number.
+        both = number * (int(column.max(initial=0)) + 2) + column + 1
+        _, first, number = np.unique(both, return_index=True, return_inverse=True)
+        number = number.reshape(-1)
+    return number, first
+
+
+@dataclass(frozen=True)
+class FloorTable:
+    """What sites hold at floors.
+
+    bytes, count: shape (g, c). column: shape (c,), index of each floor. site: shape (a,), of each
+    allocation that is alive at any of these floors, `alive` (indices of allocations); one: shape (g,), an
+    allocation of each. before: shape (c,), what was there before the recording, or is not told.
+    """
+
+    bytes: Int64
+    count: Int64
+    column: Int64
+    alive: Int64
+    site: Int64
+    one: Int64
+    before: Int64
+
+
+def floor_table(allocations: Allocations, found: Floors, host: Host, memory: MemoryEvents) -> FloorTable:
+    """Of the floors that are not excused, at most MOST_COLUMNS, and of the sites that changed most, at most
+    MOST_SITES; the others are in `before`, so that a column's sum is its floor."""
+    column = evenly(np.flatnonzero(~found.excused), MOST_COLUMNS)
+    at = found.position[column]
+    count = len(column)
+    low = np.searchsorted(at, allocations.position, side="left")
+    high = np.where(allocations.freed == NONE, count, np.searchsorted(at, allocations.freed, side="left"))
+    alive = np.flatnonzero(high > low)
+    low, high, size = low[alive], high[alive], allocations.bytes[alive]
+    site, one = site_keys(allocations, host, memory, alive)
+    held = np.zeros(len(one), np.int64)
+    np.add.at(held, site, np.where(high == count, size, 0) - np.where(low == 0, size, 0))
+    kept = np.argsort(-np.abs(held), kind="stable")[:MOST_SITES]
+    new = np.full(len(one), NONE, np.int64)
+    new[kept] = np.arange(len(kept))
+    some = new[site] != NONE
+    alive, low, high, size, site = alive[some], low[some], high[some], size[some], new[site[some]]
+    table = np.zeros((2, len(kept), count + 1), np.int64)
+    for layer, weight in enumerate((size, np.ones_like(size))):
+        np.add.at(table[layer], (site, low), weight)
+        np.add.at(table[layer], (site, high), -weight)
+    table = np.cumsum(table, axis=2)[:, :, :count]
+    before = found.bytes[column] - table[0].sum(axis=0)
+    return FloorTable(table[0], table[1], column, alive, site, one[kept], before)
+
+
+def growing_sites(
+    allocations: Allocations, found: Floors, host: Host, memory: MemoryEvents, phase: UInt8
+) -> list[GrowingSite]:
+    """The sites that hold more from floor to floor (the whole interval of the slope is above 0), also in the
+    second half, fastest first.
+
+    phase: shape (m,), of each memory event.
+    """
+    if not allocations.paired or (~found.excused).sum() < 2:
+        return []
+    table = floor_table(allocations, found, host, memory)
+    x = found.slices.at[table.column]
+    sites = []
+    for number in range(len(table.one)):
+        y = table.bytes[number].astype(np.float64)
+        if y[-1] <= y[0]:
+            continue
+        slope, low, high, _ = theil_sen(x, y)
+        half = (len(x) + 1) // 2
+        later = theil_sen(x[-half:], y[-half:])[0] if half > 1 else slope
+        if low <= 0 or later <= 0:
+            continue
+        earlier = theil_sen(x[:half], y[:half])[0] if half > 1 else slope
+        sites.append(
+            _site(
+                allocations, found, host, memory, phase, table, number, x, (slope, low, high, earlier, later)
+            )
+        )
+    return sorted(sites, key=lambda site: -site.per_unit)
+
+
+def _site(
+    allocations: Allocations,
+    found: Floors,
+    host: Host,
+    memory: MemoryEvents,
+    phase: UInt8,
+    table: FloorTable,
+    number: int,
+    x: Float64,
+    slopes: tuple[float, float, float, float, float],
+) -> GrowingSite:
+    """One row of the table in words."""
+    slope, low, high, earlier, later = slopes
+    own = table.alive[table.site == number]
+    last = int(found.position[table.column[-1]])
+    freed = allocations.freed[own]
+    held = own[(allocations.position[own] <= last) & ((freed == NONE) | (freed > last))]
+    size = allocations.bytes[held]
+    slices = found.slices
+    step = np.searchsorted(slices.start_ns, allocations.time_ns[held], side="right") - 1
+    old = step <= int(table.column[-1]) - 2
+    shown = evenly(held, MOST_TIMES)
+    one = int(table.one[number])
+    operator, stack = int(allocations.operator[one]), int(allocations.stack[one])
+    place = int(allocations.place[one])
+    text = memory.stacks[stack] if stack != NONE else host_stack(host, operator)
+    frame = host.frame(place) if place != NONE else frame_of_stack(text)
+    counts, half = table.count[number].astype(np.float64), (len(x) + 1) // 2
+    count_per_unit = theil_sen(x, counts)[0]
+    phases = np.bincount(phase[allocations.event[held]], weights=size, minlength=len(Phase))
+    return GrowingSite(
+        operator=span_name(host, operator),
+        module=_module(allocations.module[held], size, host),
+        frame=frame,
+        stack=text,
+        phase=Phase(int(phases.argmax())),
+        bytes=int(size.sum()),
+        count=len(held),
+        size_bytes=int(np.median(size)) if len(size) else 0,
+        steps=len(np.unique(step)),
+        old_bytes=int(size[old].sum()),
+        old_count=int(old.sum()),
+        old_steps=len(np.unique(step[old])),
+        per_unit=slope,
+        low=low,
+        high=high,
+        count_per_unit=count_per_unit,
+        count_later=theil_sen(x[-half:], counts[-half:])[0] if half > 1 else count_per_unit,
+        earlier=earlier,
+        later=later,
+        first_ns=int(allocations.time_ns[held].min(initial=0)) if len(held) else 0,
+        last_ns=int(allocations.time_ns[held].max(initial=0)),
+        times_ns=allocations.time_ns[shown],
+        events=allocations.operator[shown],
+    )
+
+
+def _module(event: Int64, size: Int64, host: Host) -> str:
+    """`Linear_3` where all of these modules (or NONE) are that one; of several, the class that holds most."""
+    known = event != NONE
+    if not known.any():
+        return ""
+    code, number = np.unique(host.events.name[event[known]], return_inverse=True)
+    names = [host.events.names[int(i)] for i in code]
+    if len(names) == 1:
+        return names[0].removeprefix("nn.Module: ")
+    held: dict[str, float] = {}
+    for name, total in zip(names, np.bincount(number.reshape(-1), weights=size[known]), strict=True):
+        held[module_class(name)] = held.get(module_class(name), 0.0) + total
+    return max(held, key=lambda module: held[module])
+
+
+def span_name(host: Host, event: int) -> str:
+    """The event's name; "" for NONE."""
+    return "" if event == NONE else host.events.names[host.events.name[event]]
+
+
+def host_stack(host: Host, event: int) -> str:
+    """The Python frames around an event, outermost first, one a line, the innermost MOST_FRAMES of them."""
+    events = host.events
+    chain = [i for i in host.tree.ancestors(event) if not host.see_through[i]] if event != NONE else []
+    frames = [events.names[events.name[i]] for i in chain if events.category[i] == Category.PYTHON_FUNCTION]
+    if not frames and event != NONE and events.call_stack[event] != NONE:
+        frames = [part.strip() for part in events.call_stacks[events.call_stack[event]].split(";")][::-1]
+    return "\n".join([frame for frame in frames if parse_frame(frame) is not None][-MOST_FRAMES:])
+
+
+def frame_of_stack(stack: str) -> Frame | None:
+    """Of a snapshot's frames, outermost first, the innermost of Python that a user could change."""
+    for line in reversed(stack.split("\n")):
+        frame = place_frame(line)
+        if frame is not None and frame.file.endswith(".py"):
+            return frame
+    return None
+
+
+_MODULE = re.compile(r"nn\.Module: (.*?)(_\d+)?", re.S)
+
+
+def module_class(name: str) -> str:
+    """`Linear` of `nn.Module: Linear_3`."""
+    found = _MODULE.fullmatch(name)
+    return found[1] if found else name

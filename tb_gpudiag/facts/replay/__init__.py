@@ -1,0 +1,1 @@
+"""The trace replayed without what a fix removes."""

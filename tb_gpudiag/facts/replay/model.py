@@ -1,0 +1,240 @@
+"""What the replay runs on: the host's calls as one line, and the GPU's work by stream, with who waited for
+whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.names import EVENT_RECORD, EVENT_WAIT, match
+from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Events, Int64
+
+# Work that began this soon after other work ended, and later than its launch explains, waited for it.
+# Turnarounds on a stream take 1-3 us, waits across streams 2-10 us.
+HANDSHAKE_NS = 10_000
+
+# Stamps cut to microseconds: an end and the start that follows from it may seem to be up to 2 us the wrong
+# way round.
+NOISE_NS = 2_000
+
+# A wait for an event that has happened returns this soon; one that waited takes the waking up besides.
+AT_ONCE_NS = 5_000
+
+# What an idle GPU needs from the launch's beginning to the work's start: a low quantile of the measured ones.
+LATENCY_QUANTILE = 0.1
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The host's launches, waits and step marks in order of time. Shape (c,) each.
+
+    A call waits until `target`'s work has ended, if it has one, and then takes inside_ns; before it, the host
+    spends between_ns, which is negative where another thread's call overlaps.
+    """
+
+    event: Int64  # NONE for a step mark
+    start_ns: Int64
+    end_ns: Int64
+    free_from_ns: Int64  # the end of the call before, at most start_ns
+    inside_from_ns: Int64  # when it had stopped waiting
+    between_ns: Int64
+    inside_ns: Int64
+    target: Int64  # the piece of work that it waited for, or NONE
+    full_queue_target: Int64  # the work that must have ended for a place in the queue, or NONE
+    full_queue_call: Int64  # the call that launched it, or NONE
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One stream's work in order, as indices into Streams' columns, and the calls that launched it (never
+    falling)."""
+
+    work: Int64
+    call: Int64
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The GPU's work, in order of start. Shape (g,) each.
+
+    It starts latency_ns after its call began (after it returned, where from_return), turnaround_ns after the
+    work before it on its stream ended, and handshake_ns after `other` ended: whichever is last.
+    """
+
+    call: Int64
+    duration_ns: Int64
+    latency_ns: Int64
+    from_return: Bool
+    turnaround_ns: Int64
+    other: Int64
+    handshake_ns: Int64
+    each: list[Stream]
+
+    def launched_before(self, calls: Calls, time_ns: int) -> Bool:
+        """Shape (g,): launched by a call that began before this time."""
+        found: Bool = calls.start_ns[self.call] < time_ns
+        return found
+
+
+def calls_of(events: Events, work: Work, blocking: Int64, full_queue: Int64, marks: Int64) -> Calls:
+    """The line of calls, with what each of them waited for. blocking, full_queue: as for replay.Replay."""
+    launches = np.unique(work.launch[work.launch != NONE])
+    event = np.union1d(launches, blocking)
+    event = np.r_[np.full(len(marks), NONE, np.int64), event]
+    start = np.where(event == NONE, 0, events.start_ns[event])
+    end = np.where(event == NONE, 0, events.end_ns[event])
+    start[: len(marks)] = end[: len(marks)] = marks
+    order = np.argsort(start, kind="stable")
+    event, start, end = event[order], start[order], end[order]
+    before = np.r_[start[:1], end[:-1]]
+    target = _last_ended(events, work, end, np.isin(event, blocking) | np.isin(event, full_queue))
+    target = _recorded(events, work, event, start, end, target)
+    waited_until = np.where(target == NONE, start, events.end_ns[work.event[target]] if len(work) else start)
+    inside_from = np.clip(waited_until, start, end)
+    limit_work, limit_call = _full_queue(events, work, event, end)
+    return Calls(
+        event,
+        start,
+        end,
+        np.minimum(before, start),
+        inside_from,
+        start - before,
+        end - inside_from,
+        target,
+        limit_work,
+        limit_call,
+    )
+
+
+def _last_ended(events: Events, work: Work, time: Int64, chosen: Bool) -> Int64:
+    """For chosen times: the work that had ended last by then, NONE elsewhere."""
+    found = np.full(len(time), NONE, np.int64)
+    if len(work):
+        ends = events.end_ns[work.event]
+        by_end = np.argsort(ends, kind="stable")
+        at = np.searchsorted(ends[by_end], time[chosen] + NOISE_NS, side="right") - 1
+        found[chosen] = np.where(at < 0, NONE, by_end[np.maximum(at, 0)])
+    return found
+
+
+def _recorded(events: Events, work: Work, event: Int64, start: Int64, end: Int64, target: Int64) -> Int64:
+    """A wait for an event that had happened already does not show which work it was about: it is taken to be
+    the work launched last before its thread recorded an event. Where none was recorded, the target stays."""
+    is_call = event != NONE
+    waits = is_call & (target != NONE)
+    waits[is_call] &= match(events, EVENT_WAIT)[event[is_call]]
+    waits[waits] = (events.end_ns[work.event[target[waits]]] <= start[waits]) | (
+        end[waits] - start[waits] <= AT_ONCE_NS
+    )
+    records = np.flatnonzero(
+        match(events, EVENT_RECORD) & np.isin(events.category, np.array(CALL_CATEGORIES))
+    )
+    linked = np.flatnonzero(work.launch != NONE)
+    linked = linked[np.argsort(work.launch_start_ns[linked], kind="stable")]
+    found: Int64 = target.copy()
+    for thread in np.unique(events.thread[event[waits]]):
+        own = np.flatnonzero(waits)
+        own = own[events.thread[event[own]] == thread]
+        times = np.sort(events.start_ns[records[events.thread[records] == thread]])
+        at = np.searchsorted(times, start[own], side="right") - 1
+        own, recorded = own[at >= 0], times[at[at >= 0]]
+        last = np.searchsorted(work.launch_start_ns[linked], recorded, side="right") - 1
+        own, about = own[last >= 0], linked[last[last >= 0]]
+        # Work that had not ended when the wait was over is not what it was for.
+        ended = events.end_ns[work.event[about]] <= start[own] + NOISE_NS
+        found[own[ended]] = about[ended]
+    return found
+
+
+def _full_queue(events: Events, work: Work, event: Int64, end: Int64) -> tuple[Int64, Int64]:
+    """For each launch: the last work of the launch QUEUE_LIMIT before it, and that launch's place in the
+    line."""
+    target, call = np.full(len(event), NONE, np.int64), np.full(len(event), NONE, np.int64)
+    place = np.flatnonzero((event != NONE) & np.isin(event, work.launch))
+    if len(place) <= QUEUE_LIMIT:
+        return target, call
+    linked = np.flatnonzero(work.launch != NONE)
+    last = np.full(len(events), NONE, np.int64)
+    last[work.launch[linked]] = linked  # in order of start: the last one stays
+    late, early = place[QUEUE_LIMIT:], place[:-QUEUE_LIMIT]
+    needed = last[event[early]]
+    held = (
+        events.end_ns[work.event[needed]] <= end[late] + NOISE_NS
+    )  # elsewhere the queue was seen to hold more
+    target[late[held]], call[late[held]] = needed[held], early[held]
+    return target, call
+
+
+def streams_of(events: Events, work: Work, calls: Calls) -> Streams:
+    """The work by stream; each piece with what it was seen to wait for."""
+    start, end = events.start_ns[work.event], events.end_ns[work.event]
+    call = _call_of(work, calls, start)
+    delay = start - calls.start_ns[call] if len(work) else start
+    number = np.unique(
+        np.stack([events.device[work.event], events.stream[work.event]]), axis=1, return_inverse=True
+    )[1]
+    number = number.reshape(-1)
+    order = np.lexsort((np.arange(len(work)), number))
+    same = np.r_[False, number[order][1:] == number[order][:-1]] if len(work) else np.zeros(0, np.bool_)
+    previous = np.full(len(work), NONE, np.int64)
+    previous[order[same]] = order[np.flatnonzero(same) - 1]
+    turnaround = np.where(previous == NONE, 0, start - end[previous])
+    has_previous = previous != NONE
+    idle_before = ~has_previous | (turnaround > HANDSHAKE_NS)
+    usual_latency = int(np.quantile(delay[idle_before], LATENCY_QUANTILE)) if idle_before.any() else 0
+    by_launch = delay <= 2 * usual_latency
+    by_stream = ~by_launch & has_previous & (turnaround <= HANDSHAKE_NS)
+    tight = turnaround[by_stream & (turnaround >= 0)]
+    usual_turnaround = int(np.quantile(tight, LATENCY_QUANTILE)) if len(tight) else 0
+    other = np.where(by_launch | by_stream, NONE, _handed_over(start, end, number))
+    # What nothing explains is kept as it was: so long after its launch.
+    unexplained = ~by_launch & ~by_stream & (other == NONE)
+    own = by_launch | unexplained
+    # A launch call that takes long (it loads a module, say) starts its work when it is about to return.
+    since_return = start - calls.end_ns[call] if len(work) else start
+    from_return = own & (np.abs(since_return) < delay) & ~_waits_for_its_own(calls, call)[call]
+    latency = np.where(own, delay, np.minimum(delay, usual_latency))
+    latency[from_return] = since_return[from_return]
+    turnaround = np.where(by_stream, turnaround, np.minimum(turnaround, usual_turnaround))
+    handshake = np.where(other == NONE, 0, start - end[other]) if len(work) else start
+    each = []
+    borders = np.searchsorted(number[order], np.arange(int(number.max(initial=-1)) + 2))
+    for low, high in pairwise(borders.tolist()):
+        members = order[low:high]
+        each.append(Stream(members, np.maximum.accumulate(call[members])))
+    return Streams(call, end - start, latency, from_return, turnaround, other, handshake, each)
+
+
+def _call_of(work: Work, calls: Calls, start: Int64) -> Int64:
+    """Each piece of work's launch as a place in the line; without one, the last call before it began."""
+    found = np.maximum(np.searchsorted(calls.start_ns, start, side="right") - 1, 0)
+    by_event = np.argsort(calls.event, kind="stable")
+    linked = work.launch != NONE
+    found[linked] = by_event[np.searchsorted(calls.event[by_event], work.launch[linked])]
+    return found.astype(np.int64)
+
+
+def _waits_for_its_own(calls: Calls, call_of_work: Int64) -> Bool:
+    """Shape (c,): calls that return when their own work has ended."""
+    found: Bool = calls.target != NONE
+    found[found] = call_of_work[calls.target[found]] == np.flatnonzero(found)
+    return found
+
+
+def _handed_over(start: Int64, end: Int64, number: Int64) -> Int64:
+    """For each piece of work: the one on another stream that had just ended when it began, or NONE."""
+    by_end = np.argsort(end, kind="stable")
+    at = np.searchsorted(end[by_end], start + NOISE_NS, side="right") - 1
+    found = np.full(len(start), NONE, np.int64)
+    for back in range(4):  # the last few to end: one of them is on another stream, or nothing was handed over
+        index = by_end[np.maximum(at - back, 0)]
+        fits = (
+            (found == NONE) & (at >= back) & (number[index] != number) & (start - end[index] <= HANDSHAKE_NS)
+        )
+        fits &= index < np.arange(len(start))
+        found[fits] = index[fits]
+    return found

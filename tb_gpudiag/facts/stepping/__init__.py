@@ -1,0 +1,1 @@
+"""Steps compared with one another, and steps inferred where none were marked."""

@@ -1,0 +1,186 @@
+"""Steps that nobody annotated: the repetition of a device's launches in time, and what tells that one of
+them is a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from tb_gpudiag.facts.core import names
+from tb_gpudiag.facts.core.account import Account, slices
+from tb_gpudiag.facts.core.busy import Busy
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.idle import Ledger
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.threads import HostTree
+from tb_gpudiag.facts.core.transfers import Transfers
+from tb_gpudiag.facts.stepping.repetition import Repetition, find_repetition
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64
+
+
+class Sign(Enum):
+    """What tells a step from a part of one, such as a layer, which can repeat just as exactly."""
+
+    MODULE = "module"  # each runs a call of its own of an outermost module
+    INPUT = "input"  # each copies something from the host to the device
+    THREADS = "threads"  # each is launched by several host threads, as forward and backward are
+    ONE_CALL = "one_call"  # all lie inside one call of an operator or a module: parts, no steps
+    NONE = "none"  # nothing tells
+
+
+@dataclass(frozen=True)
+class InferredSteps:
+    """Repetitions of the device's launches. Shape (k,) each.
+
+    One begins when the host is done with the launch before its first one, and with waiting for the GPU. It
+    ends where the next one begins; where something else follows, with its own GPU work or at the next launch,
+    whichever is earlier.
+    """
+
+    period_launches: int
+    start_ns: Int64
+    end_ns: Int64
+    account: Account  # of each, as of recorded steps
+    sign: Sign
+    inside: str  # the call that they all lie inside, "" for none
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def are_steps(self) -> bool:
+        """Whether something tells that they are steps."""
+        return self.sign in {Sign.MODULE, Sign.INPUT, Sign.THREADS}
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """A device's launch calls in the order in which they were made. Shape (c,) each; a graph is one call."""
+
+    event: Int64
+    start_ns: Int64
+    end_ns: Int64
+    work_end_ns: Int64  # of the last work that it launched
+    kind: Int64  # equal for calls that launch the same
+    takes: Bool  # copies from the host to the device
+
+
+def infer_steps(
+    events: Events,
+    work: Work,
+    transfers: Transfers,
+    host: Host,
+    busy: Busy,
+    ledger: Ledger,
+    window: Window,
+) -> InferredSteps | None:
+    """Of the device whose work and ledger these are, in the window; None where its launches do not clearly
+    repeat."""
+    calls = _calls(events, work, transfers, busy)
+    if calls is None:
+        return None
+    pause = np.r_[0, calls.start_ns[1:] - calls.end_ns[:-1]]
+    found = find_repetition(calls.kind, calls.takes, pause)
+    if found is None:
+        return None
+    start, end = (np.clip(at, window.start_ns, window.end_ns) for at in _in_time(events, calls, found))
+    sign, inside = _sign(events, host, calls, found)
+    account = slices([f"inferred {i}" for i in range(1, len(start) + 1)], start, end, busy, ledger)
+    return InferredSteps(found.period, start, end, account, sign, inside)
+
+
+def _calls(events: Events, work: Work, transfers: Transfers, busy: Busy) -> _Calls | None:
+    on_device = np.zeros(len(events), np.bool_)
+    on_device[busy.work] = True
+    own = np.flatnonzero(on_device[work.event] & (work.launch != NONE))
+    if not len(own):
+        return None
+    own = own[np.lexsort((work.launch[own], work.launch_start_ns[own]))]
+    call = work.launch[own]
+    first = np.flatnonzero(np.r_[True, call[1:] != call[:-1]])
+    takes = np.zeros(len(events), np.bool_)
+    takes[transfers.event[transfers.to_device]] = True
+    # A graph's kernels run in an order of their own each time: a sum of random values has none.
+    value = np.random.default_rng(0).integers(1, 2**62, max(1, len(events.names)), dtype=np.int64)
+    work_event = work.event[own]
+    return _Calls(
+        call[first],
+        events.start_ns[call[first]],
+        events.end_ns[call[first]],
+        np.maximum.reduceat(events.end_ns[work_event], first),
+        np.add.reduceat(value[events.name[work_event]], first),
+        np.logical_or.reduceat(takes[work_event], first),
+    )
+
+
+def _in_time(events: Events, calls: _Calls, found: Repetition) -> tuple[Int64, Int64]:
+    """Start and end of each repetition."""
+    after = found.start + found.period
+    touches = np.r_[False, after[:-1] == found.start[1:]]
+    # What the host does before the first launch (it loads a batch) belongs to the launch; what it waits for
+    # before that belongs to what was launched earlier.
+    launch = calls.start_ns[found.start]
+    begins = np.r_[np.int64(0), calls.end_ns][found.start]
+    waits = events.where(*CALL_CATEGORIES)
+    waits = waits[
+        names.match(events, names.BLOCKING_CALL)[waits]
+        & (events.thread[waits] == events.thread[calls.event[found.start[0]]])
+    ]
+    ends = np.r_[np.int64(0), np.sort(events.end_ns[waits])]
+    begins = np.minimum(np.maximum(begins, ends[np.searchsorted(ends, launch, side="right") - 1]), launch)
+    # Where another repetition does not lie right before, who knows what the host was doing.
+    usual = int(np.median((launch - begins)[touches])) if touches.any() else 0
+    start = np.where(touches, begins, np.maximum(begins, launch - usual))
+    own_end = np.maximum(calls.end_ns, calls.work_end_ns)[found.members].max(axis=1)
+    following = np.r_[calls.start_ns, np.iinfo(np.int64).max][after]
+    end = np.where(np.r_[touches[1:], False], np.r_[start[1:], 0], np.minimum(own_end, following))
+    return start, end
+
+
+def _sign(events: Events, host: Host, calls: _Calls, found: Repetition) -> tuple[Sign, str]:
+    first, last = int(calls.event[found.start[0]]), int(calls.event[found.start[-1] + found.period - 1])
+    shared = set(_ancestors(host.tree, first)) & set(_ancestors(host.tree, last))
+    module = names.match(events, names.MODULE)
+    inside = [i for i in shared if module[i] or events.category[i] == Category.CPU_OP]
+    if inside:
+        return Sign.ONE_CALL, events.names[events.name[min(inside, key=lambda i: int(host.tree.depth[i]))]]
+    outermost = np.flatnonzero(module & (host.tree.depth >= 0) & ~_below(host.tree, module))
+    if _once_in_each(events, outermost, calls.start_ns[found.members[:, -1]]):
+        return Sign.MODULE, ""
+    if calls.takes[found.members].any(axis=1).all():
+        return Sign.INPUT, ""
+    threads = events.thread[calls.event[found.members]]
+    if (threads.min(axis=1) < threads.max(axis=1)).all():
+        return Sign.THREADS, ""
+    return Sign.NONE, ""
+
+
+def _once_in_each(events: Events, modules: Int64, last_launch_ns: Int64) -> bool:
+    """Whether the same module is called between any two of these instants. Layers outside any module that
+    holds them are modules of different names."""
+    often, count = np.unique(events.name[modules], return_counts=True)
+    for name in often[count >= len(last_launch_ns) - 1]:
+        begun = np.searchsorted(
+            np.sort(events.start_ns[modules[events.name[modules] == name]]), last_launch_ns
+        )
+        if (begun[1:] > begun[:-1]).all():
+            return True
+    return False
+
+
+def _ancestors(tree: HostTree, event: int) -> list[int]:
+    found = []
+    while (event := int(tree.parent[event])) != NONE:
+        found.append(event)
+    return found
+
+
+def _below(tree: HostTree, chosen: Bool) -> Bool:
+    """Shape (n,): the host events below a chosen one."""
+    found = np.zeros(len(chosen), np.bool_)
+    inner = tree.parent != NONE
+    found[inner] = tree.under(chosen)[tree.parent[inner]]
+    return found

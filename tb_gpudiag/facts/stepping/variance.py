@@ -1,0 +1,122 @@
+"""How steps differ: each from the end of the GPU work of the one before it to the end of its own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.account import Account, slices
+from tb_gpudiag.facts.core.busy import Busy
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.idle import Ledger
+from tb_gpudiag.facts.core.intervals import Intervals, coverage
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.names import STEP, match, parse_frame
+from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Steps in order of time. Shape (k,) each.
+
+    times: with a GPU from completion to completion, for a host that runs ahead says nothing about how long
+    its steps take. The first one begins when what was queued before the recording is done, as far as the
+    trace shows it.
+    host_start_ns, host_end_ns: when the host ran each.
+    work: how much GPU work each launched.
+    """
+
+    times: Account
+    host_start_ns: Int64
+    host_end_ns: Int64
+    work: Int64
+
+    def __len__(self) -> int:
+        return len(self.host_start_ns)
+
+
+def completions(
+    names: list[str], start: Int64, end: Int64, events: Events, work: Work, busy: Busy, ledger: Ledger
+) -> StepTimes:
+    """Steps that the host ran in [start, end), in order and disjoint, on the device of this work."""
+    on_device = np.zeros(len(events), np.bool_)
+    on_device[busy.work] = True
+    own = np.flatnonzero(on_device[work.event] & (work.launch != NONE))
+    own = own[np.argsort(work.launch_start_ns[own], kind="stable")]
+    launched = work.launch_start_ns[own]
+    done = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(events.end_ns[work.event[own]])]
+    first, after = np.searchsorted(launched, start), np.searchsorted(launched, end)
+    before = done[first]
+    # Where something else lies between two steps, the second one begins no earlier than on the host.
+    before = np.where(np.r_[True, start[1:] > end[:-1]], np.maximum(before, start), before)
+    before[0] = max(before[0], _queued_before(events, work, on_device, own[first[0] : after[0]]))
+    times = slices(names, before, np.maximum(done[after], before), busy, ledger)
+    return StepTimes(times, start, end, after - first)
+
+
+def _queued_before(events: Events, work: Work, on_device: Bool, own: Int64) -> int:
+    """When the work was done that had been launched before the recording began and ran, on its stream, before
+    this work: other streams may run ahead."""
+    queued, ours = work.event[on_device[work.event] & (work.launch == NONE)], work.event[own]
+    streams, of_ours = np.unique(events.stream[ours], return_inverse=True)
+    if not len(streams):
+        return 0
+    begins = np.full(len(streams), np.iinfo(np.int64).max)
+    np.minimum.at(begins, of_ours, events.start_ns[ours])
+    at = np.minimum(np.searchsorted(streams, events.stream[queued]), len(streams) - 1)
+    before = (streams[at] == events.stream[queued]) & (events.start_ns[queued] < begins[at])
+    return int(events.end_ns[queued[before]].max(initial=0))
+
+
+def on_host(names: list[str], start: Int64, end: Int64, pieces: Pieces) -> StepTimes:
+    """Steps of a trace without a GPU: the main thread's time, by what it did."""
+    spent = np.zeros((len(start), len(Cause)), np.int64)
+    for cause in Cause:
+        some = pieces.cause == cause
+        spent[:, cause] = coverage(Intervals(pieces.start_ns[some], pieces.end_ns[some]), start, end)
+    zero = np.zeros(len(start), np.int64)
+    return StepTimes(Account(names, start, end, zero, zero, zero, spent), start, end, zero)
+
+
+def only_in(host: Host, steps: StepTimes, chosen: Bool) -> list[tuple[str, int]]:
+    """(name, ns) of what chosen steps did on the host and no other step did: the outermost spans, the longest
+    first. chosen: shape (k,). Names that differ in a number or an address only are one."""
+    events, tree = host.events, host.tree
+    spans = tree.spans[~match(events, STEP)[tree.spans]]
+    step = np.searchsorted(steps.host_start_ns, events.start_ns[spans], side="right") - 1
+    inside = (step >= 0) & (events.end_ns[spans] <= steps.host_end_ns[np.maximum(step, 0)])
+    spans, step = spans[inside], step[inside]
+    elsewhere = np.zeros(len(events.names), np.bool_)
+    elsewhere[events.name[spans[~chosen[step]]]] = True
+    spans = spans[chosen[step] & ~elsewhere[events.name[spans]]]
+    own = np.zeros(len(events), np.bool_)
+    own[spans] = True
+    below = own & (tree.parent != NONE)
+    below[below] = tree.under(own)[tree.parent[below]]
+    spans = spans[~below[spans]]
+    total = np.zeros(len(events.names), np.int64)
+    np.add.at(total, events.name[spans], events.duration_ns[spans])
+    longest = [int(i) for i in np.argsort(-total, kind="stable")[:_MOST_NAMES] if total[i]]
+    others = [events.names[i] for i in np.flatnonzero(elsewhere)] if longest else []
+    return [
+        (events.names[i], int(total[i]))
+        for i in longest
+        if not any(map(_numbered(events.names[i]).fullmatch, others))
+    ]
+
+
+_MOST_NAMES = 5
+"""Names of what only some steps did: what follows is small, and each is looked for among all others."""
+
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
+
+
+def _numbered(name: str) -> re.Pattern[str]:
+    """The name with any number for each of its numbers; a Python frame as it is, for its number is a line."""
+    if parse_frame(name) is not None:
+        return re.compile(re.escape(name))
+    return re.compile(r"(0x[0-9a-fA-F]+|\d+)".join(map(re.escape, _NUMBER.split(name))))

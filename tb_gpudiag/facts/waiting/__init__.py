@@ -1,0 +1,1 @@
+"""What the host did while the GPU waited: synchronizations, data loading, compiling, host tasks."""

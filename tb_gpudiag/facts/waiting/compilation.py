@@ -1,0 +1,119 @@
+"""Compilation: what kind of it held the host, and which functions torch.compile compiled, how often, and
+when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from tb_gpudiag.facts.core import names
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.steps import Steps, Window
+from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Int64
+
+
+class Making(IntEnum):
+    """How GPU code comes to be. Where one lies inside another, the first of them asked for it."""
+
+    DYNAMO = 0  # torch.compile
+    CAPTURE = 1  # of a CUDA graph
+    EXTENSION = 2  # C++ or CUDA source
+    AUTOTUNE = 3  # Triton kernels, measured against each other
+    TRITON = 4
+    LOADING = 5  # a module by the driver, as at a kernel's first use
+
+
+_NAMES = (
+    (Making.DYNAMO, names.DYNAMO),
+    (Making.CAPTURE, names.GRAPH_CAPTURE),
+    (Making.EXTENSION, names.EXTENSION),
+    (Making.AUTOTUNE, names.AUTOTUNE),
+    (Making.TRITON, names.TRITON),
+)
+
+
+@dataclass(frozen=True)
+class CompiledFunction:
+    """One compilation of one function by torch.compile."""
+
+    event: int
+    duration_ns: int
+    function: str  # torch's number of it; "" where the trace does not say
+    before: int  # how often it had been compiled before; NONE where the trace does not say
+    step: str  # the step in which it began; "" in none
+
+
+class Makings(NamedTuple):
+    """Shape (k,) each."""
+
+    kind: Int64  # Making
+    call: Int64  # the outermost span of it; loading is the event itself
+
+
+def makings(host: Host, event: Int64) -> Makings:
+    """event: shape (k,), host events whose cause is Cause.COMPILE, or NONE."""
+    events = host.events
+    of_name = np.full(len(events.names), Making.LOADING, np.int64)
+    for i, name in enumerate(events.names):
+        of_name[i] = next((kind for kind, pattern in _NAMES if pattern.fullmatch(name)), Making.LOADING)
+    if not (of_name != Making.LOADING).any():
+        return Makings(np.full(len(event), Making.LOADING, np.int64), event)
+    on_host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8))
+    own = np.where(on_host, of_name[events.name], Making.LOADING)
+    kind = np.where(event == NONE, Making.LOADING, host.tree.least(own)[event])
+    outermost = host.tree.outermost(own != Making.LOADING)[event]
+    return Makings(kind, np.where(kind == Making.LOADING, event, outermost))
+
+
+def compiled_functions(host: Host, steps: Steps, window: Window) -> list[CompiledFunction]:
+    """Those that begin in the window, in order. A function that has just been compiled runs next on its
+    thread: the name of that run says which one it is."""
+    events = host.events
+    found = names.match(events, names.COMPILED_FUNCTION)
+    if not found.any():
+        found = names.match(events, names.COMPILED_FUNCTION_FRAME)
+    found &= (host.tree.depth >= 0) & (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
+    compiled = np.flatnonzero(found & (host.tree.outermost(found) == np.arange(len(events))))
+    region = _next_region(host, compiled)
+    step = _steps_at(steps, events.start_ns[compiled])
+    result = []
+    for event, run, name in zip(compiled.tolist(), region.tolist(), step, strict=True):
+        told = names.COMPILED_REGION.fullmatch(events.names[events.name[run]]) if run != NONE else None
+        function, before = (told["function"], int(told["before"][:9])) if told else ("", NONE)
+        result.append(CompiledFunction(event, int(events.duration_ns[event]), function, before, name))
+    return result
+
+
+def _next_region(host: Host, compiled: Int64) -> Int64:
+    """Of each compilation, the first compiled function that begins on its thread after its end and before the
+    next compilation; NONE where there is none."""
+    events = host.events
+    regions = np.flatnonzero(names.match(events, names.COMPILED_REGION) & (host.tree.depth >= 0))
+    # Each thread on a stretch of time of its own.
+    stride = int(events.end_ns.max(initial=0)) + 1
+
+    def at(event: Int64, time: Int64) -> Int64:
+        place: Int64 = events.thread[event].astype(np.int64) * stride + time[event]
+        return place
+
+    order = np.argsort(at(regions, events.start_ns), kind="stable")
+    regions = regions[order]
+    begins, ends = np.sort(at(compiled, events.start_ns)), at(compiled, events.end_ns)
+    far = np.iinfo(np.int64).max
+    until = np.r_[begins, far][np.searchsorted(begins, ends)]
+    starts = np.r_[at(regions, events.start_ns), far]
+    index = np.searchsorted(starts[:-1], ends)
+    found = (starts[index] < until) & (starts[index] // stride == ends // stride)
+    return np.where(found, np.r_[regions, NONE][index], NONE)
+
+
+def _steps_at(steps: Steps, time: Int64) -> list[str]:
+    if not len(steps):
+        return [""] * len(time)
+    order = np.argsort(steps.start_ns, kind="stable")
+    at = np.searchsorted(steps.start_ns[order], time, side="right") - 1
+    inside = (at >= 0) & (time < steps.end_ns[order][at])
+    return [steps.names[order[i]] if within else "" for i, within in zip(at, inside, strict=True)]

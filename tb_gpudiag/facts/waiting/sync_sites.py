@@ -1,0 +1,144 @@
+"""Waits for the GPU by call site: what kind of wait it is, how long the host was held, and what the device
+stood idle for afterwards."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.idle import Ledger
+from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.core.ranges import Ranges, longest
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.transfers import Transfers
+from tb_gpudiag.trace.events import NONE, Int64, UInt8
+
+
+class SyncKind(IntEnum):
+    """What made the host wait. Where several fit, the first one tells most."""
+
+    PRINT = 0  # a tensor as text
+    SIZE = 1  # a result whose size only the GPU knows: nonzero, a boolean index, unique
+    CONDITION = 2  # a tensor's value as a condition
+    ITEM = 3  # one value
+    COPY_TO_HOST = 4
+    COPY_TO_DEVICE = 5
+    DEVICE = 6  # the whole device
+    EVENT = 7
+    STREAM = 8
+    COPY = 9  # a copy whose direction is not known
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+# What encloses the call: frames and operators of PyTorch.
+_AROUND = (
+    (SyncKind.PRINT, re.compile(r"(.*[/\\])?torch[/\\]_tensor_str\.py\(\d+\): .*", re.S)),
+    (
+        SyncKind.SIZE,
+        re.compile(r"aten::(nonzero(_numpy)?|argwhere|masked_select|_?unique\w*|repeat_interleave)"),
+    ),
+    (SyncKind.CONDITION, re.compile(r"aten::is_nonzero")),
+    (SyncKind.ITEM, re.compile(r"aten::(item|_local_scalar_dense|equal)")),
+)
+# The call itself, in CUDA's and HIP's names.
+_CALL = (
+    (SyncKind.DEVICE, re.compile(r"((cuda|hip)(Device|Thread)|cuCtx)Synchronize")),
+    (SyncKind.EVENT, re.compile(r"(cuda|hip|cu)EventSynchronize")),
+    (SyncKind.STREAM, re.compile(r"(cuda|hip|cu)StreamSynchronize")),
+)
+
+
+@dataclass(frozen=True)
+class SyncSite:
+    """The waits of one kind and one operator at one place."""
+
+    kind: SyncKind
+    place: int  # a number for Host.frame, or NONE
+    operator: str  # the innermost one; "" outside any
+    count: int
+    held_ns: int  # in the calls
+    refill_ns: int  # the device's idle time after them, at most as long as the host had been held
+    ranges: Ranges  # the longest of them
+
+
+def sync_kinds(host: Host, transfers: Transfers, calls: Int64) -> UInt8:
+    """calls: shape (k,), event indices of calls that wait. Shape (k,): the SyncKind of each."""
+    events = host.events
+    around = np.full(len(events.names), len(SyncKind), np.uint8)
+    for kind, pattern in reversed(_AROUND):
+        around[[pattern.fullmatch(name) is not None for name in events.names]] = kind
+    found = np.full(len(calls), len(SyncKind), np.uint8)
+    at = calls.copy()
+    while (at != NONE).any():
+        up = at != NONE
+        found[up] = np.minimum(found[up], around[events.name[at[up]]])
+        at[up] = host.tree.parent[at[up]]
+    for kind, is_it in (
+        (SyncKind.COPY_TO_HOST, transfers.to_host),
+        (SyncKind.COPY_TO_DEVICE, transfers.to_device),
+    ):
+        copies = transfers.launch[is_it & (transfers.launch != NONE)]
+        of_copy = np.isin(calls, copies) | (
+            (host.operator[calls] != NONE) & np.isin(host.operator[calls], host.operator[copies])
+        )
+        found[of_copy] = np.minimum(found[of_copy], np.uint8(kind))
+    for kind, pattern in _CALL:
+        called = match(events, pattern)[calls]
+        found[called] = np.minimum(found[called], np.uint8(kind))
+    found[found > SyncKind.COPY] = SyncKind.COPY
+    return found
+
+
+def sync_sites(
+    host: Host, transfers: Transfers, blocking: Int64, device: int, ledger: Ledger, window: Window
+) -> list[SyncSite]:
+    """The waits that begin in the window, those that cost the device most first. ledger: the device's.
+
+    blocking: the calls that wait (handover.HostTime.blocking). Calls inside one operator are one wait, such
+    as a copy that blocks and the synchronisation after it.
+    """
+    events = host.events
+    starts = events.start_ns[blocking]
+    calls = blocking[(starts >= window.start_ns) & (starts < window.end_ns)]
+    if not len(calls):
+        return []
+    drained_in = ledger.gaps.blocked_in[ledger.gap]
+    some = drained_in != NONE
+    refill = np.zeros(len(events), np.int64)
+    np.add.at(refill, drained_in[some], np.minimum(ledger.drained_ns, ledger.inside(window))[some])
+    operator = host.operator[calls]
+    _, wait = np.unique(np.where(operator == NONE, calls, operator), return_inverse=True)
+    name = np.where(operator == NONE, NONE, events.name[operator]).astype(np.int64)
+    keys, member = np.unique(
+        np.stack([sync_kinds(host, transfers, calls).astype(np.int64), host.place[calls], name]),
+        axis=1,
+        return_inverse=True,
+    )
+    member = member.reshape(-1)
+    held_ns = np.bincount(member, weights=events.duration_ns[calls])
+    refill_ns = np.bincount(member, weights=refill[calls])
+    pairs, part = np.unique(np.stack([member, wait]), axis=1, return_inverse=True)
+    count = np.bincount(pairs[0])
+    begins, ends = np.full(pairs.shape[1], window.end_ns), np.full(pairs.shape[1], window.start_ns)
+    np.minimum.at(begins, part.reshape(-1), events.start_ns[calls])
+    np.maximum.at(ends, part.reshape(-1), events.end_ns[calls])
+    stop = np.cumsum(count)
+    return [
+        SyncSite(
+            SyncKind(int(keys[0, i])),
+            int(keys[1, i]),
+            "" if keys[2, i] == NONE else events.names[keys[2, i]],
+            int(count[i]),
+            int(held_ns[i]),
+            int(refill_ns[i]),
+            longest(begins[stop[i] - count[i] : stop[i]], ends[stop[i] - count[i] : stop[i]], device),
+        )
+        for i in np.lexsort((-held_ns, -refill_ns))
+    ]

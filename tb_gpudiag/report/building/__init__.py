@@ -1,0 +1,1 @@
+"""Facts and findings become one Report."""

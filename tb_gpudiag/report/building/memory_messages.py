@@ -1,0 +1,166 @@
+"""The memory of each device, for the Report."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.facts.core.names import Frame
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.floor import Floors, Trend, evenly
+from tb_gpudiag.facts.memory.peak import Owner
+from tb_gpudiag.facts.memory.reserve import Reserve, SegmentFacts
+from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.units import UINT32_MAX, place, us
+from tb_gpudiag.rules.rule import Place
+from tb_gpudiag.rules.shared.leak import state_of
+from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.wording.format import one_line
+
+FLOORS_LIMIT = 2_000
+"""Of more steps, evenly spaced ones."""
+
+SITES_LIMIT = 50
+OWNERS_LIMIT = 100
+RANGES_LIMIT = 20
+FRAMES_LIMIT = 40
+
+
+def memory_messages(facts: Facts) -> list[pb.DeviceMemory]:
+    """As facts.memory, each list bounded."""
+    return [_device(facts, memory) for memory in facts.memory]
+
+
+def _device(facts: Facts, memory: DeviceMemory) -> pb.DeviceMemory:
+    peak, trend = memory.peak, memory.trend
+    message = pb.DeviceMemory(
+        device=memory.device,
+        name=memory.name,
+        relative=memory.curve.relative,
+        events=min(len(memory.curve), UINT32_MAX),
+        start_bytes=memory.curve.start_bytes,
+        end_bytes=memory.end_bytes,
+        peak_allocated_bytes=peak.allocated_bytes,
+        peak_reserved_bytes=memory.peak_reserved_bytes,
+        capacity_bytes=memory.capacity_bytes,
+        peak_us=us(peak.at_ns),
+        peak_phase=peak.phase.label,
+        reserved_at_peak_bytes=max(0, peak.reserved_at_peak_bytes),
+        peak_owners=[_owner(owner) for owner in peak.owners[:OWNERS_LIMIT]],
+        peak_kinds=[
+            pb.MemoryKind(kind=kind.value, bytes=size)
+            for kind, size in sorted(peak.kinds.items(), key=lambda one: -one[1])
+        ],
+        floors=_floors(memory.floors),
+        sites=[_site(facts, memory, site) for site in memory.sites[:SITES_LIMIT]],
+        reserve=_reserve(memory.reserve),
+        segments=_segments(memory.reserve.segments),
+        steps_until_full=memory.until_full,
+    )
+    if trend is not None:
+        message.trend.CopyFrom(_trend(trend, state_of(memory) or ""))
+        if trend.unit == "step":
+            message.floor_slope_bytes_per_step = trend.per_unit
+    return message
+
+
+def _segments(segments: SegmentFacts | None) -> list[pb.MemorySegment]:
+    return [
+        pb.MemorySegment(
+            address=f"{segment.address:#x}",
+            bytes=segment.bytes,
+            used_bytes=segment.used_bytes,
+            largest_free_bytes=segment.largest_free_bytes,
+            blocks=segment.blocks,
+            expandable=segment.expandable,
+        )
+        for segment in (segments.each if segments is not None else [])
+    ]
+
+
+def _floors(floors: Floors) -> list[pb.MemoryFloor]:
+    return [
+        pb.MemoryFloor(
+            name=one_line(floors.slices.names[i]),
+            us=us(floors.at_ns[i]),
+            bytes=int(floors.bytes[i]),
+            excused=bool(floors.excused[i]),
+        )
+        for i in evenly(np.arange(len(floors), dtype=np.int64), FLOORS_LIMIT)
+    ]
+
+
+def _trend(trend: Trend, state: str) -> pb.FloorTrend:
+    return pb.FloorTrend(
+        bytes_per_step=trend.per_unit,
+        low_bytes_per_step=trend.low,
+        high_bytes_per_step=trend.high,
+        start_us=us(trend.start_ns),
+        start_bytes=trend.start_bytes,
+        end_us=us(trend.end_ns),
+        end_bytes=trend.end_bytes,
+        state=state,
+        steps=trend.steps,
+        unit=trend.unit,
+    )
+
+
+def _where(frame: Frame | None, operator: str, size: int) -> pb.Place:
+    if frame is None:
+        return place(Place(operator=operator, bytes=size))
+    return place(Place(frame.file, frame.line, frame.function, operator, bytes=size))
+
+
+def _owner(owner: Owner) -> pb.MemoryOwner:
+    return pb.MemoryOwner(
+        kind=owner.kind.value,
+        operator=one_line(owner.operator),
+        module=one_line(owner.module),
+        place=_where(owner.frame, owner.operator, owner.bytes),
+        bytes=owner.bytes,
+        count=min(owner.count, UINT32_MAX),
+        largest_bytes=owner.largest_bytes,
+    )
+
+
+def _site(facts: Facts, memory: DeviceMemory, site: GrowingSite) -> pb.MemorySite:
+    frames = site.stack.split("\n")[-FRAMES_LIMIT:]
+    shown = evenly(np.arange(len(site.times_ns), dtype=np.int64), RANGES_LIMIT)
+    events = facts.events
+    ranges = []
+    for time_ns, event in zip(site.times_ns[shown].tolist(), site.events[shown].tolist(), strict=True):
+        start, end = (time_ns, time_ns) if event == NONE else (events.start_ns[event], events.end_ns[event])
+        ranges.append(pb.TimeRange(start_us=us(start), end_us=us(end), device=memory.device))
+    return pb.MemorySite(
+        operator=one_line(site.operator),
+        stack="\n".join(one_line(frame) for frame in frames),
+        bytes=site.bytes,
+        count=min(site.count, UINT32_MAX),
+        bytes_per_step=site.per_unit,
+        place=_where(site.frame, site.operator, site.bytes),
+        size_bytes=site.size_bytes,
+        steps=site.steps,
+        module=one_line(site.module),
+        ranges=ranges,
+    )
+
+
+def _reserve(reserve: Reserve) -> pb.MemoryReserve:
+    segments = reserve.segments
+    message = pb.MemoryReserve(
+        unused_at_peak_bytes=reserve.unused_at_peak_bytes,
+        most_unused_bytes=reserve.most_unused_bytes,
+        growths=reserve.growths,
+        shrinks=reserve.shrinks,
+        steady_growths=reserve.steady_growths,
+        steady_shrinks=reserve.steady_shrinks,
+        out_of_memory=reserve.out_of_memory,
+        retries=reserve.retries,
+        driver_us=us(reserve.driver_ns),
+    )
+    if segments is not None:
+        message.segments = segments.segments
+        message.largest_free_bytes = segments.largest_free_bytes
+        message.free_in_used_segments_bytes = segments.free_in_used_segments_bytes
+    return message

@@ -1,0 +1,39 @@
+"""What every part of a Report is made with: ns become µs here, and here alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tb_gpudiag.facts.core.ranges import Ranges
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.rules.rule import Place
+from tb_gpudiag.wording.format import one_line
+
+UINT32_MAX = 2**32 - 1
+
+
+def us(nanoseconds: float | np.integer[Any]) -> float:
+    """Nanoseconds as the wire's µs."""
+    return round(float(nanoseconds)) / 1_000
+
+
+def place(where: Place) -> pb.Place:
+    """A rule's place, bounded and safe to show."""
+    return pb.Place(
+        file=one_line(where.file),
+        line=min(max(where.line, 0), UINT32_MAX),
+        function=one_line(where.function),
+        operator=one_line(where.operator),
+        us=us(where.time_ns),
+        bytes=where.bytes,
+    )
+
+
+def time_ranges(ranges: Ranges) -> list[pb.TimeRange]:
+    """Where something shows on the timeline."""
+    return [
+        pb.TimeRange(start_us=us(start), end_us=us(end), device=int(device))
+        for start, end, device in zip(*ranges, strict=True)
+    ]

@@ -1,0 +1,273 @@
+"""Gap chains: for one gap of a GPU, what ran before it, what ended it, who launched that, and what the host
+did meanwhile. Prepared once for all gaps, as arrays; told for one at a time.
+
+    gap_…        one row a gap, all devices one after another
+    cut_…        one row a segment of the idle ledger, in the order of gaps: why the GPU was idle just then
+    event_…      one row an event that some gap's chain names, and what encloses those on their threads
+
+Indices into events are NONE where there is no such event; so are those into strings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.errors import UsageError
+from tb_gpudiag.facts.core.causes import Cause, Trigger
+from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.timeline_text import TextTable, text_at
+from tb_gpudiag.trace.events import NONE, Int64
+
+# A gap of a second in a launch-bound job has thousands of segments; the largest of them tell the story.
+MOST_SEGMENTS = 60
+
+# Innermost frames; what lies further out is the same for all of a script.
+MOST_FRAMES = 64
+
+# Of an old trace's call stack, in characters.
+LONGEST_STACK = 8000
+
+NS_PER_US = 1000
+
+Prepared = Mapping[str, npt.NDArray[Any]]
+
+
+def prepare_chains(
+    facts: Facts, devices: Sequence[DeviceFacts], texts: TextTable
+) -> tuple[dict[str, npt.NDArray[Any]], list[dict[str, int]]]:
+    """The arrays, and for each device where its gaps and cuts are. `texts` begins with the causes' labels and
+    the events' names, and gets what else is needed."""
+    parts: list[dict[str, npt.NDArray[Any]]] = []
+    places = []
+    gaps_before = 0
+    for device in devices:
+        ledger = device.ledger
+        gaps = ledger.gaps
+        parts.append(
+            {
+                "gap_start_ns": gaps.start_ns,
+                "gap_end_ns": gaps.end_ns,
+                "gap_trigger": gaps.trigger,
+                "gap_before": _ran_before(facts, device),
+                "gap_after": gaps.ended_by,
+                "gap_launch": gaps.launch,
+                "cut_gap": (ledger.gap + gaps_before).astype(np.int32),
+                "cut_start_ns": ledger.start_ns,
+                "cut_end_ns": ledger.end_ns,
+                "cut_cause": ledger.cause,
+                "cut_event": ledger.event,
+            }
+        )
+        places.append({"device": device.id, "first_gap": gaps_before, "gaps": len(gaps)})
+        gaps_before += len(gaps)
+    arrays = {
+        name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64)
+        for name in _COLUMNS
+    }
+    return {**arrays, **_named_events(facts, arrays, texts)}, places
+
+
+_COLUMNS = (
+    "gap_start_ns",
+    "gap_end_ns",
+    "gap_trigger",
+    "gap_before",
+    "gap_after",
+    "gap_launch",
+    "cut_gap",
+    "cut_start_ns",
+    "cut_end_ns",
+    "cut_cause",
+    "cut_event",
+)
+_NAMING = ("gap_before", "gap_after", "gap_launch", "cut_event")
+
+
+def _ran_before(facts: Facts, device: DeviceFacts) -> Int64:
+    """For each gap of the device, the work whose end began it; NONE at the window's start."""
+    work = device.busy.work
+    ends = facts.events.end_ns[work]
+    order = np.argsort(ends, kind="stable")
+    start = device.ledger.gaps.start_ns
+    at = np.searchsorted(ends[order], start, side="right") - 1
+    last = order[np.maximum(at, 0)]
+    return np.where((at >= 0) & (ends[last] == start), work[last], NONE)
+
+
+def _named_events(
+    facts: Facts, arrays: dict[str, npt.NDArray[Any]], texts: TextTable
+) -> dict[str, npt.NDArray[Any]]:
+    """The event columns, and the columns of `arrays` that name events, as indices into these."""
+    events, host = facts.events, facts.host
+    named = np.zeros(len(events), np.bool_)
+    for column in _NAMING:
+        named[arrays[column][arrays[column] != NONE]] = True
+    launched_by = np.full(len(events), NONE, np.int64)
+    launched_by[facts.work.event] = facts.work.launch
+    named |= host.tree.any_below(named)
+    kept = np.flatnonzero(named)
+    new_index = np.full(len(events) + 1, NONE, np.int64)  # one more, so that NONE stays NONE
+    new_index[kept] = np.arange(len(kept))
+    # What GPU work belongs to is what its launch belongs to.
+    caller = np.where(launched_by[kept] != NONE, launched_by[kept], kept)
+    operator = host.operator[caller]
+    return {
+        **{column: new_index[arrays[column]].astype(np.int32) for column in _NAMING},
+        "event_name": _event_name(events.name[kept]),
+        "event_start_ns": events.start_ns[kept],
+        "event_duration_ns": events.duration_ns[kept],
+        "event_parent": new_index[host.tree.parent[kept]].astype(np.int32),
+        "event_stream": events.stream[kept],
+        "event_thread": _texts_of(events.thread[kept], lambda i: texts.add(thread_title(facts, i))),
+        "event_operator": np.where(operator != NONE, _event_name(events.name[operator]), NONE),
+        "event_place": _texts_of(host.place[caller], lambda i: texts.add(str(host.frame(i) or ""))),
+        "event_stack": _texts_of(
+            events.call_stack[kept], lambda i: texts.add(events.call_stacks[i], LONGEST_STACK)
+        ),
+    }
+
+
+def _event_name(name: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Event names stand behind the causes in the table of strings."""
+    return (name + len(Cause)).astype(np.int32)
+
+
+def _texts_of(values: npt.NDArray[Any], text: Callable[[int], int]) -> npt.NDArray[np.int32]:
+    """`text` of each value, asked once for each distinct one; NONE stays NONE."""
+    distinct, index = np.unique(values, return_inverse=True)
+    found = [NONE if value == NONE else text(int(value)) for value in distinct]
+    return np.array(found, np.int32)[index] if len(found) else np.zeros(0, np.int32)
+
+
+def thread_title(facts: Facts, thread: int) -> str:
+    """What a host thread is called."""
+    known = facts.events.threads[thread]
+    title = f"{known.name} ({known.tid})" if known.name else f"thread {known.tid}"
+    return f"main: {title}" if thread == facts.main_thread else title
+
+
+def gap_chain(prepared: Prepared, device: int, gap: int) -> pb.GapChain:
+    """The chain of the device's gap number `gap` (as in the timeline's boxes). The host's segments are in
+    order of time; of very many the shortest are summed by cause at the end, so that they always add up to the
+    gap.
+
+    Raises:
+        UsageError: the trace has no such gap.
+    """
+    places = json.loads(bytes(prepared["meta"]))["chains"]
+    place = next((place for place in places if place["device"] == device), None)
+    if place is None or not 0 <= gap < place["gaps"]:
+        raise UsageError(f"GPU {device} has no gap {gap} in this trace.", where="gap")
+    row = place["first_gap"] + gap
+    told = _Teller(prepared)
+    start_ns, end_ns = int(prepared["gap_start_ns"][row]), int(prepared["gap_end_ns"][row])
+    low, high = np.searchsorted(prepared["cut_gap"], [row, row + 1])
+    cause = np.array(prepared["cut_cause"][low:high])
+    length = np.array(prepared["cut_end_ns"][low:high]) - prepared["cut_start_ns"][low:high]
+    by_cause = np.bincount(cause, length, len(Cause))
+    return pb.GapChain(
+        state="ready",
+        gap=gap,
+        device=device,
+        start_us=start_ns / NS_PER_US,
+        end_us=end_ns / NS_PER_US,
+        trigger=Trigger(int(prepared["gap_trigger"][row])).label,
+        by_cause=[pb.CauseTime(cause=c.label, us=by_cause[c] / NS_PER_US) for c in Cause if by_cause[c]],
+        before=told.work(int(prepared["gap_before"][row])),
+        after=told.work(int(prepared["gap_after"][row])),
+        launch=told.call(int(prepared["gap_launch"][row])),
+        host=_segments(told, int(low), cause, length, start_ns),
+    )
+
+
+def _segments(
+    told: _Teller, low: int, cause: npt.NDArray[np.uint8], length: Int64, gap_start_ns: int
+) -> list[pb.HostSegment]:
+    longest = np.sort(np.argsort(-length, kind="stable")[:MOST_SEGMENTS])
+    rest = np.ones(len(length), np.bool_)
+    rest[longest] = False
+    segments = [told.segment(low + int(i)) for i in longest]
+    for some in Cause:
+        of_cause = rest & (cause == some)
+        if of_cause.any():
+            segments.append(
+                pb.HostSegment(
+                    cause=some.label,
+                    name=f"{np.count_nonzero(of_cause)} shorter ones",
+                    start_us=gap_start_ns / NS_PER_US,
+                    duration_us=int(length[of_cause].sum()) / NS_PER_US,
+                )
+            )
+    return segments
+
+
+class _Teller:
+    """Puts rows of the prepared arrays into messages."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+
+    def _text(self, index: int) -> str:
+        return "" if index == NONE else text_at(self._prepared["text"], self._prepared["text_first"], index)
+
+    def _of(self, column: str, event: int) -> str:
+        """The text that a column of the event refers to."""
+        return self._text(int(self._prepared[column][event]))
+
+    def _us(self, column: str, row: int) -> float:
+        return float(self._prepared[column][row]) / NS_PER_US
+
+    def work(self, event: int) -> pb.GpuWork | None:
+        """A kernel, copy or set."""
+        if event == NONE:
+            return None
+        return pb.GpuWork(
+            name=self._of("event_name", event),
+            stream=int(self._prepared["event_stream"][event]),
+            start_us=self._us("event_start_ns", event),
+            duration_us=self._us("event_duration_ns", event),
+            operator=self._of("event_operator", event),
+        )
+
+    def call(self, event: int) -> pb.HostCall | None:
+        """A host call, with what encloses it."""
+        if event == NONE:
+            return None
+        return pb.HostCall(
+            name=self._of("event_name", event),
+            thread=self._of("event_thread", event),
+            start_us=self._us("event_start_ns", event),
+            duration_us=self._us("event_duration_ns", event),
+            operator=self._of("event_operator", event),
+            stack=self._stack(event),
+        )
+
+    def _stack(self, event: int) -> list[str]:
+        """Innermost last. Old traces have no Python spans: there an operator carries its stack, innermost
+        first."""
+        frames: list[str] = []
+        while (event := int(self._prepared["event_parent"][event])) != NONE and len(frames) < MOST_FRAMES:
+            frames.append(self._of("event_name", event))
+            carried = self._of("event_stack", event)
+            if carried:
+                frames.extend(frame.strip() for frame in carried.split(";") if frame.strip())
+                break
+        return frames[:MOST_FRAMES][::-1]
+
+    def segment(self, cut: int) -> pb.HostSegment:
+        """One segment of the idle ledger."""
+        start_ns, end_ns = int(self._prepared["cut_start_ns"][cut]), int(self._prepared["cut_end_ns"][cut])
+        event = int(self._prepared["cut_event"][cut])
+        return pb.HostSegment(
+            cause=Cause(int(self._prepared["cut_cause"][cut])).label,
+            name=self._of("event_name", event) if event != NONE else "",
+            start_us=start_ns / NS_PER_US,
+            duration_us=(end_ns - start_ns) / NS_PER_US,
+            place=self._of("event_place", event) if event != NONE else "",
+        )

@@ -1,0 +1,297 @@
+"""Levels of detail: rows of boxes, merged ever more coarsely, from which any stretch at any zoom is cut
+cheaply.
+
+At level L, boxes shorter than the level's resolution that begin in the same cell of that length are one box.
+A box is kept once, with the level at which it comes into being (`birth`) and the one at which it is merged
+into another (`death`): with all levels together there are at most twice as many boxes as events. Boxes that
+die at level d are at most some three to a cell of level d - 1, so a slice at level L, which takes those with
+birth <= L < death, finds them by binary search, and their number goes with its width in pixels, not with the
+trace.
+
+Within a row boxes never overlap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.facts.core.intervals import expand
+from tb_gpudiag.trace.events import Bool, Int32, Int64, UInt8
+
+# The finest merging: on a screen this is far below anything one zooms to. A power of two.
+FINEST_NS = 256
+_FINEST_BITS = FINEST_NS.bit_length() - 1
+
+# Rows are not merged beyond this many cells: nobody looks at a trace on fewer pixels.
+FEWEST_CELLS = 16
+
+# The search key holds segment and time in one int64.
+_KEY_BITS = 62
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Shape (b,) each. A box of several events has the name that takes more than half of its time, where one
+    does, else one of those that take most; kind and gap are of an event of that name. Its duration is the
+    time that its events take together.
+    """
+
+    row: Int32
+    start_ns: Int64
+    duration_ns: Int64
+    name: Int32
+    kind: UInt8
+    gap: Int32  # of the gap lanes: the gap's number on its device
+    count: Int32
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def take(self, index: Int64 | Bool) -> Boxes:
+        return Boxes(
+            self.row[index],
+            self.start_ns[index],
+            self.duration_ns[index],
+            self.name[index],
+            self.kind[index],
+            self.gap[index],
+            self.count[index],
+        )
+
+    @staticmethod
+    def join(parts: list[Boxes]) -> Boxes:
+        """One after another."""
+        if not parts:
+            empty = np.zeros(0, np.int32)
+            return Boxes(
+                empty,
+                np.zeros(0, np.int64),
+                np.zeros(0, np.int64),
+                empty,
+                np.zeros(0, np.uint8),
+                empty,
+                empty,
+            )
+        return Boxes(
+            np.concatenate([part.row for part in parts]),
+            np.concatenate([part.start_ns for part in parts]),
+            np.concatenate([part.duration_ns for part in parts]),
+            np.concatenate([part.name for part in parts]),
+            np.concatenate([part.kind for part in parts]),
+            np.concatenate([part.gap for part in parts]),
+            np.concatenate([part.count for part in parts]),
+        )
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The boxes of all levels, ordered by segment and start; a segment is one row's boxes of one death. Shape
+    (b,) each but `first`.
+
+    key: segment * stride + ((start - origin) >> shift), ascending: holds row, death and start of a box. The
+    shift is 0 but for recordings of many hours. first: shape (segments + 1,), where each segment begins.
+    Segment = death * rows + row, death from 1 to last + 1.
+    """
+
+    key: Int64
+    birth: UInt8
+    duration_ns: Int64
+    name: Int32
+    kind: UInt8
+    gap: Int32
+    count: Int32
+    first: Int64
+    rows: int
+    last: int  # the coarsest level
+    origin_ns: int
+    stride: int
+    shift: int
+
+    def boxes(self, index: Int64, segment: Int64) -> Boxes:
+        """The boxes of these indices, whose segments are known."""
+        return Boxes(
+            (segment % self.rows).astype(np.int32),
+            ((self.key[index] - segment * self.stride) << self.shift) + self.origin_ns,
+            self.duration_ns[index],
+            self.name[index],
+            self.kind[index],
+            self.gap[index],
+            self.count[index],
+        )
+
+
+def build_levels(boxes: Boxes, rows: int) -> Levels:
+    """Merges one box per event; those of a row are in order of start, and there are at most 65,536 rows.
+    Where two of a row overlap, the earlier one is cut short."""
+    alive = boxes.take(np.argsort(boxes.row.astype(np.uint16), kind="stable"))
+    end = alive.start_ns + alive.duration_ns
+    same_row = alive.row[1:] == alive.row[:-1]
+    end[:-1] = np.where(same_row, np.minimum(end[:-1], alive.start_ns[1:]), end[:-1])
+    alive = _with_duration(alive, end - alive.start_ns)
+    birth = np.zeros(len(alive), np.uint8)
+    votes = alive.duration_ns
+    low = int(alive.start_ns.min()) if len(alive) else 0
+    span = int(end.max()) - low if len(alive) else 0
+    last = max(0, (span // (FEWEST_CELLS * FINEST_NS)).bit_length())
+    done: list[tuple[Boxes, UInt8, int]] = []
+    for level in range(1, last + 1):
+        join = _joins(alive, end, low, level)
+        if not join.any():
+            continue
+        group = np.cumsum(np.r_[True, ~join]) - 1
+        size = np.bincount(group)
+        merged = size >= 2
+        member = merged[group]
+        done.append((alive.take(member), birth[member], level))
+        first = np.flatnonzero(np.r_[True, ~join])
+        end = np.maximum.reduceat(end, first)
+        whole, won = _merge(alive.take(member), votes[member], np.cumsum(merged)[group[member]] - 1)
+        alive, birth, votes = _replace(alive.take(first), merged, whole), birth[first], votes[first]
+        birth[merged], votes[merged] = level, won
+    done.append((alive, birth, last + 1))
+    return _indexed(done, rows, last)
+
+
+def _joins(alive: Boxes, end: Int64, low: int, level: int) -> Bool:
+    """Shape (b - 1,): whether a box is merged with the one before it."""
+    bits = _FINEST_BITS + level - 1
+    small = end - alive.start_ns < 1 << bits
+    cell = (alive.start_ns - low) >> bits
+    joins: Bool = small[1:] & small[:-1] & (cell[1:] == cell[:-1]) & (alive.row[1:] == alive.row[:-1])
+    return joins
+
+
+def _merge(members: Boxes, votes: Int64, group: Int64) -> tuple[Boxes, Int64]:
+    """One box for each group, and the votes for its name; groups are numbered from 0, members are in their
+    order.
+
+    A majority vote over merged boxes: the name with most votes wins and keeps its lead over the second. So a
+    name with more than half of all time cannot lose, in whichever order boxes were merged.
+    """
+    first = np.searchsorted(group, np.arange(int(group[-1]) + 1))
+    order = np.lexsort((-members.duration_ns, members.name, group))
+    sorted_group, sorted_name = group[order], members.name[order]
+    run = np.flatnonzero(
+        np.r_[True, (sorted_group[1:] != sorted_group[:-1]) | (sorted_name[1:] != sorted_name[:-1])]
+    )
+    for_name, of_group = np.add.reduceat(votes[order], run), sorted_group[run]
+    ranked = np.lexsort((-for_name, of_group))
+    winner = np.searchsorted(of_group[ranked], np.arange(len(first)))
+    second = np.minimum(winner + 1, len(ranked) - 1)
+    contested = (of_group[ranked[second]] == np.arange(len(first))) & (second > winner)
+    lead = for_name[ranked[winner]] - np.where(contested, for_name[ranked[second]], 0)
+    longest = order[run[ranked[winner]]]
+    merged = Boxes(
+        members.row[first],
+        members.start_ns[first],
+        np.add.reduceat(members.duration_ns, first),
+        members.name[longest],
+        members.kind[longest],
+        members.gap[longest],
+        np.add.reduceat(members.count, first),
+    )
+    return merged, lead
+
+
+def _replace(boxes: Boxes, where: Bool, others: Boxes) -> Boxes:
+    columns = []
+    for old, new in zip(_columns(boxes), _columns(others), strict=True):
+        column = old.copy()
+        column[where] = new
+        columns.append(column)
+    return Boxes(*columns)
+
+
+def _columns(boxes: Boxes) -> tuple[npt.NDArray[np.generic], ...]:
+    return (boxes.row, boxes.start_ns, boxes.duration_ns, boxes.name, boxes.kind, boxes.gap, boxes.count)
+
+
+def _with_duration(boxes: Boxes, duration_ns: Int64) -> Boxes:
+    return Boxes(boxes.row, boxes.start_ns, duration_ns, boxes.name, boxes.kind, boxes.gap, boxes.count)
+
+
+def _indexed(done: list[tuple[Boxes, UInt8, int]], rows: int, last: int) -> Levels:
+    """`done`: boxes, their births, and the level at which they die, which ascends; of each, by row and
+    start."""
+    boxes = Boxes.join([part for part, _, _ in done])
+    death = np.repeat([level for _, _, level in done], [len(part) for part, _, _ in done])
+    segment = death * rows + boxes.row
+    origin = int(boxes.start_ns.min()) if len(boxes) else 0
+    reach = int(boxes.start_ns.max()) - origin if len(boxes) else 0
+    segments = (last + 2) * rows
+    shift = 0
+    while ((reach >> shift) + 2) * max(segments, 1) >= 1 << _KEY_BITS:
+        shift += 1
+    stride = (reach >> shift) + 2
+    return Levels(
+        key=segment * stride + ((boxes.start_ns - origin) >> shift),
+        birth=np.concatenate([part for _, part, _ in done]),
+        duration_ns=boxes.duration_ns,
+        name=boxes.name,
+        kind=boxes.kind,
+        gap=boxes.gap,
+        count=boxes.count,
+        first=np.searchsorted(segment, np.arange(segments + 1)).astype(np.int64),
+        rows=rows,
+        last=last,
+        origin_ns=origin,
+        stride=stride,
+        shift=shift,
+    )
+
+
+def slice_levels(levels: Levels, start_ns: int, end_ns: int, width: int, most: int) -> Boxes:
+    """The boxes that show in [start, end) on `width` pixels, by row and start: a few to a pixel and row, and
+    not many more than `most` in all. Where that is too few for all rows, the fullest ones are merged more
+    coarsely.
+    """
+    rows, last = levels.rows, levels.last
+    if not len(levels.key):
+        return Boxes.join([])
+    pixel_ns = max(1, (end_ns - start_ns) // width)
+    finest = min(last, max(0, pixel_ns.bit_length() - _FINEST_BITS))
+    segment = np.arange((finest + 1) * rows, (last + 2) * rows)
+    low, high = _ranges(levels, segment, start_ns, end_ns)
+    level = _level_of_rows((high - low).reshape(-1, rows), finest, most)
+    wanted = segment // rows > np.tile(level, len(segment) // rows)
+    owner, index = expand(low[wanted], high[wanted])
+    found = levels.boxes(index, segment[wanted][owner])
+    shows = (
+        (levels.birth[index] <= level[found.row])
+        & (found.start_ns < end_ns)
+        & ((found.start_ns + found.duration_ns > start_ns) | (found.start_ns >= start_ns))
+    )
+    found = found.take(shows)
+    return found.take(np.lexsort((found.start_ns, found.row)))
+
+
+def _ranges(levels: Levels, segment: Int64, start_ns: int, end_ns: int) -> tuple[Int64, Int64]:
+    """Where in each segment the boxes of the stretch are: from the one that begins last before it."""
+
+    def at(time_ns: int) -> int:
+        return min(max((time_ns - levels.origin_ns) >> levels.shift, 0), levels.stride - 1)
+
+    base = segment * levels.stride
+    low = np.searchsorted(levels.key, base + at(start_ns), side="left") - 1
+    low = np.maximum(low, levels.first[segment])
+    high = np.searchsorted(levels.key, base + at(end_ns), side="right")
+    return low.astype(np.int64), np.maximum(high, low).astype(np.int64)
+
+
+def _level_of_rows(found: Int64, finest: int, most: int) -> Int64:
+    """Shape (rows,): the level to show of each row. `found` has shape (levels from `finest`, rows): how many
+    boxes die at the level above each."""
+    at_level = np.cumsum(found[::-1], axis=0)[::-1]
+    share = most
+    while True:
+        fits = at_level <= share
+        # Counts fall with the level, so the first one that fits is the finest. The coarsest is taken where
+        # none does.
+        step = np.where(fits.any(axis=0), fits.argmax(axis=0), len(found) - 1)
+        total = int(at_level[step, np.arange(found.shape[1])].sum())
+        if total <= most or share == 0:
+            return np.asarray(finest + step, np.int64)
+        share //= 2

@@ -1,0 +1,1 @@
+"""A Report as text, Markdown and HTML."""

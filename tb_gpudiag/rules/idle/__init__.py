@@ -1,0 +1,1 @@
+"""GD1xx: why the GPU was idle."""

@@ -1,0 +1,1 @@
+"""GD2xx: launches that cost more than they bring."""

@@ -1,0 +1,1 @@
+"""GD4xx: leaks, peaks and fragmentation."""

@@ -1,0 +1,19 @@
+"""GD401: a GPU's memory rises from step to step."""
+
+from __future__ import annotations
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.rule import MEMORY_FILES, NO_GPU, NOTHING, TRACES, Answer, Rule, Taken
+from tb_gpudiag.rules.shared.leak import look_for_leak
+from tb_gpudiag.rules.shared.recording_advice import without_memory
+
+
+def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
+    """The floor of each GPU's memory, step by step."""
+    of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
+    if not of_gpus:
+        return without_memory(facts) if facts.device is not None else NO_GPU
+    return look_for_leak(facts, of_gpus)
+
+
+RULE = Rule("GD401", "memory_leak", "Memory that is not given back", check, about=TRACES | MEMORY_FILES)

@@ -1,0 +1,1 @@
+"""GD6xx: communication between ranks."""

@@ -1,0 +1,1 @@
+"""GD9xx: the recording itself."""

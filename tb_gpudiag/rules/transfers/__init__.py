@@ -1,0 +1,1 @@
+"""GD3xx: synchronizations and copies."""

@@ -1,0 +1,1 @@
+"""What names in traces mean: calls, operators, Python frames, kernels."""

@@ -1,0 +1,1 @@
+"""The words and number formats that users read, in one place."""

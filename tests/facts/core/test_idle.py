@@ -1,0 +1,328 @@
+"""The idle ledger: one story for each cause, and the laws on any story."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tb_gpudiag.facts.core.causes import Cause, Trigger
+from tb_gpudiag.facts.facts import Facts
+from tests.builder import GENERATIONS, Generation, HostThread, TraceBuilder
+from tests.facts import facts_of
+from tests.facts.laws import assert_laws
+
+US = 1000
+
+
+def between_two_kernels(name: str = "python") -> tuple[TraceBuilder, HostThread]:
+    """A kernel from 110 to 200 µs, and a launch at 500 whose kernel starts at 520: 320 µs of idle time."""
+    trace = TraceBuilder()
+    main = trace.thread(name)
+    main.step(0, at=0, us=1000)
+    main.launch("first", at=90, us=10, runs_at=110, runs_us=90)
+    main.launch("second", at=500, us=10, runs_at=520, runs_us=100)
+    return trace, main
+
+
+def causes(facts: Facts) -> dict[Cause, int]:
+    """Over the GPU span, in µs."""
+    assert_laws(facts)
+    device = facts.device
+    assert device is not None
+    return {cause: ns // US for cause, ns in device.ledger.by_cause(device.span).items()}
+
+
+def triggers(facts: Facts) -> set[Trigger]:
+    device = facts.device
+    assert device is not None
+    return set(device.ledger.by_trigger(device.span))
+
+
+def test_user_code_between_operators() -> None:
+    trace, _ = between_two_kernels()
+    facts = facts_of(trace)
+    assert causes(facts) == {Cause.PYTHON: 300, Cause.LAUNCH: 10, Cause.LATENCY: 10}
+    assert triggers(facts) == {Trigger.STARVED}
+
+
+@pytest.mark.parametrize(
+    ("what", "cause"),
+    [
+        ("aten::mm", Cause.DISPATCH),
+        ("c10d::allreduce_", Cause.COLLECTIVE),
+        ("entire_frame_compile (dynamo_timed)", Cause.COMPILE),
+    ],
+)
+def test_inside_an_operator(what: str, cause: Cause) -> None:
+    trace, main = between_two_kernels()
+    main.op(what, at=300, us=150)
+    assert causes(facts_of(trace)) == {cause: 150, Cause.PYTHON: 150, Cause.LAUNCH: 10, Cause.LATENCY: 10}
+
+
+@pytest.mark.parametrize(
+    ("call", "cause"),
+    [
+        ("cudaMalloc", Cause.ALLOCATOR),
+        ("cudaFree", Cause.ALLOCATOR),
+        ("hipHostMalloc", Cause.ALLOCATOR),
+        ("cuModuleLoadData", Cause.COMPILE),
+        ("cudaDeviceSynchronize", Cause.SYNC),
+        ("hipStreamSynchronize", Cause.SYNC),
+        ("cudaMemcpy", Cause.SYNC),
+        ("cudaFuncGetAttributes", Cause.DISPATCH),
+    ],
+)
+def test_inside_a_call_below_an_operator(call: str, cause: Cause) -> None:
+    trace, main = between_two_kernels()
+    main.op("aten::empty", at=300, us=150).call(call, at=320, us=100)
+    found = causes(facts_of(trace))
+    expected = {cause: 100, Cause.DISPATCH: 50, Cause.PYTHON: 150, Cause.LAUNCH: 10, Cause.LATENCY: 10}
+    if cause == Cause.DISPATCH:
+        expected[cause] = 150
+    assert found == expected
+
+
+def test_anything_below_data_loading_is_input() -> None:
+    trace, main = between_two_kernels()
+    main.loader(at=250, us=200).op("aten::stack", at=300, us=100).call("cudaHostAlloc", at=310, us=50)
+    assert causes(facts_of(trace)) == {
+        Cause.INPUT: 200,
+        Cause.PYTHON: 100,
+        Cause.LAUNCH: 10,
+        Cause.LATENCY: 10,
+    }
+
+
+def test_anything_below_compilation_is_compile() -> None:
+    trace, main = between_two_kernels()
+    main.frame("torch/_dynamo/convert_frame.py(1): __call__", at=250, us=200)
+    main.op("aten::mm", at=300, us=100)
+    assert causes(facts_of(trace))[Cause.COMPILE] == 200
+
+
+def test_work_that_was_queued_is_not_put_down_to_the_host() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("first", at=0, us=10, runs_at=20, runs_us=80)
+    main.launch("second", at=20, us=10, runs_at=400, runs_us=100)
+    main.op("aten::slow", at=100, us=300)
+    facts = facts_of(trace)
+    assert causes(facts) == {Cause.QUEUED: 300}
+    assert triggers(facts) == {Trigger.QUEUED}
+
+
+def test_a_bare_turnaround_between_queued_kernels_is_latency() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("first", at=0, us=10, runs_at=20, runs_us=80)
+    main.launch("second", at=20, us=10, runs_at=102, runs_us=100)
+    assert causes(facts_of(trace)) == {Cause.LATENCY: 2}
+
+
+def test_work_without_a_launch_is_unlinked_and_still_keeps_the_device_busy() -> None:
+    trace, _ = between_two_kernels()
+    trace.kernel("stray", at=300, us=50)
+    facts = facts_of(trace)
+    assert causes(facts) == {Cause.UNLINKED: 100, Cause.PYTHON: 150, Cause.LAUNCH: 10, Cause.LATENCY: 10}
+    assert triggers(facts) == {Trigger.UNKNOWN, Trigger.STARVED}
+
+
+def test_work_on_another_stream_fills_the_gap() -> None:
+    trace, main = between_two_kernels()
+    main.launch("side", at=100, us=5, runs_at=150, runs_us=370, stream=20)
+    assert causes(facts_of(trace)) == {}
+
+
+def test_a_blocking_call_drains_the_queue() -> None:
+    trace, main = between_two_kernels()
+    main.sync(at=120, us=85)  # held until 5 µs after the first kernel's end
+    facts = facts_of(trace)
+    assert causes(facts) == {Cause.SYNC: 5, Cause.PYTHON: 295, Cause.LAUNCH: 10, Cause.LATENCY: 10}
+    assert triggers(facts) == {Trigger.DRAINED}
+    assert facts.device is not None
+    # Held for 80 µs until the gap began: without the call the host would have been that much earlier.
+    assert 80 * US <= int(facts.device.ledger.drained_ns.sum()) <= 85 * US
+
+
+def test_a_blocking_call_on_an_empty_queue_drains_nothing() -> None:
+    trace, main = between_two_kernels()
+    main.sync(at=300, us=50)
+    facts = facts_of(trace)
+    assert triggers(facts) == {Trigger.STARVED}
+    assert facts.device is not None
+    assert int(facts.device.ledger.drained_ns.sum()) == 0
+
+
+def test_the_profiler_and_lazy_loading_have_causes_of_their_own() -> None:
+    trace, main = between_two_kernels()
+    main.op("aten::mm", at=250, us=265)
+    trace.overhead("Buffer Flush", at=300, us=40).overhead("Lazy Function Loading", at=360, us=30)
+    found = causes(facts_of(trace))
+    assert found[Cause.PROFILER] == 40
+    assert found[Cause.COMPILE] == 30
+    assert found[Cause.DISPATCH] == 180
+
+
+def test_a_kernels_first_launch_that_takes_long_loaded_its_module() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("first", at=0, us=10, runs_at=20, runs_us=80)
+    main.launch("second", at=100, us=5000, runs_at=5110, runs_us=80)
+    main.launch("second", at=5200, us=5000, runs_at=10210, runs_us=80)
+    found = causes(facts_of(trace))
+    assert found[Cause.COMPILE] == 5000
+    assert found[Cause.LAUNCH] == 5000  # its module is there already: something else
+
+
+def test_loading_a_module_may_begin_beside_earlier_work() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("first", at=0, us=10, runs_at=20, runs_us=4500)
+    main.launch("second", at=100, us=5000, runs_at=5110, runs_us=80)
+    found = causes(facts_of(trace))
+    assert found[Cause.COMPILE] == 5100 - 4520
+
+
+def test_a_wait_that_was_over_at_once_drained_nothing() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("first", at=0, us=10, runs_at=20, runs_us=80)
+    main.sync("cudaEventSynchronize", at=97.5, us=1.5)
+    main.launch("second", at=400, us=10, runs_at=420, runs_us=80)
+    assert triggers(facts_of(trace)) == {Trigger.STARVED}
+
+
+def backward_on_its_own_thread() -> tuple[TraceBuilder, HostThread, HostThread]:
+    trace = TraceBuilder()
+    main, engine = trace.thread(), trace.thread("autograd")
+    main.step(0, at=0, us=1000)
+    main.op("aten::mm", at=80, us=30).launch("forward", at=90, us=10, runs_at=110, runs_us=90)
+    return trace, main, engine
+
+
+def test_a_thread_before_its_first_operator_hands_over_to_the_one_it_waits_for() -> None:
+    trace, main, engine = backward_on_its_own_thread()
+    main.op("aten::loss", at=220, us=100)
+    engine.op("aten::backward", at=400, us=200).launch("backward", at=500, us=10, runs_at=520, runs_us=50)
+    found = causes(facts_of(trace))
+    # 220-320 the main thread's operator, 400-500 the engine's; around them nobody is inside anything.
+    assert found[Cause.DISPATCH] == 200
+    assert found[Cause.PYTHON] == 100
+
+
+def test_the_thread_that_called_backward_hands_over_to_the_engine() -> None:
+    trace, main, engine = backward_on_its_own_thread()
+    main.frame("<built-in method run_backward of torch._C._EngineBase object at 0x7f>", at=120, us=330)
+    engine.op("aten::backward", at=250, us=150)
+    engine.launch("warm", at=125, us=1, runs_at=126, runs_us=1)  # so that it is a launching thread
+    main.op("aten::step", at=460, us=60).launch("optimizer", at=500, us=10, runs_at=520, runs_us=50)
+    found = causes(facts_of(trace))
+    # In 200-450 the engine had an operator for 150 µs; its own dispatch is the rest of the wait.
+    assert found[Cause.DISPATCH] == 250 + 40
+    assert found[Cause.PYTHON] == 10
+
+
+def test_frames_that_never_return_are_seen_through() -> None:
+    """The frames open when recording begins, and record_function.__enter__, enclose all that follows."""
+    trace, main = between_two_kernels()
+    main.frame("train.py(3): train", at=0, us=1000)
+    main.frame("torch/profiler/profiler.py(821): step", at=1, us=998)
+    main.op("aten::mm", at=300, us=150)
+    facts = facts_of(trace)
+    assert causes(facts) == {Cause.PYTHON: 150, Cause.DISPATCH: 150, Cause.LAUNCH: 10, Cause.LATENCY: 10}
+
+
+def test_the_profilers_own_frames_are_its_own_time() -> None:
+    trace, main = between_two_kernels()
+    main.frame("torch/profiler/profiler.py(821): step", at=300, us=100)
+    assert causes(facts_of(trace))[Cause.PROFILER] == 100
+
+
+def test_kernels_of_one_graph_launch_leave_no_false_idle_time() -> None:
+    trace = TraceBuilder()
+    kernels = [(f"k{i}", 100 + 10 * i, 9.0) for i in range(20)]
+    trace.thread().graph_launch(kernels, at=50, us=40)
+    assert causes(facts_of(trace)) == {Cause.LATENCY: 19}
+
+
+def test_time_before_the_first_and_after_the_last_kernel_counts_in_the_window_only() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.frame("train.py(9): normalize", at=0, us=400)
+    main.launch("only", at=400, us=10, runs_at=420, runs_us=80)
+    main.sync(at=500, us=20)
+    facts = facts_of(trace)
+    assert causes(facts) == {}
+    device = facts.device
+    assert device is not None
+    window = {cause: ns // US for cause, ns in device.ledger.by_cause(device.window).items()}
+    assert window == {Cause.PYTHON: 880, Cause.LAUNCH: 10, Cause.LATENCY: 10, Cause.SYNC: 20}
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_every_generation_tells_the_same_story(generation: Generation) -> None:
+    trace = TraceBuilder(generation)
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.loader(at=10, us=60)
+    for at in (100, 400):
+        main.op("aten::mm", at=at, us=60).launch("gemm", at=at + 20, us=10, runs_at=at + 35, runs_us=100)
+    main.loader(at=250, us=100)
+    found = causes(facts_of(trace))
+    assert found[Cause.INPUT] == 100
+    assert found[Cause.DISPATCH] == 20
+    assert found[Cause.LAUNCH] == 10
+    assert found[Cause.LATENCY] == 5
+    assert sum(found.values()) == 200
+
+
+times = st.integers(0, 400)
+lengths = st.integers(0, 120)
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> TraceBuilder:
+    """Anything at all: crossing spans, several threads, streams, devices, launches after their work."""
+    trace = TraceBuilder(draw(st.sampled_from(GENERATIONS)), devices=("GPU a", "GPU b"))
+    threads = [trace.thread(), trace.thread("autograd")]
+    some = st.sampled_from(threads)
+    if draw(st.booleans()):
+        threads[0].step(0, at=draw(times), us=draw(st.integers(1, 200)))
+    for _ in range(draw(st.integers(0, 8))):
+        at, us = draw(times), draw(lengths)
+        match draw(st.integers(0, 6)):
+            case 0:
+                draw(some).op("aten::mm", at=at, us=us)
+            case 1:
+                draw(some).loader(at=at, us=us)
+            case 2:
+                draw(some).sync(at=at, us=us)
+            case 3:
+                draw(some).frame("train.py(7): step", at=at, us=us)
+            case 4:
+                draw(some).call("cudaMalloc", at=at, us=us)
+            case 5:
+                trace.overhead("Buffer Flush", at=at, us=us)
+            case _:
+                trace.kernel("stray", at=at, us=us, device=draw(st.integers(0, 1)))
+    for _ in range(draw(st.integers(0, 6))):
+        at, us = draw(times), draw(lengths)
+        draw(some).launch(
+            draw(st.sampled_from(["gemm", "ncclDevKernel_AllReduce"])),
+            at=at,
+            us=us,
+            runs_at=draw(times),
+            runs_us=draw(lengths),
+            stream=draw(st.sampled_from([7, 20])),
+            device=draw(st.integers(0, 1)),
+        )
+        draw(some).copy("HtoD", at=at, us=us, runs_at=draw(times), runs_us=draw(lengths), bytes=1 << 20)
+    return trace
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(stories())
+def test_the_laws_hold_on_any_story(story: TraceBuilder) -> None:
+    assert_laws(facts_of(story))

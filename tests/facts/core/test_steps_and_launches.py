@@ -1,0 +1,217 @@
+"""Steps, windows, launches, copies, busy time and hotspots, each from a story whose answer is plain."""
+
+from __future__ import annotations
+
+import pytest
+
+from tb_gpudiag.facts.core.names import place_frame, stack_place
+from tb_gpudiag.trace.events import NONE
+from tests.builder import TraceBuilder
+from tests.facts import facts_of
+
+US = 1000
+
+
+def test_steps_are_the_hosts_each_once_in_order() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(10, at=500, us=400).step(9, at=0, us=500)
+    trace.gpu_annotation("ProfilerStep#9", at=100, us=700)
+    steps = facts_of(trace).steps
+    assert steps.names == ["ProfilerStep#9", "ProfilerStep#10"]
+    assert steps.start_ns.tolist() == [0, 500 * US]
+    assert steps.end_ns.tolist() == [500 * US, 900 * US]
+
+
+def test_the_step_window_ends_with_the_work_that_the_steps_launched() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=100, us=400)
+    main.launch("inside", at=450, us=10, runs_at=600, runs_us=200)
+    main.launch("after", at=900, us=10, runs_at=920, runs_us=200)
+    main.op("aten::later", at=1200, us=10)
+    window = facts_of(trace).window
+    assert window.duration_ns == 700 * US
+
+
+def test_without_steps_the_window_is_the_whole_recording() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.op("aten::mm", at=50, us=100).launch("k", at=100, us=10, runs_at=120, runs_us=300)
+    facts = facts_of(trace)
+    assert not facts.recorded.steps
+    assert facts.window.duration_ns == 370 * US
+
+
+def test_a_launch_that_begins_after_its_work_is_none() -> None:
+    trace = TraceBuilder()
+    trace.thread().launch("early", at=500, us=10, runs_at=100, runs_us=50)
+    work = facts_of(trace).work
+    assert work.launch.tolist() == [NONE]
+    assert not work.empty_queue.any()
+
+
+def test_which_launches_found_the_queue_empty() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("a", at=0, us=10, runs_at=20, runs_us=100)  # nothing before it
+    main.launch("b", at=30, us=10, runs_at=120, runs_us=50)  # a still runs
+    main.launch("c", at=300, us=10, runs_at=320, runs_us=50)  # b ended long ago
+    main.graph_launch([("g1", 400, 10), ("g2", 411, 10)], at=330, us=10)  # c still runs
+    facts = facts_of(trace)
+    names = [facts.events.names[i] for i in facts.events.name[facts.work.event]]
+    assert dict(zip(names, facts.work.empty_queue.tolist(), strict=True)) == {
+        "a": True,
+        "b": False,
+        "c": True,
+        "g1": False,
+        "g2": False,
+    }
+
+
+def test_driver_and_hip_launches_are_joined_too() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i, call in enumerate(("cuLaunchKernelEx", "hipExtModuleLaunchKernel", "cudaLaunchKernelExC")):
+        main.launch(f"k{i}", at=100 * i, us=10, runs_at=100 * i + 20, runs_us=50, call=call)
+    assert (facts_of(trace).work.launch != NONE).all()
+
+
+def test_copies_tell_direction_and_memory() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.copy("HtoD", at=0, us=10, runs_at=20, runs_us=10, bytes=4096)
+    main.copy("HtoD", at=40, us=10, runs_at=60, runs_us=10, bytes=8192, pinned=True)
+    main.copy("DtoH", at=80, us=10, runs_at=100, runs_us=10, bytes=4)
+    main.copy("DtoD", at=120, us=10, runs_at=140, runs_us=10, bytes=16)
+    transfers = facts_of(trace).transfers
+    assert transfers.bytes.tolist() == [4096, 8192, 4, 16]
+    assert transfers.pageable.tolist() == [True, False, True, False]
+    assert transfers.to_device.tolist() == [True, True, False, False]
+
+
+def test_only_what_computing_does_not_hide_counts_as_copying_or_communicating() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("gemm", at=0, us=5, runs_at=100, runs_us=100)
+    main.launch("ncclDevKernel_AllReduce_Sum", at=6, us=5, runs_at=150, runs_us=100, stream=20)
+    main.copy("HtoD", at=12, us=5, runs_at=180, runs_us=120, bytes=1 << 20, pinned=True, stream=21)
+    device = facts_of(trace).device
+    assert device is not None
+    busy = device.busy
+    assert (busy.computing.total, busy.communicating.total, busy.copying.total) == (
+        100 * US,
+        50 * US,
+        50 * US,
+    )
+    assert busy.all.total == 200 * US
+
+
+def test_hotspots_by_operator_line_and_kernel() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    for at in (100, 200, 300):
+        main.frame("train.py(5): loop", at=at, us=60)
+        main.op("aten::add", at=at + 5, us=30)
+        main.launch("add_kernel", at=at + 20, us=10, runs_at=at + 35, runs_us=4)
+    main.frame("train.py(9): big", at=500, us=100).op("aten::mm", at=510, us=80)
+    main.graph_launch([("g1", 560, 30), ("g2", 590, 30)], at=530, us=20)
+    facts = facts_of(trace)
+    operator = {h.key: h for h in facts.hotspots("operator")}
+    assert operator["aten::add"].launches == 3
+    assert operator["aten::add"].host_ns == 30 * US
+    assert operator["aten::add"].kernel_ns == 12 * US
+    assert operator["aten::add"].empty_queue_share == 1.0
+    # Each: 15 µs of dispatch, 10 in the call, 5 until the kernel starts; in the step window the first too.
+    assert operator["aten::add"].idle_ns == 3 * 30 * US
+    assert operator["aten::mm"].launches == 1
+    assert operator["aten::mm"].kernel_ns == 60 * US
+    lines = {h.key: h.launches for h in facts.hotspots("line")}
+    assert lines == {"train.py(5): loop": 3, "train.py(9): big": 1}
+    assert {h.key for h in facts.hotspots("kernel")} == {"add_kernel", "g1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("train.py(12): step", "train.py(12): step"),
+        ("/home/me/job/main.py(3): <module>", "/home/me/job/main.py(3): <module>"),
+        (
+            "transformers/image_transforms.py(390): normalize",
+            "transformers/image_transforms.py(390): normalize",
+        ),
+        (r"C:\job\train.py(7): run", r"C:\job\train.py(7): run"),
+        ("torch/nn/modules/module.py(1743): _call_impl", None),
+        ("/usr/lib/python3.11/site-packages/torch/_ops.py(1): __call__", None),
+        ("threading.py(982): run", None),
+        ("multiprocessing/spawn.py(122): spawn_main", None),
+        ("numpy/core/shape_base.py(372): stack", None),
+        ("<built-in method run_backward of x object at 0x7f>", None),
+        ("<frozen importlib._bootstrap>(1): _load", None),
+        ("nn.Module: Linear_0", None),
+        ("aten::mm", None),
+        ("profile.py(4): main", "profile.py(4): main"),
+    ],
+)
+def test_which_frames_are_a_place(name: str, expected: str | None) -> None:
+    frame = place_frame(name)
+    assert (str(frame) if frame else None) == expected
+
+
+def test_an_old_call_stack_names_the_users_line() -> None:
+    site = "/home/me/env/lib/python3.7/site-packages/"
+    libraries = [f"{site}torch/nn/functional.py(9): relu", f"{site}torchvision/models/resnet.py(5): forward"]
+    stack = ";".join([*libraries, "job.py(46): <module>"])
+    frame = stack_place(stack)
+    assert frame is not None
+    assert (frame.file, frame.line, frame.function) == ("job.py", 46, "<module>")
+
+
+def test_hotspots_by_module() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("nn.Module: Net_0", at=0, us=500).frame("nn.Module: Linear_3", at=100, us=200)
+    main.launch("gemm", at=150, us=10, runs_at=170, runs_us=50)
+    main.launch("relu", at=350, us=10, runs_at=370, runs_us=50)
+    assert {h.key: h.launches for h in facts_of(trace).hotspots("module")} == {"Linear_3": 1, "Net_0": 1}
+
+
+def test_a_backward_kernel_belongs_to_its_forward_operators_line_and_module() -> None:
+    trace = TraceBuilder()
+    main, engine = trace.thread(), trace.thread("autograd")
+    for number, (line, module) in enumerate([(5, "Linear_0"), (9, "Linear_1")]):
+        at = 100 * number
+        main.frame(f"model.py({line}): forward", at=at, us=80).frame(f"nn.Module: {module}", at=at + 5, us=70)
+        main.op("aten::linear", at=at + 10, us=40, sequence=number)
+        main.op("aten::t", at=at + 15, us=5, sequence=number)
+    for number in (1, 0):
+        at = 500 - 100 * number
+        engine.op("autograd::engine::evaluate_function: X", at=at, us=80)
+        engine.op("AddmmBackward0", at=at + 5, us=70, sequence=number, forward_thread=1)
+        engine.launch("gemm", at=at + 20, us=10, runs_at=at + 35, runs_us=20)
+    facts = facts_of(trace)
+    assert {h.key: h.launches for h in facts.hotspots("line")} == {
+        "model.py(5): forward": 1,
+        "model.py(9): forward": 1,
+    }
+    assert {h.key: h.launches for h in facts.hotspots("module")} == {"Linear_0": 1, "Linear_1": 1}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "communicates"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", True),
+        ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("rcclGenericKernel<1, false>(ncclDevComm*)", True),
+        ("void vllm::all_reduce_kernel<float>(int)", True),
+        ("void at::native::reduce_kernel<512, 1>(int)", False),
+        ("sm90_xmma_gemm_bf16bf16_bf16f32", False),
+    ],
+)
+def test_which_kernels_communicate(kernel: str, communicates: bool) -> None:
+    trace = TraceBuilder()
+    trace.thread().launch(kernel, at=0, us=5, runs_at=10, runs_us=20)
+    device = facts_of(trace).device
+    assert device is not None
+    assert (device.busy.communicating.total > 0) == communicates

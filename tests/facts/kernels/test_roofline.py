@@ -1,0 +1,186 @@
+"""The roofline of matrix products, and how many blocks a multiprocessor holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.multiprocessors import multiprocessor, occupancy
+from tb_gpudiag.facts.kernels.peaks import DEVICE_PEAKS, peaks_of
+from tb_gpudiag.facts.kernels.roofline import Product
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import TraceBuilder
+from tests.conftest import SHARED_TRACES
+from tests.facts import facts_of
+
+BF16 = "c10::BFloat16"
+GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas"
+
+
+def _products(
+    operator: str, shapes: list[list[int]], types: list[str], us: float, kernel: str = GEMM
+) -> list[Product]:
+    trace = TraceBuilder(devices=("NVIDIA H100 80GB HBM3",))
+    main = trace.thread()
+    main.op("aten::linear", at=0, us=50)
+    main.op(operator, at=1, us=40, shapes=shapes, types=types)
+    main.launch(kernel, at=5, us=5, runs_at=60, runs_us=us)
+    found = facts_of(trace).roofline
+    assert found is not None
+    return found.products
+
+
+def test_a_large_product_is_held_against_the_arithmetic() -> None:
+    """By hand: 2 * 4096^3 = 137 GFLOP at 989 TFLOP/s are 139 us; 100 MB at 3.35 TB/s 30 us."""
+    (product,) = _products("aten::mm", [[4096, 4096], [4096, 4096]], [BF16, BF16], 200)
+    assert product.operations == 2 * 4096**3
+    assert product.bytes == 3 * 4096**2 * 2
+    assert product.arithmetic_ns == pytest.approx(138_968, rel=1e-4)
+    assert product.memory_ns == pytest.approx(30_048, rel=1e-4)
+    assert product.reached == pytest.approx(0.695, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "sizes"),
+    [
+        ("aten::addmm", [[512], [64, 32], [32, 512], [], []], (1, 64, 32, 512)),
+        ("aten::addmm", [[64, 512], [64, 32], [32, 512], [], []], (1, 64, 32, 512)),
+        ("aten::bmm", [[16, 8, 64], [16, 64, 32]], (16, 8, 64, 32)),
+        ("aten::baddbmm", [[16, 8, 32], [16, 8, 64], [16, 64, 32], [], []], (16, 8, 64, 32)),
+        # A layer's weights are read once, whatever the batch.
+        ("aten::linear", [[4, 128, 64], [32, 64], [32]], (1, 512, 64, 32)),
+    ],
+)
+def test_every_operators_sizes(operator: str, shapes: list[list[int]], sizes: tuple[int, ...]) -> None:
+    batch, rows, inner, columns = sizes
+    types = [BF16] * 3 if len(shapes) != 2 else [BF16] * 2
+    (product,) = _products(operator, shapes, types, 100)
+    assert product.operations == 2 * batch * rows * inner * columns
+    assert product.bytes == 2 * batch * (rows * inner + inner * columns + rows * columns)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "types"),
+    [
+        ([[64, 32], [31, 64]], [BF16, BF16]),
+        ([[64, 32]], [BF16, BF16]),
+        ([[], []], [BF16, BF16]),
+        ([[64, 0], [0, 64]], [BF16, BF16]),
+        ([[64, 10**300], [10**300, 64]], [BF16, BF16]),
+        ([[64, 32], [32, 64]], ["double", "double"]),
+        ([[64, 32], [32, 64]], [BF16, "float"]),
+        ([[64, 32], [32, 64]], []),
+    ],
+)
+def test_what_is_no_product_or_of_unknown_format_is_left_out(
+    shapes: list[list[int]], types: list[str]
+) -> None:
+    assert _products("aten::mm", shapes, types, 100) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "us", "peak"),
+    [
+        ("ampere_sgemm_128x128_nn", 5_000, 67.0),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_cublas", 5_000, 494.0),
+        ("some_gemm_of_another_library", 5_000, 67.0),  # the name does not tell: the slower peak,
+        ("some_gemm_of_another_library", 1_000, 494.0),  # unless it is faster than that
+    ],
+)
+def test_fp32_has_the_peak_of_what_multiplies(kernel: str, us: float, peak: float) -> None:
+    (product,) = _products("aten::mm", [[4096, 4096], [4096, 4096]], ["float", "float"], us, kernel)
+    assert product.operations / product.arithmetic_ns / 1e3 == pytest.approx(peak)
+
+
+def test_a_gpu_without_stated_peaks_has_no_roofline() -> None:
+    trace = TraceBuilder(devices=("Test GPU",))
+    trace.thread().launch(GEMM, at=5, us=5, runs_at=60, runs_us=10)
+    assert facts_of(trace).roofline is None
+
+
+def test_peaks_are_found_by_the_names_that_traces_have() -> None:
+    for name, half, bandwidth in (
+        ("NVIDIA A100-SXM4-40GB", 312, 1.555),
+        ("NVIDIA A100 80GB PCIe", 312, 1.935),
+        ("NVIDIA H100 80GB HBM3", 989, 3.35),
+        ("NVIDIA H200", 989, 4.8),
+        ("Tesla V100-SXM2-32GB", 125, 0.9),
+    ):
+        peaks = peaks_of(name)
+        assert peaks is not None
+        assert (peaks.half, peaks.bandwidth) == (half, bandwidth)
+    assert all(0 < peaks.bandwidth < 20 and peaks.half >= peaks.fp32 for _, peaks in DEVICE_PEAKS)
+
+
+@pytest.mark.skipif(not SHARED_TRACES.is_dir(), reason="no real traces here")
+@pytest.mark.parametrize("folder", ["h100_owlv2", "h100_timesformer", "rtx5080_without_cuda_graph"])
+def test_no_recorded_product_is_faster_than_the_roofline(folder: str) -> None:
+    (path,) = (SHARED_TRACES / folder).iterdir()
+    line = Facts(read_trace(str(path))).roofline
+    assert line is not None
+    assert line.products
+    assert max(product.reached for product in line.products) <= 1.0
+    # The largest layers of a transformer run at over half of it.
+    assert max(p.reached for p in line.products if p.operations > p.calls * 10**10) > 0.5
+
+
+A100 = {
+    "maxThreadsPerMultiprocessor": 2048,
+    "regsPerMultiprocessor": 65536,
+    "sharedMemPerMultiprocessor": 167936,
+}
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared_bytes", "blocks", "share"),
+    [
+        # From CUDA's occupancy calculator for 8.0.
+        (256, 32, 0, 8, 1.0),
+        (256, 64, 0, 4, 0.5),
+        (256, 255, 0, 1, 0.125),
+        (128, 168, 49152, 3, 0.1875),
+        (32, 16, 0, 32, 0.5),  # no more than 32 blocks
+        (1024, 40, 0, 1, 0.5),
+        (128, 32, 100_000, 1, 0.0625),
+    ],
+)
+def test_blocks_of_a_multiprocessor(
+    threads: int, registers: int, shared_bytes: int, blocks: int, share: float
+) -> None:
+    trace = TraceBuilder()
+    trace.thread().launch(
+        "k",
+        at=0,
+        us=5,
+        runs_at=6,
+        runs_us=10,
+        grid=(80 * 3, 1, 1),
+        block=(threads, 1, 1),
+        registers=registers,
+        shared_bytes=shared_bytes,
+    )
+    facts = facts_of(trace)
+    has = multiprocessor(A100, (8, 0))
+    assert has is not None
+    assert facts.device is not None
+    held = occupancy(facts.device.kernels, has)
+    assert held.blocks.tolist() == [blocks]
+    assert held.share.tolist() == [pytest.approx(share)]
+    assert held.waves.tolist() == [pytest.approx(3 / blocks)]
+
+
+@pytest.mark.parametrize(
+    ("properties", "capability"),
+    [
+        (A100, None),
+        (A100, (3, 5)),
+        ({**A100, "maxThreadsPerMultiprocessor": 108}, (8, 0)),  # torch 2.13's Python export has the SMs here
+        ({**A100, "regsPerMultiprocessor": None}, (8, 0)),
+        ({**A100, "sharedMemPerMultiprocessor": "much"}, (8, 0)),
+        ({}, (8, 0)),
+    ],
+)
+def test_a_gpu_that_is_not_described_is_not_guessed_at(
+    properties: dict[str, object], capability: tuple[int, int] | None
+) -> None:
+    assert multiprocessor(properties, capability) is None

@@ -1,0 +1,202 @@
+"""What each launch cost: the host's way to it counted a second way, and all of it found again in the
+hotspots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tb_gpudiag.errors import TraceError
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.ranges import MOST_RANGES
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.launching.hotspots import KINDS
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import TraceBuilder
+from tests.facts import facts_of
+from tests.facts.core.test_idle import stories
+from tests.facts.core.test_queue_depth import full_queue
+from tests.facts.test_real_traces import FILES
+
+US = 1000
+ISSUING = (Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY)
+
+
+def costs_by_kernel(facts: Facts) -> dict[str, tuple[int, int, int]]:
+    """kernel -> µs in the call, in dispatch and in Python."""
+    costs, events = facts.launch_costs, facts.events
+    names = [events.names[i] for i in events.name[costs.work]]
+    columns = (costs.host_ns, costs.dispatch_ns, costs.python_ns)
+    return {
+        name: (call // US, dispatch // US, python // US)
+        for name, call, dispatch, python in zip(names, *(c.tolist() for c in columns), strict=True)
+    }
+
+
+def test_the_way_to_each_launch_is_told_by_what_the_thread_did() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=500)
+    main.frame("train.py(3): loop", at=10, us=480)
+    main.op("aten::first", at=20, us=40).launch("first", at=40, us=10, runs_at=60, runs_us=10)
+    main.op("aten::second", at=100, us=60).call("cudaMalloc", at=105, us=30)
+    main.launch("second", at=140, us=10, runs_at=160, runs_us=10)
+    main.loader(at=170, us=100)
+    main.launch("third", at=280, us=10, runs_at=300, runs_us=10)
+    assert costs_by_kernel(facts_of(trace)) == {
+        # Before the frame nothing is recorded on the main thread: the user's own code as well.
+        "first": (10, 20, 20),
+        # The tail of aten::first, 40 µs of the loop, and what aten::second did beside the allocation.
+        "second": (10, 10 + 10, 40),
+        # The tail of aten::second; the loader's time is no launch's.
+        "third": (10, 10, 20),
+    }
+
+
+def test_a_thread_that_waits_for_another_spends_nothing_on_its_launches() -> None:
+    trace = TraceBuilder()
+    main, engine = trace.thread(), trace.thread("autograd")
+    main.step(0, at=0, us=500)
+    main.op("aten::mm", at=0, us=100).launch("forward", at=50, us=10, runs_at=70, runs_us=10)
+    engine.op("MmBackward0", at=200, us=100).launch("backward", at=250, us=10, runs_at=270, runs_us=10)
+    main.op("aten::add_", at=350, us=50).launch("optimizer", at=380, us=10, runs_at=400, runs_us=10)
+    assert costs_by_kernel(facts_of(trace)) == {
+        "forward": (10, 50, 0),
+        "backward": (10, 50, 0),
+        # From 100 to 200 and from 300 to 350 µs Python; the rest is the wait for autograd.
+        "optimizer": (10, 40 + 30, 150),
+    }
+
+
+def walked(facts: Facts, call: int) -> tuple[int, int]:
+    """(dispatch, Python) ns before one launch call, walked piece by piece from the launch before."""
+    events, host, window = facts.events, facts.host, facts.window
+    thread, start = int(events.thread[call]), int(events.start_ns[call])
+    own = [c for c in set(facts.work.launch.tolist()) if c != NONE and events.thread[c] == thread]
+    before = [c for c in own if (events.start_ns[c], c) < (start, call)]
+    free = max([window.start_ns, *(int(events.end_ns[c]) for c in before)])
+    pieces: list[tuple[int, int, int, Cause | None]]
+    if thread == facts.main_thread:
+        p = facts.host_pieces
+        pieces = [
+            (a, b, e, Cause(c))
+            for a, b, e, c, t in zip(p.start_ns, p.end_ns, p.event, p.cause, p.thread, strict=True)
+            if t == thread
+        ]
+    else:
+        lived = host.activities.get(thread)
+        pieces = [
+            (a, b, e, None if e == NONE or host.cause[e] >= len(Cause) else Cause(int(host.cause[e])))
+            for a, b, e in (zip(lived.start_ns, lived.end_ns, lived.event, strict=True) if lived else ())
+        ]
+    dispatch = python = 0
+    for a, b, event, cause in pieces:
+        length = int(min(b, start) - max(a, free))
+        if length <= 0 or (event != NONE and events.category[event] in CALL_CATEGORIES):
+            continue
+        if event != NONE and host.operator[event] != NONE:
+            if cause in (None, Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE):
+                dispatch += length
+        elif cause == Cause.PYTHON:
+            python += length
+    return dispatch, python
+
+
+def assert_costs(facts: Facts) -> None:
+    """All that a thread spent on its launches fits into the time until its last one, the idle time is the
+    ledgers', and the hotspots of each kind are all of it."""
+    costs, events, window = facts.launch_costs, facts.events, facts.window
+    for column in (costs.dispatch_ns, costs.python_ns, costs.full_queue_ns, costs.idle_ns, costs.kernel_ns):
+        assert (column >= 0).all()
+    assert (costs.full_queue_ns <= costs.host_ns).all()
+    for thread in np.unique(events.thread[costs.event]).tolist():
+        own = costs.event[events.thread[costs.event] == thread]
+        on_the_way = (costs.dispatch_ns + costs.python_ns)[events.thread[costs.event] == thread]
+        assert on_the_way.sum() <= events.start_ns[own].max() - window.start_ns
+    idle = 0
+    for device in facts.devices:
+        ledger = device.ledger
+        launch, inside = ledger.gaps.launch[ledger.gap], ledger.inside(window)
+        caused = np.isin(ledger.cause, np.array(ISSUING, np.uint8)) & np.isin(launch, costs.event)
+        idle += int(inside[caused].sum())
+    assert costs.idle_ns.sum() == idle
+    some = costs.idle_ns > 0
+    assert (costs.idle_end_ns[some] - costs.idle_start_ns[some] >= costs.idle_ns[some]).all()
+    for kind in KINDS:
+        spots = facts.hotspots(kind)
+        assert sum(spot.launches for spot in spots) == len(costs)
+        for figure, column in (
+            ("host_ns", costs.host_ns),
+            ("dispatch_ns", costs.dispatch_ns),
+            ("python_ns", costs.python_ns),
+            ("kernel_ns", costs.kernel_ns),
+            ("idle_ns", costs.idle_ns),
+            ("full_queue_ns", costs.full_queue_ns),
+        ):
+            assert sum(getattr(spot, figure) for spot in spots) == column.sum()
+        for spot in spots:
+            ranges = spot.ranges
+            assert 0 < len(ranges.start_ns) == len(ranges.end_ns) == len(ranges.device) <= MOST_RANGES
+            assert (ranges.end_ns >= ranges.start_ns).all()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(stories())
+def test_the_hosts_time_of_every_launch_is_that_of_a_walk_over_its_thread(story: TraceBuilder) -> None:
+    facts = facts_of(story)
+    assert_costs(facts)
+    costs = facts.launch_costs
+    for call, dispatch, python in zip(costs.event, costs.dispatch_ns, costs.python_ns, strict=True):
+        assert walked(facts, int(call)) == (dispatch, python)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_nothing_is_lost_or_counted_twice_on_real_traces(shared_traces: Path, file: str) -> None:
+    try:
+        facts = Facts(read_trace(str(shared_traces / file)))
+    except TraceError as error:
+        pytest.fail(f"{file} could not be read: {error}")
+    assert_costs(facts)
+
+
+def test_waiting_for_a_place_in_a_full_queue_is_told_apart() -> None:
+    (spot,) = facts_of(full_queue()).hotspots("kernel")
+    assert spot.full_queue_launches == 3
+    assert 3 * 200 * US <= spot.full_queue_ns < spot.host_ns
+
+
+def test_a_hotspots_places_are_where_it_cost_most() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=2000)
+    at = 0.0
+    for number in range(8):
+        at += 20 + 10 * number
+        main.op("aten::add", at=at, us=20 + 10 * number)
+        main.launch("add", at=at + 15 + 10 * number, us=3, runs_at=at + 20 + 10 * number, runs_us=1)
+        at += 21 + 10 * number
+    facts = facts_of(trace)
+    (spot,) = facts.hotspots("operator")
+    start, end, device = spot.ranges
+    assert len(start) == MOST_RANGES
+    assert (np.diff(end - start) < 0).all()
+    assert int(end[0] - start[0]) == 90 * US  # of aten::add's last call, until its kernel
+    assert device.tolist() == [0] * MOST_RANGES
+    assert spot.idle_ns == sum(20 + 10 * number for number in range(8)) * US
+
+
+def test_without_idle_time_its_places_are_the_longest_calls() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("long", at=0, us=5, runs_at=10, runs_us=990)
+    for number, call_us in enumerate([5, 9, 7, 6, 8, 4, 3]):
+        main.launch("short", at=50 + 20 * number, us=call_us, runs_at=1000 + 10 * number, runs_us=10)
+    (spot,) = [spot for spot in facts_of(trace).hotspots("kernel") if spot.key == "short"]
+    assert spot.idle_ns == 0
+    lengths = (spot.ranges.end_ns - spot.ranges.start_ns) // US
+    assert lengths.tolist() == [9, 8, 7, 6, 5]
+    assert spot.ranges.start_ns.tolist() == [70 * US, 130 * US, 90 * US, 110 * US, 50 * US]

@@ -1,0 +1,73 @@
+"""Memory of simulated jobs, beside what the simulator knows it did."""
+
+from __future__ import annotations
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory.peak import MemoryKind
+from tb_gpudiag.trace.events import NONE
+from tests.builder import Generation
+from tests.simulator import simulate
+from tests.trace.support import read_bytes
+
+STEADY = ["memory_warms_up", "cache_fills", "optimizer_state", "accumulated_gradients", "varying_sizes"]
+OTHERS = ["little_room", "fragmented"]
+LEAKS = [
+    "leak",
+    "leak_kept_graph",
+    "leak_retained_graph",
+    "leak_hooks",
+    "leak_growing_cache",
+    "leak_gradients",
+    "leak_metrics",
+    "host_leak",
+]
+# The simulator's words for what nothing in a trace tells.
+_TRUE_KINDS = {kind.value: kind for kind in MemoryKind} | {"other": MemoryKind.UNKNOWN}
+
+
+@pytest.mark.parametrize("scenario", [*LEAKS, *STEADY, *OTHERS])
+def test_floors_peak_and_slope_are_the_true_ones(scenario: str) -> None:
+    run = simulate(scenario, seed=1)
+    found = {memory.device: memory for memory in Facts(read_bytes(run.bytes())).memory}
+    for truth in run.truth.memory:
+        memory = found.pop(NONE if truth.device is None else truth.device)
+        assert memory.floors.bytes.tolist() == truth.floor_bytes
+        assert memory.peak_allocated_bytes == truth.peak_bytes
+        assert memory.peak.reserved_at_peak_bytes in (truth.peak_reserved_bytes, NONE)
+        assert memory.trend is not None
+        if truth.behaviour == "leak":
+            assert memory.trend.per_unit == pytest.approx(truth.slope_bytes, rel=0.02)
+            assert memory.sites[0].operator in truth.operators
+            assert truth.frame in ("", str(memory.sites[0].frame))
+            assert sum(site.per_unit for site in memory.sites) == pytest.approx(truth.slope_bytes, rel=0.02)
+    assert not found
+
+
+@pytest.mark.parametrize("scenario", [*STEADY, *OTHERS])
+def test_kinds_at_the_peak_are_the_true_ones(scenario: str) -> None:
+    run = simulate(scenario, seed=2)
+    gpu = Facts(read_bytes(run.bytes())).memory[0]
+    true = {_TRUE_KINDS[kind]: size for kind, size in run.truth.memory[0].peak_kinds.items()}
+    assert gpu.peak.kinds == {kind: size for kind, size in true.items() if size}
+
+
+@pytest.mark.parametrize("scenario", LEAKS)
+def test_of_a_leak_nothing_is_called_what_it_is_not(scenario: str) -> None:
+    run = simulate(scenario, seed=2)
+    gpu = Facts(read_bytes(run.bytes())).memory[0]
+    true = {_TRUE_KINDS[kind]: size for kind, size in run.truth.memory[0].peak_kinds.items()}
+    for kind, size in gpu.peak.kinds.items():
+        assert kind is MemoryKind.UNKNOWN or size <= true[kind]
+
+
+@pytest.mark.parametrize("generation", ["A", "B", "C1"])
+@pytest.mark.parametrize("scenario", ["leak", "leak_growing_cache", "optimizer_state"])
+def test_every_generation_has_the_same_slope(scenario: str, generation: Generation) -> None:
+    run = simulate(scenario)
+    memory = Facts(read_bytes(run.bytes(generation))).memory[0]
+    assert memory.curve.relative == (generation == "A")
+    assert memory.trend is not None
+    assert memory.trend.per_unit == pytest.approx(run.truth.memory[0].slope_bytes, rel=0.02)
+    assert bool(memory.sites) == (generation != "A" and scenario != "optimizer_state")

@@ -1,0 +1,214 @@
+"""Facts of memory snapshots and memory timelines: no operators, but stacks, segments, or purposes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.peak import MemoryKind
+from tb_gpudiag.facts.memory.phase import Phase, phase_of_stack
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder
+from tests.builder.snapshot import Shape
+
+MB = 1 << 20
+MODULE = "/opt/lib/python3.11/site-packages/torch/nn/modules/module.py(1): _call_impl"
+INIT = "/opt/lib/python3.11/site-packages/torch/nn/modules/linear.py(98): __init__"
+ENGINE = "??(0): torch::autograd::Engine::evaluate_function(...)"
+OPTIMIZER = "/opt/lib/python3.11/site-packages/torch/optim/adamw.py(220): step"
+ZERO_GRAD = "/opt/lib/python3.11/site-packages/torch/optim/optimizer.py(990): zero_grad"
+
+
+def memory_of(snapshot: SnapshotBuilder, shape: Shape = "new") -> DeviceMemory:
+    with tempfile.TemporaryDirectory() as folder:
+        (memory,) = Facts(read_trace(str(snapshot.write(Path(folder), shape=shape)))).memory
+    return memory
+
+
+def training(steps: int = 6, *, marked: bool = True) -> SnapshotBuilder:
+    """Weights; in each step activations, gradients, and a result that is kept; a state of the optimizer."""
+    snapshot = SnapshotBuilder()
+    snapshot.segment(30 * MB, at=0)
+    snapshot.allocate(3 * MB, at=1, stack=["train.py(3): main", INIT])
+    gradient = None
+    for step in range(steps):
+        at = 1_000 * (step + 1)
+        if marked:
+            snapshot.step(step, at=at, us=1_000)
+        if gradient is not None:
+            snapshot.free(gradient, at=at + 5, stack=["train.py(8): main", ZERO_GRAD])
+        kept = snapshot.allocate(
+            2 * MB, at=at + 10, stack=["train.py(9): main", MODULE, "model.py(20): forward"]
+        )
+        snapshot.allocate(1_000, at=at + 20, stack=["train.py(9): main", "train.py(12): keep"])
+        gradient = snapshot.allocate(3 * MB, at=at + 400, stack=[ENGINE])
+        snapshot.free(kept, at=at + 500, stack=[ENGINE])
+        if step == 0:
+            snapshot.allocate(6 * MB, at=at + 600, stack=["train.py(11): main", OPTIMIZER])
+        scratch = snapshot.allocate(1 * MB, at=at + 610, stack=["train.py(11): main", OPTIMIZER])
+        snapshot.free(scratch, at=at + 620, stack=["train.py(11): main", OPTIMIZER])
+    return snapshot
+
+
+def test_what_a_step_keeps_is_a_site_with_its_exact_stack() -> None:
+    memory = memory_of(training())
+    (site,) = memory.sites
+    assert (site.per_unit, site.size_bytes, site.old_count) == (1_000, 1_000, 4)
+    assert site.stack == "train.py(9): main\ntrain.py(12): keep"
+    assert site.frame is not None
+    assert (site.frame.file, site.frame.line) == ("train.py", 12)
+    assert memory.trend is not None
+    assert memory.trend.per_unit == 1_000
+
+
+def test_kinds_are_told_by_the_frames() -> None:
+    kinds = memory_of(training()).peak.kinds
+    # Highest in the last backward. Who needs what the steps keep, nobody has seen.
+    assert kinds == {
+        MemoryKind.PARAMETER: 3 * MB,
+        MemoryKind.OPTIMIZER_STATE: 6 * MB,
+        MemoryKind.ACTIVATION: 2 * MB,
+        MemoryKind.GRADIENT: 3 * MB,
+        MemoryKind.UNKNOWN: 6_000,
+    }
+
+
+def test_what_is_older_than_the_history_was_there_before() -> None:
+    snapshot = training()
+    snapshot.forget(14)
+    memory = memory_of(snapshot)
+    assert memory.peak.kinds[MemoryKind.BEFORE] >= 9 * MB  # the weights and the state
+    frames = {
+        owner.frame.file for owner in memory.peak.owners if owner.kind is MemoryKind.BEFORE and owner.frame
+    }
+    assert "train.py" in frames
+
+
+def test_steps_that_the_history_has_forgotten_have_no_floor() -> None:
+    snapshot = training(8)
+    snapshot.forget(40)
+    memory = memory_of(snapshot)
+    assert 3 <= len(memory.floors) < 8
+    assert memory.trend is not None
+    assert memory.trend.per_unit == 1_000
+    snapshot.forget(0)
+    assert len(memory_of(snapshot).floors) == 0
+
+
+def test_without_steps_the_slope_is_per_second() -> None:
+    memory = memory_of(training(64, marked=False))
+    assert memory.trend is not None
+    assert memory.trend.unit == "second"
+    assert memory.trend.per_unit == pytest.approx(1_000 / 0.001, rel=0.02)
+    assert memory.sites[0].frame is not None
+    assert memory.sites[0].frame.line == 12
+    assert memory.until_full == 0  # its capacity is not known
+
+
+def test_without_times_nothing_is_per_second() -> None:
+    memory = memory_of(training(64, marked=False), "without times")
+    assert (len(memory.floors), memory.trend, memory.sites) == (0, None, [])
+    assert memory.peak.kinds[MemoryKind.PARAMETER] == 3 * MB
+
+
+def test_frames_of_cpp_are_no_place_of_the_users() -> None:
+    owners = memory_of(training()).peak.owners
+    assert [owner.frame for owner in owners if owner.kind is MemoryKind.GRADIENT] == [None]
+
+
+def test_segments_tell_what_is_free_and_cannot_be_given_back() -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(10 * MB, at=0)
+    first = snapshot.allocate(4 * MB, at=1)
+    snapshot.allocate(2 * MB, at=2)
+    snapshot.free(first, at=3)
+    snapshot.segment(20 * MB, at=4, expandable=True)
+    segments = memory_of(snapshot).reserve.segments
+    assert segments is not None
+    assert (segments.segments, segments.expandable, segments.bytes) == (2, 1, 30 * MB)
+    assert (segments.free_bytes, segments.largest_free_bytes) == (28 * MB, 20 * MB)
+    assert segments.free_in_used_segments_bytes == 8 * MB
+    told = [(s.bytes, s.used_bytes, s.largest_free_bytes, s.blocks, s.expandable) for s in segments.each]
+    # Freed memory joins what is free beside it only where both are neighbours.
+    assert told[0][:2] == (10 * MB, 2 * MB)
+    assert told[0][2] <= 8 * MB
+    assert told[1] == (20 * MB, 0, 20 * MB, 1, True)
+
+
+MAIN = "train.py(3): main"
+
+
+@pytest.mark.parametrize(
+    ("stack", "retries"),
+    [
+        ([MAIN], 1),  # the cache was emptied to get memory
+        ([MAIN, "torch/cuda/memory.py(222): empty_cache"], 0),
+        ([], 0),
+    ],
+)
+def test_growths_retries_and_failures_are_in_the_history(stack: list[str], retries: int) -> None:
+    snapshot = SnapshotBuilder()
+    old = snapshot.segment(10 * MB, at=0)
+    snapshot.segment(4 * MB, at=1)
+    snapshot.give_back(old, at=2, stack=stack)
+    snapshot.segment(20 * MB, at=3, stack=[MAIN])
+    snapshot.allocate(15 * MB, at=4)
+    snapshot.out_of_memory(50 * MB, at=5)
+    reserve = memory_of(snapshot).reserve
+    assert (reserve.growths, reserve.shrinks, reserve.retries) == (2, 1, retries)
+    assert (reserve.out_of_memory, reserve.out_of_memory_ns.tolist()) == (1, [5_000])
+
+
+def test_a_memory_timeline_says_what_its_memory_is_for(tmp_path: Path) -> None:
+    # [ns, action: 1 there before, 2 made, 4 gone; bytes; category: 0 parameter, 4 activation, 5 gradient]
+    rows = [[-1, 1, 1000, 0], [10, 2, 300, 4], [20, 2, 50, 5], [30, 4, -300, 4], [40, 4, -50, 5]]
+    path = tmp_path / "memory.raw.json"
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    (memory,) = Facts(read_trace(str(path))).memory
+    assert memory.peak.kinds == {
+        MemoryKind.PARAMETER: 1000,
+        MemoryKind.ACTIVATION: 300,
+        MemoryKind.GRADIENT: 50,
+    }
+    assert not memory.allocations.paired
+
+
+@pytest.mark.parametrize(
+    ("frame", "phase"),
+    [
+        ("/opt/site-packages/torch/optim/adamw.py(220): step", Phase.OPTIMIZER),
+        ("/opt/site-packages/bitsandbytes/optim/optimizer.py(280): step", Phase.OPTIMIZER),
+        ("/opt/site-packages/apex/optimizers/fused_adam.py(99): step", Phase.OPTIMIZER),
+        (r"C:\python\torch\optim\sgd.py(80): step", Phase.OPTIMIZER),
+        ("/opt/site-packages/torch/optim/lr_scheduler.py(150): step", Phase.FORWARD),
+        ("train.py(8): step", Phase.FORWARD),
+        ("/opt/site-packages/torch/nn/modules/module.py(2700): zero_grad", Phase.ZERO_GRAD),
+        ("/opt/site-packages/torch/nn/modules/module.py(1300): to", Phase.PARAMETER),
+        ("/opt/site-packages/torch/nn/modules/module.py(1770): _call_impl", Phase.FORWARD),
+        ("/opt/site-packages/torch/utils/data/dataloader.py(730): __next__", Phase.INPUT),
+        ("/opt/site-packages/torch/_tensor.py(560): backward", Phase.BACKWARD),
+    ],
+)
+def test_a_frame_tells_the_phase(frame: str, phase: Phase, tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(MB, at=0)
+    snapshot.allocate(512, at=1, stack=["train.py(3): main", frame, "helper.py(4): inner"])
+    facts = Facts(read_trace(str(snapshot.write(tmp_path))))
+    assert facts.memory_context.phase[-1] == phase
+
+
+def test_of_several_frames_the_closest_one_tells_and_a_closure_is_no_part_of_the_optimizer() -> None:
+    backward = "/opt/site-packages/torch/_tensor.py(560): backward"
+    assert (
+        phase_of_stack("\n".join([OPTIMIZER, "train.py(5): closure", MODULE, "model.py(2): forward"]))
+        == Phase.FORWARD
+    )
+    assert phase_of_stack("\n".join([OPTIMIZER, "train.py(5): closure", backward])) == Phase.BACKWARD
+    assert phase_of_stack("\n".join([backward, "checkpoint.py(3): recompute", MODULE])) == Phase.BACKWARD
+    assert phase_of_stack("\n".join([backward, "train.py(9): hook", OPTIMIZER])) == Phase.OPTIMIZER
+    assert phase_of_stack("") == Phase.UNKNOWN

@@ -1,0 +1,181 @@
+"""The replay: unchanged it gives what was recorded, changed it gives what the story says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tb_gpudiag.errors import TraceError
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.intervals import Intervals, union
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.replay.replay import Change
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import TraceBuilder
+from tests.conftest import SHARED_TRACES
+from tests.facts import facts_of
+from tests.facts.core.test_idle import stories
+
+US = 1000
+STEPPED = sorted(
+    {
+        p.relative_to(SHARED_TRACES).parts[0]
+        for p in SHARED_TRACES.rglob("*.json*")
+        if not p.relative_to(SHARED_TRACES).parts[0].startswith(("cpu", "a100_launches"))
+    }
+)
+
+
+def without(facts: Facts, *causes: Cause) -> Change:
+    pieces = facts.host_pieces
+    some = [cause in causes for cause in pieces.cause.tolist()]
+    return Change(union(pieces.start_ns[some], pieces.end_ns[some]))
+
+
+def two_steps(load_us: float) -> TraceBuilder:
+    """Each: the batch, then ten launches 10 µs apart of kernels of 50 µs, far ahead of the GPU."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    length = load_us + 600
+    free = 0.0
+    for number in range(2):
+        at = number * length
+        main.step(number, at=at, us=length)
+        if load_us:
+            main.loader(at=at, us=load_us)
+        for i in range(10):
+            issued = at + load_us + 10 * i
+            begins = max(issued + 8, free)
+            main.launch("gemm", at=issued, us=5, runs_at=begins, runs_us=50)
+            free = begins + 50
+        main.sync(at=at + load_us + 100, us=free - (at + load_us + 100))
+    return trace
+
+
+def test_without_the_loaders_wait_the_steps_are_shorter_by_it() -> None:
+    facts = facts_of(two_steps(400))
+    assert facts.replay.unchanged.step_ns.tolist() == facts.replay.measured.step_ns.tolist()
+    changed = facts.replay.run(without(facts, Cause.INPUT))
+    assert facts.replay.measured.window_ns - changed.window_ns == 2 * 400 * US
+
+
+def test_half_a_change_gives_half() -> None:
+    facts = facts_of(two_steps(400))
+    change = without(facts, Cause.INPUT)
+    half = facts.replay.run(Change(change.host, 0.5))
+    assert facts.replay.measured.window_ns - half.window_ns == 400 * US
+
+
+def test_host_time_that_the_gpu_hides_gives_nothing_back() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1070)
+    main.launch("long", at=0, us=5, runs_at=10, runs_us=1000)
+    main.frame("train.py(3): log", at=10, us=500)
+    main.launch("next", at=520, us=5, runs_at=1011, runs_us=50)
+    main.sync(at=530, us=540)
+    facts = facts_of(trace)
+    changed = facts.replay.run(without(facts, Cause.PYTHON))
+    assert facts.replay.measured.window_ns - changed.window_ns <= 1 * US
+
+
+def test_a_wait_that_is_taken_away_lets_the_host_run_ahead() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=630)
+    main.launch("a", at=0, us=5, runs_at=10, runs_us=200)
+    main.sync(at=20, us=195)  # returns 5 µs after a's end
+    main.op("aten::host_work", at=215, us=100)
+    main.launch("b", at=315, us=5, runs_at=325, runs_us=300)
+    main.sync(at=330, us=300)
+    facts = facts_of(trace)
+    assert facts.device is not None
+    [waited] = facts.device.ledger.gaps.blocked_in[facts.device.ledger.gaps.blocked_ns > 0].tolist()
+    changed = facts.replay.run(Change(unblocked=(waited,)))
+    # b follows a: what was idle between them, 210 to 325 µs, but for the turnaround, comes back.
+    assert 100 * US <= facts.replay.measured.window_ns - changed.window_ns <= 115 * US
+
+
+def test_work_that_happens_to_end_while_a_wait_returns_at_once_is_not_what_it_was_for() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1300)
+    main.launch("early", at=0, us=5, runs_at=10, runs_us=50)
+    main.call("cudaEventRecord", at=6, us=1)
+    main.launch("late", at=10, us=5, runs_at=65, runs_us=436)  # until 501
+    main.frame("train.py(3): log", at=20, us=480)
+    main.sync("cudaEventSynchronize", at=500, us=2)
+    main.frame("train.py(4): prepare", at=502, us=600)
+    main.launch("next", at=1102, us=5, runs_at=1112, runs_us=180)
+    facts = facts_of(trace)
+    change = Change(Intervals(np.array([20 * US]), np.array([500 * US])))
+    less = facts.replay.measured.window_ns - facts.replay.run(change).window_ns
+    assert less == (500 - 60) * US
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_wait_for_an_event_that_had_happened_is_for_the_work_before_it(recorded: bool) -> None:
+    """Without the Python, the host comes to the wait while `late` runs; the event was recorded before it."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.launch("early", at=0, us=5, runs_at=10, runs_us=50)
+    if recorded:
+        main.call("cudaEventRecord", at=6, us=1)
+    main.launch("late", at=10, us=5, runs_at=65, runs_us=300)
+    main.frame("train.py(3): log", at=20, us=480)
+    main.sync("cudaEventSynchronize", at=500, us=2)
+    main.frame("train.py(4): prepare", at=502, us=300)
+    main.launch("next", at=802, us=5, runs_at=812, runs_us=180)
+    facts = facts_of(trace)
+    change = Change(Intervals(np.array([20 * US]), np.array([500 * US])))
+    less = facts.replay.measured.window_ns - facts.replay.run(change).window_ns
+    # The host goes on when `early` has ended (at 60 µs, not at 20), or else when `late` has (at 365).
+    waited_until = 60 if recorded else 365
+    assert less == (500 - waited_until) * US
+
+
+def test_work_of_another_stream_is_still_waited_for() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.frame("train.py(3): slow", at=0, us=300)
+    main.launch("compute", at=300, us=5, runs_at=310, runs_us=200)
+    main.launch("ncclDevKernel_AllReduce", at=310, us=5, runs_at=513, runs_us=300, stream=20)
+    main.sync(at=320, us=500)
+    facts = facts_of(trace)
+    changed = facts.replay.run(without(facts, Cause.PYTHON))
+    assert facts.replay.measured.window_ns - changed.window_ns == pytest.approx(300 * US, abs=180 * US)
+    assert changed.window_ns >= 500 * US
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(stories())
+def test_any_story_can_be_replayed(story: TraceBuilder) -> None:
+    facts = facts_of(story)
+    if not facts.window.duration_ns:
+        return
+    replay = facts.replay
+    assert len(replay.run(without(facts, Cause.PYTHON, Cause.DISPATCH)).step_ns) == len(
+        replay.measured.step_ns
+    )
+
+
+@pytest.mark.parametrize("folder", STEPPED)
+def test_the_unchanged_replay_gives_the_recorded_times(shared_traces: Path, folder: str) -> None:
+    for file in sorted((shared_traces / folder).rglob("*.json*")):
+        try:
+            facts = Facts(read_trace(str(file)))
+        except TraceError as error:
+            pytest.fail(str(error))
+        assert facts.replay.error < 0.01
+
+
+def test_resnet_without_the_loaders_wait_takes_what_it_took_with_workers(shared_traces: Path) -> None:
+    """The steady steps of the real run with 4 workers took 124 to 126 ms."""
+    facts = Facts(read_trace(str(next((shared_traces / "v100_resnet50_workers0").iterdir()))))
+    predicted = facts.replay.run(without(facts, Cause.INPUT)).window_ns / len(facts.steps)
+    assert predicted == pytest.approx(125e6, rel=0.10)

@@ -1,0 +1,98 @@
+"""Launch hotspots and launch queues: in the Report, and in every view."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building import launch_messages as launches
+from tb_gpudiag.report.views.html import to_html
+from tb_gpudiag.report.views.markdown import to_markdown
+from tb_gpudiag.report.views.text import to_text
+from tests.builder import TraceBuilder
+from tests.facts.core.test_queue_depth import full_queue
+from tests.report.reports import report_of, slow_loader
+
+
+def two_streams() -> TraceBuilder:
+    """Two steps of 200 µs. In each, an operator of 60 µs and one launch for an idle GPU; at the end two that
+    queue up on another stream."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step in range(2):
+        at = 200.0 * step
+        main.step(step, at=at, us=200)
+        main.op("aten::add", at=at + 20, us=60)
+        main.launch("add", at=at + 50, us=10, runs_at=at + 70, runs_us=30)
+    main.launch("a", at=320, us=10, runs_at=340, runs_us=40, stream=20)
+    main.launch("b", at=330, us=10, runs_at=380, runs_us=20, stream=20)
+    return trace
+
+
+def views(report: pb.Report) -> dict[str, str]:
+    return {"text": to_text([report]), "markdown": to_markdown([report]), "html": to_html([report])}
+
+
+def test_a_hotspot_says_what_the_host_spent_on_its_launches(tmp_path: Path) -> None:
+    report = report_of(two_streams(), tmp_path)
+    spots = {(spot.kind, spot.key): spot for spot in report.launch_hotspots}
+    add = spots["operator", "aten::add"]
+    assert (add.launches, add.host_us, add.dispatch_us, add.python_us) == (2, 20, 30 + 20 + 30, 20 + 140)
+    assert (add.idle_us, add.idle_per_step_us) == (100, 50)
+    # From the operator's beginning to the kernel's, in each step.
+    assert [(r.start_us, r.end_us, r.device) for r in add.ranges] == [(20, 70, 0), (220, 270, 0)]
+    assert spots["kernel", "add"].ranges == add.ranges
+
+
+def test_a_queue_says_how_much_waited_over_the_step_window(tmp_path: Path) -> None:
+    report = report_of(two_streams(), tmp_path)
+    first, second = report.launch_queues
+    assert (first.device, first.stream, first.launches, first.most_depth) == (0, 7, 2, 1)
+    assert first.mean_depth == pytest.approx(20 / 400)
+    assert first.empty_share == pytest.approx(1 - 20 / 400)
+    # a waits from 330 to 340 µs, b from 340 to 380.
+    assert (second.stream, second.launches, second.most_depth, second.median_depth) == (20, 2, 1, 0)
+    assert second.mean_depth == pytest.approx(50 / 400)
+
+
+def test_waiting_for_a_full_queue_is_in_both_and_in_words(tmp_path: Path) -> None:
+    report = report_of(full_queue(), tmp_path)
+    (queue,) = report.launch_queues
+    (spot,) = (spot for spot in report.launch_hotspots if spot.kind == "kernel")
+    assert queue.full_queue_launches == spot.full_queue_launches == 3
+    assert queue.full_queue_us == spot.full_queue_us > 600
+    assert "3 calls waited" in to_text([report]).replace("\n", " ")
+
+
+@pytest.mark.parametrize("view", ["text", "markdown", "html"])
+def test_every_view_shows_them(view: str, tmp_path: Path) -> None:
+    shown = views(report_of(two_streams(), tmp_path))[view]
+    for words in ("aten::add", "80 µs", "50 µs", "Launch queues", "GPU 0 stream 20: 2 launches"):
+        assert words in shown.replace("\\", ""), words
+
+
+def test_without_launches_there_is_no_queue(tmp_path: Path) -> None:
+    report = report_of(TraceBuilder(devices=()), tmp_path)
+    assert not report.launch_queues
+    assert "Launch queues" not in to_text([report])
+
+
+def test_queues_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launches, "QUEUES_LIMIT", 3)
+    trace = TraceBuilder()
+    main = trace.thread()
+    for stream in range(6):
+        for i in range(stream + 1):
+            main.launch("k", at=10 * i, us=2, runs_at=10 * i + 5, runs_us=1, stream=stream)
+    report = report_of(trace, tmp_path)
+    assert [queue.stream for queue in report.launch_queues] == [5, 4, 3]
+
+
+def test_host_activities_and_families_say_where_they_show(tmp_path: Path) -> None:
+    report = report_of(slow_loader(), tmp_path)
+    loading = next(activity for activity in report.host if activity.kind == "input")
+    assert [(r.start_us, r.end_us, r.device) for r in loading.ranges] == [(10, 610, -1), (1010, 1610, -1)]
+    copies = next(family for family in report.kernel_families if family.family == "copy")
+    assert [(r.start_us, r.end_us, r.device) for r in copies.ranges] == [(645, 675, 0), (1645, 1675, 0)]

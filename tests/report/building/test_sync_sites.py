@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tb_gpudiag.report.views.html import to_html
+from tb_gpudiag.report.views.markdown import to_markdown
+from tb_gpudiag.report.views.text import to_text
+from tests.builder import TraceBuilder
+from tests.report.reports import report_of, slow_loader
+
+
+def _reads_its_loss() -> TraceBuilder:
+    """A step with one `.item()` that holds the host for 300 µs; the GPU then stands idle for 60 µs."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.frame("train.py(12): train", at=0, us=1000)
+    main.launch("gemm", at=10, us=10, runs_at=25, runs_us=460)
+    main.item(at=180, us=310, runs_at=485)
+    main.launch("gemm", at=525, us=10, runs_at=546, runs_us=450)
+    return trace
+
+
+def test_the_report_and_every_view_list_the_waits(tmp_path: Path) -> None:
+    report = report_of(_reads_its_loss(), tmp_path)
+    (site,) = report.sync_sites
+    assert (site.kind, site.count, site.place.file, site.place.line) == ("item", 1, "train.py", 12)
+    assert site.refill_us == site.place.us == 60
+    for shown in (to_text([report]), to_markdown([report]), to_html([report])):
+        assert "Waits for the GPU" in shown
+        assert ".item() or float()" in shown
+
+
+def test_without_waits_there_is_no_section(tmp_path: Path) -> None:
+    report = report_of(slow_loader(), tmp_path)
+    assert not report.sync_sites
+    assert "Waits for the GPU" not in to_text([report])

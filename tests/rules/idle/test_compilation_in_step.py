@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.rules.idle.compilation_in_step import RULE
+from tb_gpudiag.rules.rule import Finding
+from tests.builder import HostThread, TraceBuilder
+from tests.rules.stage import cannot_tell, facts_of, finding, findings, healthy, is_clear, one_gap
+
+
+def _load_module(main: HostThread, at: float, us: float) -> None:
+    main.call("cuModuleLoadData", at=at, us=us)
+
+
+def _dynamo(main: HostThread, at: float, us: float) -> None:
+    main.frame("torch/_dynamo/convert_frame.py(1053): __call__", at=at, us=us)
+
+
+def _triton(main: HostThread, at: float, us: float) -> None:
+    main.frame("triton/compiler/compiler.py(226): compile", at=at, us=us)
+
+
+@pytest.mark.parametrize("act", [_load_module, _dynamo, _triton])
+def test_fires_on_idle_under_every_kind_of_compilation(act: object, tmp_path: Path) -> None:
+    assert callable(act)
+    found = finding(RULE.check(facts_of(one_gap(act, 40), tmp_path)))
+    assert found.cost_ns == 40_000
+
+
+def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(one_gap(_load_module, 19), tmp_path)))
+
+
+def test_a_healthy_step_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
+
+
+def test_cannot_tell_from_a_trace_without_activity(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=()).raw({"ph": "i", "name": "mark", "ts": 1.0, "pid": 0, "tid": 0})
+    assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
+
+
+def _recompiling(steps: dict[int, int | None], count: int = 6) -> TraceBuilder:
+    """Steps of 1,000 µs, idle for 500 µs in those where a function is compiled; and how often it had been."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for number in range(count):
+        at = number * 1000.0
+        main.step(number, at=at, us=1000)
+        main.frame("train.py(12): train_step", at=at, us=1000)
+        idle = 500 if number in steps else 0
+        if idle:
+            main.frame("torch/_dynamo/convert_frame.py(1647): _compile", at=at + 5, us=490)
+            main.op("_compile.compile_inner (dynamo_timed)", at=at + 10, us=480)
+            main.frame("/tmp/torchinductor_me/x/abc.py(10): <module>", at=at + 100, us=200)
+        before = steps.get(number)
+        if before is not None:
+            main.op(f"Torch-Compiled Region: 3/{before}", at=at + 500, us=40)
+        main.launch("gemm", at=at + idle + 5, us=5, runs_at=at + idle + 12, runs_us=980 - idle)
+    return trace
+
+
+def _evidence(answer: Finding) -> dict[str, str]:
+    return {e.label: e.value for e in answer.evidence}
+
+
+def test_says_which_function_is_compiled_again_how_often_when_and_for_whom(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(_recompiling({1: 1, 4: 2}), tmp_path)))
+    evidence = _evidence(found)
+    assert "again" in found.title
+    assert "mark_dynamic" in found.fix.code
+    assert evidence["functions compiled"] == "2"
+    assert evidence["in"] == "ProfilerStep#1, ProfilerStep#4"
+    shown = [e.value for e in found.evidence if e.label == "function 3"]
+    assert shown == [
+        "480 µs, called from train_step (train.py:12), compiled 1 time before, in ProfilerStep#1",
+        "480 µs, called from train_step (train.py:12), compiled 2 times before, in ProfilerStep#4",
+    ]
+    assert [(p.file, p.line) for p in found.places] == [("train.py", 12)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "again"),
+    [
+        ({0: 0}, False),  # for the first time
+        ({0: 0, 3: 0}, False),  # another function for the first time
+        ({3: 1}, True),
+        ({0: 0, 1: 1}, False),  # a size was found to change in the second step, and it was over
+        ({0: None, 4: None}, True),  # the trace does not say, but steady steps compile
+        ({4: None}, False),
+    ],
+)
+def test_compiling_again_is_told_from_the_warm_up(
+    steps: dict[int, int | None], again: bool, tmp_path: Path
+) -> None:
+    found = finding(RULE.check(facts_of(_recompiling(steps), tmp_path)))
+    assert ("again" in found.title) is again
+    assert ("mark_dynamic" in found.fix.code) is again
+
+
+def test_without_stacks_the_compilers_own_marks_tell(tmp_path: Path) -> None:
+    trace = _recompiling({1: 1, 4: 2})
+    trace.recording.host = [span for span in trace.recording.host if span.kind != "frame"]
+    evidence = _evidence(finding(RULE.check(facts_of(trace, tmp_path))))
+    assert evidence["functions compiled"] == "2"
+    assert evidence["function 3"].startswith("480 µs, compiled")
+
+
+def test_loading_is_a_finding_of_its_own(tmp_path: Path) -> None:
+    def both(main: HostThread, at: float, us: float) -> None:
+        main.frame("triton/compiler/compiler.py(226): compile", at=at, us=us - 60)
+        main.call("cuModuleLoadData", at=at + 10, us=20)  # by Triton: compiling
+        main.call("cuModuleLoadData", at=at + us - 60, us=60)
+
+    compiled, loaded = findings(RULE.check(facts_of(one_gap(both, 200), tmp_path)))
+    assert (compiled.cost_ns, loaded.cost_ns) == (140_000, 60_000)
+    assert "Loading" in loaded.title
+    assert "CUDA_MODULE_LOADING=EAGER" in loaded.fix.code
+    assert _evidence(loaded)["calls that load"] == "1"

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.rules.idle.host_bound import RULE
+from tests.builder import HostThread, TraceBuilder
+from tests.rules.stage import (
+    Act,
+    cannot_tell,
+    facts_of,
+    finding,
+    findings,
+    healthy,
+    is_clear,
+    one_gap,
+    without_gpu,
+)
+
+
+def _python(main: HostThread, at: float, us: float) -> None:
+    main.frame("augment.py(40): crop", at=at, us=us)
+
+
+def test_fires_on_python_between_operators_and_names_the_line(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(one_gap(_python, 300), tmp_path)))
+    assert found.cost_ns == 300_000
+    assert (found.places[0].file, found.places[0].line, found.places[0].function) == (
+        "augment.py",
+        40,
+        "crop",
+    )
+
+
+@pytest.mark.parametrize(("idle_us", "said"), [(900, True), (1_100, False)])
+def test_a_cuda_graph_is_spoken_of_where_python_lies_between_small_kernels(
+    idle_us: float, said: bool, tmp_path: Path
+) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=3_000)
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
+    main.launch("after", at=300 + idle_us, us=5, runs_at=306 + idle_us, runs_us=2_694 - idle_us)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert ("CUDA graph" in {e.label for e in found.evidence}) == said
+
+
+def test_fires_on_one_long_operator(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
+    main.step(0, at=100, us=3000)
+    main.op("aten::unique", at=200, us=1620)
+    main.launch("after", at=1800, us=5, runs_at=1806, runs_us=1294)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.cost_ns == 1_505_000  # up to the launch's return
+    assert "operators" in found.title
+
+
+def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(one_gap(_python, 48), tmp_path)))
+
+
+def test_a_host_that_is_ahead_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
+
+
+def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
+    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
+
+
+def _chore(name: str, *, by: str = "train.py(30): log_metrics") -> Act:
+    def act(main: HostThread, at: float, us: float) -> None:
+        main.frame(by, at=at, us=us)
+        main.frame(name, at=at, us=us)
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("name", "idle_us", "what", "code"),
+    [
+        ("<built-in function collect>", 21, "garbage collection", "gc.freeze()"),
+        ("logging/__init__.py(1479): info", 21, "logging", "QueueListener"),
+        ("<built-in function print>", 21, "logging", "% 100"),
+        ("torch/serialization.py(944): save", 21, "saving", "submit(torch.save"),
+        (
+            "<built-in method encode of tokenizers.Tokenizer object at 0x7ff1>",
+            51,
+            "tokenizing text",
+            "batched=True",
+        ),
+        ("PIL/Image.py(2332): resize", 51, "preparing images", "num_workers"),
+    ],
+)
+def test_a_chore_is_named_with_its_own_fix_and_the_line_that_calls_it(
+    name: str, idle_us: float, what: str, code: str, tmp_path: Path
+) -> None:
+    found = finding(RULE.check(facts_of(one_gap(_chore(name), idle_us), tmp_path)))
+    assert found.cost_ns == idle_us * 1000
+    assert what in found.title
+    assert code in found.fix.code
+    assert (found.places[0].file, found.places[0].function) == ("train.py", "log_metrics")
+    assert {e.label: e.value for e in found.evidence}["calls"] == "1, 1 a step"
+
+
+@pytest.mark.parametrize(
+    ("name", "idle_us"),
+    [("<built-in function collect>", 19), ("PIL/Image.py(2332): resize", 49)],
+)
+def test_a_chore_just_under_its_threshold_is_clear(name: str, idle_us: float, tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(one_gap(_chore(name), idle_us), tmp_path)))
+
+
+def test_a_chore_and_the_rest_are_two_findings_that_share_no_time(tmp_path: Path) -> None:
+    def act(main: HostThread, at: float, us: float) -> None:
+        main.frame("<built-in function collect>", at=at + us - 40, us=40)
+
+    facts = facts_of(one_gap(act, 200), tmp_path)
+    rest, garbage = findings(RULE.check(facts))
+    assert (rest.cost_ns, garbage.cost_ns) == (160_000, 40_000)
+    assert "Python" in rest.title
+    assert rest.removable is not None
+    assert garbage.removable is not None
+    assert rest.removable.most.host.total + garbage.removable.most.host.total <= 1_000_000
+    assert garbage.removable.most.host.total == 40_000
+
+
+def test_without_stacks_no_chore_is_guessed(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
+    main.step(0, at=100, us=1000)
+    main.op("aten::mm", at=495, us=20)
+    main.launch("after", at=500, us=5, runs_at=506, runs_us=594)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert "for Python" in found.title
+    assert "no Python stacks" in found.summary
+    evidence = {e.label: e.value for e in found.evidence}
+    assert evidence["of this without any line or operator"] == "195 µs"
+    assert evidence["longest stretch"] == "195 µs, before aten::mm"
+
+
+def test_what_makes_the_models_input_is_compared_with_the_model(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.frame("PIL/Image.py(2332): resize", at=0, us=800)
+    main.launch("gemm", at=810, us=5, runs_at=820, runs_us=180)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert "It takes 800 µs, longer than the GPU computes (180 µs)." in found.summary

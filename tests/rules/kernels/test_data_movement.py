@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.rules.kernels.data_movement import RULE
+from tb_gpudiag.rules.rule import Severity
+from tests.builder import TraceBuilder
+from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+
+COPY = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
+
+
+def _moving(us: float, *operators: str, kernel: str = COPY) -> TraceBuilder:
+    """One kernel of a step of 1,000 µs is launched inside these operators; the other one computes."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.frame("model.py(8): forward", at=STEP_AT, us=100)
+    for depth, operator in enumerate(operators):
+        main.op(operator, at=STEP_AT + depth, us=50 - 2 * depth)
+    main.launch(kernel, at=STEP_AT + 20, us=5, runs_at=STEP_AT + 40, runs_us=us)
+    main.launch("gemm", at=STEP_AT + 60, us=5, runs_at=STEP_AT + 40 + us, runs_us=900 - us)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("operators", "kernel", "kind", "code"),
+    [
+        (("aten::linear", "aten::to", "aten::_to_copy", "aten::copy_"), COPY, "casts", "bfloat16"),
+        (("aten::contiguous", "aten::clone", "aten::copy_"), COPY, "other layouts", "channels_last"),
+        (("aten::copy_",), COPY, "copies into", "out=buffer"),
+        (
+            ("aten::conv2d", "aten::cudnn_convolution"),
+            "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float>",
+            "other layouts",
+            "channels_last",
+        ),
+    ],
+)
+def test_fires_and_says_what_the_moving_is_for(
+    operators: tuple[str, ...], kernel: str, kind: str, code: str, tmp_path: Path
+) -> None:
+    facts = facts_of(_moving(51, *operators, kernel=kernel), tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.cost_ns == 51_000
+    assert f"mostly {kind}" in found.title
+    assert code in found.fix.code
+    assert found.places[0].line == 8
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    ("us", "operators"),
+    [
+        (49, ("aten::contiguous", "aten::clone", "aten::copy_")),
+        (400, ("aten::mul",)),  # computes
+        (400, ("aten::reshape", "aten::mul")),
+    ],
+)
+def test_is_clear_of_little_and_of_what_computes(
+    us: float, operators: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert is_clear(RULE.check(facts_of(_moving(us, *operators), tmp_path)))
+
+
+def test_copies_from_the_host_are_other_rules_matter(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.op("aten::to", at=STEP_AT, us=50).op("aten::_to_copy", at=STEP_AT + 1, us=48)
+    main.op("aten::copy_", at=STEP_AT + 2, us=46)
+    main.copy("HtoD", at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=500, bytes=1 << 20, pinned=True)
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
+
+
+def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
+    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.kernels.fp32_matmul import RULE
+from tb_gpudiag.rules.rule import Severity
+from tests.builder import DeviceProperties, TraceBuilder
+from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+
+
+def product(name: str, share: float, device: DeviceProperties, folder: Path) -> Facts:
+    """One kernel that takes this share of the step window."""
+    trace = TraceBuilder()
+    trace.recording.devices = [device]
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.frame("train.py(12): train", at=STEP_AT, us=STEP_US)
+    main.op("aten::mm", at=STEP_AT, us=15)
+    main.launch(name, at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=STEP_US * share)
+    return facts_of(trace, folder)
+
+
+A100 = DeviceProperties("NVIDIA A100-SXM4-80GB", compute_major=8)
+V100 = DeviceProperties("Tesla V100-SXM2-32GB", compute_major=7)
+P100 = DeviceProperties("Tesla P100-PCIE-16GB", compute_major=6)
+
+
+def test_fires_on_fp32_products_and_knows_what_tensor_cores_could_do_at_most(tmp_path: Path) -> None:
+    facts = product("ampere_sgemm_128x64_nn", 0.5, A100, tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.cost_ns == 500_000
+    assert found.saving is not None
+    assert found.saving.high_ns == 468_750  # 312 TFLOP/s in place of 19.5
+    assert (found.places[0].file, found.places[0].operator) == ("train.py", "aten::mm")
+    assert RULE.severity_of(found, facts.window.duration_ns) == Severity.WARNING
+    assert found.claims[0].total == 500_000
+
+
+def test_on_a_gpu_without_tf32_it_is_a_hint_at_mixed_precision(tmp_path: Path) -> None:
+    facts = product("volta_sgemm_128x64_nn", 0.5, V100, tmp_path)
+    found = finding(RULE.check(facts))
+    assert RULE.severity_of(found, facts.window.duration_ns) == Severity.INFO
+    assert "float16" in found.fix.code
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "device"),
+    [
+        ("ampere_sgemm_128x64_nn", 0.049, A100),
+        ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_nn", 0.9, A100),
+        ("void gemv2T_kernel_val<int, int, float, float, float>()", 0.9, A100),
+        ("maxwell_sgemm_128x64_nn", 0.9, P100),
+    ],
+)
+def test_is_clear_of_little_of_tensor_cores_and_where_there_are_none(
+    name: str, share: float, device: DeviceProperties, tmp_path: Path
+) -> None:
+    assert is_clear(RULE.check(product(name, share, device, tmp_path)))
+
+
+def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
+
+
+def test_cannot_tell_without_a_gpu_or_its_properties(tmp_path: Path) -> None:
+    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path / "cpu")))
+    trace = TraceBuilder(devices=())
+    trace.kernel("volta_sgemm_128x64_nn", at=0, us=100)
+    assert cannot_tell(RULE.check(facts_of(trace, tmp_path / "unnamed")))

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.kernels.small_grids import RULE
+from tb_gpudiag.rules.rule import Severity
+from tests.builder import TraceBuilder
+from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+
+
+def kernel(name: str, blocks: int, us: float, folder: Path) -> Facts:
+    """One kernel on a GPU of 80 multiprocessors."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.op("aten::sum", at=STEP_AT, us=15)
+    main.launch(name, at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=us, grid=(blocks, 1, 1))
+    return facts_of(trace, folder)
+
+
+def test_fires_and_counts_the_multiprocessors_without_a_block(tmp_path: Path) -> None:
+    facts = kernel("reduce_kernel", 20, 400, tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.cost_ns == 300_000
+    assert RULE.severity_of(found, facts.window.duration_ns) == Severity.INFO
+    assert found.places[0].operator == "aten::sum"
+    assert {e.label: e.value for e in found.evidence}["blocks for each multiprocessor"] == "0.25 on average"
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "us"),
+    [
+        ("reduce_kernel", 40, 98),  # half of them for 9.8 % of the window
+        ("reduce_kernel", 80, 900),
+        ("reduce_kernel", 1, 4.9),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", 8, 900),
+    ],
+)
+def test_is_clear_of_little_of_full_grids_and_of_collectives(
+    name: str, blocks: int, us: float, tmp_path: Path
+) -> None:
+    assert is_clear(RULE.check(kernel(name, blocks, us, tmp_path)))
+
+
+def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
+
+
+def test_cannot_tell_without_a_gpu_or_without_blocks(tmp_path: Path) -> None:
+    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path / "cpu")))
+    event = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.0, "dur": 9.0, "args": {}}
+    assert cannot_tell(RULE.check(facts_of(TraceBuilder().raw(event), tmp_path / "rocm")))

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.kernels.unfused_attention import RULE
+from tests.builder import TraceBuilder
+from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
+SOFTMAX = "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float>()"
+FLASH = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128> >()"
+
+
+def attention(kernel: str, operator: str, us: float, folder: Path) -> Facts:
+    """Two products of 100 µs, and a kernel that runs for so long in between."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.frame("model.py(30): attend", at=STEP_AT, us=100)
+    begins = STEP_AT + 50
+    for i, (name, lasts) in enumerate([(GEMM, 100.0), (kernel, us), (GEMM, 100.0)]):
+        main.op("aten::_softmax" if name == kernel else operator, at=STEP_AT + 10 * i, us=9)
+        main.launch(name, at=STEP_AT + 10 * i + 2, us=5, runs_at=begins, runs_us=lasts)
+        begins += lasts
+    return facts_of(trace, folder)
+
+
+def test_fires_on_what_runs_between_the_two_products(tmp_path: Path) -> None:
+    found = finding(RULE.check(attention(SOFTMAX, "aten::bmm", 300, tmp_path)))
+    assert found.cost_ns == 300_000
+    assert found.saving is not None
+    assert (found.saving.high_ns, found.saving.basis) == (300_000, "at most")
+    assert (found.places[0].file, found.places[0].operator) == ("model.py", "aten::_softmax")
+    assert [(r.start_ns, r.end_ns - r.start_ns) for r in found.ranges] == [(250_000, 300_000)]
+
+
+def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(attention(SOFTMAX, "aten::bmm", 49, tmp_path)))
+
+
+def test_a_classifiers_softmax_and_fused_attention_are_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(attention(SOFTMAX, "aten::addmm", 300, tmp_path / "classifier")))
+    assert is_clear(RULE.check(attention(FLASH, "aten::bmm", 300, tmp_path / "fused")))
+
+
+def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
+
+
+def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
+    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.rules.launches import launch_bound
+from tb_gpudiag.rules.launches.small_kernels import RULE
+from tb_gpudiag.rules.run import run_rules
+from tests.builder import Generation, HostThread, TraceBuilder
+from tests.rules.stage import cannot_tell, facts_of, finding, findings, healthy, is_clear, without_gpu
+
+ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
+
+
+def _loop(
+    operators: list[str],
+    *,
+    turns: int = 20,
+    mark: str = "",
+    kernel: str = ELEMENTWISE,
+    kernel_us: float = 2,
+    step_us: float = 2000,
+    generation: Generation = "C2",
+) -> TraceBuilder:
+    """Every 20 µs an operator of 18 µs launches a kernel (at 8 µs, 7 µs, starting 1 µs later); before and
+    after the loop, the GPU is busy."""
+    trace = TraceBuilder(generation)
+    main = trace.thread()
+    main.step(0, at=0, us=step_us)
+    main.frame("train.py(40): update", at=0, us=step_us)
+    main.launch("gemm", at=1, us=5, runs_at=8, runs_us=110)
+    ends = 100 + 20 * len(operators) * turns
+    if mark:
+        main.annotation(mark, at=99, us=ends - 98)
+    for i in range(turns * len(operators)):
+        at = 100 + 20 * i
+        main.op(operators[i % len(operators)], at=at, us=18)
+        main.launch(kernel, at=at + 8, us=7, runs_at=max(118, at + 16), runs_us=kernel_us)
+    main.launch("gemm", at=ends, us=5, runs_at=ends + 6, runs_us=step_us - ends - 6)
+    return trace
+
+
+def test_fires_on_gradients_that_are_filled_with_zeros(tmp_path: Path) -> None:
+    trace = _loop(["aten::fill_"], mark="Optimizer.zero_grad#SGD.zero_grad")
+    found = RULE.check(facts_of(trace, tmp_path))
+    assert isinstance(found, list)
+    (one,) = found
+    # Idle from 120 to 136 µs before the second kernel, and for 18 of 20 µs before each of 18 more.
+    assert one.cost_ns == 16_000 + 18 * 18_000
+    assert "20 small kernels of Optimizer.zero_grad#SGD.zero_grad" in one.title
+    assert "set_to_none=True" in one.fix.code
+    assert (one.places[0].file, one.places[0].line) == ("train.py", 40)
+
+
+@pytest.mark.parametrize(
+    ("operators", "mark", "fix"),
+    [
+        (["aten::mul_", "aten::add_"], "Optimizer.step#SGD.step", "fused=True"),
+        (["aten::mul_", "aten::add_", "aten::sqrt"], "", "_foreach_"),
+    ],
+)
+def test_the_fix_fits_the_loop(operators: list[str], mark: str, fix: str, tmp_path: Path) -> None:
+    found = RULE.check(facts_of(_loop(operators, mark=mark), tmp_path))
+    assert isinstance(found, list)
+    assert fix in found[0].fix.code
+    assert {e.label: e.value for e in found[0].evidence}["operators"] == ", ".join(sorted(operators))
+
+
+def test_gradients_that_are_added_to_zeros_need_no_kernel(tmp_path: Path) -> None:
+    trace = _loop(["aten::add_"])
+    main = HostThread(trace, trace.recording.host[0].thread)
+    for i in range(20):
+        main.op("torch::autograd::AccumulateGrad", at=99.5 + 20 * i, us=19)
+    (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
+    assert "20 small kernels of torch::autograd::AccumulateGrad" in one.title
+    assert "set_to_none=True" in one.fix.code
+
+
+@pytest.mark.parametrize("generation", ["A", "C2"])
+def test_a_larger_batch_is_spoken_of_where_memory_is_known_to_have_room(
+    generation: Generation, tmp_path: Path
+) -> None:
+    """The oldest traces do not say what was allocated before the recording."""
+    trace = _loop(["aten::fill_"], generation=generation)
+    HostThread(trace, trace.recording.host[0].thread).alloc(2**20, at=10)
+    (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
+    assert ("larger batch" in {e.label for e in one.evidence}) == (generation == "C2")
+
+
+def test_elementwise_operators_in_a_row_are_one_chain(tmp_path: Path) -> None:
+    operators = [
+        f"aten::{name}" for name in ("add", "mul", "tanh", "div", "exp", "log", "neg", "abs", "sin", "cos")
+    ]
+    found = RULE.check(facts_of(_loop(operators, turns=1), tmp_path))
+    assert isinstance(found, list)
+    assert "torch.compile" in found[0].fix.code
+
+
+def test_just_under_the_thresholds_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(_loop(["aten::fill_"], turns=9), tmp_path / "turns")))
+    # 340 µs are 1.98 % of 17,200 µs.
+    assert is_clear(RULE.check(facts_of(_loop(["aten::fill_"], step_us=17_200), tmp_path / "share")))
+    assert not is_clear(RULE.check(facts_of(_loop(["aten::fill_"], step_us=17_000), tmp_path / "over")))
+
+
+def test_layers_of_a_model_are_no_loop(tmp_path: Path) -> None:
+    layers = _loop(["aten::addmm", "aten::relu"], kernel="ampere_sgemm_128x64_tn")
+    assert is_clear(RULE.check(facts_of(layers, tmp_path)))
+
+
+def test_kernels_of_one_operator_are_no_loop(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.op("aten::sort", at=0, us=900)
+    for i in range(40):
+        main.launch("radixSort", at=20 * i + 8, us=7, runs_at=20 * i + 16, runs_us=2)
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_many_launches_far_ahead_of_the_gpu_are_health(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
+
+
+def test_its_time_is_not_counted_again_as_launching(tmp_path: Path) -> None:
+    facts = facts_of(_loop(["aten::fill_"]), tmp_path)
+    alone = finding(launch_bound.RULE.check(facts))
+    assert alone.cost_ns > 300_000
+    assert {f.rule.id for f in run_rules(facts).findings} >= {"GD202"}
+    assert "GD201" not in {f.rule.id for f in run_rules(facts).findings}
+
+
+@pytest.mark.parametrize(("waits", "said"), [(0, "possible"), (1, "1 time")])
+def test_says_what_stands_in_a_cuda_graph_s_way(waits: int, said: str, tmp_path: Path) -> None:
+    trace = _loop(["aten::fill_"])
+    main = HostThread(trace, trace.recording.host[0].thread)
+    for _ in range(waits):
+        main.sync(at=30, us=20)
+    found = RULE.check(facts_of(trace, tmp_path))
+    assert isinstance(found, list)
+    assert said in {e.label: e.value for e in found[0].evidence}["CUDA graph"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ([4, 8, 8], "each step has the same operators and matrix products"),
+        ([8, 8, 9], "shapes differ from step"),
+        ([0, 0, 0], "which the trace does not tell"),
+    ],
+)
+def test_a_cuda_graph_needs_the_same_shapes_in_every_step(
+    sizes: list[int], said: str, tmp_path: Path
+) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step, size in enumerate(sizes):
+        main.step(step, at=1000 * step, us=1000)
+        for i in range(20):
+            at = 1000 * step + 20 * i
+            main.op("aten::add_", at=at, us=18)
+            main.launch(ELEMENTWISE, at=at + 8, us=7, runs_at=at + 16, runs_us=2)
+        main.op("aten::mm", at=1000 * step + 500, us=20, shapes=[[size, 4], [4, 2]] if size else None)
+        main.launch("gemm", at=1000 * step + 505, us=5, runs_at=1000 * step + 515, runs_us=5)
+    (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
+    assert said in {e.label: e.value for e in one.evidence}["CUDA graph"]
+
+
+def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
+    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.memory.memory_fragmentation import check
+from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder
+from tests.conftest import SHARED_TRACES
+from tests.rules.memory_stage import MIB, job, only
+from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear, without_gpu
+
+PEAK = 40 * MIB
+
+
+@pytest.mark.parametrize(
+    ("reserved", "capacity", "severity"),
+    [
+        (60, 100, Severity.WARNING),
+        (59, 100, None),  # less than 1.5 times the peak
+        (60, 119, Severity.WARNING),
+        (60, 121, Severity.INFO),  # less than half of the device
+        (60, 199, Severity.INFO),
+        (60, 201, None),  # the unused 20 MiB are less than a tenth
+        (60, 0, None),  # of an unknown device, 20 MiB are nothing
+    ],
+)
+def test_much_reserved_and_not_used_is_a_warning_or_with_room_a_hint(
+    reserved: int, capacity: int, severity: Severity | None, tmp_path: Path
+) -> None:
+    trace = job([0] * 5, taken=PEAK - 8 * MIB, reserved=reserved * MIB, device_bytes=capacity * MIB)
+    answer = check(facts_of(trace, tmp_path))
+    if severity is None:
+        assert is_clear(answer)
+        return
+    found = only(answer)
+    assert found.severity is severity
+    assert found.cost_bytes == reserved * MIB - PEAK
+    assert ("expandable_segments" in found.fix.code) is (severity is Severity.WARNING)
+
+
+def test_of_an_unknown_device_a_gib_counts(tmp_path: Path) -> None:
+    trace = job([0] * 5, taken=PEAK, reserved=1_100 * MIB, devices=())
+    found = only(check(facts_of(trace, tmp_path)))
+    assert found.cost_bytes == 1_100 * MIB - PEAK - 8 * MIB
+    assert found.severity is Severity.WARNING
+
+
+def test_graphs_have_pools_of_their_own(tmp_path: Path) -> None:
+    trace = job([0] * 5, taken=PEAK - 8 * MIB, reserved=80 * MIB, device_bytes=100 * MIB)
+    trace.thread().graph_launch([("gemm", 300, 5)], at=290, us=5)
+    assert "graph_pool_handle" in only(check(facts_of(trace, tmp_path))).fix.code
+
+
+@pytest.mark.parametrize(
+    ("segment_mib", "segments", "severity"), [(20, 200, Severity.WARNING), (4_000, 1, Severity.INFO)]
+)
+def test_a_snapshot_tells_pieces_from_one_large_rest(
+    segment_mib: int, segments: int, severity: Severity, tmp_path: Path
+) -> None:
+    snapshot = SnapshotBuilder()
+    for _ in range(segments):
+        snapshot.segment(segment_mib * MIB)
+    for i in range(200):
+        snapshot.allocate(12 * MIB, at=i)
+    found = only(check(Facts(read_trace(str(snapshot.write(tmp_path))))))
+    assert found.cost_bytes == 1_600 * MIB
+    assert found.severity is severity
+
+
+@pytest.mark.parametrize(("asked_mib", "fires"), [(1_999, True), (2_100, False)])
+def test_an_allocation_that_fails_beside_enough_memory_is_told(
+    asked_mib: int, fires: bool, tmp_path: Path
+) -> None:
+    """Behind the peak, at which all that is reserved was used: two of three pieces are given back."""
+    snapshot = SnapshotBuilder()
+    for i in range(150):
+        snapshot.segment(20 * MIB, at=i)
+    pieces = [snapshot.allocate(5 * MIB, at=200 + i) for i in range(600)]
+    for i, piece in enumerate(pieces):
+        if i % 3:
+            snapshot.free(piece, at=1_000 + i)
+    snapshot.out_of_memory(asked_mib * MIB, at=2_000)
+    answer = check(Facts(read_trace(str(snapshot.write(tmp_path)))))
+    assert is_clear(answer) is not fires
+    if fires:
+        found = only(answer)
+        assert found.severity is Severity.WARNING
+        assert found.cost_bytes == 2_000 * MIB
+        assert "expandable_segments" in found.fix.code
+
+
+def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
+    assert is_clear(check(facts_of(job([0] * 5, reserved=14 * MIB), tmp_path)))
+
+
+def test_without_memory_gpu_or_totals_it_cannot_tell(tmp_path: Path) -> None:
+    for number, trace in enumerate((healthy(), without_gpu(), job([0] * 5, generation="A"))):
+        assert cannot_tell(check(facts_of(trace, tmp_path / str(number))))
+
+
+def test_a_real_job_with_room_for_more_gets_a_hint(shared_traces: Path) -> None:
+    """1.93 times as much reserved as allocated, and two thirds of the GPU free."""
+    (file,) = (SHARED_TRACES / "v100_ddp_memory").iterdir()
+    assert only(check(Facts(read_trace(str(file))))).severity is Severity.INFO
+
+
+@pytest.mark.parametrize("name", ["h100_owlv2", "h100_timesformer", "a100_particle_transformer"])
+def test_real_jobs_that_use_what_they_hold_are_clear(name: str, shared_traces: Path) -> None:
+    (file,) = (SHARED_TRACES / name).iterdir()
+    assert is_clear(check(Facts(read_trace(str(file)))))

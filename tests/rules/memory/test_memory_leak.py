@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.memory.memory_leak import check
+from tb_gpudiag.rules.rule import CannotTell, Clear, Severity
+from tb_gpudiag.rules.shared.leak import LEAST_BYTES_PER_STEP
+from tb_gpudiag.rules.shared.memory_room import HORIZON_STEPS
+from tb_gpudiag.rules.verdict import judge
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder, TraceBuilder
+from tests.rules.memory_stage import MIB, job, only
+from tests.rules.stage import facts_of, healthy, is_clear, without_gpu
+from tests.simulator import simulate
+
+
+def test_a_floor_that_rises_in_every_step_is_found_at_its_line(tmp_path: Path) -> None:
+    found = only(check(facts_of(job([MIB] * 6), tmp_path)))
+    assert found.cost_bytes_per_step == MIB
+    assert found.cost_bytes == 4 * MIB  # over the steps that are not excused
+    assert found.memory_device == 0
+    assert (found.places[0].file, found.places[0].line, found.places[0].operator) == (
+        "train.py",
+        7,
+        "aten::clone",
+    )
+    assert found.cost_ns == 0
+
+
+@pytest.mark.parametrize(("size", "fires"), [(LEAST_BYTES_PER_STEP, True), (LEAST_BYTES_PER_STEP - 1, False)])
+def test_a_few_numbers_a_step_are_no_leak(size: int, fires: bool, tmp_path: Path) -> None:
+    assert is_clear(check(facts_of(job([size] * 6), tmp_path))) is not fires
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        [0] * 6,  # what a step takes, it gives back
+        [MIB, MIB, MIB, 0, 0, 0, 0, 0],  # a cache that has filled
+        [0, 9 * MIB, 0, 0, 0, 0],  # an optimizer's state, made in the second step
+        [MIB, MIB // 2, MIB // 4, 0, 0, 0],  # libraries that warm up
+        [0, 0, 0, 0, 0, MIB, 0],  # a single one, late
+    ],
+)
+def test_a_plateau_is_no_leak(kept: list[int], tmp_path: Path) -> None:
+    assert is_clear(check(facts_of(job(kept), tmp_path)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("steps", [4, 6, 9])
+def test_batches_of_changing_sizes_are_no_leak(seed: int, steps: int, tmp_path: Path) -> None:
+    """Each batch is kept until the next one is there, so that the floor is never the same."""
+    draw = random.Random(seed)
+    trace = TraceBuilder()
+    main, batch = trace.thread(), 0
+    for number in range(steps):
+        at = number * 100.0
+        main.step(number, at=at, us=98).op("aten::to", at=at + 5, us=10)
+        main.launch("gemm", at=at + 2, us=3, runs_at=at + 6, runs_us=80)
+        before, batch = batch, main.alloc(draw.randrange(MIB, 8 * MIB), at=at + 7)
+        if before:
+            main.free(before, at=at + 8)
+    answer = check(facts_of(trace, tmp_path))
+    assert isinstance(answer, Clear | CannotTell)  # three that happen to rise cannot be told
+    assert steps == 4 or is_clear(answer)
+
+
+def test_it_takes_three_steps(tmp_path: Path) -> None:
+    answer = check(facts_of(job([MIB, MIB]), tmp_path / "two"))
+    assert isinstance(answer, CannotTell)
+    assert "five steps" in answer.how_to_record
+    of_three = only(check(facts_of(job([MIB] * 3), tmp_path / "three")))
+    assert of_three.cost_bytes_per_step == MIB
+    assert "So few steps" in of_three.summary
+    assert isinstance(check(facts_of(job([0, MIB, 0]), tmp_path / "once")), CannotTell)
+
+
+def test_without_steps_memory_or_gpu_it_cannot_tell(tmp_path: Path) -> None:
+    for number, trace in enumerate((job([MIB] * 6, mark_steps=False), healthy(), without_gpu())):
+        answer = check(facts_of(trace, tmp_path / str(number)))
+        assert isinstance(answer, CannotTell)
+    assert "profile_memory=True" in str(check(facts_of(healthy(), tmp_path)))
+
+
+def test_it_says_how_many_steps_are_left(tmp_path: Path) -> None:
+    found = only(check(facts_of(job([MIB] * 6, device_bytes=118 * MIB), tmp_path)))
+    # The peak: 8 MiB from before, 6 that are kept, 4 that the last step takes (before it keeps its own).
+    evidence = {e.label: e.value for e in found.evidence}
+    assert evidence["until it is full"].startswith("about 100 steps")
+    assert found.severity == Severity.ERROR
+
+
+@pytest.mark.parametrize("steps", [0.9, 1.1])
+def test_it_is_an_error_if_memory_is_full_within_the_horizon(steps: float, tmp_path: Path) -> None:
+    size = 64 * 1024
+    capacity = 20 * MIB + round(steps * HORIZON_STEPS * size)
+    found = only(check(facts_of(job([size] * 6, device_bytes=capacity), tmp_path)))
+    assert found.severity == (Severity.ERROR if steps < 1 else Severity.WARNING)
+
+
+def test_old_traces_have_no_addresses_so_only_an_even_rise_is_believed(tmp_path: Path) -> None:
+    even = check(facts_of(job([MIB] * 6, generation="A"), tmp_path / "even"))
+    assert only(even).cost_bytes_per_step == MIB
+    uneven = [MIB, 3 * MIB, MIB, 2 * MIB, MIB, 3 * MIB]
+    cannot_say = check(facts_of(job(uneven, generation="A"), tmp_path / "uneven"))
+    assert isinstance(cannot_say, CannotTell)
+    assert "its floor rises" in cannot_say.reason
+
+
+@pytest.mark.parametrize(
+    ("scenario", "cause"),
+    [
+        ("leak_kept_graph", "a kept graph"),
+        ("leak_retained_graph", "a kept graph"),
+        ("leak_growing_cache", "a growing cache"),
+        ("leak_hooks", "outputs of a module"),
+        ("leak_gradients", "gradients that are kept"),
+        ("leak_metrics", "small tensors that are kept"),
+    ],
+)
+def test_the_usual_causes_are_told_by_what_stays(scenario: str, cause: str, tmp_path: Path) -> None:
+    found = only(check(Facts(read_trace(str(simulate(scenario).write(tmp_path))))))
+    assert f": {cause}" in found.title
+    assert found.fix.code
+
+
+def test_a_leak_of_another_kind_has_no_cause_to_name(tmp_path: Path) -> None:
+    found = only(check(Facts(read_trace(str(simulate("leak").write(tmp_path))))))
+    assert ": " not in found.title
+
+
+@pytest.mark.parametrize(("steps", "said"), [(10, True), (11, False)])
+def test_of_few_steps_it_says_what_else_would_look_the_same(steps: int, said: bool, tmp_path: Path) -> None:
+    """One of them is excused."""
+    found = only(check(facts_of(job([MIB] * steps), tmp_path)))
+    assert ("So few steps" in found.summary) is said
+
+
+def test_a_leak_that_ends_the_job_is_part_of_the_verdict(tmp_path: Path) -> None:
+    leaking, healthy_one = (
+        judge(facts_of(job([size] * 6, device_bytes=118 * MIB), tmp_path / str(size))) for size in (MIB, 0)
+    )
+    added = "The memory of GPU 0 grows by 1 MiB in each step, and is full after about 100 steps."
+    assert leaking.sentence == f"{healthy_one.sentence} {added}"
+    assert leaking.limiter == healthy_one.limiter
+    small = judge(facts_of(job([LEAST_BYTES_PER_STEP] * 6), tmp_path / "small"))
+    assert small.sentence == healthy_one.sentence
+
+
+MODULE = "/opt/lib/python3.11/site-packages/torch/nn/modules/linear.py(125): forward"
+ENGINE = "??(0): torch::autograd::Engine::evaluate_function(...)"
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize(
+    ("stacks", "cause"),
+    [
+        ([["train.py(9): keep"]], ""),
+        ([["train.py(5): train", MODULE, "model.py(20): forward"]], "outputs of a module that are kept"),
+        (
+            [
+                ["train.py(5): train", MODULE, "model.py(20): forward"],
+                ["train.py(5): train", MODULE, "model.py(21): forward"],
+            ],
+            "a kept graph",
+        ),
+        ([["train.py(6): train", ENGINE]], "gradients that are kept"),
+    ],
+)
+def test_a_snapshot_tells_by_its_stacks(
+    stacks: list[list[str]], cause: str, marked: bool, tmp_path: Path
+) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(200 * MIB, at=0)
+    for step in range(16):
+        at = 1_000 * (step + 1)
+        if marked:
+            snapshot.step(step, at=at, us=1_000)
+        for part in range(3):  # a saw with some teeth
+            taken = snapshot.allocate(8 * MIB, at=at + 300 * part, stack=["train.py(4): train"])
+            snapshot.free(taken, at=at + 300 * part + 100, stack=["train.py(4): train"])
+        for number, stack in enumerate(stacks):
+            snapshot.allocate(MIB, at=at + 910 + number, stack=stack)
+    found = only(check(Facts(read_trace(str(snapshot.write(tmp_path))))))
+    assert found.title.partition(": ")[2] == cause
+    if marked:
+        assert found.cost_bytes_per_step == len(stacks) * MIB
+    else:
+        assert "a second" in found.title
+        assert found.cost_bytes == pytest.approx(len(stacks) * 14 * MIB, rel=0.15)

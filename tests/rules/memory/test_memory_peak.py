@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.memory.memory_peak import check
+from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import HostThread, TraceBuilder
+from tests.rules.memory_stage import MIB, job, only
+from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear, without_gpu
+from tests.simulator import simulate
+
+
+@pytest.mark.parametrize(("taken", "fires"), [(83, True), (81, False)])
+def test_it_fires_where_the_peak_leaves_less_than_a_tenth(taken: int, fires: bool, tmp_path: Path) -> None:
+    trace = job([0] * 5, start=8 * MIB, taken=taken * MIB, device_bytes=100 * MIB)
+    answer = check(facts_of(trace, tmp_path))
+    if not fires:
+        assert is_clear(answer)
+        return
+    found = only(answer)
+    assert found.severity is Severity.WARNING
+    assert "9.0 %" in found.title
+    assert found.cost_bytes == taken * MIB  # what was there before is not counted
+
+
+@pytest.mark.parametrize(("at", "severity"), [(450, Severity.ERROR), (215, Severity.WARNING)])
+def test_memory_that_ran_out_is_an_error_unless_the_job_went_on(
+    at: float, severity: Severity, tmp_path: Path
+) -> None:
+    """However much is left. The last step allocates at 415."""
+    trace = job([0] * 5)
+    trace.raw(
+        {
+            "ph": "i",
+            "s": "t",
+            "cat": "cpu_instant_event",
+            "name": "[OutOfMemory]",
+            "pid": 4242,
+            "tid": 4242,
+            "ts": _stamp(trace, at),
+            "args": {
+                "Device Type": 1,
+                "Device Id": 0,
+                "Bytes": 64 * MIB,
+                "Total Allocated": 8 * MIB,
+                "Total Reserved": 16 * MIB,
+            },
+        }
+    )
+    found = only(check(facts_of(trace, tmp_path)))
+    assert found.severity is severity
+    assert "ran out of memory" in found.title
+    assert ("went on" in found.summary) is (severity is Severity.WARNING)
+
+
+def test_a_cache_that_is_emptied_to_get_memory_is_told(tmp_path: Path) -> None:
+    for reserved, fires in ((50, True), (49, False)):
+        trace = job([0] * 5, reserved=reserved * MIB, device_bytes=100 * MIB)
+        main = trace.thread()
+        main.op("aten::empty", at=200, us=50).call("cudaFree", at=205, us=10).call(
+            "cudaMalloc", at=220, us=10
+        )
+        main.alloc(512, at=235, reserved=reserved * MIB)
+        answer = check(facts_of(trace, tmp_path / str(reserved)))
+        if fires:
+            assert "empty its cache 1 time" in only(answer).title
+        else:
+            assert is_clear(answer)
+
+
+def test_a_healthy_job_has_room(tmp_path: Path) -> None:
+    assert is_clear(check(facts_of(job([0] * 5), tmp_path)))
+
+
+def test_without_memory_gpu_or_totals_it_cannot_tell(tmp_path: Path) -> None:
+    for number, trace in enumerate((healthy(), without_gpu(), job([0] * 5, generation="A"))):
+        assert cannot_tell(check(facts_of(trace, tmp_path / str(number))))
+
+
+def test_activations_speak_for_checkpoints_and_smaller_batches(tmp_path: Path) -> None:
+    facts = Facts(read_trace(str(simulate("little_room").write(tmp_path))))
+    found = only(check(facts))
+    assert "activations" in found.summary
+    assert "checkpoint(" in found.fix.code
+    assert "scaled_dot_product_attention" not in found.fix.code  # there is none in this job
+    assert found.places[0].operator == "aten::addmm"
+
+
+def _stamp(trace: TraceBuilder, us: float) -> float:
+    """The stamp of a moment of the story: the first event's, and so much more."""
+    first = next(e for e in trace.document()["traceEvents"] if e["name"] == "ProfilerStep#0")
+    return float(first["ts"]) + us
+
+
+def _inference(main: HostThread, at: float) -> None:
+    """Outputs of layers, each freed when the next one is there."""
+    main.op("aten::linear", at=at + 5, us=20)
+    first = main.alloc(85 * MIB, at=at + 10)
+    main.free(first, at=at + 30)
+
+
+def _optimizer(main: HostThread, at: float) -> None:
+    """Temporaries as large as the weights."""
+    main.annotation("Optimizer.step#Adam.step", at=at + 40, us=40).op("aten::_foreach_mul", at=at + 45, us=20)
+    first = main.alloc(85 * MIB, at=at + 50)
+    main.free(first, at=at + 60)
+    main.op("aten::_foreach_add_", at=at + 68, us=5)
+    main.free(main.alloc(512, at=at + 70), at=at + 71)
+
+
+def _gradients(main: HostThread, at: float) -> None:
+    """Gradients that the step lets go of only behind the next one's forward pass."""
+    main.op("aten::linear", at=at + 5, us=10)
+    activation = main.alloc((60 if at else 58) * MIB, at=at + 8)  # the peak is not the first step's
+    main.annotation("Optimizer.zero_grad#SGD.zero_grad", at=at + 20, us=8)
+    if at:
+        main.free(GRADIENT, at=at + 22)
+    main.op("autograd::engine::evaluate_function: MmBackward0", at=at + 30, us=20)
+    main.op("aten::mm", at=at + 32, us=15)
+    main.alloc(30 * MIB, at=at + 35, address=GRADIENT)
+    main.free(activation, at=at + 40)
+
+
+GRADIENT = 0x1000
+
+
+@pytest.mark.parametrize(
+    ("tell", "advice", "not_for_it"),
+    [
+        (_inference, "torch.inference_mode()", "checkpoint("),
+        (_optimizer, "fused=True", "torch.inference_mode()"),
+        (_gradients, "zero_grad(set_to_none=True)", "fused=True"),
+    ],
+)
+def test_the_advice_is_of_what_the_peak_is_made_of(
+    tell: Callable[[HostThread, float], None], advice: str, not_for_it: str, tmp_path: Path
+) -> None:
+    trace = TraceBuilder(device_bytes=96 * MIB)
+    trace.recording.memory_start[0] = 4 * MIB
+    main = trace.thread()
+    for step in range(4):
+        main.step(step, at=step * 100.0, us=98)
+        tell(main, step * 100.0)
+    code = only(check(facts_of(trace, tmp_path))).fix.code
+    assert advice in code
+    assert not_for_it not in code

@@ -1,0 +1,157 @@
+"""Leaks of real jobs, recorded by torch on the CPU where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.memory.host_memory_leak import check
+from tb_gpudiag.rules.rule import Finding
+from tb_gpudiag.trace.read import read_trace
+from tests.rules.memory_stage import only
+from tests.rules.stage import is_clear
+
+torch: Any = pytest.importorskip("torch")
+
+WIDTH, ROWS, STEPS = 64, 32, 6
+FLOAT = 4
+OUTPUT_BYTES = ROWS * WIDTH * FLOAT  # of each layer
+
+
+class Job:
+    """A small training. `kept` is what leaks into."""
+
+    def __init__(self) -> None:
+        nn = torch.nn
+        self.model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH))
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.batch = torch.rand(ROWS, WIDTH)
+        self.kept: list[Any] = []
+        self.cache = torch.zeros(WIDTH, WIDTH)
+
+    def train(self, **backward: Any) -> Any:
+        self.optimizer.zero_grad()
+        loss = self.model(self.batch).square().mean()
+        loss.backward(**backward)
+        self.optimizer.step()
+        return loss
+
+
+def keeps_graph(job: Job) -> None:
+    job.train()
+    job.kept.append(job.model(job.batch).square().mean())
+
+
+def retains_graph(job: Job) -> None:
+    job.kept.append(job.train(retain_graph=True))
+
+
+def keeps_gradients(job: Job) -> None:
+    job.train()
+    job.kept.append([parameter.grad for parameter in job.model.parameters()])
+
+
+def grows_cache(job: Job) -> None:
+    job.train()
+    job.cache = torch.cat([job.cache, torch.zeros(ROWS, WIDTH)])
+
+
+def keeps_metrics(job: Job) -> None:
+    job.train()
+    with torch.no_grad():
+        job.kept.append(torch.mm(job.batch.T, job.batch))
+
+
+def remembers(job: Job) -> None:
+    """Keeps what no module has made, and too much of it for a metric."""
+    job.train()
+    job.kept.append(torch.rand(256, 256).exp())
+
+
+def takes_larger_batches(job: Job) -> None:
+    """Keeps the last one only."""
+    job.batch = torch.rand(len(job.batch) + ROWS, WIDTH)
+    job.train()
+
+
+def keeps_nothing(job: Job) -> None:
+    job.train()
+
+
+def keeps_numbers(job: Job) -> None:
+    job.kept.append(job.train().item())
+
+
+def keeps_the_last_two(job: Job) -> None:
+    job.train()
+    job.kept = [*job.kept[-1:], torch.rand(256, 256)]
+
+
+def line_of(function: Callable[..., None]) -> int:
+    return function.__code__.co_firstlineno
+
+
+def recorded(step: Callable[[Job], None], folder: Path, *, skip: int = 2, hook: bool = False) -> Facts:
+    """STEPS steps, after as many as are skipped."""
+    job = Job()
+    if hook:
+        job.model[0].register_forward_hook(lambda _module, _inputs, output: job.kept.append(output.detach()))
+    profiler = torch.profiler
+    with profiler.profile(
+        activities=[profiler.ProfilerActivity.CPU],
+        schedule=profiler.schedule(wait=0, warmup=skip, active=STEPS, repeat=1),
+        on_trace_ready=profiler.tensorboard_trace_handler(str(folder)),
+        profile_memory=True,
+        with_stack=True,
+    ) as recording:
+        for _ in range(skip + STEPS):
+            step(job)
+            recording.step()
+    (file,) = folder.iterdir()
+    return Facts(read_trace(str(file)))
+
+
+@pytest.mark.parametrize(
+    ("step", "cause", "least_bytes"),
+    [
+        (keeps_graph, "a kept graph", 2 * OUTPUT_BYTES),
+        (retains_graph, "a kept graph", 2 * OUTPUT_BYTES),
+        (keeps_gradients, "gradients that are kept", 2 * (WIDTH + 1) * WIDTH * FLOAT),
+        (grows_cache, "a growing cache", OUTPUT_BYTES),
+        (keeps_metrics, "small tensors that are kept", WIDTH * WIDTH * FLOAT),
+        (takes_larger_batches, "tensors that become larger", OUTPUT_BYTES),
+        (remembers, "", 256 * 256 * FLOAT),
+    ],
+)
+def test_a_real_leak_is_found_with_its_size_its_line_and_its_cause(
+    step: Callable[[Job], None], cause: str, least_bytes: int, tmp_path: Path
+) -> None:
+    found = only(check(recorded(step, tmp_path)))
+    assert least_bytes <= found.cost_bytes_per_step <= 1.5 * least_bytes
+    assert found.title.partition(": ")[2] == cause
+    assert _is_at(found, step)
+
+
+def test_a_real_hook_that_keeps_is_found(tmp_path: Path) -> None:
+    found = only(check(recorded(keeps_nothing, tmp_path, hook=True)))
+    assert found.cost_bytes_per_step == OUTPUT_BYTES
+    assert found.title.endswith("outputs of a module that are kept")
+
+
+@pytest.mark.parametrize("step", [keeps_nothing, keeps_numbers, keeps_the_last_two])
+@pytest.mark.parametrize("skip", [0, 2])
+def test_a_real_job_that_keeps_nothing_is_clear(
+    step: Callable[[Job], None], skip: int, tmp_path: Path
+) -> None:
+    """From its first step on, which makes the optimizer's state, and later."""
+    assert is_clear(check(recorded(step, tmp_path, skip=skip)))
+
+
+def _is_at(found: Finding, step: Callable[..., None]) -> bool:
+    """In the step's function, or in that which trains for it."""
+    lines = {line_of(step), line_of(Job.train)}
+    return found.places[0].file.endswith("test_real_leaks.py") and found.places[0].line in lines

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tb_gpudiag.rules.recording.no_steps import RULE
+from tb_gpudiag.rules.rule import Severity
+from tests.builder import TraceBuilder
+from tests.rules.stage import facts_of, finding, healthy, is_clear
+
+
+def test_fires_without_marks_and_shows_how_to_make_them(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.thread().launch("gemm", at=10, us=5, runs_at=20, runs_us=100)
+    facts = facts_of(trace, tmp_path)
+    found = finding(RULE.check(facts))
+    assert "prof.step()" in found.fix.code
+    assert found.cost_ns == 0
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
+
+
+def test_the_gpus_echo_of_a_step_is_no_step(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.thread().launch("gemm", at=10, us=5, runs_at=20, runs_us=100)
+    trace.gpu_annotation("ProfilerStep#4", at=20, us=100)
+    finding(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_one_step_is_enough_to_be_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
+
+
+def test_an_empty_trace_has_no_steps_either(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=()).raw({"ph": "i", "name": "mark", "ts": 1.0, "pid": 0, "tid": 0})
+    finding(RULE.check(facts_of(trace, tmp_path)))

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tb_gpudiag.rules.recording.warmup_recorded import RULE
+from tb_gpudiag.rules.rule import Severity
+from tests.builder import TraceBuilder
+from tests.rules.stage import cannot_tell, facts_of, finding, is_clear
+
+
+def _steps(lengths_us: Sequence[float], *, gpu: bool = True) -> TraceBuilder:
+    trace = TraceBuilder(devices=("Test GPU",) if gpu else ())
+    main = trace.thread()
+    at = 0.0
+    for number, us in enumerate(lengths_us):
+        main.step(number, at=at, us=us)
+        if gpu:
+            main.launch("gemm", at=at, us=5, runs_at=at + 6, runs_us=us - 10)
+        else:
+            main.op("aten::mm", at=at, us=us - 1)
+        at += us
+    return trace
+
+
+def test_a_slow_first_step_is_mentioned(tmp_path: Path) -> None:
+    facts = facts_of(_steps([250, 100, 100, 100, 100, 100, 100, 100, 100]), tmp_path)
+    found = finding(RULE.check(facts))
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
+    assert ("slow steps", "1 of 9") in [(e.label, e.value) for e in found.evidence]
+
+
+def test_it_is_a_warning_where_the_figures_are_about_the_warm_up(tmp_path: Path) -> None:
+    facts = facts_of(_steps([2000, 400, 100, 100, 100]), tmp_path)
+    found = finding(RULE.check(facts))
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
+    assert ("slow steps", "2 of 5") in [(e.label, e.value) for e in found.evidence]
+
+
+def test_it_is_seen_without_a_gpu_too(tmp_path: Path) -> None:
+    finding(RULE.check(facts_of(_steps([900, 100, 100, 100], gpu=False), tmp_path)))
+
+
+def test_just_under_twice_the_others_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(_steps([195, 100, 100, 100]), tmp_path)))
+
+
+def test_a_slow_step_in_the_middle_is_no_warm_up(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(_steps([100, 100, 900, 100, 100]), tmp_path)))
+
+
+def test_equal_steps_are_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(_steps([100, 100, 100]), tmp_path)))
+
+
+def test_cannot_tell_from_two_steps(tmp_path: Path) -> None:
+    assert cannot_tell(RULE.check(facts_of(_steps([900, 100]), tmp_path)))
+
+
+def test_a_host_that_runs_ahead_hides_no_warm_up(tmp_path: Path) -> None:
+    """All steps are launched within 500 µs; the first one's kernels take eight times as long."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    done = 10.0
+    for number, us in enumerate([800, 100, 100, 100, 100]):
+        main.step(number, at=number * 100, us=100)
+        main.launch("gemm", at=number * 100 + 1, us=5, runs_at=done, runs_us=us)
+        done += us
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert ("slow steps", "1 of 5") in [(e.label, e.value) for e in found.evidence]
+    assert (found.ranges[0].start_ns, found.ranges[0].end_ns) == (0, 810_000)
+
+
+def test_cannot_tell_where_steps_have_no_gpu_work(tmp_path: Path) -> None:
+    trace = _steps([100, 100])
+    main = trace.thread()
+    for number in range(2, 9):
+        main.step(number, at=number * 100, us=100)
+    assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_work_queued_before_the_recording_is_not_the_first_steps(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    trace.kernel("gemm", at=1, us=390)  # its launch was before
+    for number in range(5):
+        main.step(number, at=number * 100, us=100)
+        main.launch("gemm", at=number * 100 + 1, us=5, runs_at=400 + number * 100, runs_us=95)
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_streams_that_run_ahead_do_not_hide_what_was_queued(tmp_path: Path) -> None:
+    """A copy of the first step runs beside kernels that were launched before the recording."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    trace.kernel("gemm", at=1, us=190)
+    trace.kernel("gemm", at=200, us=190)
+    for number in range(5):
+        main.step(number, at=number * 100, us=100)
+        main.launch("copy_ahead", at=number * 100 + 1, us=5, runs_at=number * 100 + 10, runs_us=5, stream=20)
+        main.launch("gemm", at=number * 100 + 10, us=5, runs_at=400 + number * 100, runs_us=95)
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))

@@ -1,0 +1,60 @@
+"""Lost time, less what earlier findings are made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tb_gpudiag.facts.core.intervals import intersect, union
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.shared.lost_time import lost_time
+from tests.builder import HostThread, TraceBuilder
+from tests.facts import facts_of
+from tests.facts.core.test_idle import stories
+from tests.rules.stage import facts_of as staged
+from tests.rules.stage import one_gap
+
+pairs = st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 400_000)), max_size=5)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(stories(), pairs)
+def test_what_is_taken_is_not_lost_again(story: TraceBuilder, spans: list[tuple[int, int]]) -> None:
+    facts = facts_of(story)
+    device = facts.device
+    if device is None:
+        return
+    taken = union(np.array([a for a, _ in spans], np.int64), np.array([b for _, b in spans], np.int64))
+    all_of_it, left = lost_time(facts), lost_time(facts, {device.id: taken})
+    everything = np.ones(len(all_of_it.start_ns), np.bool_)
+    idle = all_of_it.stretches(everything)
+    assert int(left.length_ns.sum()) == idle.total - intersect(idle, taken).total
+    assert ((left.drained_ns >= 0) & (left.drained_ns <= left.length_ns)).all()
+    assert int(left.drained_ns.sum()) <= int(all_of_it.drained_ns.sum())
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(stories())
+def test_costs_never_add_up_to_more_than_the_window(story: TraceBuilder) -> None:
+    facts = facts_of(story)
+    outcome = run_rules(facts, RULES)
+    claimed = sum(claim.total for found in outcome.findings for claim in found.finding.claims.values())
+    assert claimed <= facts.window.duration_ns
+    assert not [answer.reason for _, answer in outcome.unchecked if answer.reason.startswith("could not")]
+
+
+def _item_then_python(main: HostThread, at: float, us: float) -> object:
+    return main.sync(at=at, us=102).frame("train.py(9): log", at=at + 102, us=us - 102)
+
+
+def test_a_finding_that_is_under_its_threshold_without_what_is_taken_is_not_made(tmp_path: Path) -> None:
+    """The host was held for 100 µs and then late by 130: the wait gives back 100 of them, Python the rest."""
+    facts: Facts = staged(one_gap(_item_then_python, 130), tmp_path)
+    costs = {found.rule.id: found.finding.cost_ns for found in run_rules(facts, RULES).findings}
+    assert "GD301" in costs
+    assert "GD102" not in costs

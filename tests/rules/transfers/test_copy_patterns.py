@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.transfers.copy_patterns import RULE
+from tests.builder import TraceBuilder
+from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear, without_gpu
+
+SIZE = 1 << 20
+
+
+def _there_and_back(
+    trips: int = 3, *, host_us: float = 100, back: int = SIZE, new_step: bool = False
+) -> TraceBuilder:
+    """Steps of 1,000 µs. In each the GPU works for 790 µs, then copies to the host for 10 µs, is idle for
+    host_us, copies back for 10 µs, and works again."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(trips):
+        at = 1000.0 * i
+        main.step(2 * i, at=at, us=850 if new_step else 1000)
+        main.frame("train.py(9): filter_boxes", at=at, us=1000)
+        main.launch("gemm", at=at + 1, us=5, runs_at=at + 10, runs_us=790)
+        main.copy("DtoH", at=at + 20, us=791, runs_at=at + 800, runs_us=10, bytes=SIZE)
+        returns = at + 810 + host_us
+        if new_step:
+            main.step(2 * i + 1, at=at + 850, us=150)
+        main.copy("HtoD", at=returns - 6, us=5, runs_at=returns, runs_us=10, bytes=back, pinned=True)
+        main.launch("gemm", at=returns - 1, us=1, runs_at=returns + 10, runs_us=at + 1010 - returns - 10)
+    return trace
+
+
+def _tiny(copies: int, *, idle_us: float = 10, step_us: float = 1000, bytes: int = 64) -> TraceBuilder:
+    """A busy GPU that is idle before each of some copies, for idle_us, and copies for 2 µs."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=step_us)
+    main.launch("gemm", at=1, us=5, runs_at=0, runs_us=100)
+    for i in range(copies):
+        at = 100 + i * (idle_us + 2)
+        main.op("aten::to", at=at, us=idle_us + 1)
+        main.copy(
+            "HtoD",
+            at=at + 1,
+            us=idle_us - 2,
+            runs_at=at + idle_us,
+            runs_us=2,
+            bytes=bytes,
+            pinned=True,
+        )
+    ends = 100 + copies * (idle_us + 2)
+    main.launch("gemm", at=ends - 1, us=1, runs_at=ends, runs_us=step_us - ends)
+    return trace
+
+
+def test_fires_on_tensors_that_go_to_the_host_and_back(tmp_path: Path) -> None:
+    found = RULE.check(facts_of(_there_and_back(), tmp_path))
+    assert isinstance(found, list)
+    (one,) = found
+    assert one.cost_ns == 3 * 120_000  # both copies, and what is between them
+    assert {e.label: e.value for e in one.evidence}["round trips"] == "3, 3 MiB each way"
+    assert (one.places[0].file, one.places[0].line) == ("train.py", 9)
+
+
+def test_the_round_trip_is_not_counted_again_as_a_wait_or_as_a_copy(tmp_path: Path) -> None:
+    facts = facts_of(_there_and_back(), tmp_path)
+    assert facts.device is not None
+    found = run_rules(facts).findings
+    assert "GD303" in {f.rule.id for f in found}
+    idle_or_copying = facts.window.duration_ns - facts.device.busy.computing.total
+    assert sum(f.finding.cost_ns for f in found) <= idle_or_copying
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        _there_and_back(2),
+        _there_and_back(back=SIZE + 1),
+        _there_and_back(new_step=True),
+        _tiny(9),
+        _tiny(10, bytes=64 * 1024),
+        _tiny(10, step_us=6_100),  # 120 µs are 1.97 %
+        healthy(),
+    ],
+    ids=["twice", "another size", "in another step", "nine", "not tiny", "under 2 %", "healthy"],
+)
+def test_just_under_the_thresholds_is_clear(trace: TraceBuilder, tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_fires_on_many_tiny_copies(tmp_path: Path) -> None:
+    found = RULE.check(facts_of(_tiny(10), tmp_path))
+    assert isinstance(found, list)
+    (one,) = found
+    assert one.cost_ns == 10 * 12_000
+    assert one.title.startswith("10 tiny copies to the GPU cost 12.0 %")
+
+
+def test_speed_stands_beside_what_pinned_copies_reach(tmp_path: Path) -> None:
+    found = RULE.check(facts_of(_there_and_back(), tmp_path))
+    assert isinstance(found, list)
+    speed = {e.label: e.value for e in found[0].evidence}["effective bandwidth"]
+    assert speed == "104.9 GB/s; pinned copies of this trace reach 104.9 GB/s"
+
+
+def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
+    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))

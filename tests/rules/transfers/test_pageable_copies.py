@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.rules.transfers.pageable_copies import RULE
+from tests.builder import TraceBuilder
+from tests.builder.story import Direction
+from tests.rules.stage import cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+
+MIB = 2**20
+
+
+def _copying(
+    copy_us: float, *, bytes: int = 8 * MIB, pinned: bool = False, direction: Direction = "HtoD"
+) -> TraceBuilder:
+    """A step of 1,000 µs: a kernel, a copy that nothing overlaps, and a kernel right after it."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
+    main.step(0, at=100, us=1000)
+    main.frame("train.py(30): to_device", at=100, us=1000)
+    main.op("aten::copy_", at=110, us=190 + copy_us)
+    main.copy(direction, at=115, us=185 + copy_us, runs_at=300, runs_us=copy_us, bytes=bytes, pinned=pinned)
+    main.launch("after", at=300 + copy_us, us=5, runs_at=306 + copy_us, runs_us=794 - copy_us)
+    return trace
+
+
+def test_fires_on_copies_that_nothing_hides(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(_copying(200), tmp_path)))
+    assert found.cost_ns == 200_000
+    assert found.places[0].file == "train.py"
+    assert "pin_memory" in found.fix.code
+
+
+@pytest.mark.parametrize(("direction", "said"), [("HtoD", "from pageable"), ("DtoH", "to pageable")])
+def test_says_which_way_the_copies_go(direction: Direction, said: str, tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(_copying(200, direction=direction), tmp_path)))
+    assert said in found.title
+
+
+def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(_copying(19), tmp_path)))
+
+
+def test_pinned_memory_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(_copying(200, pinned=True), tmp_path)))
+
+
+def test_reading_a_few_bytes_back_is_a_wait_and_no_copy(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(_copying(200, bytes=64 * 1024 - 1), tmp_path)))
+
+
+def test_a_healthy_step_is_clear(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
+
+
+def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
+    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
