@@ -1,4 +1,4 @@
-"""What a user installs: the sdist and the wheel, built from a copy of this checkout."""
+"""The sdist and the wheel that users install, built from a copy of this checkout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUILT_MODULE = Path("tb_gpudiag/static/index.js")
 
 
 def copy_of_checkout(to: Path) -> Path:
-    """With a built frontend: the checkout's own, or else a stub, for it is packaging that is tested here."""
+    """Copy the checkout, with its built frontend or a stub: these tests are about packaging."""
     shutil.copytree(REPOSITORY, to, ignore=NOT_COPIED)
     if not (to / BUILT_MODULE).exists():
         (to / BUILT_MODULE).parent.mkdir(parents=True, exist_ok=True)
@@ -35,14 +35,16 @@ def copy_of_checkout(to: Path) -> Path:
 def run(
     *command: str | Path, cwd: Path, path: str | None = None, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    environment = os.environ if path is None else {**os.environ, "PATH": path}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if path is not None:
+        environment["PATH"] = path
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
 
 
 def build(kind: str, source: Path, out: Path) -> Path:
-    """Builds without npm on the path, so that nothing can be built but what is there."""
+    """Build without npm on the path, so that the frontend cannot be rebuilt."""
     path = str(Path(sys.executable).parent)
     run(sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", out, cwd=source, path=path)
     (made,) = out.glob("*.whl" if kind == "wheel" else "*.tar.gz")
@@ -57,7 +59,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from what the sdist holds."""
+    """Wheel built from the sdist."""
     folder = tmp_path_factory.mktemp("wheel")
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data") if sys.version_info >= (3, 12) else archive.extractall(
@@ -69,7 +71,7 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh environment's `bin`, with the wheel in it, and the dependencies of the tests' own."""
+    """`bin` of a fresh environment with the wheel installed. Dependencies come from this environment."""
     folder = tmp_path_factory.mktemp("installed") / "venv"
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
     python = folder / "bin" / "python"
@@ -92,7 +94,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-def test_the_sdist_carries_the_built_frontend_and_what_built_it(sdist: Path) -> None:
+def test_the_sdist_contains_the_built_frontend_and_its_sources(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert str(BUILT_MODULE) in names
@@ -101,7 +103,7 @@ def test_the_sdist_carries_the_built_frontend_and_what_built_it(sdist: Path) -> 
     assert not any("node_modules" in name or name.startswith(".git") for name in names)
 
 
-def test_the_wheel_carries_every_file_that_the_package_reads(wheel: Path) -> None:
+def test_the_wheel_contains_every_file_the_package_reads(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     package = REPOSITORY / "tb_gpudiag"
@@ -112,7 +114,7 @@ def test_the_wheel_carries_every_file_that_the_package_reads(wheel: Path) -> Non
     assert str(BUILT_MODULE) in names
 
 
-def test_the_wheel_carries_nothing_else(wheel: Path) -> None:
+def test_the_wheel_contains_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         roots = {name.partition("/")[0] for name in archive.namelist()}
         assert not any("__pycache__" in name for name in archive.namelist())
@@ -138,7 +140,7 @@ def test_the_installed_entry_point_is_what_tensorboard_loads(installed: Path) ->
     assert str(installed.parent) in place
 
 
-def test_a_build_without_frontend_and_npm_says_in_one_line_what_to_run(tmp_path: Path) -> None:
+def test_a_build_without_frontend_and_npm_prints_one_line_with_the_command(tmp_path: Path) -> None:
     checkout = copy_of_checkout(tmp_path / "checkout")
     shutil.rmtree(checkout / BUILT_MODULE.parent)
     bare = str(Path(sys.executable).parent)
