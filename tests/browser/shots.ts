@@ -1,18 +1,19 @@
-// `npm run shots`: pictures of the tab in both themes and two sizes, to be looked at. LOGDIR may name a log directory.
+// `npm run shots`: screenshots of the tab in both themes and two sizes. LOGDIR may name a log directory.
 
 import { mkdirSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import type { Frame } from "playwright-core";
+import type { Frame, Page } from "playwright-core";
 import { expect, it } from "vitest";
-import type { TraceList } from "../../frontend/src/wire/report";
-import { openPage, openTab, startBrowser, tabFrame } from "./browser";
+import type { TraceEntry, TraceList } from "../../frontend/src/wire/report";
+import { openPage, openTab, startBrowser, tabFrame, type Size } from "./browser";
 import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
 
 const SHOTS = fileURLToPath(new URL("shots", import.meta.url));
-const SIZES = [
+const SIZES: readonly Size[] = [
   { width: 1280, height: 900 },
   { width: 1920, height: 1080 },
 ];
+const THEMES = ["light", "dark"] as const;
 
 async function settled(frame: Frame): Promise<void> {
   await frame.locator(".gd-label, .gd-problem, .gd-empty").first().waitFor({ timeout: 120_000 });
@@ -26,7 +27,7 @@ async function scanned(tensorboard: TensorBoard): Promise<TraceList> {
   }
 }
 
-/** What is opened on the page before its picture is taken. */
+/** What to open on the page before each screenshot. */
 const VIEWS: Record<string, (frame: Frame) => Promise<void>> = {
   top: () => Promise.resolve(),
   finding: async (frame) => {
@@ -41,7 +42,37 @@ const VIEWS: Record<string, (frame: Frame) => Promise<void>> = {
   },
 };
 
-it("takes pictures", { timeout: 600_000 }, async () => {
+async function takeShots(page: Page, url: string, { id, run }: TraceEntry, suffix: string): Promise<void> {
+  await openTab(page, url, { trace: id });
+  // openTab changed only the hash. Reload, so that the screenshot shows a page that was just opened.
+  await page.reload();
+  const frame = await tabFrame(page);
+  await settled(frame);
+  for (const [view, show] of Object.entries(VIEWS)) {
+    if (view !== "top" && (await frame.locator(".gd-finding").count()) === 0) continue;
+    await show(frame);
+    await settled(frame);
+    await page.screenshot({ path: `${SHOTS}/${run.replaceAll("/", "-")}-${view}-${suffix}.png` });
+  }
+}
+
+async function takeAllShots(url: string, traces: readonly TraceEntry[], size: Size): Promise<string[]> {
+  const problems: string[] = [];
+  const { context, close } = await startBrowser(size);
+  for (const theme of THEMES) {
+    const { page, wrongs } = await openPage(context);
+    await page.addInitScript((wanted) => {
+      localStorage.setItem("_tb_global_settings", JSON.stringify({ theme: wanted }));
+    }, theme);
+    for (const entry of traces) await takeShots(page, url, entry, `${theme}-${size.width}`);
+    problems.push(...wrongs);
+    await page.close();
+  }
+  await close();
+  return problems;
+}
+
+it("takes screenshots without problems on the page", { timeout: 600_000 }, async () => {
   const own = makeFolder();
   if (!process.env.LOGDIR) {
     simulate(own, "input_pipeline", "launch_bound", "healthy");
@@ -51,32 +82,7 @@ it("takes pictures", { timeout: 600_000 }, async () => {
   const tensorboard = await startTensorBoard(process.env.LOGDIR ?? own);
   const { traces } = await scanned(tensorboard);
   const problems: string[] = [];
-  for (const size of SIZES) {
-    const { context, close } = await startBrowser(size);
-    for (const theme of ["light", "dark"]) {
-      const { page, wrongs } = await openPage(context);
-      await page.addInitScript((wanted) => {
-        localStorage.setItem("_tb_global_settings", JSON.stringify({ theme: wanted }));
-      }, theme);
-      for (const { id, run } of traces) {
-        await openTab(page, tensorboard.url, { trace: id });
-        // Only the hash has changed: a picture is of a page as it is when it is opened.
-        await page.reload();
-        const frame = await tabFrame(page);
-        await settled(frame);
-        for (const [view, show] of Object.entries(VIEWS)) {
-          if (view !== "top" && (await frame.locator(".gd-finding").count()) === 0) continue;
-          await show(frame);
-          await settled(frame);
-          const name = `${run.replaceAll("/", "-")}-${view}-${theme}-${size.width}.png`;
-          await page.screenshot({ path: `${SHOTS}/${name}` });
-        }
-      }
-      problems.push(...wrongs);
-      await page.close();
-    }
-    await close();
-  }
+  for (const size of SIZES) problems.push(...(await takeAllShots(tensorboard.url, traces, size)));
   await tensorboard.stop();
   rmSync(own, { recursive: true, force: true });
   expect(problems).toEqual([]);

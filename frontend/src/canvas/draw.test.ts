@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
-import { draw, HEAD_PX } from "./draw";
+import { draw } from "./draw";
 import { deepest, NO_CHOICES, rowsOf } from "./rows";
+import { HEAD_PX } from "./scene";
 import { sliceOf } from "./slice";
 import type { Viewport } from "../base/viewport";
 import type { Timeline } from "../wire/report";

@@ -1,30 +1,30 @@
-// Paints the depth of a stream's queue.
+// Paints the depth of one stream's launch queue.
 
 import { count } from "../base/format";
 import { toPixel } from "../base/viewport";
-import type { Scene } from "./draw";
 import type { Row } from "./rows";
+import type { Context, Scene } from "./scene";
 import { holdingAt, type Depth } from "./slice";
 import { FONT, KERNEL_KIND, kindFill, theme, type Theme } from "./theme";
 
-/** Colours of a queue: what waited all the time, and what waited at least at one moment of it. */
+/** Opacity of what was queued all the time, and of what was queued for only part of it. */
 const LEAST_ALPHA = 0.75;
 const MOST_ALPHA = 0.35;
 
-/** A small chart of steps, in the colour of the work that waits, from nothing to the most of the whole trace. */
+/** A small step chart in the color of kernels. Its scale runs from 0 to the queue's maximum over the whole trace. */
 export function paintQueue(
-  context: CanvasRenderingContext2D,
+  context: Context,
   { view, width, slice, scheme }: Scene,
   row: Row,
   queue: Depth,
   top: number,
 ): void {
-  const colours = theme(scheme);
+  const colors = theme(scheme);
   const bottom = top + row.height - 1;
   const room = row.height - 2;
   const x = (us: number) => Math.min(Math.max(toPixel(view, us, width), -1), width + 1);
   const y = (depth: number) => bottom - (queue.most > 0 ? depth / queue.most : 0) * room;
-  context.fillStyle = colours.faint;
+  context.fillStyle = colors.faint;
   context.fillRect(0, bottom, width, 1);
   const first = Math.max(0, holdingAt(queue, view.start_us));
   const last = holdingAt(queue, view.end_us);
@@ -46,18 +46,18 @@ export function paintQueue(
     context.fill();
   }
   context.globalAlpha = 1;
-  scaleLabel(context, count(queue.most), top, colours);
+  scaleLabel(context, count(queue.most), top, colors);
 }
 
-/** What the upper edge of a chart stands for. */
-function scaleLabel(context: CanvasRenderingContext2D, text: string, top: number, colours: Theme): void {
+/** Label the upper edge of the chart with its value. */
+function scaleLabel(context: Context, text: string, top: number, colors: Theme): void {
   context.font = `10px ${FONT}`;
   context.textBaseline = "middle";
   const length = context.measureText(text).width;
   context.globalAlpha = 0.8;
-  context.fillStyle = colours.surface;
+  context.fillStyle = colors.surface;
   context.fillRect(2, top + 1, length + 6, 12);
   context.globalAlpha = 1;
-  context.fillStyle = colours.muted;
+  context.fillStyle = colors.muted;
   context.fillText(text, 5, top + 7.5);
 }

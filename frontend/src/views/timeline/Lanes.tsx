@@ -9,8 +9,9 @@ import {
 } from "react";
 import { plural } from "../../base/format";
 import type { Viewport } from "../../base/viewport";
-import { draw, HEAD_PX } from "../../canvas/draw";
+import { draw } from "../../canvas/draw";
 import type { LaneChoices, Row, Rows } from "../../canvas/rows";
+import { HEAD_PX } from "../../canvas/scene";
 import { gapsOf, type Gap, type Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
 import { useShown } from "../parts/ShowOnTimeline";

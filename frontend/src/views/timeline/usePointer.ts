@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState, type PointerEvent, type RefObject } from "react";
 import { aired, pan, span, toTime, zoom, type Viewport } from "../../base/viewport";
-import { HEAD_PX } from "../../canvas/draw";
 import { hit, type Hit } from "../../canvas/hit";
 import type { Rows } from "../../canvas/rows";
+import { HEAD_PX } from "../../canvas/scene";
 import type { Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
 import { stepAt } from "./actions";
