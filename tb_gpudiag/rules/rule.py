@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.trace.events import NONE, Kind
+from tb_gpudiag.wording.quantity import Quantity
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
@@ -31,10 +32,16 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """One measured figure, as text with its unit: see format.py."""
+    """One measured figure. `value` is what comparisons use; `details` follow it in the text."""
 
     label: str
-    value: str
+    value: Quantity | str
+    details: tuple[Quantity | str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Value and details, as users read them."""
+        return ", ".join(str(part) for part in (self.value, *self.details))
 
 
 @dataclass(frozen=True)
@@ -137,10 +144,10 @@ NO_GPU = CannotTell(
 Answer = Finding | list[Finding] | Clear | CannotTell
 
 
-Taken = Mapping[int, Intervals]
+Claimed = Mapping[int, Intervals]
 """device -> the instants that the findings of earlier rules are made of already."""
 
-NOTHING: Taken = {}
+NOTHING_CLAIMED: Claimed = {}
 
 
 TRACES: frozenset[Kind] = frozenset({"trace"})
@@ -160,10 +167,13 @@ FAMILIES = {
 
 
 class Check(Protocol):
-    """A rule's look at the facts. What is taken is not lost time any more: its threshold, figures and claims
-    are about the rest, so that no nanosecond is claimed twice."""
+    """Look at the facts and answer.
 
-    def __call__(self, facts: Facts, taken: Taken = ..., /) -> Answer: ...
+    Time that earlier findings claimed is not lost time anymore: a rule's threshold, figures and claims are
+    about the rest, so that no nanosecond is claimed twice.
+    """
+
+    def __call__(self, facts: Facts, claimed: Claimed = ..., /) -> Answer: ...
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, intersect, union
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Finding, Rule, Severity, Taken
+from tb_gpudiag.rules.rule import Answer, CannotTell, Claimed, Clear, Finding, Rule, Severity
 from tb_gpudiag.rules.savings import PlannedFix, plan_fixes, trusted_replay, with_replayed_saving
 from tb_gpudiag.rules.shared.memory_room import share_of_memory
 from tb_gpudiag.wording.format import one_line
@@ -52,12 +52,12 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
     found: list[Found] = []
     clear: list[tuple[Rule, Clear]] = []
     unchecked: list[tuple[Rule, CannotTell]] = []
-    taken: dict[int, Intervals] = {}
+    claimed: dict[int, Intervals] = {}
     window_ns = facts.window.duration_ns
     for rule in rules:
         if facts.trace.kind not in rule.about:
             continue
-        answer = _ask(rule, facts, taken)
+        answer = _ask(rule, facts, claimed)
         if isinstance(answer, Clear):
             clear.append((rule, answer))
         elif isinstance(answer, CannotTell):
@@ -65,7 +65,7 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
         else:
             for finding in answer if isinstance(answer, list) else [answer]:
                 found.append(Found(rule, finding, rule.severity_of(finding, window_ns)))
-                taken = _with(taken, finding.claims)
+                claimed = _with(claimed, finding.claims)
     found = _with_savings(facts, found)
     found.sort(key=lambda f: _rank(facts, f))
     return Outcome(found, sorted(clear, key=_id), sorted(unchecked, key=_id), _plan(facts, found))
@@ -90,10 +90,10 @@ def _id(answer: tuple[Rule, object]) -> str:
     return answer[0].id
 
 
-def _ask(rule: Rule, facts: Facts, taken: Taken) -> Answer:
+def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> Answer:
     try:
-        answer = rule.check(facts, taken) or Clear("nothing found")
-        _hold_claims_apart(answer, taken)
+        answer = rule.check(facts, claimed) or Clear("nothing found")
+        _hold_claims_apart(answer, claimed)
         return answer
     except Exception as error:  # a rule's bug must not cost the user the other findings
         log.exception("rule %s (%s) crashed", rule.id, rule.name)
@@ -122,18 +122,18 @@ def _gives_back(finding: Finding) -> int:
     return finding.saving.high_ns if finding.saving else finding.cost_ns
 
 
-def _hold_claims_apart(answer: Answer, taken: Taken) -> None:
+def _hold_claims_apart(answer: Answer, claimed: Claimed) -> None:
     """Raises ValueError where a nanosecond would be claimed twice: costs could not be added up."""
     findings = answer if isinstance(answer, list) else [answer] if isinstance(answer, Finding) else []
     for finding in findings:
         for device, claim in finding.claims.items():
-            if intersect(claim, taken.get(device, EMPTY)).total:
+            if intersect(claim, claimed.get(device, EMPTY)).total:
                 raise ValueError("claims what another finding is made of already")
-        taken = _with(taken, finding.claims)
+        claimed = _with(claimed, finding.claims)
 
 
-def _with(taken: Taken, claims: Taken) -> dict[int, Intervals]:
-    both = dict(taken)
+def _with(claimed: Claimed, claims: Claimed) -> dict[int, Intervals]:
+    both = dict(claimed)
     for device, claim in claims.items():
         before = both.get(device, EMPTY)
         both[device] = union(np.r_[before.start, claim.start], np.r_[before.end, claim.end])

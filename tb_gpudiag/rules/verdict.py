@@ -55,7 +55,7 @@ class Verdict:
     busy_share: float
 
 
-def judge(facts: Facts) -> Verdict:
+def find_verdict(facts: Facts) -> Verdict:
     """The limiter is the largest part of the step window, if it is large enough to be called one. A leak that
     ends the job is no limiter, and is said beside it."""
     verdict = _judge(facts)
@@ -75,7 +75,7 @@ def _of_device(facts: Facts) -> Verdict:
     device = facts.device
     assert device is not None
     window_ns = facts.window.duration_ns
-    whole, lost = device.whole, lost_time(facts)
+    whole, lost = device.whole, lost_time(facts.window, facts.device, facts.host_pieces)
     computing, idle = int(whole.computing_ns[0]), int(whole.idle_ns.sum())
     busy = (window_ns - idle) / window_ns
     drained = np.zeros(len(Cause), np.int64)
@@ -143,7 +143,7 @@ def _of_memory(facts: Facts) -> Verdict:
 
 
 def _of_host(facts: Facts) -> Verdict:
-    lost = lost_time(facts)
+    lost = lost_time(facts.window, facts.device, facts.host_pieces)
     seen = (
         "The trace has launch calls but no GPU activity"
         if facts.calls.begin_work

@@ -9,16 +9,16 @@ import pytest
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Finding,
     Fix,
     Rule,
     Saving,
     Severity,
-    Taken,
 )
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.memory_room import HORIZON_STEPS
@@ -40,7 +40,7 @@ def _rule(number: int, answer: Answer, *, error_share: float | None = None) -> R
         f"GD99{number}",
         f"rule_{number}",
         "A rule",
-        lambda _facts, _taken=NOTHING: answer,
+        lambda _facts, _claimed=NOTHING_CLAIMED: answer,
         error_share=error_share,
     )
 
@@ -103,7 +103,7 @@ def test_time_and_memory_are_compared_by_their_share(tmp_path: Path) -> None:
 def test_a_rule_that_crashes_could_not_be_checked_and_the_others_still_are(
     facts: Facts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def crash(_facts: Facts, _taken: Taken = NOTHING) -> Answer:
+    def crash(_facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         raise ZeroDivisionError("by\nnought")
 
     with caplog.at_level(logging.ERROR):
@@ -131,10 +131,10 @@ def test_severity_follows_the_rules_policy_unless_the_finding_has_its_own(facts:
 
 
 def test_a_rule_is_told_what_earlier_findings_are_made_of(facts: Facts) -> None:
-    told: list[Taken] = []
+    told: list[Claimed] = []
 
-    def listen(_facts: Facts, taken: Taken = NOTHING) -> Answer:
-        told.append(taken)
+    def listen(_facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+        told.append(claimed)
         return _finding(20, _claims((150, 170)))
 
     run_rules(facts, [_rule(1, _finding(100, _claims((0, 100)))), Rule("GD990", "a", "A rule", listen)])

@@ -19,7 +19,7 @@ from tb_gpudiag.report.building.sync_messages import sync_site_messages
 from tb_gpudiag.report.building.units import UINT32_MAX, place, time_ranges, us
 from tb_gpudiag.rules.rule import Saving
 from tb_gpudiag.rules.run import Found, Outcome, run_rules
-from tb_gpudiag.rules.verdict import judge
+from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.find import TraceFile
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import one_line
@@ -40,7 +40,7 @@ _HOST_AND_PID = re.compile(r"(.+)_\d+")
 def build_report(facts: Facts, file: TraceFile) -> pb.Report:
     """The whole Report of one trace."""
     outcome = run_rules(facts)
-    verdict = judge(facts)
+    verdict = find_verdict(facts)
     report = pb.Report(
         schema_version=SCHEMA_VERSION,
         generator=f"tb-gpudiag {__version__}",
@@ -190,7 +190,7 @@ def _finding(facts: Facts, found: Found) -> pb.Finding:
         cost_bytes_per_step=finding.cost_bytes_per_step,
         memory_device=finding.memory_device if finding.cost_bytes or finding.cost_bytes_per_step else 0,
         evidence=[
-            pb.Evidence(label=one_line(evidence.label), value=one_line(evidence.value))
+            pb.Evidence(label=one_line(evidence.label), value=one_line(evidence.text))
             for evidence in finding.evidence
         ],
         places=[place(p) for p in finding.places[:PLACES_LIMIT]],

@@ -41,7 +41,7 @@ def host_activity(facts: Facts) -> list[pb.HostActivity]:
             us=us(total[i]),
             ranges=time_ranges(longest(pieces.start_ns[own], pieces.end_ns[own])),
         )
-        for where in places(facts, pieces.event[own], length_ns[own])[:1]:
+        for where in places(facts.host, pieces.event[own], length_ns[own])[:1]:
             message.place.CopyFrom(place(where))
         activities.append(message)
     return activities

@@ -7,8 +7,19 @@ from collections.abc import Iterator
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.names import ALLOCATOR_CALL
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
-from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, without
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+)
+from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
 from tb_gpudiag.wording.format import count, share, time_ns
 
 # PyTorch's caching allocator keeps what it got, so a steady step asks the driver for nothing. 1 % leaves room
@@ -25,9 +36,9 @@ torch.cuda.empty_cache()      # hands the cache back: the next step pays for it 
 x.pin_memory()                # once per step; use DataLoader(pin_memory=True)"""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Idle time inside cudaMalloc, cudaFree, host allocations and their like."""
-    lost = lost_time(facts, taken)
+    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     if facts.device is None:
         return NO_GPU
     chosen = lost.of(Cause.ALLOCATOR)
@@ -58,10 +69,10 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             ),
             *_reserve_evidence(facts, lost.device),
         ],
-        places=places(facts, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
+        places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=without(host_time(facts, Cause.ALLOCATOR)),
+        removable=removing(host_time(facts.host_pieces, Cause.ALLOCATOR)),
     )
 
 

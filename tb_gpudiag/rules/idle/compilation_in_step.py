@@ -15,18 +15,18 @@ from tb_gpudiag.facts.waiting.compilation import (
     makings,
 )
 from tb_gpudiag.rules.rule import (
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
     Saving,
-    Taken,
 )
-from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, without
+from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
 from tb_gpudiag.trace.events import NONE, Bool
 from tb_gpudiag.wording.format import count, one_line, share, time_ns
 
@@ -95,10 +95,10 @@ _URL = "https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.com
 _LOAD_URL = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#lazy-loading"
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Idle time under compilation (TorchDynamo, Inductor, Triton, nvrtc), graph capture or module loading.
     Loading alone is a finding of its own, for it has another fix."""
-    lost = lost_time(facts, taken)
+    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     if not lost.window_ns:
         return CannotTell("the trace holds no host or GPU activity")
     chosen = lost.of(Cause.COMPILE)
@@ -140,10 +140,10 @@ def _compiled(facts: Facts, lost: Lost, chosen: Bool, made: Makings) -> Finding:
             Evidence("stretches", count(len(lost.stretches(chosen).start))),
             *_functions(facts, functions, steps),
         ],
-        places=places(facts, made.call[chosen], lost.length_ns[chosen], by_operator=True),
+        places=places(facts.host, made.call[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=without(_making(facts, lost.stretches(chosen), loading=False)),
+        removable=removing(_making(facts, lost.stretches(chosen), loading=False)),
     )
 
 
@@ -199,10 +199,10 @@ def _loaded(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
             Evidence("calls that load", count(calls)),
             Evidence("longest", time_ns(int(lost.length_ns[chosen].max(initial=0)))),
         ],
-        places=places(facts, event, lost.length_ns[chosen], by_operator=True),
+        places=places(facts.host, event, lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=without(_making(facts, lost.stretches(chosen), loading=True)),
+        removable=removing(_making(facts, lost.stretches(chosen), loading=True)),
     )
 
 

@@ -9,21 +9,21 @@ from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.host_tasks import Chore
 from tb_gpudiag.rules.rule import (
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
     Saving,
-    Taken,
 )
 from tb_gpudiag.rules.shared.fewer_launches import batch_evidence, graph_evidence
 from tb_gpudiag.rules.shared.host_task_fixes import CHORES
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS, in_short_dry_gaps, issuing
-from tb_gpudiag.rules.shared.lost_time import Lost, host_time, lost_time, places, without
+from tb_gpudiag.rules.shared.lost_time import Lost, host_time, lost_time, places, removing
 from tb_gpudiag.trace.events import NONE, Bool
 from tb_gpudiag.wording.format import count, one_line, share, time_ns
 
@@ -53,10 +53,10 @@ batch = processor(images, return_tensors="pt")      # not: [processor(i) for i i
 # move it to the GPU or into the loader's workers, or out of the loop (logging, metrics, checkpoints)."""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Idle time in user code between operators, and in operators that are no matter of launching. What a
     chore of the host takes is a finding of its own."""
-    lost = lost_time(facts, taken)
+    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     device = facts.device
     if device is None:
         return CannotTell(
@@ -107,10 +107,10 @@ def _of_chore(facts: Facts, lost: Lost, chosen: Bool, kind: Chore, on_host: Inte
             Evidence("the main thread's time in them", time_ns(on_host.total)),
         ],
         # The library's own lines nobody changes: the place is the line that calls it.
-        places=places(facts, chores.caller[lost.event[chosen]], lost.length_ns[chosen]),
+        places=places(facts.host, chores.caller[lost.event[chosen]], lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=without(on_host, words.removed),
+        removable=removing(on_host, words.removed),
     )
 
 
@@ -136,7 +136,7 @@ def _longer_than_the_model(facts: Facts, kind: Chore, host_ns: int) -> str:
 def _general(facts: Facts, lost: Lost, chosen: Bool, python: Bool, spoken_of: Intervals) -> Finding:
     """What is left, without the host time that other findings speak of."""
     cost_ns, python = lost.total_ns(chosen), chosen & python
-    found = places(facts, lost.event[chosen], lost.length_ns[chosen])
+    found = places(facts.host, lost.event[chosen], lost.length_ns[chosen])
     mostly = "Python" if lost.total_ns(python) * 2 >= cost_ns else "operators on the host"
     at = f" Most of it is in {found[0].function} ({found[0].file})." if found and found[0].file else ""
     unseen = "" if facts.recorded.stacks else " The trace has no Python stacks, so the lines are not known."
@@ -162,7 +162,7 @@ def _general(facts: Facts, lost: Lost, chosen: Bool, python: Bool, spoken_of: In
         places=found,
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=without(subtract(_host_work(facts), spoken_of), LEAST_REMOVED),
+        removable=removing(subtract(_host_work(facts), spoken_of), LEAST_REMOVED),
     )
 
 
@@ -186,15 +186,15 @@ def _longest(facts: Facts, lost: Lost, chosen: Bool) -> str:
     stretch = lost.ranges(chosen)[0]
     length_ns = stretch.end_ns - stretch.start_ns
     launch = lost.launch[chosen & (lost.start_ns == stretch.start_ns)]
-    after = places(facts, launch, np.full_like(launch, length_ns), by_operator=True)
+    after = places(facts.host, launch, np.full_like(launch, length_ns), by_operator=True)
     before = f", before {one_line(after[0].operator, 80)}" if after and after[0].operator else ""
     return time_ns(length_ns) + before
 
 
 def _host_work(facts: Facts) -> Intervals:
     """Python, and operators that take longer than the way to a launch."""
-    python = host_time(facts, Cause.PYTHON)
-    slow = host_time(facts, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
+    python = host_time(facts.host_pieces, Cause.PYTHON)
+    slow = host_time(facts.host_pieces, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
     return union(np.r_[python.start, slow.start], np.r_[python.end, slow.end])
 
 

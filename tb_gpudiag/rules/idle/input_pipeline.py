@@ -9,19 +9,19 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.host_tasks import Chore
 from tb_gpudiag.facts.waiting.loading import SINGLE_PROCESS, LoadPart, batches, load_parts, loader_kind
 from tb_gpudiag.rules.rule import (
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
     Saving,
-    Taken,
 )
 from tb_gpudiag.rules.shared.host_task_fixes import CHORES
-from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places, without
+from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places, removing
 from tb_gpudiag.trace.events import Int64
 from tb_gpudiag.wording.format import count, share, time_ns
 
@@ -84,9 +84,9 @@ _TAKE_OVER = """loader = DataLoader(
 _URL = "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading"
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Idle time under data loading, anywhere below a loader's __next__."""
-    lost = lost_time(facts, taken)
+    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     if not lost.window_ns:
         return CannotTell("the trace holds no host or GPU activity")
     chosen = lost.of(Cause.INPUT)
@@ -140,10 +140,10 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=evidence,
-        places=places(facts, lost.event[chosen], lost.length_ns[chosen]),
+        places=places(facts.host, lost.event[chosen], lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=without(host_time(facts, Cause.INPUT)),
+        removable=removing(host_time(facts.host_pieces, Cause.INPUT)),
     )
 
 

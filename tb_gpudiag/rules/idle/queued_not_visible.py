@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+)
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.wording.format import count, share, time_ns
 
@@ -22,11 +33,11 @@ with torch.profiler.profile(
     ..."""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Idle time in which the next work had already been launched, for longer than a bare turnaround."""
     if facts.device is None:
         return NO_GPU
-    lost = lost_time(facts, taken)
+    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     chosen = lost.of(Cause.QUEUED)
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
@@ -69,7 +80,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
                 else []
             ),
         ],
-        places=places(facts, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
+        places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
     )

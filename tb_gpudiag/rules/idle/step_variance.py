@@ -10,9 +10,10 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.variance import StepTimes, only_in
 from tb_gpudiag.facts.waiting.host_tasks import Chore, chore_of
 from tb_gpudiag.rules.rule import (
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Evidence,
     Finding,
@@ -22,7 +23,6 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
     Severity,
-    Taken,
 )
 from tb_gpudiag.rules.shared.host_task_fixes import CHORES
 from tb_gpudiag.rules.shared.lost_time import IDLE, NO_DEVICE, lost_time, places
@@ -52,7 +52,7 @@ _COMPUTING = "computing"
 _WORK = (_COMPUTING, "communicating, not hidden", "copying, not hidden")
 
 
-def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Steps that take longer than the median one, part by part against the others."""
     steps = facts.step_times
     if steps is None or len(steps) < FEWEST_STEPS:
@@ -153,7 +153,7 @@ def _places(facts: Facts, steps: StepTimes, slow: Int64, others: Int64, cause: C
     """Where in the code the cause took longer than in the other steps."""
     if cause is None:
         return []
-    lost, times = lost_time(facts), steps.times
+    lost, times = lost_time(facts.window, facts.device, facts.host_pieces), steps.times
     some = lost.of(cause) & (lost.event != NONE)
     start, end, event = lost.start_ns[some], lost.end_ns[some], lost.event[some]
     frame = facts.host.place[event]
@@ -167,7 +167,7 @@ def _places(facts: Facts, steps: StepTimes, slow: Int64, others: Int64, cause: C
     expected = np.bincount(member, weights=inside(others)) * len(slow) / len(others)
     more = np.maximum(in_slow - expected, 0) / np.maximum(in_slow, 1)
     weight = np.rint(own * more[member]).astype(np.int64)
-    return [place for place in places(facts, event, weight) if place.time_ns]
+    return [place for place in places(facts.host, event, weight) if place.time_ns]
 
 
 def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], *, same: bool) -> Fix:

@@ -6,8 +6,9 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.moves import Move, find_moves
 from tb_gpudiag.rules.rule import (
     NO_GPU,
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
+    Claimed,
     Clear,
     Evidence,
     Finding,
@@ -15,7 +16,6 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
     Severity,
-    Taken,
 )
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.wording.format import count, share, time_ns
@@ -51,15 +51,15 @@ _KINDS = {
 }
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """GPU work that operators of casting, copying and making contiguous launched, and kernels that libraries
     put around theirs to change the layout."""
-    time = kernel_time(facts)
+    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
     move = find_moves(time.kernels, facts.work, facts.host)
     chosen = move >= 0
-    free = time.free(chosen, taken)
+    free = time.free(chosen, claimed)
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(

@@ -6,9 +6,10 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.peaks import Peaks, peaks_of
 from tb_gpudiag.rules.rule import (
     NO_GPU,
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Evidence,
     Finding,
@@ -16,7 +17,6 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
     Severity,
-    Taken,
 )
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
@@ -45,14 +45,14 @@ scaler.step(optimizer)
 scaler.update()"""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Kernels of matrix products, convolutions and attention whose names say FP32 without tensor cores."""
-    time = kernel_time(facts)
+    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
     kernels = time.kernels
     fp32 = kernels.matrix & (kernels.arithmetic == Arithmetic.FP32_CORES)
-    free = time.free(fp32, taken)
+    free = time.free(fp32, claimed)
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(

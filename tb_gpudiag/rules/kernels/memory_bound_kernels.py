@@ -8,8 +8,9 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.rules.rule import (
     NO_GPU,
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
+    Claimed,
     Clear,
     Evidence,
     Finding,
@@ -17,7 +18,6 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
     Severity,
-    Taken,
 )
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.trace.events import Bool, Int64
@@ -42,10 +42,10 @@ x = torch.nn.functional.relu(x, inplace=True)          # where nothing else read
 model = model.to(memory_format=torch.channels_last)    # convolutions: no transposes in between"""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, taken: Claimed = NOTHING_CLAIMED) -> Answer:
     """Runs of such kernels on one stream: fused into one, a run would take about as long as its longest
     kernel."""
-    time = kernel_time(facts)
+    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
     kernels = time.kernels

@@ -9,9 +9,10 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.multiprocessors import Occupancy, occupancy
 from tb_gpudiag.rules.rule import (
     NO_GPU,
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Evidence,
     Finding,
@@ -19,7 +20,6 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
     Severity,
-    Taken,
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
 from tb_gpudiag.trace.events import Bool
@@ -54,10 +54,10 @@ kernel[grid](..., num_warps=4, num_stages=2)     # Triton: fewer stages need les
 triton.Config({"BLOCK": 512}, num_warps=4)       # let autotune choose among several"""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Last waves of matrix kernels that fill part of the GPU, and kernels limited by memory that registers or
     shared memory keep from running enough warps."""
-    time = kernel_time(facts)
+    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
     has = facts.multiprocessor(time.device.id)
@@ -68,7 +68,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         return CannotTell("the trace does not say what its kernels' blocks need")
     kernels = time.kernels
     long = kernels.duration_ns >= SHORTEST_NS
-    already = taken.get(time.device.id, EMPTY)
+    already = claimed.get(time.device.id, EMPTY)
     long[long] = coverage(already, kernels.start_ns[long], kernels.end_ns[long]) == 0
     tail = long & kernels.matrix & (held.waves > 1) & (held.waves <= MOST_WAVES)
     low = long & np.isin(kernels.family, np.array(MEMORY_FAMILIES, np.uint8))

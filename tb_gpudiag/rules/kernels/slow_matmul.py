@@ -9,9 +9,10 @@ from tb_gpudiag.facts.kernels.peaks import peaks_of
 from tb_gpudiag.facts.kernels.roofline import Product, Roofline
 from tb_gpudiag.rules.rule import (
     NO_GPU,
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Evidence,
     Finding,
@@ -19,7 +20,6 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
     Severity,
-    Taken,
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
@@ -50,9 +50,9 @@ model = model.to(torch.bfloat16)
 model = torch.compile(model, mode="max-autotune")"""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Products whose kernels take several times as long as the stated peaks would."""
-    time = kernel_time(facts)
+    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
     if not (time.kernels.family == Family.GEMM).any():
@@ -67,7 +67,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         )
     slow = [i for i, product in enumerate(line.products) if _far_below(product)]
     chosen = np.isin(line.product, np.array(slow, np.int64))
-    free = time.free(chosen, taken)
+    free = time.free(chosen, claimed)
     left = free.total / max(time.total_ns(chosen), 1)  # of them, what no other finding speaks of
     cost_ns = min(free.total, round(left * sum(_beyond_usual_ns(line.products[i]) for i in slow)))
     if time.share(cost_ns) < LEAST_SHARE:

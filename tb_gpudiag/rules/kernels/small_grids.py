@@ -8,9 +8,10 @@ from tb_gpudiag.facts.core.intervals import EMPTY, coverage
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NO_GPU,
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Evidence,
     Finding,
@@ -18,7 +19,6 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
     Severity,
-    Taken,
 )
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
@@ -40,9 +40,9 @@ with torch.cuda.stream(other):
     b = branch_b(x)"""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """A kernel of half as many blocks as there are multiprocessors leaves half the GPU idle while it runs."""
-    time = kernel_time(facts)
+    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
     kernels = time.kernels
@@ -51,7 +51,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
         return CannotTell("the trace does not say how many blocks its kernels had (ROCm's recorder does not)")
     chosen = (blocks < 1) & (kernels.family != Family.COLLECTIVE) & (kernels.duration_ns >= SHORTEST_NS)
     # What another finding speaks of is not counted here.
-    already = taken.get(time.device.id, EMPTY)
+    already = claimed.get(time.device.id, EMPTY)
     chosen[chosen] = coverage(already, kernels.start_ns[chosen], kernels.end_ns[chosen]) == 0
     unused_ns = np.where(chosen, kernels.duration_ns * (1 - np.nan_to_num(blocks)), 0).astype(np.int64)
     cost_ns = min(int(unused_ns.sum()), time.total_ns(chosen))  # side by side they waste it once

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.matmuls import matrices, time_by_shapes
-from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+)
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
 from tb_gpudiag.trace.events import Bool
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
@@ -32,16 +43,16 @@ tokens = torch.nn.functional.pad(tokens, (0, -tokens.shape[1] % 8), value=pad_to
 # A tokenizer does it by itself: DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8)"""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Kernels whose names say that they load rows element by element, or 16-bit products that could not go
     to the tensor cores at all."""
-    time = kernel_time(facts)
+    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
     kernels = time.kernels
     off = kernels.matrix & (kernels.arithmetic == Arithmetic.HALF_ON_FP32_CORES)
     chosen = kernels.unaligned | off
-    free = time.free(chosen, taken)
+    free = time.free(chosen, claimed)
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(f"matrix products with unaligned rows take {time.of_window(cost_ns)} of the step window")
@@ -74,8 +85,8 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
 def _shapes(time: KernelTime, chosen: Bool) -> tuple[list[tuple[str, int]], list[int]]:
     """The inputs of most time, and those of their dimensions that are to blame; empty where none were
     recorded. The sizes of batches do not matter."""
-    launch = time.kernels.launches(time.facts.work)[chosen]
-    found = time_by_shapes(time.facts.host, launch, time.kernels.duration_ns[chosen])
+    launch = time.kernels.launches(time.work)[chosen]
+    found = time_by_shapes(time.host, launch, time.kernels.duration_ns[chosen])
     least = sum(ns for _, ns in found) / LEAST_OF_SHAPES
     heaviest = [(shapes, ns) for shapes, ns in found[:SHAPES_SHOWN] if ns > least]
     odd = {d for shapes, _ in heaviest for dims in matrices(shapes) for d in dims[-2:] if d % MULTIPLE}

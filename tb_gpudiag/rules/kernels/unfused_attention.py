@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+)
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.wording.format import count, time_ns
 
@@ -18,13 +29,13 @@ out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 model = AutoModel.from_pretrained(name, attn_implementation="sdpa")   # or "flash_attention_2\""""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """What runs between the two batched products of an attention: softmax, scale, mask, dropout, casts."""
-    time = kernel_time(facts)
+    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     found = facts.unfused_attention
     if time is None or found is None:
         return NO_GPU
-    free = time.free(found.between, taken)
+    free = time.free(found.between, claimed)
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(

@@ -9,20 +9,20 @@ from tb_gpudiag.facts.core.intervals import Intervals, subtract
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NO_GPU,
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
     Saving,
-    Taken,
 )
 from tb_gpudiag.rules.shared.fewer_launches import batch_evidence, graph_evidence, larger_batch_evidence
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS, issuing
-from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, without
+from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
 from tb_gpudiag.wording.format import count, one_line, share, time_ns
 
 # A GPU that loses 5 % to launching has some launches on an empty queue in every job; public traces of healthy
@@ -45,13 +45,13 @@ optimizer.zero_grad(set_to_none=True)                           # no kernel at a
 outputs = model(torch.stack(items))                 # not: [model(item[None]) for item in items]"""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Idle time in dispatch, launch call and latency, of launches that were issued while the queue was
     empty."""
     device = facts.device
     if device is None:
         return NO_GPU
-    lost = lost_time(facts, taken)
+    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     chosen = issuing(lost, device)
     cost_ns = lost.total_ns(chosen)
     calls = facts.launch_costs.of(device.id)
@@ -98,10 +98,10 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             Evidence("median launch call", time_ns(float(np.median(calls.host_ns)))),
             Evidence("median GPU time of a launch", time_ns(float(np.median(calls.kernel_ns)))),
         ],
-        places=places(facts, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
+        places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=without(_launching(facts), LEAST_REMOVED),
+        removable=removing(_launching(facts), LEAST_REMOVED),
     )
 
 
@@ -121,8 +121,8 @@ def _most_launched(facts: Facts) -> list[Evidence]:
 
 def _launching(facts: Facts) -> Intervals:
     """The host's way to its launches, without operators so slow that they are host_bound's."""
-    slow = host_time(facts, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
-    return subtract(host_time(facts, Cause.DISPATCH, Cause.LAUNCH), slow)
+    slow = host_time(facts.host_pieces, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
+    return subtract(host_time(facts.host_pieces, Cause.DISPATCH, Cause.LAUNCH), slow)
 
 
 RULE = Rule("GD201", "launch_bound", "Launch-bound", check, error_share=0.30)

@@ -10,10 +10,21 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Intervals, intersect
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clusters
-from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+)
 from tb_gpudiag.rules.shared.fewer_launches import graph_evidence, larger_batch_evidence
 from tb_gpudiag.rules.shared.launch_gaps import in_short_dry_gaps
-from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, host_time, lost_time, places, without
+from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, host_time, lost_time, places, removing
 from tb_gpudiag.trace.events import NONE, Bool
 from tb_gpudiag.wording.format import count, one_line, share, time_ns
 
@@ -91,13 +102,13 @@ def activation(x, bias, mask):                    # the lines around the chain, 
 }
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Idle time before each launch of a cluster but its first: the loop's Python, dispatch, launch and
     latency."""
     device = facts.device
     if device is None:
         return NO_GPU
-    lost = lost_time(facts, taken)
+    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     clusters = find_clusters(
         facts.host,
         facts.work,
@@ -156,16 +167,16 @@ def _finding(facts: Facts, device: DeviceFacts, lost: Lost, late: Bool, cluster:
             graph_evidence(facts),
             *larger_batch_evidence(facts, device),
         ],
-        places=places(facts, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
+        places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=without(_inside(facts, cluster), LEAST_REMOVED),
+        removable=removing(_inside(facts, cluster), LEAST_REMOVED),
     )
 
 
 def _inside(facts: Facts, cluster: Cluster) -> Intervals:
     """The main thread's time from each cluster's first launch to its last."""
-    return intersect(cluster.spans, host_time(facts, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH))
+    return intersect(cluster.spans, host_time(facts.host_pieces, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH))
 
 
 RULE = Rule("GD202", "small_kernels", "Clusters of small kernels", check, error_share=0.30)

@@ -11,10 +11,11 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
     NO_GPU,
-    NOTHING,
+    NOTHING_CLAIMED,
     TRACES,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Evidence,
     Finding,
@@ -22,9 +23,8 @@ from tb_gpudiag.rules.rule import (
     Place,
     Rule,
     Severity,
-    Taken,
 )
-from tb_gpudiag.rules.shared.recording_advice import without_memory
+from tb_gpudiag.rules.shared.recording_advice import memory_not_recorded
 from tb_gpudiag.wording.format import count, share, size_bytes
 
 # The usual rule of thumb. Public traces have 1.01 to 1.33 times as much reserved as allocated at the peak;
@@ -77,11 +77,11 @@ torch.cuda.empty_cache()    # once, not in the loop"""
 _EMPTY_URL = "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html"
 
 
-def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Reserved beside allocated, at the moment when most was allocated."""
     of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
     if not of_gpus:
-        return without_memory(facts) if facts.device is not None else NO_GPU
+        return memory_not_recorded(facts) if facts.device is not None else NO_GPU
     known = [memory for memory in of_gpus if memory.reserve.known]
     if not known:
         return CannotTell(

@@ -12,10 +12,11 @@ from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
     NO_GPU,
-    NOTHING,
+    NOTHING_CLAIMED,
     TRACES,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Evidence,
     Finding,
@@ -23,10 +24,9 @@ from tb_gpudiag.rules.rule import (
     Place,
     Rule,
     Severity,
-    Taken,
 )
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
-from tb_gpudiag.rules.shared.recording_advice import without_memory
+from tb_gpudiag.rules.shared.recording_advice import memory_not_recorded
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.format import count, share, size_bytes
 
@@ -105,11 +105,11 @@ _INFERENCE = _Advice(
 )
 
 
-def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """The highest peak beside the capacity, and whether memory ran out."""
     of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
     if not of_gpus:
-        return without_memory(facts) if facts.device is not None else NO_GPU
+        return memory_not_recorded(facts) if facts.device is not None else NO_GPU
     found = [_finding(facts, memory) for memory in of_gpus if _is_short(memory)]
     if found:
         return found

@@ -7,7 +7,18 @@ import numpy as np
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage, subtract
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.collectives import collectives, exposed_communication
-from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+)
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.rules.shared.lost_time import longest
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
@@ -30,17 +41,17 @@ with model.no_sync():
     criterion(model(x), y).backward()"""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Time in which a communication kernel ran and nothing computed. Waiting for a slower rank is inside
     it."""
-    time = kernel_time(facts)
+    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
     device, kernels = time.device, time.kernels
     kinds = collectives(kernels, device.busy, facts.window)
     if not kinds:
         return Clear("no communication kernel ran in the step window")
-    exposed = subtract(exposed_communication(device.busy, facts.window), taken.get(device.id, EMPTY))
+    exposed = subtract(exposed_communication(device.busy, facts.window), claimed.get(device.id, EMPTY))
     cost_ns = exposed.total
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.core.names import LAUNCH_CALL
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import NOTHING, Answer, Clear, Evidence, Finding, Rule, Severity, Taken
+from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Answer, Claimed, Clear, Evidence, Finding, Rule, Severity
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.format import count
 
 
-def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if facts.device is not None:
         return Clear(f"{count(len(facts.work))} kernels, copies and sets recorded")
     launches = sum(calls for _, calls in facts.calls.count_by_name(LAUNCH_CALL))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import NOTHING, Answer, Clear, Evidence, Finding, Rule, Severity, Taken
+from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Answer, Claimed, Clear, Evidence, Finding, Rule, Severity
 from tb_gpudiag.rules.shared.recording_advice import record_again
 
 
-def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if facts.recorded.stacks:
         return Clear("Python stacks are recorded")
     return Finding(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
-    NOTHING,
+    NOTHING_CLAIMED,
     TRACES,
     Answer,
+    Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
     Severity,
-    Taken,
 )
 from tb_gpudiag.wording.format import count, share
 
@@ -23,7 +23,7 @@ from tb_gpudiag.wording.format import count, share
 SPOILS_SHARE = 0.01
 
 
-def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     trace = facts.trace
     read, bad = trace.events_read, trace.malformed_events
     evidence = [Evidence("events read", count(read)), Evidence("malformed events", count(bad))]

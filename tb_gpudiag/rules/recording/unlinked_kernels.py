@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Rule, Severity, Taken
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Rule,
+    Severity,
+)
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.format import count, share, time_ns
 
@@ -19,7 +29,7 @@ SPOILS_IDLE_SHARE = 0.25
 SPOILS_WINDOW_SHARE = 0.05
 
 
-def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     device = facts.device
     if device is None:
         return NO_GPU

@@ -6,16 +6,16 @@ import numpy as np
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
     CannotTell,
+    Claimed,
     Clear,
     Evidence,
     Finding,
     Range,
     Rule,
     Severity,
-    Taken,
 )
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE
 from tb_gpudiag.rules.shared.recording_advice import record_again
@@ -30,7 +30,7 @@ SPOILS_SHARE = 0.25
 FEWEST_STEPS = 3
 
 
-def check(facts: Facts, _taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Steps from the end of the GPU work of the one before to the end of their own: a host that runs ahead
     says nothing about how long they take."""
     steps = facts.step_times

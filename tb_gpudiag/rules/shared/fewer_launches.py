@@ -11,7 +11,7 @@ from tb_gpudiag.wording.format import count, share
 # Fewer linear layers than these may be a head that works on one thing by design.
 FEWEST_LAYERS = 4
 
-# Memory that is taken at the peak, up to which a larger batch is worth a word; and the share of waiting for
+# Memory that is in use at the peak, up to which a larger batch is worth a word; and the share of waiting for
 # data from which it helps nobody.
 ROOM_SHARE = 0.5
 INPUT_SHARE = 0.05
@@ -46,7 +46,7 @@ def larger_batch_evidence(facts: Facts, device: DeviceFacts) -> list[Evidence]:
     if used > ROOM_SHARE:
         return []
     return [
-        Evidence("larger batch", f"there is room: {share(used)} of the GPU's memory is taken at the peak")
+        Evidence("larger batch", f"there is room: {share(used)} of the GPU's memory is in use at the peak")
     ]
 
 

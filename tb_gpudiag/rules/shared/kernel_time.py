@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract
-from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.facts import DeviceFacts
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.rules.rule import Place, Range, Taken
+from tb_gpudiag.rules.rule import Claimed, Place, Range
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.wording.format import share, time_ns
@@ -20,13 +23,15 @@ from tb_gpudiag.wording.format import share, time_ns
 class KernelTime:
     """The busiest device's GPU work in the step window."""
 
-    facts: Facts
     device: DeviceFacts
     kernels: Kernels
+    window: Window
+    work: Work
+    host: Host
 
     @property
     def window_ns(self) -> int:
-        return self.facts.window.duration_ns
+        return self.window.duration_ns
 
     @property
     def busy_ns(self) -> int:
@@ -37,9 +42,9 @@ class KernelTime:
         """In which at least one of the chosen ran."""
         return self.kernels.union(chosen).total
 
-    def free(self, chosen: Bool, taken: Taken) -> Intervals:
+    def free(self, chosen: Bool, claimed: Claimed) -> Intervals:
         """When at least one of the chosen ran, less what other findings are made of already."""
-        return subtract(self.kernels.union(chosen), taken.get(self.device.id, EMPTY))
+        return subtract(self.kernels.union(chosen), claimed.get(self.device.id, EMPTY))
 
     def share(self, nanoseconds: float) -> float:
         """Of the step window; 0 of an empty one."""
@@ -57,13 +62,13 @@ class KernelTime:
         """Where the chosen were launched, the weightiest first; weight_ns: shape of chosen, their durations
         unless given."""
         weight = self.kernels.duration_ns if weight_ns is None else weight_ns
-        launches = self.kernels.launches(self.facts.work)
-        return places(self.facts, launches[chosen], weight[chosen], by_operator=True)
+        launches = self.kernels.launches(self.work)
+        return places(self.host, launches[chosen], weight[chosen], by_operator=True)
 
     def ranges(self, chosen: Bool) -> list[Range]:
         return longest(self.kernels.union(chosen), self.device.id)
 
 
-def kernel_time(facts: Facts) -> KernelTime | None:
-    """None without GPU activity."""
-    return None if facts.device is None else KernelTime(facts, facts.device, facts.device.kernels)
+def kernel_time(device: DeviceFacts | None, window: Window, work: Work, host: Host) -> KernelTime | None:
+    """The device's kernels over the step window; None without a device."""
+    return None if device is None else KernelTime(device, device.kernels, window, work, host)

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand, overlapping, union
 from tb_gpudiag.facts.core.places import by_place
-from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.facts import DeviceFacts
 from tb_gpudiag.facts.replay.replay import Change
-from tb_gpudiag.rules.rule import NOTHING, Place, Range, Removable, Taken
+from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Place, Range, Removable
 from tb_gpudiag.trace.events import NONE, Bool, Int64, UInt8
 
 # A page shows a handful; what follows is a list nobody reads.
@@ -98,18 +101,19 @@ def longest(stretches: Intervals, device: int) -> list[Range]:
     return [Range(int(stretches.start[i]), int(stretches.end[i]), device) for i in order]
 
 
-def lost_time(facts: Facts, taken: Taken = NOTHING) -> Lost:
-    """The busiest device's idle time over the step window, less what is taken; without a device, the main
+def lost_time(
+    window: Window, device: DeviceFacts | None, host_pieces: Pieces, claimed: Claimed = NOTHING_CLAIMED
+) -> Lost:
+    """The busiest device's idle time over the step window, less what is claimed; without a device, the main
     thread's whole time."""
-    window, device = facts.window, facts.device
     if device is None:
-        pieces = facts.host_pieces
+        pieces = host_pieces
         zero, none = np.zeros_like(pieces.start_ns), np.full_like(pieces.start_ns, NONE)
         start, end, cause, event = pieces.start_ns, pieces.end_ns, pieces.cause, pieces.event
         whole = zero + window.duration_ns
         return Lost(NO_DEVICE, window.duration_ns, start, end, cause, event, zero, zero, whole, none)
     ledger, gaps = device.ledger, device.ledger.gaps
-    free = complement(taken.get(device.id, EMPTY), window.start_ns, window.end_ns)
+    free = complement(claimed.get(device.id, EMPTY), window.start_ns, window.end_ns)
     segment, stretch = expand(*overlapping(free, ledger.start_ns, ledger.end_ns))
     start = np.maximum(ledger.start_ns[segment], free.start[stretch])
     end = np.minimum(ledger.end_ns[segment], free.end[stretch])
@@ -129,24 +133,23 @@ def lost_time(facts: Facts, taken: Taken = NOTHING) -> Lost:
     )
 
 
-def host_time(facts: Facts, *causes: Cause, at_least_ns: int = 0) -> Intervals:
+def host_time(pieces: Pieces, *causes: Cause, at_least_ns: int = 0) -> Intervals:
     """The main thread's time with these causes, hidden under GPU work or not, in stretches of at least so
     long."""
-    pieces = facts.host_pieces
     some = np.isin(pieces.cause, np.array(causes, np.uint8))
     some &= pieces.end_ns - pieces.start_ns >= at_least_ns
     return union(pieces.start_ns[some], pieces.end_ns[some])
 
 
-def without(host: Intervals, share: float = 1.0) -> Removable:
+def removing(host: Intervals, share: float = 1.0) -> Removable:
     """A fix that takes this host time away: all of it, or at least this share."""
     most = Change(host)
     return Removable(most if share == 1.0 else Change(host, share), most)
 
 
-def places(facts: Facts, event: Int64, weight_ns: Int64, *, by_operator: bool = False) -> list[Place]:
+def places(host: Host, event: Int64, weight_ns: Int64, *, by_operator: bool = False) -> list[Place]:
     """Host events as places in the user's code, the weightiest first: see facts/places.py."""
-    found = by_place(facts.host, event, weight_ns, by_operator=by_operator, most=MOST_PLACES)
+    found = by_place(host, event, weight_ns, by_operator=by_operator, most=MOST_PLACES)
     return [
         Place(operator=operator, time_ns=ns)
         if frame is None

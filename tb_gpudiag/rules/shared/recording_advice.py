@@ -31,7 +31,7 @@ def record_again(text: str) -> Fix:
     return Fix(text, GOOD_RECORDING, PROFILER_URL)
 
 
-def without_memory(facts: Facts) -> CannotTell:
+def memory_not_recorded(facts: Facts) -> CannotTell:
     """Where nothing is recorded of a device's memory."""
     if facts.recorded.memory:
         return CannotTell("the trace has no memory events of this device")

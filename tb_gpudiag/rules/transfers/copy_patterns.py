@@ -8,7 +8,18 @@ from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, intersect, s
 from tb_gpudiag.facts.core.transfers import in_window, round_trips
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.facts.waiting.loading import batches
-from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+)
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, speed
 from tb_gpudiag.rules.shared.launch_gaps import in_short_dry_gaps
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, longest, lost_time, places
@@ -38,26 +49,27 @@ mask = torch.ones(n, device=device)                 # instead of: torch.ones(n).
 _URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Time in which the GPU did not compute from such a copy to the host until it was back, and idle time
     before tiny copies to the GPU."""
     device = facts.device
     if device is None:
         return NO_GPU
-    lost = lost_time(facts, taken)
+    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     there = in_window(facts.transfers, device.id, facts.window)
-    trips = _round_trips(facts, device, lost, there, taken)
+    trips = _round_trips(facts, device, lost, there, claimed)
     if trips is not None:
-        claimed = trips.claims[device.id]
-        before = taken.get(device.id, EMPTY)
-        both = union(np.r_[before.start, claimed.start], np.r_[before.end, claimed.end])
-        taken = {**taken, device.id: both}
-        lost = lost_time(facts, taken)
-    found = [f for f in (trips, _tiny(facts, device, lost, there, taken)) if f is not None]
+        own, before = trips.claims[device.id], claimed.get(device.id, EMPTY)
+        both = union(np.r_[before.start, own.start], np.r_[before.end, own.end])
+        claimed = {**claimed, device.id: both}
+        lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
+    found = [f for f in (trips, _tiny(facts, device, lost, there, claimed)) if f is not None]
     return found or Clear("no tensor goes to the host and back, and tiny copies cost next to nothing")
 
 
-def _round_trips(facts: Facts, device: DeviceFacts, lost: Lost, there: Bool, taken: Taken) -> Finding | None:
+def _round_trips(
+    facts: Facts, device: DeviceFacts, lost: Lost, there: Bool, claimed: Claimed
+) -> Finding | None:
     transfers = facts.transfers
     if int((there & transfers.to_host & (transfers.bytes >= LEAST_BYTES)).sum()) < LEAST_ROUND_TRIPS:
         return None
@@ -68,7 +80,7 @@ def _round_trips(facts: Facts, device: DeviceFacts, lost: Lost, there: Bool, tak
     spans = union(transfers.start_ns[out], transfers.end_ns[back])
     spans = clip(spans, facts.window.start_ns, facts.window.end_ns)
     idle = union(lost.start_ns, lost.end_ns)
-    copying = subtract(device.busy.copying, taken.get(device.id, EMPTY))
+    copying = subtract(device.busy.copying, claimed.get(device.id, EMPTY))
     claim = intersect(spans, union(np.r_[idle.start, copying.start], np.r_[idle.end, copying.end]))
     if lost.share(claim.total) < LEAST_SHARE:
         return None
@@ -90,7 +102,7 @@ def _round_trips(facts: Facts, device: DeviceFacts, lost: Lost, there: Bool, tak
     )
 
 
-def _tiny(facts: Facts, device: DeviceFacts, lost: Lost, there: Bool, taken: Taken) -> Finding | None:
+def _tiny(facts: Facts, device: DeviceFacts, lost: Lost, there: Bool, claimed: Claimed) -> Finding | None:
     transfers = facts.transfers
     small = (transfers.bytes != NONE) & (transfers.bytes < LEAST_BYTES)
     tiny = np.flatnonzero(there & transfers.to_device & small & (transfers.launch != NONE))
@@ -103,7 +115,7 @@ def _tiny(facts: Facts, device: DeviceFacts, lost: Lost, there: Bool, taken: Tak
         & (lost.drained_ns == 0)
         & np.isin(lost.launch, transfers.launch[tiny])
     )
-    exposed = _exposed(facts, device, tiny, taken)
+    exposed = _exposed(facts, device, tiny, claimed)
     claim = union(np.r_[lost.start_ns[late], exposed.start], np.r_[lost.end_ns[late], exposed.end])
     if lost.share(claim.total) < LEAST_SHARE:
         return None
@@ -145,7 +157,7 @@ def _finding(
 ) -> Finding:
     transfers = facts.transfers
     time = int((transfers.end_ns - transfers.start_ns)[copies].sum())
-    exposed = _exposed(facts, device, copies, NOTHING)
+    exposed = _exposed(facts, device, copies, NOTHING_CLAIMED)
     return Finding(
         title=title,
         summary=summary,
@@ -157,16 +169,16 @@ def _finding(
             Evidence("copying", f"{time_ns(time)}, {share(exposed.total, time)} not hidden under computing"),
             *speed(facts, copies),
         ],
-        places=places(facts, transfers.launch[copies], transfers.in_call_ns[copies], by_operator=True),
+        places=places(facts.host, transfers.launch[copies], transfers.in_call_ns[copies], by_operator=True),
         ranges=longest(claim, device.id),
         claims={device.id: claim},
     )
 
 
-def _exposed(facts: Facts, device: DeviceFacts, copies: Int64, taken: Taken) -> Intervals:
+def _exposed(facts: Facts, device: DeviceFacts, copies: Int64, claimed: Claimed) -> Intervals:
     """Where these copies ran, nothing computed, and nobody claimed it."""
     ran = facts.transfers.ran(copies, facts.window)
-    return subtract(intersect(ran, device.busy.copying), taken.get(device.id, EMPTY))
+    return subtract(intersect(ran, device.busy.copying), claimed.get(device.id, EMPTY))
 
 
 RULE = Rule("GD303", "copy_patterns", "Copies that need not be", check, error_share=0.20)

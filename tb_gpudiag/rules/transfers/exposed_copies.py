@@ -7,7 +7,18 @@ import numpy as np
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect, subtract
 from tb_gpudiag.facts.core.transfers import in_window
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+)
 from tb_gpudiag.rules.shared.copies import speed
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
@@ -35,7 +46,7 @@ def ahead(loader):
 x = images_uint8.to(device, non_blocking=True).float().div_(255)"""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Time in which copies from and to the host ran, nothing computed, and which is no other finding's."""
     device = facts.device
     if device is None:
@@ -43,7 +54,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     window, transfers = facts.window, facts.transfers
     chosen = in_window(transfers, device.id, window) & (transfers.to_device | transfers.to_host)
     exposed = intersect(transfers.ran(chosen, window), device.busy.copying)
-    exposed = subtract(exposed, taken.get(device.id, EMPTY))
+    exposed = subtract(exposed, claimed.get(device.id, EMPTY))
     cost_ns = exposed.total
     if cost_ns < LEAST_SHARE * window.duration_ns or not cost_ns:
         return Clear(
@@ -75,7 +86,10 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             *speed(facts, copies),
         ],
         places=places(
-            facts, transfers.launch[copies], (transfers.end_ns - transfers.start_ns)[copies], by_operator=True
+            facts.host,
+            transfers.launch[copies],
+            (transfers.end_ns - transfers.start_ns)[copies],
+            by_operator=True,
         ),
         ranges=longest(exposed, device.id),
         claims={device.id: exposed},

@@ -13,8 +13,9 @@ from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, sync_kinds
 from tb_gpudiag.rules.rule import (
     NO_GPU,
-    NOTHING,
+    NOTHING_CLAIMED,
     Answer,
+    Claimed,
     Clear,
     Evidence,
     Finding,
@@ -22,7 +23,6 @@ from tb_gpudiag.rules.rule import (
     Removable,
     Rule,
     Saving,
-    Taken,
 )
 from tb_gpudiag.rules.shared.host_task_fixes import CHORES
 from tb_gpudiag.rules.shared.lost_time import IDLE, Lost, longest, lost_time, places
@@ -119,13 +119,13 @@ _KINDS = {
 }
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Idle time after blocking calls, at most as long as the host had been held in them: had it not been
     held, it would have been that much further ahead."""
     device = facts.device
     if device is None:
         return NO_GPU
-    lost = lost_time(facts, taken)
+    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     gaps = device.ledger.gaps
     chosen = lost.drained_ns > 0
     cost_ns = int(lost.drained_ns[chosen].sum())
@@ -167,7 +167,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
                 for k in kinds[:MOST_KINDS]
             ),
         ],
-        places=places(facts, calls, per_gap[drained], by_operator=True),
+        places=places(facts.host, calls, per_gap[drained], by_operator=True),
         ranges=longest(claim, device.id),
         claims={device.id: claim},
         removable=_without_waits(facts, calls),

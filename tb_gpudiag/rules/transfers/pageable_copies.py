@@ -8,7 +8,18 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect, subtract, union
 from tb_gpudiag.facts.core.transfers import in_window
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import NO_GPU, NOTHING, Answer, Clear, Evidence, Finding, Fix, Rule, Saving, Taken
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+)
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
 from tb_gpudiag.trace.events import NONE
@@ -27,7 +38,7 @@ buffer = torch.empty(shape, pin_memory=True)
 buffer.copy_(out, non_blocking=True)                  # to the host: wait for an event before reading it"""
 
 
-def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Time in which such a copy was not hidden under computing, and idle time inside the call that issued
     it."""
     device = facts.device
@@ -36,9 +47,9 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
     window, transfers = facts.window, facts.transfers
     large = (transfers.bytes >= LEAST_BYTES) | (transfers.bytes == NONE)
     chosen = transfers.pageable & large & in_window(transfers, device.id, window)
-    lost = lost_time(facts, taken)
+    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     exposed = intersect(transfers.ran(chosen, window), device.busy.copying)
-    exposed = subtract(exposed, taken.get(device.id, EMPTY))
+    exposed = subtract(exposed, claimed.get(device.id, EMPTY))
     issuing = lost.of(Cause.LAUNCH) & np.isin(
         lost.launch, transfers.launch[chosen & (transfers.launch != NONE)]
     )
@@ -70,7 +81,7 @@ def check(facts: Facts, taken: Taken = NOTHING) -> Answer:
             Evidence("not hidden under computing", time_ns(exposed.total)),
             Evidence("GPU idle inside the copy calls", time_ns(lost.total_ns(issuing))),
         ],
-        places=places(facts, transfers.launch[chosen], transfers.in_call_ns[chosen], by_operator=True),
+        places=places(facts.host, transfers.launch[chosen], transfers.in_call_ns[chosen], by_operator=True),
         ranges=longest(stretches, device.id),
         claims={device.id: stretches},
     )

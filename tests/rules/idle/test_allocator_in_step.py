@@ -15,7 +15,7 @@ def _malloc(main: HostThread, at: float, us: float) -> None:
 def test_fires_on_idle_inside_an_allocation_and_counts_the_calls(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(one_gap(_malloc, 50), tmp_path)))
     assert found.cost_ns == 50_000
-    assert ("cudaMalloc", "1 call") in [(e.label, e.value) for e in found.evidence]
+    assert ("cudaMalloc", "1 call") in [(e.label, e.text) for e in found.evidence]
     assert found.places[0].operator == "aten::empty"
 
 

@@ -63,7 +63,7 @@ def _recompiling(steps: dict[int, int | None], count: int = 6) -> TraceBuilder:
 
 
 def _evidence(answer: Finding) -> dict[str, str]:
-    return {e.label: e.value for e in answer.evidence}
+    return {e.label: e.text for e in answer.evidence}
 
 
 def test_says_which_function_is_compiled_again_how_often_when_and_for_whom(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_says_which_function_is_compiled_again_how_often_when_and_for_whom(tmp_p
     assert "mark_dynamic" in found.fix.code
     assert evidence["functions compiled"] == "2"
     assert evidence["in"] == "ProfilerStep#1, ProfilerStep#4"
-    shown = [e.value for e in found.evidence if e.label == "function 3"]
+    shown = [e.text for e in found.evidence if e.label == "function 3"]
     assert shown == [
         "480 µs, called from train_step (train.py:12), compiled 1 time before, in ProfilerStep#1",
         "480 µs, called from train_step (train.py:12), compiled 2 times before, in ProfilerStep#4",

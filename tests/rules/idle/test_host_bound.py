@@ -102,7 +102,7 @@ def test_a_chore_is_named_with_its_own_fix_and_the_line_that_calls_it(
     assert what in found.title
     assert code in found.fix.code
     assert (found.places[0].file, found.places[0].function) == ("train.py", "log_metrics")
-    assert {e.label: e.value for e in found.evidence}["calls"] == "1, 1 a step"
+    assert {e.label: e.text for e in found.evidence}["calls"] == "1, 1 a step"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_without_stacks_no_chore_is_guessed(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert "for Python" in found.title
     assert "no Python stacks" in found.summary
-    evidence = {e.label: e.value for e in found.evidence}
+    evidence = {e.label: e.text for e in found.evidence}
     assert evidence["of this without any line or operator"] == "195 µs"
     assert evidence["longest stretch"] == "195 µs, before aten::mm"
 

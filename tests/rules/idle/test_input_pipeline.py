@@ -59,7 +59,7 @@ def test_splits_the_time_by_the_innermost_of_torchs_frames(tmp_path: Path) -> No
         main.frame("torch/utils/data/_utils/pin_memory.py(50): pin_memory", at=at + us - 10, us=10)
 
     evidence = finding(RULE.check(facts_of(one_gap(fetch, 200), tmp_path))).evidence
-    parts = {e.label: e.value for e in evidence if e.label.startswith("of that")}
+    parts = {e.label: e.text for e in evidence if e.label.startswith("of that")}
     assert parts == {
         "of that, fetching items": "170 µs, 85.0 %",
         "of that, collating": "20 µs, 10.0 %",
@@ -74,7 +74,7 @@ def test_waiting_at_the_workers_queue_is_told(tmp_path: Path) -> None:
         main.frame("multiprocessing/queues.py(98): get", at=at, us=us)
 
     evidence = finding(RULE.check(facts_of(one_gap(wait, 200), tmp_path))).evidence
-    assert {e.label: e.value for e in evidence}["of that, waiting for a worker's batch"] == "200 µs, 100 %"
+    assert {e.label: e.text for e in evidence}["of that, waiting for a worker's batch"] == "200 µs, 100 %"
 
 
 def test_taking_a_batch_over_is_no_waiting(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_taking_a_batch_over_is_no_waiting(tmp_path: Path) -> None:
         main.frame("multiprocessing/reduction.py(182): recv_handle", at=at + us - 100, us=50)
 
     found = finding(RULE.check(facts_of(one_gap(take_over, 200), tmp_path)))
-    parts = {e.label: e.value for e in found.evidence}
+    parts = {e.label: e.text for e in found.evidence}
     assert parts["of that, taking over a worker's batch"] == "150 µs, 75.0 %"
     assert parts["of that, waiting for a worker's batch"] == "50 µs, 25.0 %"
     assert "do not keep up" not in found.summary
@@ -98,7 +98,7 @@ def test_without_stacks_operators_tell_of_collating(tmp_path: Path) -> None:
         main.op("aten::cat", at=at + us - 45, us=30)
 
     evidence = finding(RULE.check(facts_of(one_gap(fetch, 200), tmp_path))).evidence
-    assert {e.label: e.value for e in evidence}["of that, collating"] == "50 µs, 25.0 %"
+    assert {e.label: e.text for e in evidence}["of that, collating"] == "50 µs, 25.0 %"
 
 
 def test_a_slow_first_batch_is_named(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_names_what_items_are_made_of_and_tokenizing_has_a_fix_of_its_own(tmp_pa
         main.frame("PIL/Image.py(2332): resize", at=at + us - 40, us=10)
 
     found = finding(RULE.check(facts_of(one_gap(tokenize, 200), tmp_path)))
-    evidence = {e.label: e.value for e in found.evidence}
+    evidence = {e.label: e.text for e in found.evidence}
     assert evidence["of that, tokenizing text"] == "160 µs, 80.0 %"
     assert not [label for label in evidence if "images" in label]  # 5 % of it are not worth a line
     assert "batched=True" in found.fix.code

@@ -47,7 +47,7 @@ def test_what_lies_before_the_first_work_may_be_work_that_is_not_recorded(tmp_pa
     main.step(0, at=0, us=1000)
     main.launch("first", at=10, us=5, runs_at=400, runs_us=600)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    evidence = {e.label: e.value for e in found.evidence}
+    evidence = {e.label: e.text for e in found.evidence}
     assert evidence["before the GPU's first work in the trace"].startswith("385 µs")
     within = finding(RULE.check(facts_of(_queued(100), tmp_path / "within")))
     assert not any("first work" in e.label for e in within.evidence)

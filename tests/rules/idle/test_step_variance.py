@@ -32,7 +32,7 @@ def _steps(lengths_us: Sequence[float], *, extra: str = SAVE, gpu: bool = True) 
 
 
 def _evidence(found: Finding) -> dict[str, str]:
-    return {evidence.label: evidence.value for evidence in found.evidence}
+    return {evidence.label: evidence.text for evidence in found.evidence}
 
 
 def test_a_slow_step_is_named_with_what_grew_in_it_and_where(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_a_fused_run_would_take_as_long_as_its_longest_kernel(tmp_path: Path) ->
     assert found.saving is not None
     assert found.saving.high_ns == 200_000
     assert RULE.severity_of(found, facts.window.duration_ns) == Severity.INFO
-    evidence = {e.label: e.value for e in found.evidence}
+    evidence = {e.label: e.text for e in found.evidence}
     assert evidence["elementwise"].startswith("250 µs")
     assert evidence["normalisation"].startswith("150 µs")
 

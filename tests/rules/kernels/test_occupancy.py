@@ -42,7 +42,7 @@ def test_fires_on_a_last_wave_that_is_nearly_empty(tmp_path: Path) -> None:
     assert found.cost_ns == pytest.approx(180_000, abs=10)
     assert "Last waves" in found.title
     assert found.places[0].operator == "aten::mm"
-    assert {e.label: e.value for e in found.evidence}["waves"] == "1.10 on average"
+    assert {e.label: e.text for e in found.evidence}["waves"] == "1.10 on average"
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
 
 
@@ -51,7 +51,7 @@ def test_fires_on_kernels_of_which_few_warps_fit(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert found.cost_ns == 400_000
     assert "few warps" in found.title
-    evidence = {e.label: e.value for e in found.evidence}
+    evidence = {e.label: e.text for e in found.evidence}
     assert evidence["warps that fit, of those a multiprocessor can hold"] == "12.5 % on average"
     assert evidence["registers of a thread"] == "168 on average"
 

@@ -40,7 +40,7 @@ def test_fires_with_the_shape_the_rate_and_the_limit(tmp_path: Path) -> None:
     assert abs(found.cost_ns - (800_000 - 2 * 138_968)) < 100
     assert found.saving is not None
     assert found.saving.basis == "estimate"
-    evidence = {e.label: e.value for e in found.evidence}
+    evidence = {e.label: e.text for e in found.evidence}
     told = evidence["aten::mm [[4096,4096],[4096,4096]], BFloat16"]
     assert told.startswith("800 µs in 1 call, 172 TFLOP/s")
     assert "arithmetic limits it, and it reaches 17.4 %" in told

@@ -27,7 +27,7 @@ def test_fires_and_counts_the_multiprocessors_without_a_block(tmp_path: Path) ->
     assert found.cost_ns == 300_000
     assert RULE.severity_of(found, facts.window.duration_ns) == Severity.INFO
     assert found.places[0].operator == "aten::sum"
-    assert {e.label: e.value for e in found.evidence}["blocks for each multiprocessor"] == "0.25 on average"
+    assert {e.label: e.text for e in found.evidence}["blocks for each multiprocessor"] == "0.25 on average"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_fires_and_names_the_dimensions_to_blame(tmp_path: Path) -> None:
     assert found.cost_ns == 500_000
     assert found.saving is not None
     assert found.saving.basis == "estimate"
-    evidence = {e.label: e.value for e in found.evidence}
+    evidence = {e.label: e.text for e in found.evidence}
     assert evidence["dimensions that are no multiple of 8"] == "197"  # a batch of 12 is no matter
     assert evidence["inputs [[12,197,64],[12,64,197]]"] == "500 µs"
     assert found.places[0].operator == "aten::bmm"
@@ -63,4 +63,4 @@ def test_real_odd_sequence_lengths_are_found(shared_traces: Path) -> None:
 
     (file,) = (shared_traces / "h100_timesformer").glob("*.json.gz")
     found = finding(RULE.check(Facts(read_trace(str(file)))))
-    assert {e.label: e.value for e in found.evidence}["dimensions that are no multiple of 8"] == "3137"
+    assert {e.label: e.text for e in found.evidence}["dimensions that are no multiple of 8"] == "3137"

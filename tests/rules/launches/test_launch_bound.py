@@ -31,7 +31,7 @@ def test_fires_on_kernels_shorter_than_their_launches(tmp_path: Path) -> None:
     # Before each kernel 8 µs of dispatch, 7 of launching and 1 of latency; the 1 µs between operators is
     # Python's.
     assert found.cost_ns == 50 * 16_000
-    assert {e.label: e.value for e in found.evidence}["issued on an empty queue"] == "100 %"
+    assert {e.label: e.text for e in found.evidence}["issued on an empty queue"] == "100 %"
     assert found.places[0].operator == "aten::add"
     assert found.places[0].file == "model.py"
 
@@ -41,7 +41,7 @@ def test_names_the_operator_with_most_launches_and_a_batch_of_one(tmp_path: Path
     main = trace.thread()
     for i in range(4):
         main.op("aten::linear", at=200 * i, us=10, shapes=[[1, 128, 768], [768, 768], [768]])
-    evidence = {e.label: e.value for e in finding(RULE.check(facts_of(trace, tmp_path))).evidence}
+    evidence = {e.label: e.text for e in finding(RULE.check(facts_of(trace, tmp_path))).evidence}
     assert evidence["operator with most launches"] == "aten::add: 50, 50 a step"
     assert evidence["items in a batch"].startswith("1,")
 

@@ -64,7 +64,7 @@ def test_the_fix_fits_the_loop(operators: list[str], mark: str, fix: str, tmp_pa
     found = RULE.check(facts_of(_loop(operators, mark=mark), tmp_path))
     assert isinstance(found, list)
     assert fix in found[0].fix.code
-    assert {e.label: e.value for e in found[0].evidence}["operators"] == ", ".join(sorted(operators))
+    assert {e.label: e.text for e in found[0].evidence}["operators"] == ", ".join(sorted(operators))
 
 
 def test_gradients_that_are_added_to_zeros_need_no_kernel(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_says_what_stands_in_a_cuda_graph_s_way(waits: int, said: str, tmp_path:
         main.sync(at=30, us=20)
     found = RULE.check(facts_of(trace, tmp_path))
     assert isinstance(found, list)
-    assert said in {e.label: e.value for e in found[0].evidence}["CUDA graph"]
+    assert said in {e.label: e.text for e in found[0].evidence}["CUDA graph"]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_cuda_graph_needs_the_same_shapes_in_every_step(
         main.op("aten::mm", at=1000 * step + 500, us=20, shapes=[[size, 4], [4, 2]] if size else None)
         main.launch("gemm", at=1000 * step + 505, us=5, runs_at=1000 * step + 515, runs_us=5)
     (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
-    assert said in {e.label: e.value for e in one.evidence}["CUDA graph"]
+    assert said in {e.label: e.text for e in one.evidence}["CUDA graph"]
 
 
 def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_leak_of_the_gpu_is_not_the_host_s(tmp_path: Path) -> None:
     assert cannot_tell(check(facts_of(job([MIB] * 6), tmp_path)))
 
 
-def test_without_memory_events_it_cannot_tell(tmp_path: Path) -> None:
+def test_memory_not_recorded_events_it_cannot_tell(tmp_path: Path) -> None:
     assert cannot_tell(check(facts_of(healthy(), tmp_path)))
 
 

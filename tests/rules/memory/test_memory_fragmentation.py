@@ -97,7 +97,7 @@ def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
     assert is_clear(check(facts_of(job([0] * 5, reserved=14 * MIB), tmp_path)))
 
 
-def test_without_memory_gpu_or_totals_it_cannot_tell(tmp_path: Path) -> None:
+def test_memory_not_recorded_gpu_or_totals_it_cannot_tell(tmp_path: Path) -> None:
     for number, trace in enumerate((healthy(), without_gpu(), job([0] * 5, generation="A"))):
         assert cannot_tell(check(facts_of(trace, tmp_path / str(number))))
 

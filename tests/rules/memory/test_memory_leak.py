@@ -10,7 +10,7 @@ from tb_gpudiag.rules.memory.memory_leak import check
 from tb_gpudiag.rules.rule import CannotTell, Clear, Severity
 from tb_gpudiag.rules.shared.leak import LEAST_BYTES_PER_STEP
 from tb_gpudiag.rules.shared.memory_room import HORIZON_STEPS
-from tb_gpudiag.rules.verdict import judge
+from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.rules.memory_stage import MIB, job, only
@@ -89,7 +89,7 @@ def test_without_steps_memory_or_gpu_it_cannot_tell(tmp_path: Path) -> None:
 def test_it_says_how_many_steps_are_left(tmp_path: Path) -> None:
     found = only(check(facts_of(job([MIB] * 6, device_bytes=118 * MIB), tmp_path)))
     # The peak: 8 MiB from before, 6 that are kept, 4 that the last step takes (before it keeps its own).
-    evidence = {e.label: e.value for e in found.evidence}
+    evidence = {e.label: e.text for e in found.evidence}
     assert evidence["until it is full"].startswith("about 100 steps")
     assert found.severity == Severity.ERROR
 
@@ -142,12 +142,13 @@ def test_of_few_steps_it_says_what_else_would_look_the_same(steps: int, said: bo
 
 def test_a_leak_that_ends_the_job_is_part_of_the_verdict(tmp_path: Path) -> None:
     leaking, healthy_one = (
-        judge(facts_of(job([size] * 6, device_bytes=118 * MIB), tmp_path / str(size))) for size in (MIB, 0)
+        find_verdict(facts_of(job([size] * 6, device_bytes=118 * MIB), tmp_path / str(size)))
+        for size in (MIB, 0)
     )
     added = "The memory of GPU 0 grows by 1 MiB in each step, and is full after about 100 steps."
     assert leaking.sentence == f"{healthy_one.sentence} {added}"
     assert leaking.limiter == healthy_one.limiter
-    small = judge(facts_of(job([LEAST_BYTES_PER_STEP] * 6), tmp_path / "small"))
+    small = find_verdict(facts_of(job([LEAST_BYTES_PER_STEP] * 6), tmp_path / "small"))
     assert small.sentence == healthy_one.sentence
 
 

@@ -29,7 +29,7 @@ def test_fires_on_the_part_that_nothing_hides(tmp_path: Path) -> None:
     facts = reduced(200, tmp_path)
     found = finding(RULE.check(facts))
     assert found.cost_ns == 200_000
-    assert {e.label: e.value for e in found.evidence}["AllReduce"] == "1, 300 µs, not hidden 200 µs"
+    assert {e.label: e.text for e in found.evidence}["AllReduce"] == "1, 300 µs, not hidden 200 µs"
     assert found.places[0].operator == "c10d::allreduce_"
     assert found.claims[0].total == 200_000
 

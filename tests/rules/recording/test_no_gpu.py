@@ -19,7 +19,7 @@ def test_launches_without_kernels_are_a_failed_recording(tmp_path: Path) -> None
     facts = facts_of(trace, tmp_path)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
-    assert ("launch calls", "1") in [(e.label, e.value) for e in found.evidence]
+    assert ("launch calls", "1") in [(e.label, e.text) for e in found.evidence]
 
 
 def test_one_kernel_is_gpu_activity(tmp_path: Path) -> None:

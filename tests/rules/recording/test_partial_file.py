@@ -48,7 +48,7 @@ def test_a_file_that_grows_is_only_mentioned(tmp_path: Path) -> None:
 def test_malformed_events_are_counted(bad: int, severity: Severity, tmp_path: Path) -> None:
     facts = facts_of(_with_bad_events(bad, good=500), tmp_path)
     found = finding(RULE.check(facts))
-    assert ("malformed events", str(bad)) in [(e.label, e.value) for e in found.evidence]
+    assert ("malformed events", str(bad)) in [(e.label, e.text) for e in found.evidence]
     assert RULE.severity_of(found, facts.window.duration_ns) is severity
 
 

@@ -27,14 +27,14 @@ def test_a_slow_first_step_is_mentioned(tmp_path: Path) -> None:
     facts = facts_of(_steps([250, 100, 100, 100, 100, 100, 100, 100, 100]), tmp_path)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
-    assert ("slow steps", "1 of 9") in [(e.label, e.value) for e in found.evidence]
+    assert ("slow steps", "1 of 9") in [(e.label, e.text) for e in found.evidence]
 
 
 def test_it_is_a_warning_where_the_figures_are_about_the_warm_up(tmp_path: Path) -> None:
     facts = facts_of(_steps([2000, 400, 100, 100, 100]), tmp_path)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
-    assert ("slow steps", "2 of 5") in [(e.label, e.value) for e in found.evidence]
+    assert ("slow steps", "2 of 5") in [(e.label, e.text) for e in found.evidence]
 
 
 def test_it_is_seen_without_a_gpu_too(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_host_that_runs_ahead_hides_no_warm_up(tmp_path: Path) -> None:
         main.launch("gemm", at=number * 100 + 1, us=5, runs_at=done, runs_us=us)
         done += us
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert ("slow steps", "1 of 5") in [(e.label, e.value) for e in found.evidence]
+    assert ("slow steps", "1 of 5") in [(e.label, e.text) for e in found.evidence]
     assert (found.ranges[0].start_ns, found.ranges[0].end_ns) == (0, 810_000)
 
 

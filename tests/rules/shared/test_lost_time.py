@@ -30,7 +30,10 @@ def test_what_is_taken_is_not_lost_again(story: TraceBuilder, spans: list[tuple[
     if device is None:
         return
     taken = union(np.array([a for a, _ in spans], np.int64), np.array([b for _, b in spans], np.int64))
-    all_of_it, left = lost_time(facts), lost_time(facts, {device.id: taken})
+    all_of_it, left = (
+        lost_time(facts.window, facts.device, facts.host_pieces),
+        lost_time(facts.window, facts.device, facts.host_pieces, {device.id: taken}),
+    )
     everything = np.ones(len(all_of_it.start_ns), np.bool_)
     idle = all_of_it.stretches(everything)
     assert int(left.length_ns.sum()) == idle.total - intersect(idle, taken).total

@@ -61,7 +61,7 @@ def test_fires_on_tensors_that_go_to_the_host_and_back(tmp_path: Path) -> None:
     assert isinstance(found, list)
     (one,) = found
     assert one.cost_ns == 3 * 120_000  # both copies, and what is between them
-    assert {e.label: e.value for e in one.evidence}["round trips"] == "3, 3 MiB each way"
+    assert {e.label: e.text for e in one.evidence}["round trips"] == "3, 3 MiB each way"
     assert (one.places[0].file, one.places[0].line) == ("train.py", 9)
 
 
@@ -102,7 +102,7 @@ def test_fires_on_many_tiny_copies(tmp_path: Path) -> None:
 def test_speed_stands_beside_what_pinned_copies_reach(tmp_path: Path) -> None:
     found = RULE.check(facts_of(_there_and_back(), tmp_path))
     assert isinstance(found, list)
-    speed = {e.label: e.value for e in found[0].evidence}["effective bandwidth"]
+    speed = {e.label: e.text for e in found[0].evidence}["effective bandwidth"]
     assert speed == "104.9 GB/s; pinned copies of this trace reach 104.9 GB/s"
 
 

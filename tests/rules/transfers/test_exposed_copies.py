@@ -32,7 +32,7 @@ def test_fires_on_pinned_copies_that_stand_alone(tmp_path: Path) -> None:
     assert found.saving.high_ns == 60_000
     assert "Stream" in found.fix.code
     assert (found.places[0].file, found.places[0].operator) == ("train.py", "aten::copy_")
-    evidence = {e.label: e.value for e in found.evidence}
+    evidence = {e.label: e.text for e in found.evidence}
     assert evidence["copies"] == "1, 1 MiB"
     assert evidence["to the GPU"] == "100 %"
     assert evidence["effective bandwidth"].startswith("17.5 GB/s")

@@ -16,7 +16,7 @@ def _sync_then_python(main: HostThread, at: float, us: float) -> None:
 def test_fires_on_the_gap_after_a_wait_and_names_what_waited(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(one_gap(_sync_then_python, 40), tmp_path)))
     assert 40_000 <= found.cost_ns <= 46_000  # with the launch and its latency
-    waits = {e.label: e.value for e in found.evidence}[".item() or float() of a tensor"]
+    waits = {e.label: e.text for e in found.evidence}[".item() or float() of a tensor"]
     assert waits.startswith("1 wait, host held 100 µs until the GPU was done, GPU idle after 4")
     assert "total.item()" in found.fix.code
     assert found.places[0].operator == "aten::item"
@@ -29,7 +29,7 @@ def test_says_what_the_gpu_waited_for_after_the_wait(tmp_path: Path) -> None:
         main.frame("<built-in function print>", at=301, us=us - 101)
 
     found = finding(RULE.check(facts_of(one_gap(act, 40), tmp_path)))
-    evidence = {e.label: e.value for e in found.evidence}
+    evidence = {e.label: e.text for e in found.evidence}
     assert evidence["of that, Python between operators"] == "40 µs"
     assert evidence["of that, logging"] == "39 µs"
 
