@@ -31,6 +31,9 @@ from tb_gpudiag.version import __version__
 # Goes up when the files of an entry change their meaning.
 SCHEMA = 1
 
+# The parts of the package that a result depends on.
+ANALYSIS_LAYERS = ("trace", "facts", "wording", "rules", "report")
+
 # Nobody writes one entry for longer: what is older was left behind by a process that died.
 DRAFT_ABANDONED_S = 24 * 3600.0
 
@@ -234,11 +237,14 @@ def entry_key(*parts: str) -> str:
 
 @cache
 def _code_digest() -> str:
-    """Of the package's own sources: a checkout changes without its version, and must not show yesterday's
-    results."""
+    """Return a digest of the installed analysis. A checkout changes without its version changing."""
+    return digest_of_code(Path(tb_gpudiag.__file__).parent)
+
+
+def digest_of_code(package: Path) -> str:
+    """Return a digest of the sources that decide what a result is: 32 hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=16)
-    package = Path(tb_gpudiag.__file__).parent
-    for layer in ("trace", "facts", "rules", "report"):
-        for path in sorted((package / layer).glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for layer in ANALYSIS_LAYERS:
+        for path in sorted((package / layer).rglob("*.py")):
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

@@ -25,7 +25,7 @@ import tb_gpudiag
 from tb_gpudiag.errors import GpudiagError, JobFailed
 from tb_gpudiag.service.cache import Cache
 from tb_gpudiag.service.entry import Entry
-from tb_gpudiag.service.protocol import Done, Failed, Progress, Task, parse
+from tb_gpudiag.service.protocol import PASSING, Done, Failed, Progress, Task, parse
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.find import TraceFile
 
@@ -69,7 +69,6 @@ class _Job:
     progress: float = 0.0
     stage: str = ""
     error: GpudiagError | None = None
-    retry: bool = False  # whether the failure may have been the machine's
     began_s: float = 0.0
     ended_s: float = 0.0
     drafts: list[Path] = field(default_factory=list)
@@ -110,7 +109,7 @@ class Jobs:
         with self._changed:
             job = self._jobs.get(key)
             now_s = time.monotonic()
-            if job is None or (job.state == "failed" and job.retry and now_s - job.ended_s > RETRY_AFTER_S):
+            if job is None or _may_be_retried(job, now_s):
                 job = self._jobs[key] = _Job(key, file, now_s)
                 if self._scheduler is None and not self._closed:
                     # It lives as long as this process: Linux kills a worker when the *thread* that began it
@@ -238,9 +237,8 @@ class Jobs:
                     JobFailed(
                         f"No analysis process could be started: {error.strerror or error}.",
                         where=job.file.path,
-                        remedy="Look whether this machine is out of memory or processes.",
+                        remedy="Check whether this machine is out of memory or processes.",
                     ),
-                    retry=True,
                 )
             return
         with self._changed:
@@ -282,40 +280,31 @@ class Jobs:
         self._end(job, outcome, code, b"".join(last_words))
 
     def _end(self, job: _Job, outcome: Done | Failed | None, code: int, last_words: bytes) -> None:
+        """Settle a job whose process has ended with this exit code."""
+        entry = self._keep_result(job, outcome)
+        with self._changed:
+            if job.stopped is not None:
+                self._fail(job, job.stopped)
+            elif entry is not None:
+                self._finish(job)
+            else:
+                self._fail(job, _why_no_result(job, outcome, code))
+        if last_words and job.stopped is None and job.state == "failed":
+            _log_last_words(last_words, code)
+
+    def _keep_result(self, job: _Job, outcome: Done | Failed | None) -> Entry | None:
+        """Move the result into the cache and delete the other drafts. None if there is no result to keep."""
         filled = Path(outcome.draft) if isinstance(outcome, Done) and job.stopped is None else None
         for draft in job.drafts:
             if draft != filled:
                 self._cache.discard(draft)
-        entry = self._cache.commit(filled, job.key) if filled is not None and filled in job.drafts else None
+        if filled is None or filled not in job.drafts:
+            return None
+        entry = self._cache.commit(filled, job.key)
         if entry is not None:
             self._on_ready(job.key, entry)
             self._cache.trim()
-        with self._changed:
-            if job.stopped is not None:
-                self._fail(job, job.stopped, retry=True)
-            elif entry is not None:
-                self._finish(job)
-            elif isinstance(outcome, Failed):
-                self._fail(job, outcome.error, retry=outcome.retry)
-            elif isinstance(outcome, Done):
-                error = JobFailed(
-                    "The result is not where it was saved.",
-                    where=outcome.draft,
-                    remedy="Another program may clear that directory: set GPUDIAG_CACHE_DIR to another.",
-                )
-                self._fail(job, error, retry=True)
-            else:
-                error = JobFailed(
-                    f"The analysis process ended unexpectedly ({_how(code)}).",
-                    where=job.file.path,
-                    remedy="The system may have run out of memory: close other programs, or record fewer "
-                    "steps. TensorBoard's log has the process's last words.",
-                )
-                self._fail(job, error, retry=True)
-        if last_words and job.stopped is None and job.state == "failed":
-            text = last_words.decode("utf-8", "replace")
-            shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()
-            logger.warning("gpudiag: an analysis process ended with %s, saying:\n%s", _how(code), shown)
+        return entry
 
     def _finish(self, job: _Job) -> None:
         job.state = "done"
@@ -323,8 +312,8 @@ class Jobs:
             del self._jobs[job.key]
         self._tell()
 
-    def _fail(self, job: _Job, error: GpudiagError, *, retry: bool) -> None:
-        job.state, job.error, job.retry, job.ended_s = "failed", error, retry, time.monotonic()
+    def _fail(self, job: _Job, error: GpudiagError) -> None:
+        job.state, job.error, job.ended_s = "failed", error, time.monotonic()
         job.process = None
         self._tell()
 
@@ -347,6 +336,35 @@ def worker_environment() -> dict[str, str]:
 def _state_of(job: _Job) -> JobState:
     assert job.state != "done"  # such a job is no longer in the table
     return JobState(job.state, job.progress, job.stage, job.error)
+
+
+def _may_be_retried(job: _Job, now_s: float) -> bool:
+    passing = job.state == "failed" and isinstance(job.error, PASSING)
+    return passing and now_s - job.ended_s > RETRY_AFTER_S
+
+
+def _why_no_result(job: _Job, outcome: Done | Failed | None, code: int) -> GpudiagError:
+    """Return why a process that nobody stopped left no result."""
+    if isinstance(outcome, Failed):
+        return outcome.error
+    if isinstance(outcome, Done):
+        return JobFailed(
+            "The result is not where it was saved.",
+            where=outcome.draft,
+            remedy="Another program may clear that directory: set GPUDIAG_CACHE_DIR to another one.",
+        )
+    return JobFailed(
+        f"The analysis process ended unexpectedly ({_how(code)}).",
+        where=job.file.path,
+        remedy="The system may have run out of memory: close other programs, or record fewer steps. "
+        "TensorBoard's log has the process's last output.",
+    )
+
+
+def _log_last_words(last_words: bytes, code: int) -> None:
+    text = last_words.decode("utf-8", "replace")
+    shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()
+    logger.warning("gpudiag: an analysis process ended with %s. Its last output:\n%s", _how(code), shown)
 
 
 def _listen(process: subprocess.Popen[bytes], last_words: list[bytes]) -> None:

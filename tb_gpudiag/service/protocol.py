@@ -63,11 +63,6 @@ class Failed:
 
     error: GpudiagError
 
-    @property
-    def retry(self) -> bool:
-        """Whether it may have been the machine's fault rather than the file's."""
-        return isinstance(self.error, PASSING)
-
     def to_line(self) -> bytes:
         error = self.error
         return _line(

@@ -1,9 +1,8 @@
-"""An array of events as chunks, cut where whole events probably end, and verified by parsing.
+"""Cut an array of events into chunks, parse them in parallel, and check every cut by parsing.
 
-A cut is made at the text `}` `,` `{`. From a place that is known to be between two events, the parser
-accepts the text up to the next cut only if that too is between two events: JSON read from the left has one
-meaning. So a wrong cut (within a string, within a nested array) never passes; the stretch around it is then
-looked at closely (`settle`).
+A cut is made at the text `}` `,` `{`. If a chunk starts between two events, the parser accepts it only if it
+also ends between two events, because JSON read from the left has one meaning. So a wrong cut (inside a string
+or a nested array) never goes unnoticed. `settle` then works through the text around it.
 """
 
 from __future__ import annotations
@@ -25,30 +24,31 @@ from tb_gpudiag.trace.pieces import plausible_begin
 from tb_gpudiag.trace.settle import Settled, Settler
 from tb_gpudiag.trace.top import Stream
 
-# DuckDB lets go of the interpreter's lock; two workers keep two cores busy while this thread cuts.
+# DuckDB releases the GIL: two workers keep two cores busy while this thread cuts.
 _WORKERS: Final = 2
-# Chunks under way: enough to keep the workers fed, few enough to bound memory.
+# Enough chunks to keep the workers busy, few enough to bound memory.
 _CHUNKS_AHEAD: Final = 4
 
 _CUT: Final = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 _FIRST_LOOK_BYTES: Final = 8 << 10
-# What stands between two events is shorter, so that it is found where two chunks meet.
+# The text between two events is shorter. Keeping this much finds it across the border of two chunks.
 _GAP_BYTES: Final = 1 << 10
 
 
 @dataclass(frozen=True)
 class _Chunk:
     text: bytes  # a JSON array: the events within brackets
-    separator: bytes  # what stood between its last event and the next chunk's first
-    parsing: Future[Part | None] | None  # None: not known to end after a whole event
+    separator: bytes  # the text between its last event and the next chunk's first
+    parsing: Future[Part | None] | None  # None if it may not end after a whole event
 
     @property
     def raw(self) -> bytes:
+        """The text as it is in the file."""
         return self.text[1:-1] + self.separator
 
 
 class Workers:
-    """Threads that parse chunks, each with its own way into DuckDB."""
+    """Threads that parse chunks, each with its own DuckDB cursor."""
 
     def __init__(self, parser: Parser) -> None:
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="gpudiag-parse")
@@ -57,11 +57,11 @@ class Workers:
             self._parsers.put(parser.clone())
 
     def parse(self, text: bytes) -> Future[Part | None]:
-        """Begin to parse."""
+        """Parse a JSON array of events in another thread; the result is None if it is not JSON."""
         return self._pool.submit(self._parse, text)
 
     def close(self) -> None:
-        """Drop what has not begun, and wait for what has (a fraction of a second)."""
+        """Drop the chunks that nobody is parsing yet, and wait for the others (a fraction of a second)."""
         self._pool.shutdown(cancel_futures=True)
 
     def _parse(self, text: bytes) -> Part | None:
@@ -73,7 +73,7 @@ class Workers:
 
 
 class EventArray:
-    """Reads one array of events off a stream into an Assembly."""
+    """Reads one array of events from a stream into an Assembly."""
 
     def __init__(
         self,
@@ -92,46 +92,70 @@ class EventArray:
         self._limits = limits
         self._path = path
         self._progress = progress
-        self._carry = b""  # read from the stream, and after the last cut
-        self._ended = False  # the stream has
+        self._chunks: deque[_Chunk] = deque()  # being parsed, in file order
+        self._carry = b""  # text after the last cut
+        self._stream_ended = False
+        self._leftover = b""  # start of an element that ends in a later chunk
+        self._skipping = False  # inside an element that is too large: look for the next one
 
     def read(self) -> bool:
-        """Whether the array ended: the stream is then just after it. Raises TooLarge and TooDeep."""
-        chunks: deque[_Chunk] = deque()
-        leftover = b""  # the beginning of an element whose end is in the next chunk
-        lost = False  # within an element that is too large: waiting for the beginning of another
-        while True:
-            while len(chunks) < _CHUNKS_AHEAD and not (self._ended and not self._carry):
-                chunks.append(self._next_chunk())
-            if not chunks:
-                return False
-            chunk = chunks.popleft()
+        """Read up to the end of the array and leave the stream just after it.
+
+        Return False if the file ends before the array does. Raises TooLarge and TooDeep.
+        """
+        while (chunk := self._next_chunk()) is not None:
             self._progress()
-            if not leftover and not lost and chunk.parsing is not None:
-                part = chunk.parsing.result()
-                if part is not None:
-                    self._add(part)
-                    continue
-            text = leftover + chunk.raw
-            if lost:
-                begin = plausible_begin(text)
-                if begin < 0:
-                    leftover = text[-_GAP_BYTES:]
-                    continue
-                lost = False
-                text = text[begin:]
-            final = self._ended and not self._carry and not chunks
-            settled = self._settler.settle(text, final)
-            if len(settled.leftover) > self._limits.max_element_bytes:
-                self._take(settled)
-                settled = self._settler.give_up(settled.leftover)
-                lost = bool(settled.leftover)
-                settled = replace(settled, leftover=b"", malformed=settled.malformed + lost)
-            self._take(settled)
-            leftover = settled.leftover
+            if self._add_parsed(chunk):
+                continue
+            text = self._text_to_settle(chunk)
+            if text is None:
+                continue
+            settled = self._settle(text)
             if settled.ended:
-                self._stream.put_back(b"".join([settled.rest, *(c.raw for c in chunks), self._carry]))
+                unread = (queued.raw for queued in self._chunks)
+                self._stream.put_back(b"".join([settled.rest, *unread, self._carry]))
                 return True
+        return False
+
+    def _next_chunk(self) -> _Chunk | None:
+        """Return the next chunk, and cut the ones after it so that they are parsed meanwhile."""
+        while len(self._chunks) < _CHUNKS_AHEAD and (self._carry or not self._stream_ended):
+            self._chunks.append(self._cut_chunk())
+        return self._chunks.popleft() if self._chunks else None
+
+    def _add_parsed(self, chunk: _Chunk) -> bool:
+        """Add the chunk if it starts and ends between two events. Return False if it has to be settled."""
+        if self._leftover or self._skipping or chunk.parsing is None:
+            return False
+        part = chunk.parsing.result()
+        if part is None:
+            return False
+        self._add(part)
+        return True
+
+    def _text_to_settle(self, chunk: _Chunk) -> bytes | None:
+        """Return what is not settled yet, up to the end of the chunk; None if all of it is to be skipped."""
+        text = self._leftover + chunk.raw
+        if not self._skipping:
+            return text
+        begin = plausible_begin(text)
+        if begin < 0:
+            self._leftover = text[-_GAP_BYTES:]
+            return None
+        self._skipping = False
+        return text[begin:]
+
+    def _settle(self, text: bytes) -> Settled:
+        final = self._stream_ended and not self._carry and not self._chunks
+        settled = self._settler.settle(text, final)
+        if len(settled.leftover) > self._limits.max_element_bytes:
+            self._take(settled)
+            settled = self._settler.give_up(settled.leftover)
+            self._skipping = bool(settled.leftover)
+            settled = replace(settled, leftover=b"", malformed=settled.malformed + self._skipping)
+        self._take(settled)
+        self._leftover = settled.leftover
+        return settled
 
     def _take(self, settled: Settled) -> None:
         self._assembly.malformed += settled.malformed
@@ -148,18 +172,19 @@ class EventArray:
                 remedy="record fewer steps, or raise Limits.max_events",
             )
 
-    def _next_chunk(self) -> _Chunk:
+    def _cut_chunk(self) -> _Chunk:
+        """Read about `chunk_bytes` from the stream, cut them after the last whole event, and parse them."""
         pieces = [self._carry]
         size = len(self._carry)
         target = self._limits.chunk_bytes
         while True:
-            while size < target and not self._ended:
+            while size < target and not self._stream_ended:
                 block = self._stream.next()
-                self._ended = not block
+                self._stream_ended = not block
                 pieces.append(block)
                 size += len(block)
-            if self._ended:
-                # The array's end is in here, or the file was cut off: the parser would refuse it as it is.
+            if self._stream_ended:
+                # The end of the array is in here, or the file is cut off: as it is, it does not parse.
                 self._carry = b""
                 return _Chunk(b"".join((b"[", *pieces, b"]")), b"", None)
             text, before = pieces[-1], pieces[:-1]
@@ -180,12 +205,12 @@ class EventArray:
 
 
 def _last_cut(text: bytes) -> re.Match[bytes] | None:
-    """The last place in `text` where an event probably ends and another begins."""
+    """Find the last place in `text` where an event probably ends and another begins."""
     look = _FIRST_LOOK_BYTES
     while True:
         begin = max(len(text) - look, 0)
         last = None
-        for last in _CUT.finditer(text, begin):  # noqa: B007  (the last one is what is wanted)
+        for last in _CUT.finditer(text, begin):  # noqa: B007  (only the last match is needed)
             pass
         if last is not None or begin == 0:
             return last

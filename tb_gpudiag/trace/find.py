@@ -105,56 +105,83 @@ def parse_logdir_spec(spec: str) -> list[tuple[str, str]]:
 def _find_local(root: str, found: Found) -> None:
     try:
         status = os.stat(root)
-    except (OSError, ValueError) as error:  # ValueError: a NUL within the path
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         found.problems.append(unreadable(error, root))
         return
-    if not stat.S_ISDIR(status.st_mode):
+    if stat.S_ISDIR(status.st_mode):
+        _LocalSearch(found).below(root)
+    else:
         found.files.append(_local_file(root, ".", status))
-        return
-    seen: set[tuple[int, int]] = set()
-    folders = deque([(root, ".")])
-    linked_folders: deque[tuple[str, str]] = deque()
-    linked_files: list[tuple[str, str]] = []
-    while folders or linked_folders:
-        # Real folders first, so that one that is also linked goes by its own name.
-        folder, run = folders.popleft() if folders else linked_folders.popleft()
-        try:
-            if _is_new(os.stat(folder), seen):
-                with os.scandir(folder) as entries:
-                    listed = sorted(entries, key=lambda entry: entry.name)
-            else:
-                continue
-        except OSError as error:
-            found.problems.append(unreadable(error, folder))
-            continue
-        for entry in listed:
+
+
+class _LocalSearch:
+    """Search below a folder, breadth first, that visits each folder and file once.
+
+    Links wait until everything else is visited, so that a folder or file goes by its own name if it has one
+    below the root.
+    """
+
+    def __init__(self, found: Found) -> None:
+        self._found = found
+        self._seen: set[tuple[int, int]] = set()
+        self._folders: deque[tuple[str, str]] = deque()  # path, run
+        self._linked_folders: deque[tuple[str, str]] = deque()
+        self._linked_files: list[tuple[str, str]] = []
+
+    def below(self, root: str) -> None:
+        """Add all trace files below the folder, and a problem for each folder or file that cannot be read."""
+        self._folders.append((root, "."))
+        while self._folders or self._linked_folders:
+            folder, run = (self._folders or self._linked_folders).popleft()
+            for entry in self._listed(folder):
+                try:
+                    self._visit(entry, run)
+                except OSError as error:
+                    self._found.problems.append(unreadable(error, entry.path))
+        for path, run in self._linked_files:
             try:
-                if entry.is_dir():
-                    below = entry.name if run == "." else f"{run}/{entry.name}"
-                    (linked_folders if entry.is_symlink() else folders).append((entry.path, below))
-                elif _kind(entry.name) is None:
-                    continue
-                elif entry.is_symlink():
-                    linked_files.append((entry.path, run))
-                else:
-                    _take(entry.path, run, seen, found)
+                self._take(path, run)
             except OSError as error:
-                found.problems.append(unreadable(error, entry.path))
-    for path, run in linked_files:
+                self._found.problems.append(unreadable(error, path))
+
+    def _listed(self, folder: str) -> list[os.DirEntry[str]]:
+        """List the folder by name; nothing if it was visited before or cannot be listed."""
         try:
-            _take(path, run, seen, found)
+            if not self._is_new(os.stat(folder)):
+                return []
+            with os.scandir(folder) as entries:
+                return sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            found.problems.append(unreadable(error, path))
+            self._found.problems.append(unreadable(error, folder))
+            return []
 
+    def _visit(self, entry: os.DirEntry[str], run: str) -> None:
+        if entry.is_dir():
+            below = entry.name if run == "." else f"{run}/{entry.name}"
+            (self._linked_folders if entry.is_symlink() else self._folders).append((entry.path, below))
+        elif _kind(entry.name) is None:
+            return
+        elif entry.is_symlink():
+            self._linked_files.append((entry.path, run))
+        else:
+            self._take(entry.path, run)
 
-def _take(path: str, run: str, seen: set[tuple[int, int]], found: Found) -> None:
-    status = os.stat(path)
-    # Only regular files: opening a pipe would wait for ever. A link to a file that is also found by its own
-    # name is no other file.
-    if not stat.S_ISREG(status.st_mode) or not (_is_new(status, seen) or not os.path.islink(path)):
-        return
-    if _kind(os.path.basename(path)) != "snapshot" or _begins_like_snapshot(path, _content(status)):
-        found.files.append(_local_file(path, run, status))
+    def _take(self, path: str, run: str) -> None:
+        """Add the file if it is one to read."""
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait forever
+            return
+        is_new = self._is_new(status)
+        if not is_new and os.path.islink(path):  # a second hard link counts, a symbolic one does not
+            return
+        if _kind(os.path.basename(path)) != "snapshot" or _begins_like_snapshot(path, _content(status)):
+            self._found.files.append(_local_file(path, run, status))
+
+    def _is_new(self, status: os.stat_result) -> bool:
+        key = (status.st_dev, status.st_ino)
+        new = key not in self._seen
+        self._seen.add(key)
+        return new
 
 
 @lru_cache(_HEADS_REMEMBERED)
@@ -168,13 +195,6 @@ def _begins_like_snapshot(path: str, _content: tuple[object, ...]) -> bool:
         except zlib.error:
             return False
     return is_snapshot(head)
-
-
-def _is_new(status: os.stat_result, seen: set[tuple[int, int]]) -> bool:
-    key = (status.st_dev, status.st_ino)
-    new = key not in seen
-    seen.add(key)
-    return new
 
 
 def _local_file(path: str, run: str, status: os.stat_result) -> TraceFile:

@@ -37,72 +37,114 @@ _MOST_BAD: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What the pieces of a text came to."""
+class Salvaged:
+    """What could be saved of a text."""
 
-    accepted: bytes  # the good elements, with commas between
-    malformed: int  # pieces that are no JSON
-    leftover: bytes  # the last piece, where it may go on after the text
+    accepted: bytes  # the good elements, separated by commas
+    malformed: int  # pieces that are not JSON
+    leftover: bytes  # the last piece, if it may continue after the text
     max_depth: int
-    rest: bytes | None  # what follows the array, where its end was found
+    rest: bytes | None  # what follows the array; None if its end was not found
 
 
-def judge(text: bytes, parser: Parser, final: bool) -> Judged:
-    """Judge the elements of `text`, which begins between two. `final`: nothing follows it in the file."""
-    gaps = [match.span("gap") for match in BETWEEN.finditer(text)]
-    starts = [0, *(end for _, end in gaps)]
-    stops = [*(start for start, _ in gaps), len(text)]
-    pieces = [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
-    bad = np.flatnonzero(~_elements(parser, pieces))
-    marks = segmented(text, np.array(starts, np.int64))
-    depth_after = _last_depths(marks, len(pieces))
-
-    ends = _array_ends(text, marks, starts)
-    joins = _joins(depth_after, bad)
-    firsts = _firsts(text, marks, starts)
-    of_bad = bad.tolist()
-    to_end = _passing(parser, {i: pieces[i][: ends[i].at] for i in of_bad if i in ends})
-    joined = _passing(parser, {i: text[starts[i] : stops[j]] for i, j in joins.items()})
-    first = _passing(parser, {i: pieces[i][: firsts[i]] for i in of_bad if i in firsts})
-
+def salvage(text: bytes, parser: Parser, final: bool) -> Salvaged:
+    """Save the good elements of `text`, which starts between two. `final`: nothing follows it in the file."""
+    pieces = _Pieces(text, parser, final)
     accepted: list[bytes] = []
     malformed = 0
     leftover, rest = b"", None
-    following = 0  # the first piece that is not dealt with
-    for i in of_bad:
-        if i < following:
-            continue  # joined to an earlier one
-        accepted += pieces[following:i]
-        following = i + 1
-        if i in ends and (i in to_end or ends[i].plausible):
-            accepted.append(to_end.get(i) or first.get(i, b""))
-            malformed += i not in to_end
-            rest = pieces[i][ends[i].at + 1 :] + text[stops[i] :]
-            following = len(pieces)
-            break
-        if i in joined:
-            accepted.append(joined[i])
-            following = joins[i] + 1
-            continue
-        if i == len(pieces) - 1 and not final:
-            leftover = pieces[i]
-            continue
-        accepted.append(first.get(i, b""))
-        if i < len(pieces) - 1:
-            malformed += 1
-        else:
-            end = broken_end(pieces[i])
-            whole = depth_after[i] == 0 and pieces[i].rstrip(_SPACE).endswith(b"}")
-            malformed += end >= 0 or bool(whole)  # else the file was cut off within it
-            rest = pieces[i][end:] if end >= 0 else None
-    accepted += pieces[following:]
-    return Judged(
+    done = 0  # pieces dealt with
+    for i in pieces.bad:
+        if i < done:
+            continue  # joined to an earlier piece, or after the array
+        accepted += pieces.texts[done:i]
+        saved = pieces.save(i)
+        accepted.append(saved.accepted)
+        malformed += saved.malformed
+        leftover, rest = saved.leftover, saved.rest
+        done = saved.next
+    accepted += pieces.texts[done:]
+    return Salvaged(
         accepted=b",".join(filter(None, (piece.strip(_SPACE + b",") for piece in accepted))),
         malformed=malformed,
         leftover=leftover,
-        max_depth=int(marks.depth.max(initial=0)),
+        max_depth=pieces.max_depth,
         rest=rest,
     )
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """What could be saved of one bad piece."""
+
+    next: int  # the first piece after those used up
+    accepted: bytes = b""
+    malformed: bool = False
+    leftover: bytes = b""
+    rest: bytes | None = None
+
+
+class _Pieces:
+    """A text split where events plausibly start, and which pieces of it the parser refuses."""
+
+    def __init__(self, text: bytes, parser: Parser, final: bool) -> None:
+        gaps = [match.span("gap") for match in BETWEEN.finditer(text)]
+        starts = [0, *(end for _, end in gaps)]
+        stops = [*(start for start, _ in gaps), len(text)]
+        marks = segmented(text, np.array(starts, np.int64))
+        self.texts = [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
+        bad = np.flatnonzero(~_elements(parser, self.texts))
+        self.bad: list[int] = bad.tolist()
+        self.max_depth = int(marks.depth.max(initial=0))
+        self._text = text
+        self._final = final
+        self._stops = stops
+        self._depth_after = _last_depths(marks, len(self.texts))
+        self._array_ends = _array_ends(text, marks, starts)
+        self._joins = _joins(self._depth_after, bad)
+        firsts = _firsts(text, marks, starts)
+        # What each bad piece may give: the text before the end of the array, its first element, or the piece
+        # joined with later ones. Only what the parser accepts is here.
+        self._to_end = self._good(parser, {i: end.at for i, end in self._array_ends.items()})
+        self._first = self._good(parser, firsts)
+        self._joined = _passing(parser, {i: text[starts[i] : stops[j]] for i, j in self._joins.items()})
+
+    def _good(self, parser: Parser, stops: dict[int, int]) -> dict[int, bytes]:
+        """Those bad pieces that are elements up to their stop."""
+        return _passing(parser, {i: self.texts[i][: stops[i]] for i in self.bad if i in stops})
+
+    def save(self, i: int) -> _Saved:
+        """Save what is good of the bad piece `i`."""
+        end = self._array_ends.get(i)
+        if end is not None and (i in self._to_end or end.plausible):
+            return self._save_to_end(i, end)
+        if i in self._joined:
+            return _Saved(self._joins[i] + 1, self._joined[i])
+        if i == len(self.texts) - 1:
+            return self._save_last(i)
+        return _Saved(i + 1, self._first.get(i, b""), malformed=True)
+
+    def _save_to_end(self, i: int, end: _ArrayEnd) -> _Saved:
+        """The array ends in the piece: no later piece is part of it."""
+        return _Saved(
+            len(self.texts),
+            self._to_end.get(i) or self._first.get(i, b""),
+            malformed=i not in self._to_end,
+            rest=self.texts[i][end.at + 1 :] + self._text[self._stops[i] :],
+        )
+
+    def _save_last(self, i: int) -> _Saved:
+        piece = self.texts[i]
+        if not self._final:
+            return _Saved(i + 1, leftover=piece)
+        end = broken_end(piece)
+        whole = bool(self._depth_after[i] == 0) and piece.rstrip(_SPACE).endswith(b"}")
+        return _Saved(
+            i + 1,
+            self._first.get(i, b""),
+            malformed=end >= 0 or whole,  # otherwise the file is cut off inside it
+            rest=piece[end:] if end >= 0 else None,
+        )
 
 
 def ends_array(text: bytes, at: int) -> bool:

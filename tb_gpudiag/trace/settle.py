@@ -14,9 +14,9 @@ from typing import Final
 from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.parser import Parser
-from tb_gpudiag.trace.pieces import BETWEEN, broken_end, ends_array, judge
+from tb_gpudiag.trace.pieces import BETWEEN, broken_end, ends_array, salvage
 from tb_gpudiag.trace.repair import repaired
-from tb_gpudiag.trace.structure import elements
+from tb_gpudiag.trace.structure import Elements, elements
 from tb_gpudiag.trace.top import too_deep
 
 _SPACE: Final = b" \t\r\n"
@@ -63,41 +63,53 @@ class Settler:
         return self._by_pieces(repaired(text), final=False)
 
     def _by_structure(self, text: bytes, final: bool) -> Settled | None:
-        """Settle text of which every whole element is JSON; None where that is not so."""
+        """Settle text whose whole elements are all JSON; return None if they are not."""
         found = elements(text)
-        end = found.array_end if found.array_end >= 0 else found.last_end
-        if found.array_end >= 0 and not ends_array(text, end):
-            # More events may follow a bracket that was not meant: to know, more text is needed.
-            unclear = text[end : end + 1] == b"]" and not BETWEEN.search(text, end)
-            if unclear and not final and len(text) <= self._limits.max_element_bytes:
-                return Settled(None, leftover=text)
-            if not unclear:
-                return None
-        part = self._parser.parse(b"[" + text[:end] + b"]")
+        if found.array_end >= 0:
+            return self._ended_array(text, found, final)
+        return self._open_array(text, found, final)
+
+    def _ended_array(self, text: bytes, found: Elements, final: bool) -> Settled | None:
+        """Settle text that ends the array, by its brackets."""
+        end = found.array_end
+        if not ends_array(text, end):
+            if text[end : end + 1] != b"]" or BETWEEN.search(text, end):
+                return None  # more events follow: a stray bracket
+            if not final and len(text) <= self._limits.max_element_bytes:
+                return Settled(None, leftover=text)  # more text shows whether events follow
+        part = self._parsed(text[:end], found.depth)
+        return None if part is None else Settled(part, ended=True, rest=text[end + 1 :])
+
+    def _open_array(self, text: bytes, found: Elements, final: bool) -> Settled | None:
+        """Settle text after which the array continues."""
+        part = self._parsed(text[: found.last_end], found.depth)
         if part is None:
             return None
-        if found.depth > self._limits.max_depth:
-            raise too_deep(self._path, self._limits)
-        if found.array_end >= 0:
-            return Settled(part, ended=True, rest=text[end + 1 :])
-        leftover = text[end:].lstrip(_SPACE).removeprefix(b",").lstrip(_SPACE)
-        # An unbalanced quote or bracket may have swallowed what is after it; then its depth means nothing.
+        leftover = text[found.last_end :].lstrip(_SPACE).removeprefix(b",").lstrip(_SPACE)
         if BETWEEN.search(leftover) or broken_end(leftover) >= 0:
+            # An unbalanced quote or bracket may have swallowed events. The depth inside it means nothing.
             return None if final else Settled(part, leftover=leftover)
-        if found.open_depth > self._limits.max_depth:
-            raise too_deep(self._path, self._limits)
+        self._check_depth(found.open_depth)
         return Settled(part, leftover=leftover)
 
-    def _by_pieces(self, text: bytes, final: bool) -> Settled:
-        """Settle text of which some elements are not JSON."""
-        judged = judge(text, self._parser, final)
-        if judged.max_depth > self._limits.max_depth:
+    def _parsed(self, whole_elements: bytes, depth: int) -> Part | None:
+        part = self._parser.parse(b"[" + whole_elements + b"]")
+        if part is not None:
+            self._check_depth(depth)
+        return part
+
+    def _check_depth(self, depth: int) -> None:
+        if depth > self._limits.max_depth:
             raise too_deep(self._path, self._limits)
-        part = self._parser.parse(b"[" + judged.accepted + b"]")
+
+    def _by_pieces(self, text: bytes, final: bool) -> Settled:
+        """Settle text in which some elements are not JSON."""
+        salvaged = salvage(text, self._parser, final)
+        self._check_depth(salvaged.max_depth)
         return Settled(
-            part,
-            judged.malformed,
-            leftover=judged.leftover,
-            ended=judged.rest is not None,
-            rest=judged.rest or b"",
+            self._parser.parse(b"[" + salvaged.accepted + b"]"),
+            salvaged.malformed,
+            leftover=salvaged.leftover,
+            ended=salvaged.rest is not None,
+            rest=salvaged.rest or b"",
         )

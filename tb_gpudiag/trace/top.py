@@ -26,6 +26,7 @@ _MAX_KEYS: Final = 1000
 _MAX_EVENT_ARRAYS: Final = 4
 # Values are scanned by pieces that grow from this: most are small, some are megabytes.
 _FIRST_LOOK_BYTES: Final = 4 << 10
+_NOT_JSON: Final = "it is not JSON"
 _NO_EVENTS: Final = "it is JSON without trace events"
 
 
@@ -87,40 +88,55 @@ class TopLevel:
             self.cut_off = True
 
     def _walk(self) -> bool:
+        """Return whether the JSON ends as it should."""
         self._fill()
         if self._text.startswith(_BYTE_ORDER_MARK):
             self._at = len(_BYTE_ORDER_MARK)
         opening = self._next_byte()
         if opening == b"[":
-            self._at += 1
             self.bare = True
             self._events()
             return True
         if opening != b"{":
-            raise self._not_a_trace("it is not JSON")
+            raise self._not_a_trace(_NOT_JSON)
         self._at += 1
-        keys = 0
-        while self._next_byte() != b"}":
-            keys += 1
-            if self._next_byte() != b'"' or keys > _MAX_KEYS:
-                if not self.event_arrays:
-                    raise self._not_a_trace("it is not JSON" if keys <= _MAX_KEYS else _NO_EVENTS)
-                self.notes.append("what follows the trace events is not a trace's and was left out")
-                return False
-            key = self._key()
-            if self._next_byte() == b":":
-                self._at += 1
-            array = key == kineto.TRACE_EVENTS and self._next_byte() == b"["
-            if array and self.event_arrays < _MAX_EVENT_ARRAYS:
-                self._at += 1
-                self._events()
-            else:
-                self._value(key)
+        whole = self._entries()
         if not self.event_arrays:
             raise self._not_a_trace(_NO_EVENTS)
+        return whole
+
+    def _entries(self) -> bool:
+        """Read all entries of the object. Return False if something else comes before its closing brace."""
+        keys = 0
+        while (opening := self._next_byte()) != b"}":
+            if keys == _MAX_KEYS:
+                return self._stop(_NO_EVENTS)
+            if opening != b'"':
+                return self._stop(_NOT_JSON)
+            self._entry()
+            keys += 1
         return True
 
+    def _entry(self) -> None:
+        key = self._key()
+        if self._next_byte() == b":":
+            self._at += 1
+        is_events = key == kineto.TRACE_EVENTS and self._next_byte() == b"["
+        if is_events and self.event_arrays < _MAX_EVENT_ARRAYS:
+            self._events()
+        else:
+            self._value(key)
+
+    def _stop(self, what: str) -> bool:
+        """Leave the rest of the file unread. Without events so far, raise NotATrace: `what` is wrong."""
+        if not self.event_arrays:
+            raise self._not_a_trace(what)
+        self.notes.append("the text after the trace events does not belong to a trace and was skipped")
+        return False
+
     def _events(self) -> None:
+        """Have the array read that starts at the next byte."""
+        self._at += 1
         self.event_arrays += 1
         if self.event_arrays == 2:
             self.notes.append(

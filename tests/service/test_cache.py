@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.service import cache as cache_module
-from tb_gpudiag.service.cache import Cache, entry_key
+from tb_gpudiag.service.cache import Cache, digest_of_code, entry_key
 from tb_gpudiag.service.entry import META, REPORT, Arrays, CorruptEntry, Entry, read_entry, write_entry
 from tb_gpudiag.service.jobs import worker_environment
 from tb_gpudiag.service.settings import MIB
+from tests.test_layers import LAYERS
 
 
 def fill(draft: Path, text: str = "report", numbers: int = 100) -> None:
@@ -217,6 +218,23 @@ def test_entries_in_temporary_directories_are_found_bounded_and_gone_at_the_end(
     assert list(tmp_path.iterdir()) == []
 
 
+def is_whole(cache: Cache, key: str) -> bool:
+    """Read and check the entry; return False if it is not there or is deleted meanwhile."""
+    entry = cache.find(key)
+    if entry is None:
+        return False
+    try:
+        assert gzip.decompress(entry.report_gz()) == b"same"
+        assert entry.arrays()["x"].sum() == 999 * 500
+    except FileNotFoundError:
+        return False
+    except CorruptEntry as error:  # deleted, too; any other cause means half an entry
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        return False
+    return True
+
+
 def test_many_processes_at_once_leave_one_whole_entry_each(tmp_path: Path) -> None:
     """All write the same keys, drop and trim, while this one reads."""
     script = f"""
@@ -244,21 +262,23 @@ def test_many_processes_at_once_leave_one_whole_entry_each(tmp_path: Path) -> No
     cache = Cache(tmp_path / "cache", limit_bytes=300_000)
     read = 0
     while any(writer.poll() is None for writer in writers):
-        for key in "abcd":
-            entry = cache.find(key)
-            if entry is not None:
-                try:
-                    assert gzip.decompress(entry.report_gz()) == b"same"
-                    assert entry.arrays()["x"].sum() == 999 * 500
-                    read += 1
-                except FileNotFoundError:  # dropped between the look and the read
-                    continue
-                except CorruptEntry as error:  # dropped, too; anything else would be half an entry
-                    if not isinstance(error.__cause__, FileNotFoundError):
-                        raise
+        read += sum(is_whole(cache, key) for key in "abcd")
     assert read > 0
     assert [writer.returncode for writer in writers] == [0, 0, 0]
     assert list((tmp_path / "cache" / "drafts").iterdir()) == []
+
+
+def test_a_change_in_any_layer_of_the_analysis_changes_the_keys(tmp_path: Path) -> None:
+    layers = LAYERS[: LAYERS.index("service")]
+    digests = {digest_of_code(tmp_path)}
+    for layer in layers:
+        folder = tmp_path / layer / "room"
+        folder.mkdir(parents=True)
+        (folder / "module.py").write_text("a = 1")
+        digests.add(digest_of_code(tmp_path))
+        (folder / "module.py").write_text("a = 2")
+        digests.add(digest_of_code(tmp_path))
+    assert len(digests) == 1 + 2 * len(layers)
 
 
 def test_keys_tell_versions_of_a_file_and_of_the_analysis_apart(monkeypatch: pytest.MonkeyPatch) -> None:
