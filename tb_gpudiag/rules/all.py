@@ -1,4 +1,4 @@
-"""The rules. Their order matters: where two would claim the same idle time, the earlier keeps it."""
+"""The rules, in order: if two would claim the same time, the earlier one gets it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RULES: tuple[Rule, ...] = (
     input_pipeline.RULE,
     compilation_in_step.RULE,
     allocator_in_step.RULE,
-    copy_patterns.RULE,  # before the waits and pageable copies that a round trip is made of
+    copy_patterns.RULE,  # before the synchronizations and pageable copies of a round trip
     host_sync.RULE,
     pageable_copies.RULE,
     exposed_copies.RULE,
@@ -47,7 +47,7 @@ RULES: tuple[Rule, ...] = (
     host_bound.RULE,
     queued_not_visible.RULE,
     exposed_communication.RULE,
-    # Of time in which the GPU computes.
+    # Time in which the GPU computes.
     fp32_matmul.RULE,
     unaligned_matmul.RULE,
     unfused_attention.RULE,
@@ -56,14 +56,14 @@ RULES: tuple[Rule, ...] = (
     occupancy.RULE,
     data_movement.RULE,
     memory_bound_kernels.RULE,
-    # Of the same time seen another way: claims none.
+    # The same time seen another way: claims none.
     step_variance.RULE,
-    # Of memory: these claim no time.
+    # Memory: these claim no time.
     memory_leak.RULE,
     memory_peak.RULE,
     memory_fragmentation.RULE,
     host_memory_leak.RULE,
-    # Of the recording: these claim no time.
+    # The recording: these claim no time.
     no_steps.RULE,
     warmup_recorded.RULE,
     no_stacks.RULE,
@@ -74,6 +74,6 @@ RULES: tuple[Rule, ...] = (
 
 
 def find_rule(key: str) -> Rule | None:
-    """The rule with this id or name, in any case."""
+    """Find a rule by id or name, ignoring case."""
     wanted = key.strip().lower().replace("-", "_")
     return next((rule for rule in RULES if wanted in {rule.id.lower(), rule.name}), None)

@@ -1,8 +1,8 @@
 """What a rule is, and what it may answer.
 
-A rule is a module `<name>.py` with a module-level `RULE`, and a page `<name>.md` beside it. It looks at
-facts only, and answers with exactly one of: a Finding (or several), Clear (it looked, and nothing is wrong),
-CannotTell (the trace lacks what it would need). Times are whole ns from the trace's start.
+A rule is a module `<name>.py` with a module-level `RULE`, next to its page `<name>.md`. It reads facts only,
+and answers with a Finding (or several), Clear (checked, no problem found) or CannotTell (the trace lacks what
+the rule needs). Times are whole ns from the trace's start.
 """
 
 from __future__ import annotations
@@ -46,20 +46,23 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the user's code; what the trace does not say stays empty."""
+    """A place in the user's code. Fields that the trace does not give stay empty."""
 
     file: str = ""
     line: int = 0
     function: str = ""
     operator: str = ""
-    time_ns: int = 0  # how much of the finding's cost lies here
-    bytes: int = 0  # the same, of a finding about memory
+    time_ns: int = 0  # how much of the finding's cost is here
+    bytes: int = 0  # the same for a finding about memory
 
 
 @dataclass(frozen=True)
 class Saving:
-    """What a fix would give back over the step window. Its basis: "at most" (the cost, from the ledger),
-    "estimate", or "replayed" (the trace run again without what the fix takes away: see savings.py)."""
+    """The time that a fix saves over the step window.
+
+    basis: "at most" (the cost, from the idle ledger), "estimate", or "replayed" (the trace replayed without
+    what the fix removes: see savings.py).
+    """
 
     low_ns: int
     high_ns: int
@@ -68,7 +71,7 @@ class Saving:
 
 @dataclass(frozen=True)
 class Removable:
-    """What a fix would take away, at least and at most: the two ends of a replayed saving."""
+    """What a fix removes, at least and at most: the two ends of a replayed saving."""
 
     least: Change
     most: Change
@@ -76,7 +79,7 @@ class Removable:
 
 @dataclass(frozen=True)
 class Fix:
-    """What to do: a sentence, code to copy, and the page that documents it (https only)."""
+    """What to do: a sentence, code to copy, and a page that documents it (https only)."""
 
     text: str
     code: str = ""
@@ -85,7 +88,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class Range:
-    """Where a finding shows on the timeline."""
+    """A stretch of the timeline that a finding is about."""
 
     start_ns: int
     end_ns: int
@@ -97,13 +100,13 @@ class Finding:
     """What a rule found.
 
     title: one line, with the figure that matters. summary: two or three plain sentences.
-    cost_ns: what it costs over the step window; 0 for a finding about the recording.
-    cost_bytes, cost_bytes_per_step: of a finding about memory: what is held, or grows, and a fix gives back.
-    memory_device: whose memory; NONE is the CPU's.
-    claims: device -> the instants of that device's step window that the cost is made of. None of them may be
-        taken already: the first rule in the order of RULES that wants a nanosecond keeps it.
-    removable: for the replay; None where it cannot be replayed.
-    severity: only where the rule's own policy does not fit this finding.
+    cost_ns: cost over the step window; 0 for a finding about the recording.
+    cost_bytes, cost_bytes_per_step: for a finding about memory, what is held or grows and a fix frees.
+    memory_device: whose memory that is; NONE is the CPU's.
+    claims: device -> the parts of its step window that make up the cost. A nanosecond is claimed once: the
+        first rule in the order of RULES gets it.
+    removable: what to replay the trace without; None if that cannot be replayed.
+    severity: overrides the rule's own policy for this finding.
     """
 
     title: str
@@ -124,14 +127,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Clear:
-    """The rule could look, and nothing is wrong. `reason` gives the figure it looked at."""
+    """Checked, no problem found. `reason` gives the figure that was checked."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class CannotTell:
-    """The trace does not say. `how_to_record` tells how to record one that does."""
+    """The trace does not show it. `how_to_record` says how to record one that does."""
 
     reason: str
     how_to_record: str = ""
@@ -145,7 +148,7 @@ Answer = Finding | list[Finding] | Clear | CannotTell
 
 
 Claimed = Mapping[int, Intervals]
-"""device -> the instants that the findings of earlier rules are made of already."""
+"""device -> the time that findings of earlier rules have claimed."""
 
 NOTHING_CLAIMED: Claimed = {}
 
@@ -163,7 +166,7 @@ FAMILIES = {
     "6": "ranks",
     "9": "recording",
 }
-"""First digit of a rule's id -> the folder of rules/ where its module and its page are."""
+"""First digit of a rule's id -> the folder of rules/ that holds its module and page."""
 
 
 class Check(Protocol):
@@ -180,8 +183,8 @@ class Check(Protocol):
 class Rule:
     """`id` is never reused; `name` names the module, its page and its tests.
 
-    Severity policy: `severity`, and ERROR for a finding that costs at least `error_share` of the step window.
-    `about` names the kinds of files that it can say something of; it is not asked about others.
+    A finding has the rule's `severity`, or ERROR if it costs at least `error_share` of the step window.
+    `about` names the kinds of files that the rule applies to.
     """
 
     id: str
@@ -193,7 +196,7 @@ class Rule:
     about: frozenset[Kind] = TRACES
 
     def severity_of(self, finding: Finding, window_ns: int) -> Severity:
-        """The finding's own severity if it has one, else what the policy says for its cost."""
+        """Return the finding's own severity if it has one, else the policy's for its cost."""
         if finding.severity is not None:
             return finding.severity
         if self.error_share is not None and finding.cost_ns >= self.error_share * window_ns > 0:
@@ -202,12 +205,12 @@ class Rule:
 
     @property
     def family(self) -> str:
-        """The folder of rules/ that holds the rule: the first digit of its id names it."""
+        """The folder of rules/ that holds the rule, from the first digit of its id."""
         return FAMILIES[self.id[2]]
 
     @property
     def page(self) -> str:
-        """The rule's page, Markdown with the headings of PAGE_HEADINGS."""
+        """The rule's page: Markdown with the headings of PAGE_HEADINGS."""
         folder = resources.files("tb_gpudiag.rules") / self.family
         return (folder / f"{self.name}.md").read_text(encoding="utf-8")
 

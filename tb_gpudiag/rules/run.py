@@ -5,26 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, intersect, union
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Answer, CannotTell, Claimed, Clear, Finding, Rule, Severity
 from tb_gpudiag.rules.savings import PlannedFix, plan_fixes, trusted_replay, with_replayed_saving
 from tb_gpudiag.rules.shared.memory_room import share_of_memory
 from tb_gpudiag.wording.format import one_line
 
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.facts import Facts
-
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A finding with the rule that made it and the severity that the rule's policy gives it."""
+    """A finding with the rule that made it and its severity by the rule's policy."""
 
     rule: Rule
     finding: Finding
@@ -33,22 +32,22 @@ class Found:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What all rules answered, by id but for findings.
+    """Every rule's answer.
 
-    Those that give back most come first, and hints (INFO) behind the others. Time and memory are compared by
-    the share of what the job has: of the step window, what the fix gives back; of the device's memory, what
-    it gives back, or what grows until the horizon (see memory_room.py). A leak that ends the job by then has
-    taken all of it, so it comes before anything that only makes the job slow.
+    Findings are ordered by what their fix saves, hints (INFO) last. Time and memory compare by the share of
+    what the job has: a fix's saving as a share of the step window; memory held, or grown by the horizon (see
+    memory_room.py), as a share of the device's memory. A leak that ends the job by then has taken all of it,
+    so it ranks above anything that only makes the job slow. `clear` and `unchecked` are ordered by rule id.
     """
 
     findings: list[Found]
     clear: list[tuple[Rule, Clear]]
     unchecked: list[tuple[Rule, CannotTell]]
-    plan: list[PlannedFix] = field(default_factory=list)  # of findings, by their place in the list
+    plan: list[PlannedFix] = field(default_factory=list)  # indices into findings
 
 
 def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
-    """Every rule that is about files of this kind, once. Never raises for what a rule does."""
+    """Run each rule that applies to this kind of file, once. Never raises because of a rule."""
     found: list[Found] = []
     clear: list[tuple[Rule, Clear]] = []
     unchecked: list[tuple[Rule, CannotTell]] = []
@@ -63,76 +62,73 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
         elif isinstance(answer, CannotTell):
             unchecked.append((rule, answer))
         else:
-            for finding in answer if isinstance(answer, list) else [answer]:
+            for finding in _findings(answer):
                 found.append(Found(rule, finding, rule.severity_of(finding, window_ns)))
-                claimed = _with(claimed, finding.claims)
-    found = _with_savings(facts, found)
-    found.sort(key=lambda f: _rank(facts, f))
-    return Outcome(found, sorted(clear, key=_id), sorted(unchecked, key=_id), _plan(facts, found))
+                claimed = _with_claims(claimed, finding.claims)
+    replay = _replay_if_needed(facts, found)
+    if replay is not None:
+        found = [replace(f, finding=with_replayed_saving(replay, f.finding)) for f in found]
+    found.sort(key=lambda f: _rank(f, window_ns, facts.memory))
+    plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
+    return Outcome(found, sorted(clear, key=_rule_id), sorted(unchecked, key=_rule_id), plan)
 
 
-def _rank(facts: Facts, found: Found) -> tuple[bool, float, int, int, str]:
+def _findings(answer: Answer) -> list[Finding]:
+    if isinstance(answer, list):
+        return answer
+    return [answer] if isinstance(answer, Finding) else []
+
+
+def _rank(
+    found: Found, window_ns: int, memories: Sequence[DeviceMemory]
+) -> tuple[bool, float, int, int, str]:
     finding = found.finding
     hint = found.severity == Severity.INFO
-    return hint, -_share(facts, finding), -finding.cost_ns, -found.severity, found.rule.id
+    share = _saved_share(finding, window_ns, memories)
+    return hint, -share, -finding.cost_ns, -found.severity, found.rule.id
 
 
-def _share(facts: Facts, finding: Finding) -> float:
-    """What a fix gives back, of what the job has."""
-    of_time = _gives_back(finding) / max(1, facts.window.duration_ns)
+def _saved_share(finding: Finding, window_ns: int, memories: Sequence[DeviceMemory]) -> float:
+    """What the fix saves, as a share of the job's time or memory: the larger of the two."""
+    saved_ns = finding.saving.high_ns if finding.saving else finding.cost_ns
+    of_time = saved_ns / max(1, window_ns)
     if not (finding.cost_bytes or finding.cost_bytes_per_step):
         return of_time
     growth = finding.cost_bytes_per_step
-    return max(of_time, share_of_memory(facts, finding.memory_device, finding.cost_bytes, growth))
+    return max(of_time, share_of_memory(memories, finding.memory_device, finding.cost_bytes, growth))
 
 
-def _id(answer: tuple[Rule, object]) -> str:
+def _rule_id(answer: tuple[Rule, object]) -> str:
     return answer[0].id
 
 
 def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> Answer:
     try:
         answer = rule.check(facts, claimed) or Clear("nothing found")
-        _hold_claims_apart(answer, claimed)
+        _refuse_double_claims(answer, claimed)
         return answer
     except Exception as error:  # a rule's bug must not cost the user the other findings
         log.exception("rule %s (%s) crashed", rule.id, rule.name)
         return CannotTell(f"could not check: {type(error).__name__}: {one_line(str(error), 200)}")
 
 
-def _with_savings(facts: Facts, found: list[Found]) -> list[Found]:
-    """Replayed savings for what can be replayed; the trace is replayed only where there is something to
-    save."""
+def _replay_if_needed(facts: Facts, found: Sequence[Found]) -> Replay | None:
+    """The replay, if some finding can be replayed and the replay can be trusted."""
     if all(f.finding.removable is None for f in found):
-        return found
-    replay = trusted_replay(facts)
-    if replay is None:
-        return found
-    return [replace(f, finding=with_replayed_saving(replay, f.finding)) for f in found]
+        return None
+    return trusted_replay(facts)
 
 
-def _plan(facts: Facts, found: list[Found]) -> list[PlannedFix]:
-    if all(f.finding.removable is None for f in found):
-        return []
-    replay = trusted_replay(facts)
-    return plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
-
-
-def _gives_back(finding: Finding) -> int:
-    return finding.saving.high_ns if finding.saving else finding.cost_ns
-
-
-def _hold_claims_apart(answer: Answer, claimed: Claimed) -> None:
-    """Raises ValueError where a nanosecond would be claimed twice: costs could not be added up."""
-    findings = answer if isinstance(answer, list) else [answer] if isinstance(answer, Finding) else []
-    for finding in findings:
+def _refuse_double_claims(answer: Answer, claimed: Claimed) -> None:
+    """Raise ValueError if a nanosecond is claimed twice: then costs would not add up."""
+    for finding in _findings(answer):
         for device, claim in finding.claims.items():
             if intersect(claim, claimed.get(device, EMPTY)).total:
-                raise ValueError("claims what another finding is made of already")
-        claimed = _with(claimed, finding.claims)
+                raise ValueError("claims time that another finding has claimed")
+        claimed = _with_claims(claimed, finding.claims)
 
 
-def _with(claimed: Claimed, claims: Claimed) -> dict[int, Intervals]:
+def _with_claims(claimed: Claimed, claims: Claimed) -> dict[int, Intervals]:
     both = dict(claimed)
     for device, claim in claims.items():
         before = both.get(device, EMPTY)

@@ -1,4 +1,5 @@
-"""What each fix would give back, and in which order: the trace replayed without what the fixes take away."""
+"""How much each fix saves, and in which order to make them: the trace replayed without what the fixes
+remove."""
 
 from __future__ import annotations
 
@@ -9,35 +10,33 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Change, Replay
 from tb_gpudiag.rules.rule import Finding, Saving
 
-# A model that misses the recorded time by more than this is not one to predict other times with. On public
-# traces with steps it is off by 0.0 to 0.1 %.
+# A replay that misses the recorded time by more than this cannot predict other times. On public traces with
+# steps it is off by 0.0 to 0.1%.
 WORST_ERROR = 0.03
 
-
-# What gives less than this share of the window on top of the fixes before it is no step of a plan: the
-# others have given it already.
+# A fix that saves less than this share of the window on top of those before it does not belong in the plan:
+# the others already save it.
 LEAST_PLANNED = 0.001
 
 
 @dataclass(frozen=True)
 class PlannedFix:
-    """One fix in the order in which they should be made, after those before it. `finding` is its place in the
-    list."""
+    """A fix of the plan, on top of those before it. `finding` is its index in the list of findings."""
 
     finding: int
     saving_ns: int
-    window_ns: int  # the step window, once this one is made too
+    window_ns: int  # the step window after this fix
 
 
 def trusted_replay(facts: Facts) -> Replay | None:
-    """The replay, where there is a GPU and unchanged it gives the recorded times."""
+    """Return the replay if there is a GPU and the replay reproduces the recorded times, else None."""
     if facts.device is None or not facts.window.duration_ns or facts.replay.error > WORST_ERROR:
         return None
     return facts.replay
 
 
 def with_replayed_saving(replay: Replay, finding: Finding) -> Finding:
-    """The finding with its saving as the replay gives it; as it is where it cannot be replayed."""
+    """Return the finding with its replayed saving, or unchanged if it cannot be replayed."""
     if finding.removable is None:
         return finding
     least, most = finding.removable.least, finding.removable.most
@@ -49,11 +48,9 @@ def with_replayed_saving(replay: Replay, finding: Finding) -> Finding:
 
 
 def plan_fixes(replay: Replay, findings: Sequence[Finding]) -> list[PlannedFix]:
-    """The replayable findings, that which gives most first, each with what it gives on top of those before
-    it.
+    """Order the replayable findings by their saving, each with what it saves on top of those before it.
 
-    The sum is what all of them give together: no nanosecond of it is counted twice. One that gives nothing
-    more after those before it is left out.
+    The sum is what all fixes save together: no nanosecond counts twice. A fix that adds nothing is left out.
     """
     order = [i for i, finding in enumerate(findings) if finding.removable is not None]
     order.sort(key=lambda i: -_high_ns(findings[i]))

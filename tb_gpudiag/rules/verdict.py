@@ -4,51 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.shared.leak import leak_sentences
-from tb_gpudiag.rules.shared.lost_time import ISSUING, lost_time
+from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, lost_time
+from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
+from tb_gpudiag.trace.events import Kind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 
-# What computes for this much of the time is what limits the job: all the rest gives a quarter at most.
+# A GPU that computes this much of the time is limited by computing: everything else together is worth a
+# quarter of the step at most.
 COMPUTE_SHARE = 0.80
 
-# Below that the largest other part is the limiter, if a fix of it could be noticed at all,
+# A smaller part is not worth calling a limiter: removing it would hardly be noticed.
 LEAST_SHARE = 0.10
 
-# and if it stands out: where the second is nearly as large, fixing one only uncovers the other.
+# The limiter must stand out. If the second part is nearly as large, fixing one only uncovers the other.
 CLEAR_LEAD = 1.5
 
-# Host-bound jobs lose time in Python and in launching side by side. With this part of it on the way to a
-# launch, fewer launches are the fix; below it, the Python between them is.
+# Host-bound jobs lose time in Python and in launching side by side. From this share of launching on, fewer
+# launches are the fix; below it, the Python between them is.
 LAUNCH_PART = 0.40
-
-_SAYS = {
-    "input": "the GPU waits for the next batch: the data pipeline limits this job",
-    "launch": "the GPU waits for the host (Python, dispatch, launch call) to launch the next small kernel: "
-    "launching limits this job",
-    "python": "the GPU waits while the host is busy with work of its own (Python, compiling): the host "
-    "limits this job",
-    "sync": "the GPU runs dry because the host stops to wait for results: synchronisation limits this job",
-    "copy": "the GPU copies data instead of computing: transfers limit this job",
-    "communication": "the GPU communicates, or the host is inside a collective, and nothing is computed: "
-    "communication limits this job",
-    "memory": "the GPU waits for memory calls to the driver: the allocator limits this job",
-}
-
-_HOST_SAYS = {
-    "input": "fetching batches: the data pipeline limits this job",
-    "compute": "operators: computing on the CPU limits this job",
-    "python": "Python between operators: the host's own code limits this job",
-    "communication": "collectives: communication limits this job",
-}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`busy_share` is of the step window on the busiest device, 0 to 1; 0 without one."""
+    """`busy_share` is the busiest device's share of the step window, 0 to 1; 0 without a device."""
 
     limiter: str
     sentence: str
@@ -56,114 +38,137 @@ class Verdict:
 
 
 def find_verdict(facts: Facts) -> Verdict:
-    """The limiter is the largest part of the step window, if it is large enough to be called one. A leak that
-    ends the job is no limiter, and is said beside it."""
-    verdict = _judge(facts)
+    """Name the largest part of the step window, if it is large enough to limit the job.
+
+    A leak that ends the job is not a limiter; the sentence mentions it at its end.
+    """
+    verdict = _without_leaks(facts)
     leaks = leak_sentences(facts)
     return replace(verdict, sentence=" ".join([verdict.sentence, *leaks])) if leaks else verdict
 
 
-def _judge(facts: Facts) -> Verdict:
+def _without_leaks(facts: Facts) -> Verdict:
     if facts.trace.kind != "trace":
-        return _of_memory(facts)
+        return _memory_file(facts.trace.kind, facts.memory[0] if facts.memory else None)
     if not facts.window.duration_ns:
         return Verdict("unknown", "The trace holds no host or GPU activity, so nothing can be said.", 0.0)
-    return _of_host(facts) if facts.device is None else _of_device(facts)
+    lost = lost_time(facts.window, facts.device, facts.host_pieces)
+    if facts.device is not None:
+        return _gpu(facts.device, lost)
+    if facts.calls.begin_work:
+        return _unseen_gpu("The trace has launch calls but no GPU activity")
+    if facts.trace.metadata.device_properties:
+        return _unseen_gpu("No GPU activity was recorded")
+    return _host(lost)
 
 
-def _of_device(facts: Facts) -> Verdict:
-    device = facts.device
-    assert device is not None
-    window_ns = facts.window.duration_ns
-    whole, lost = device.whole, lost_time(facts.window, facts.device, facts.host_pieces)
-    computing, idle = int(whole.computing_ns[0]), int(whole.idle_ns.sum())
-    busy = (window_ns - idle) / window_ns
-    drained = np.zeros(len(Cause), np.int64)
-    np.add.at(drained, lost.cause, lost.drained_ns)
-    cause = whole.idle_ns[0] - drained
+def _gpu(device: DeviceFacts, lost: Lost) -> Verdict:
+    parts = split_window(device.whole, lost)
+    window_ns, busy = parts.window_ns, parts.busy_ns / parts.window_ns
+    by_limiter = parts.by_limiter
+    first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]
+    most_ns = by_limiter[first]
+    start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)})."
+    if parts.computing_ns >= COMPUTE_SHARE * window_ns or most_ns < LEAST_SHARE * window_ns:
+        rest = f"the largest other part, {_NOUN[first]}, is {share(most_ns, window_ns)}"
+        said = f"Computing limits this job, so only faster kernels make it faster; {rest}."
+        return Verdict("compute", f"{start} {said}", busy)
+    if most_ns < CLEAR_LEAD * by_limiter[second]:
+        both = " and ".join(f"{share(by_limiter[p], window_ns)} {_NOUN[p]}" for p in (first, second))
+        return Verdict("mixed", f"{start} No single cause limits this job: {both}.", busy)
+    limiter = _host_limiter(parts) if first == "host" else first
+    return Verdict(limiter, f"{start} {_SENTENCES[limiter].format(**_figures(parts))}", busy)
 
-    def of(*causes: Cause) -> int:
-        return int(sum(cause[c] for c in causes))
 
-    parts = {
-        "input": of(Cause.INPUT),
-        "sync": of(Cause.SYNC) + int(drained.sum()),
-        "copy": int(whole.copying_ns[0]),
-        "communication": int(whole.communicating_ns[0]) + of(Cause.COLLECTIVE),
-        "memory": of(Cause.ALLOCATOR),
-        "unknown": of(Cause.QUEUED, Cause.UNLINKED, Cause.PROFILER),
-    }
-    launching, host = of(*ISSUING), of(Cause.PYTHON, Cause.COMPILE)
-    name = "launch" if launching >= LAUNCH_PART * (launching + host) else "python"
-    parts[name] = launching + host
-    start = f"The GPU was busy for {share(busy)} of the step window ({time_ns(window_ns)})"
-    first, second = sorted(parts, key=lambda part: -parts[part])[:2]
-    most = parts[first]
-    if computing >= COMPUTE_SHARE * window_ns or most < LEAST_SHARE * window_ns:
-        rest = f"the largest other part, {_NOUN[first]}, is {share(most, window_ns)}"
-        said = f"computing limits this job, and faster kernels are what would make it faster; {rest}"
-        return Verdict("compute", f"{start}: {said}.", busy)
-    if most < CLEAR_LEAD * parts[second]:
-        both = " and ".join(f"{share(parts[p], window_ns)} {_NOUN[p]}" for p in (first, second))
-        return Verdict("mixed", f"{start}; no single cause limits this job: {both}.", busy)
-    if first == "unknown":
-        said = "the work was queued or its launch is not in the trace: the cause is not visible"
-        return Verdict("unknown", f"{start}. For {share(most, window_ns)} it was idle although {said}.", busy)
-    return Verdict(first, f"{start}. For {share(most, window_ns)} of it {_SAYS[first]}.", busy)
+def _host_limiter(parts: WindowParts) -> str:
+    return (
+        "launch" if parts.launching_ns >= LAUNCH_PART * (parts.launching_ns + parts.python_ns) else "python"
+    )
 
+
+def _figures(parts: WindowParts) -> dict[str, str]:
+    """Every part, and each limiter's sum, as a share of the step window."""
+    window_ns = parts.window_ns
+    own = {name.removesuffix("_ns"): share(ns, window_ns) for name, ns in vars(parts).items()}
+    sums = {f"all_{limiter}": share(ns, window_ns) for limiter, ns in parts.by_limiter.items()}
+    return own | sums
+
+
+_HOST = (
+    "It waited for the host {all_host} of the time: {launching} for operator overhead and launches, {python} "
+    "for Python and compilation. "
+)
+
+_SENTENCES = {
+    "input": "It waited for the next batch {all_input} of the time. The data pipeline limits this job.",
+    "launch": _HOST + "Launching many small kernels limits this job.",
+    "python": _HOST + "The host's own code limits this job.",
+    "sync": "Synchronizations cost {all_sync} of the time: {synchronizing} inside them, and {refilling} "
+    "until the launch queue filled up again. They limit this job.",
+    "copy": "Exposed copies took {all_copy} of the time. Transfers limit this job.",
+    "communication": "Communication took {all_communication} of the time: {communicating} in exposed "
+    "collectives, and {in_collectives} idle while the host was inside a collective call. It limits this job.",
+    "memory": "It waited for the driver to allocate or free memory {all_memory} of the time. Memory "
+    "allocation limits this job.",
+    "unknown": "It was idle {all_unknown} of the time although work was queued, or the work's launch was not "
+    "recorded. This trace does not show why.",
+}
 
 _NOUN = {
     "input": "waiting for data",
-    "launch": "launching",
-    "python": "host work",
-    "sync": "synchronising",
-    "copy": "copying",
-    "communication": "communicating",
-    "memory": "memory calls",
-    "unknown": "idle for a cause that this trace does not show",
+    "host": "waiting for the host",
+    "sync": "synchronizations",
+    "copy": "exposed copies",
+    "communication": "communication",
+    "memory": "memory allocation",
+    "unknown": "idle time without a visible cause",
 }
 
+_FILES: dict[Kind, str] = {"snapshot": "a memory snapshot", "memory_timeline": "a memory timeline"}
 
-_FILES = {"snapshot": "a memory snapshot", "memory_timeline": "a memory timeline"}
 
-
-def _of_memory(facts: Facts) -> Verdict:
-    """Of a file that tells of memory alone. Memory limits a job that did not get what it asked for."""
-    start = f"This is {_FILES[facts.trace.kind]}: it tells of memory, and not of time"
-    if not facts.memory:
-        return Verdict("unknown", f"{start}. No memory was in use.", 0.0)
-    memory = facts.memory[0]
-    said = f"{memory.name} had {size_bytes(memory.peak_allocated_bytes)} allocated at most"
+def _memory_file(kind: Kind, memory: DeviceMemory | None) -> Verdict:
+    """A file about memory alone. Memory limits a job that ran out of it."""
+    start = f"This is {_FILES[kind]}: it shows memory, not time."
+    if memory is None:
+        return Verdict("unknown", f"{start} No memory was in use.", 0.0)
+    peak = f"{memory.name} had at most {size_bytes(memory.peak_allocated_bytes)} allocated"
     if memory.peak_reserved_bytes:
-        said += f", and {size_bytes(memory.peak_reserved_bytes)} reserved"
+        peak += f" and {size_bytes(memory.peak_reserved_bytes)} reserved"
     refused = memory.reserve.out_of_memory
     if refused:
-        said += f"; it ran out of memory {count(refused, 'time')}"
-    return Verdict("memory" if refused else "unknown", f"{start}. {said}.", 0.0)
+        peak += f"; it ran out of memory {count(refused, 'time')}"
+    return Verdict("memory" if refused else "unknown", f"{start} {peak}.", 0.0)
 
 
-def _of_host(facts: Facts) -> Verdict:
-    lost = lost_time(facts.window, facts.device, facts.host_pieces)
-    seen = (
-        "The trace has launch calls but no GPU activity"
-        if facts.calls.begin_work
-        else "No GPU activity was recorded"
-    )
-    if facts.trace.metadata.device_properties or seen.startswith("The trace"):
-        return Verdict("unknown", f"{seen}, so what the GPU did cannot be known.", 0.0)
+def _unseen_gpu(what: str) -> Verdict:
+    return Verdict("unknown", f"{what}, so this trace does not show what the GPU did.", 0.0)
+
+
+def _host(lost: Lost) -> Verdict:
+    """A job without a GPU: where the main thread's time went."""
+    window_ns = lost.window_ns
+    operators_ns = lost.total_ns(lost.of(*ISSUING, Cause.ALLOCATOR))
     parts = {
         "input": lost.total_ns(lost.of(Cause.INPUT)),
-        "compute": lost.total_ns(lost.of(*ISSUING, Cause.ALLOCATOR)),
         "python": lost.total_ns(lost.of(Cause.PYTHON, Cause.COMPILE, Cause.PROFILER)),
         "communication": lost.total_ns(lost.of(Cause.COLLECTIVE, Cause.SYNC)),
     }
-    computing = parts.pop("compute")
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
-    most = parts[first]
-    start = f"{seen}. On the host"
-    if computing >= COMPUTE_SHARE * lost.window_ns or most < LEAST_SHARE * lost.window_ns:
-        first, most = "compute", computing
-    elif most < CLEAR_LEAD * parts[second]:
-        return Verdict("mixed", f"{start}, the time is spread over loading, operators and Python.", 0.0)
-    spent = f"{share(most, lost.window_ns)} of the main thread's time goes into {_HOST_SAYS[first]}"
-    return Verdict(first, f"{start}, {spent}.", 0.0)
+    most_ns = parts[first]
+    start = "No GPU activity was recorded."
+    if operators_ns >= COMPUTE_SHARE * window_ns or most_ns < LEAST_SHARE * window_ns:
+        first, most_ns = "compute", operators_ns
+    elif most_ns < CLEAR_LEAD * parts[second]:
+        said = "The main thread's time is spread over data loading, operators and Python."
+        return Verdict("mixed", f"{start} {said}", 0.0)
+    said = f"The main thread spent {share(most_ns, window_ns)} of its time {_HOST_SENTENCES[first]}"
+    return Verdict(first, f"{start} {said}", 0.0)
+
+
+_HOST_SENTENCES = {
+    "input": "loading data. The data pipeline limits this job.",
+    "compute": "in operators. Computing on the CPU limits this job.",
+    "python": "in Python between operators. The host's own code limits this job.",
+    "communication": "in collectives. Communication limits this job.",
+}

@@ -54,7 +54,7 @@ def _finding(cost_ns: int, claims: dict[int, Intervals] | None = None) -> Findin
     return Finding("t", "s", Fix("f"), cost_ns=cost_ns, saving=Saving(0, cost_ns), claims=claims or {})
 
 
-def test_answers_are_sorted_by_kind_and_findings_by_what_they_give_back(facts: Facts) -> None:
+def test_answers_are_sorted_by_kind_and_findings_by_what_their_fix_saves(facts: Facts) -> None:
     outcome = run_rules(
         facts,
         [
@@ -151,7 +151,7 @@ def test_two_findings_never_claim_the_same_nanosecond(facts: Facts) -> None:
         ],
     )
     assert [f.rule.id for f in outcome.findings] == ["GD991", "GD993"]
-    assert "claims what another finding is made of" in outcome.unchecked[0][1].reason
+    assert "claims time that another finding has claimed" in outcome.unchecked[0][1].reason
 
 
 def test_devices_do_not_claim_each_others_time(facts: Facts) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.facts.facts import Facts
+from collections.abc import Sequence
+
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 
 # Jobs that are worth a profile run for hours: ten thousand steps of half a second are an hour and a half.
@@ -25,9 +26,11 @@ def is_large(memory: DeviceMemory, bytes_per_step: float) -> bool:
     return bytes_per_step * HORIZON_STEPS >= left
 
 
-def share_of_memory(facts: Facts, device: int, held_bytes: float, bytes_per_step: float) -> float:
+def share_of_memory(
+    memories: Sequence[DeviceMemory], device: int, held_bytes: float, bytes_per_step: float
+) -> float:
     """0 to 1: of the device's memory (NONE: the CPU's), what is held, and what grows until the horizon."""
-    memory = next((memory for memory in facts.memory if memory.device == device), None)
+    memory = next((memory for memory in memories if memory.device == device), None)
     if memory is None:
         return 0.0
     return min(1.0, (held_bytes + bytes_per_step * HORIZON_STEPS) / whole_bytes(memory))
