@@ -7,7 +7,7 @@ import type { Viewport } from "../base/viewport";
 import type { Timeline } from "../wire/report";
 import { queueLane, timelineOf } from "./timeline.testdata";
 
-/** Records what is painted; a name is 6 px a character. */
+/** A canvas that records what is painted. Text is 6 px per character. */
 function recorder() {
   const rectangles: { x: number; y: number; w: number; h: number; alpha: number }[] = [];
   const texts: string[] = [];
@@ -70,14 +70,14 @@ function painted(boxes: Parameters<typeof timelineOf>[0]) {
   return { lane, texts };
 }
 
-it("paints thousands of tiny neighbours as few rectangles, as faint as they fill their place", () => {
+it("paints thousands of tiny neighbors as few rectangles, fainter the less they fill", () => {
   const tiny = Array.from({ length: 4000 }, (_, n) => [n / 4, 0.1, "k"] as const);
   const { lane } = painted({ "GPU 0 stream 7": tiny });
   expect(lane.length).toBeLessThan(10);
   expect(lane[0]?.alpha).toBeCloseTo(0.4, 1);
 });
 
-it("says how long the selection is where it is in view", () => {
+it("shows the length of the selection only if it is in view", () => {
   const selection = { start_us: 200, end_us: 210 };
   const texts = (start_us: number) =>
     drawn(timelineOf({}), { start_us, end_us: start_us + 100 }, null, selection).texts;
@@ -86,21 +86,21 @@ it("says how long the selection is where it is in view", () => {
   expect(texts(300)).not.toContain("10\u202fµs");
 });
 
-it("cuts names to the room that there is", () => {
+it("cuts names to fit their box", () => {
   const { texts } = painted({ "GPU 0 stream 7": [[0, 100, "k".repeat(5000)]] });
   const shown = texts.find((text) => text.startsWith("k")) ?? "";
   expect(shown).toMatch(/^k+…$/);
   expect(shown.length * 6).toBeLessThan(100);
 });
 
-it("paints what begins before the view and ends after it inside the view", () => {
+it("clips a box that begins before the view and ends after it", () => {
   const { lane } = painted({ "GPU 0 stream 7": [[-1e9, 3e9, "k"]] });
   expect(lane).toHaveLength(1);
   expect(lane[0]?.x).toBeGreaterThanOrEqual(-2);
   expect((lane[0]?.x ?? 0) + (lane[0]?.w ?? 0)).toBeLessThanOrEqual(1002);
 });
 
-it("paints a queue as steps on the scale of the whole trace, and says what its edge stands for", () => {
+it("paints a queue as a step chart on the scale of the whole trace, and labels its upper edge", () => {
   const lane = queueLane(
     [
       [0, 0],
@@ -126,7 +126,7 @@ it("paints a queue as steps on the scale of the whole trace, and says what its e
   expect(texts).toContain("20");
 });
 
-it("paints of a queue what is seen, from the value that holds where the view begins", () => {
+it("paints only the visible part of a queue, from the value that holds at the start of the view", () => {
   const steps = Array.from({ length: 1000 }, (_, n) => [n, n % 7] as const);
   const { areas } = drawn(
     { ...timelineOf({}), lanes: [queueLane(steps, 6)] },
@@ -139,7 +139,7 @@ it("paints of a queue what is seen, from the value that holds where the view beg
   }
 });
 
-it("paints nothing of a queue that begins after the view", () => {
+it("paints nothing for a queue that begins after the view", () => {
   const { areas } = drawn(
     { ...timelineOf({}), lanes: [queueLane([[600, 2]], 2)] },
     { start_us: 0, end_us: 100 },
@@ -147,7 +147,7 @@ it("paints nothing of a queue that begins after the view", () => {
   expect(areas).toEqual([]);
 });
 
-it("marks the edges of the place that was gone to", () => {
+it("marks the edges of the current place", () => {
   const boxes = timelineOf({ "GPU 0 stream 7": [[200, 100, "k"]] });
   const { rectangles } = drawn(boxes, undefined, { start_us: 200, end_us: 300 });
   const edges = rectangles.filter(({ w, y, h }) => w === 1 && y === HEAD_PX && h === 400).map(({ x }) => x);

@@ -40,22 +40,22 @@ describe("hit", () => {
     expect(at(15, top("main") + 20)).toMatchObject({ name: "aten::mm", depth: 3 });
   });
 
-  it("forgives a few pixels, and takes the nearer neighbour", () => {
+  it("tolerates a few pixels, and takes the nearer neighbor", () => {
     expect(at(31.8, top("main") + 20)?.name).toBe("aten::add");
     expect(at(33.5, top("main") + 20)?.name).toBe("aten::add");
     expect(at(200, top("main") + 20)).toBeNull();
   });
 
-  it("finds nothing between the lanes and below them", () => {
+  it("finds nothing between and below the lanes", () => {
     expect(at(50, top("GPU 0 stream 7") - 2)).toBeNull();
     expect(rowAt(rows, rows.height + 100)).toBeNull();
   });
 
-  it("names no gap for a box of several", () => {
+  it("returns no gap number for a merged box", () => {
     expect(at(602, 3)).toMatchObject({ count: 3, gap: null });
   });
 
-  it("finds boxes far from where the slice begins", () => {
+  it("finds boxes far from the start of the slice", () => {
     const zoomed = { start_us: 400, end_us: 401 };
     expect(hit(slice, rows, zoomed, 1000, 500, 3)?.name).toBe("launch");
   });
@@ -78,32 +78,32 @@ describe("a queue", () => {
   const laid = rowsOf(queued, deepest(new Map(), queued), NO_CHOICES);
   const over = (x: number) => hit(queued, laid, view, 1000, x, 5);
 
-  it("has a lane of one height, which tells how much waits under the pointer", () => {
+  it("has a lane of fixed height, and shows the depth under the pointer", () => {
     expect(laid.rows).toMatchObject([{ kind: "queue", height: 22, top: 0 }]);
     expect(over(150)).toMatchObject({ queued: [3, 3], start_us: 100, end_us: 200, gap: null });
     expect(over(350)).toMatchObject({ queued: [0, 9], start_us: 200, end_us: 500 });
     expect(over(700)).toMatchObject({ queued: [0, 0], end_us: 1000 });
   });
 
-  it("tells nothing before its first value", () => {
+  it("has no depth before its first value", () => {
     expect(over(50)).toBeNull();
   });
 });
 
-it("names the kinds of events in the lanes, not those of gaps", () => {
+it("lists the kinds of events in the lanes, but none for gaps", () => {
   const kinds = timeline.lanes.map((lane) => ({ ...lane, box_kind: lane.box_kind.map(() => 6) }));
   expect([...kindsOf(sliceOf({ ...timeline, lanes: kinds.slice(0, 1) }))]).toEqual([]);
   expect([...kindsOf(sliceOf({ ...timeline, lanes: kinds }))]).toEqual([6]);
 });
 
 describe("rows", () => {
-  it("leave out frames that are open all the time, but for the innermost", () => {
+  it("hide frames that span the whole trace, except the innermost", () => {
     const main = rows.rows.find((row) => row.title === "main");
     expect(main).toMatchObject({ outer: 2, first: 2, height: 30 });
     expect(at(500, top("main") + 3)?.name).toBe("main.py(3): train");
   });
 
-  it("show them on demand, and fold a lane to one line", () => {
+  it("show those frames on demand, and fold a lane to one line", () => {
     const key = rows.rows.find((row) => row.title === "main")?.key ?? "";
     const depths = deepest(new Map(), slice);
     const height = (choices: Partial<typeof NO_CHOICES>) =>
@@ -112,7 +112,7 @@ describe("rows", () => {
     expect(height({ folded: new Set([key]) })).toBe(15);
   });
 
-  it("leave out all queues but the deepest of a GPU, and show them on demand", () => {
+  it("hide all but the deepest queues of a GPU, and show them on demand", () => {
     const depths = { "7": 900, "25": 4, "27": 16, "84": 3 };
     const queues = Object.entries(depths).map(([stream, most]) =>
       queueLane([[0, 0]], most, `GPU 0 stream ${stream} queue`),
@@ -131,20 +131,20 @@ describe("rows", () => {
     expect(rowsOf(two, new Map(), NO_CHOICES).rows.map(({ title }) => title)).toEqual([first, shallow]);
   });
 
-  it("never shrink while one zooms to where less is nested", () => {
+  it("never shrink while the user zooms to a part with less nesting", () => {
     const known = deepest(new Map(), slice);
     const shallow = sliceOf(timelineOf({ main: [[0, 10, "outer"]] }));
     expect(deepest(known, shallow)).toBe(known);
   });
 
-  it("keep lanes of one title apart", () => {
+  it("keep lanes with the same title separate", () => {
     const twins = sliceOf({ ...timeline, lanes: [...timeline.lanes, ...timeline.lanes] });
     expect(twins.lanes.size).toBe(2 * slice.lanes.size);
   });
 });
 
 describe("gaps", () => {
-  it("show one box where the cause stays the same", () => {
+  it("show one box while the cause stays the same", () => {
     const cut = sliceOf(
       timelineOf({
         "GPU 0 idle": [
@@ -159,7 +159,7 @@ describe("gaps", () => {
     expect(boxes && [...boxes.end_us]).toEqual([20, 30, 40]);
   });
 
-  it("are put together from their segments, longest first, merged ones left out", () => {
+  it("are joined from their segments, longest first, without merged ones", () => {
     expect(gapsOf(slice)).toEqual([
       { device: 0, gap: 7, start_us: 100, end_us: 250 },
       { device: 0, gap: 8, start_us: 400, end_us: 420 },
@@ -167,7 +167,7 @@ describe("gaps", () => {
   });
 });
 
-it("searches boxes by their end", () => {
+it("finds boxes by their end", () => {
   const boxes = [...slice.lanes.values()][0]?.depths[0];
   expect([0, 149, 150, 250, 604, 605].map((us) => boxes && firstEndingAfter(boxes, us))).toEqual([
     0, 0, 1, 2, 3, 4,

@@ -1,4 +1,4 @@
-// What lies under the pointer.
+// Finds what is under the pointer.
 
 import { toTime, type Viewport } from "../base/viewport";
 import type { Row, Rows } from "./rows";
@@ -12,20 +12,20 @@ export interface Hit {
   readonly name: string;
   readonly count: number;
   readonly kind: number;
-  /** The gap's number; null in lanes that hold no gaps, and for merged ones. */
+  /** The gap's number. Null outside of the gap lanes and for merged gaps. */
   readonly gap: number | null;
-  /** In a lane of a queue: the least and the most that waited meanwhile; null in the others. */
+  /** Minimum and maximum queue depth. Null outside of the queue lanes. */
   readonly queued: readonly [least: number, most: number] | null;
 }
 
-/** Boxes are narrow: the pointer may miss by this much. */
+/** The pointer may miss a narrow box by this much. */
 const NEAR_PX = 3;
 
 export function rowAt(rows: Rows, y: number): Row | null {
   return rows.rows.find((row) => y >= row.top && y < row.top + row.height) ?? null;
 }
 
-/** `x` in pixels from the left of the lanes, `y` from the top of the first. */
+/** Return what is at `x` pixels from the left of the lanes and `y` from the top of the first. */
 export function hit(
   slice: Slice,
   rows: Rows,

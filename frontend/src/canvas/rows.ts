@@ -1,4 +1,4 @@
-// Where each lane stands, in pixels from the top of all lanes.
+// The layout of the lanes, in pixels from the top of the first.
 
 import { plural } from "../base/format";
 import type { Slice, SliceLane } from "./slice";
@@ -10,13 +10,13 @@ export interface Row {
   readonly device: number;
   readonly top: number;
   readonly height: number;
-  /** Height of one depth. */
+  /** Height of one nesting depth. */
   readonly step: number;
   readonly depths: number;
   readonly folded: boolean;
-  /** How many outer frames span the whole trace; they tell nothing, and are left out unless asked for. */
+  /** Number of outermost frames that span the whole trace. They are hidden unless the user asks for them. */
   readonly outer: number;
-  /** The first depth that is shown. */
+  /** The first depth to show. */
   readonly first: number;
 }
 
@@ -25,11 +25,11 @@ export interface Rows {
   readonly height: number;
 }
 
-/** What the user did to the lanes, by their keys. */
+/** Keys of the lanes that the user folded or expanded. */
 export interface LaneChoices {
   readonly folded: ReadonlySet<string>;
   readonly withOuter: ReadonlySet<string>;
-  /** Keys of rows of kind "queues": all queues of their GPU are shown. */
+  /** Keys of rows of kind "queues", to show all queues of their GPU. */
   readonly withQueues: ReadonlySet<string>;
 }
 
@@ -37,15 +37,15 @@ export const NO_CHOICES: LaneChoices = { folded: new Set(), withOuter: new Set()
 
 const HEIGHTS: Readonly<Record<string, number>> = { gaps: 22, stream: 18, queue: 22 };
 
-/** Of each GPU so many queues are shown, the deepest: those of many streams would push the threads out of sight. */
+/** Show this many queues per GPU, the deepest ones. More would push the host threads out of sight. */
 const QUEUES_SHOWN = 2;
 const THREAD_DEPTH_PX = 15;
 const SPACE_PX = 5;
 
-/** A frame is an outer one when nothing stands beside it and it lasts for this share of the trace. */
+/** An outer frame is alone at its depth and lasts for at least this share of the trace. */
 const OUTER_SHARE = 0.8;
 
-/** How deep each lane is, over all slices seen so far: a lane never shrinks while one zooms. */
+/** The depth of each lane over all slices so far, so that lanes do not shrink while the user zooms. */
 export type Depths = ReadonlyMap<string, number>;
 
 export function deepest(known: Depths, slice: Slice): Depths {
@@ -54,7 +54,7 @@ export function deepest(known: Depths, slice: Slice): Depths {
   return new Map([...known, ...grown.map((lane) => [lane.key, lane.depths.length] as const)]);
 }
 
-/** `whole` is a slice of the whole trace: lanes and their outer frames do not depend on where one looks. */
+/** Lay out the lanes. `whole` is a slice of the whole trace, so that the layout does not depend on the view. */
 export function rowsOf(whole: Slice, depths: Depths, choices: LaneChoices): Rows {
   const rows: Row[] = [];
   const further = furtherQueues(whole);
@@ -87,11 +87,11 @@ export function rowsOf(whole: Slice, depths: Depths, choices: LaneChoices): Rows
 
 interface FurtherQueues {
   readonly lanes: ReadonlySet<SliceLane>;
-  /** The last queue of the GPU, further or not. */
+  /** The last queue of the GPU. The row to expand the others comes after it. */
   readonly after: SliceLane | undefined;
 }
 
-/** The queues of each GPU beyond the deepest; GPUs with few of them are left out. */
+/** Return the queues to hide, by GPU. GPUs with few queues are left out. */
 function furtherQueues({ lanes }: Slice): ReadonlyMap<number, FurtherQueues> {
   const found = new Map<number, SliceLane[]>();
   for (const lane of lanes.values()) {
@@ -112,6 +112,6 @@ function outerFrames(lane: SliceLane, whole_us: number): number {
     const length = (boxes.end_us[0] ?? 0) - (boxes.start_us[0] ?? 0);
     return boxes.start_us.length !== 1 || length < OUTER_SHARE * whole_us;
   });
-  // One of them stays, to stand on.
+  // Keep the innermost one as context for the frames inside it.
   return Math.max(0, (spanning === -1 ? lane.depths.length : spanning) - 1);
 }

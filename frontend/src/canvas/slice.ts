@@ -1,26 +1,26 @@
-// A slice of the timeline as the server sends it, turned into columns that can be searched and drawn quickly.
+// A slice of the timeline as columns, for fast search and drawing.
 
 import type { Lane, StepMark, Timeline } from "../wire/report";
 
-/** Boxes of one lane and depth, by start; they never overlap. */
+/** Boxes of one lane and depth, sorted by start. They never overlap. */
 export interface Boxes {
   readonly start_us: Float64Array;
   readonly end_us: Float64Array;
   /** Index into the slice's names. */
   readonly name: Uint32Array;
-  /** How many events were merged into this box. */
+  /** Number of events merged into the box. */
   readonly count: Uint32Array;
   readonly kind: Uint32Array;
   readonly gap: Uint32Array;
 }
 
-/** The depth of a queue: each value holds from its time to the next one's, the last one to the slice's end. */
+/** The depth of a queue. Each value holds until the next one's time, the last one until the end of the slice. */
 export interface Depth {
   readonly time_us: Float64Array;
-  /** The extremes where more changes than a screen can show; elsewhere equal. */
+  /** Minimum and maximum. They differ where the depth changes faster than the screen can show. */
   readonly low: Float64Array;
   readonly high: Float64Array;
-  /** The highest of the whole trace. */
+  /** Maximum over the whole trace. */
   readonly most: number;
 }
 
@@ -30,7 +30,7 @@ export interface SliceLane {
   readonly title: string;
   readonly device: number;
   readonly depths: readonly Boxes[];
-  /** Of lanes of kind "queue" only; null in the others. */
+  /** Null unless the lane is of kind "queue". */
   readonly queue: Depth | null;
 }
 
@@ -45,7 +45,7 @@ export interface Slice {
 export function sliceOf(timeline: Timeline): Slice {
   const lanes = new Map<string, SliceLane>();
   for (const lane of timeline.lanes) {
-    // Two threads may bear one name: the nth of a title is the nth in every slice.
+    // Two threads can have the same name. Their order is the same in every slice.
     let key = `${lane.kind}/${lane.device}/${lane.title}`;
     while (lanes.has(key)) key += "'";
     const { kind, title, device } = lane;
@@ -83,10 +83,10 @@ function depthsOf(lane: Lane): Boxes[] {
     .map((boxes) => (lane.kind === "gaps" ? joined(boxes) : boxes));
 }
 
-/** Stamps are whole nanoseconds. */
+/** Timestamps are whole nanoseconds. */
 const TOUCHING_US = 0.0005;
 
-/** The ledger cuts a gap wherever the host turns to something else; what is drawn is where the cause changes. */
+/** Join neighboring segments of a gap with the same cause. The server starts a segment per host activity. */
 function joined(boxes: Boxes): Boxes {
   const { start_us, end_us, name, count, kind, gap } = boxes;
   const kept: number[] = [];
@@ -130,7 +130,7 @@ function boxesOf(lane: Lane, members: number[]): Boxes {
   };
 }
 
-/** How many of the ascending times are not after `us`. */
+/** Count the times that are not after `us`. `times` is ascending. */
 function countUpTo(times: Float64Array, us: number): number {
   let low = 0;
   let high = times.length;
@@ -142,12 +142,12 @@ function countUpTo(times: Float64Array, us: number): number {
   return low;
 }
 
-/** The first box that ends after `us`; the number of boxes where none does. */
+/** Index of the first box that ends after `us`, or the number of boxes if none does. */
 export function firstEndingAfter(boxes: Boxes, us: number): number {
   return countUpTo(boxes.end_us, us);
 }
 
-/** The value that holds at `us`; -1 before the first. */
+/** Index of the value that holds at `us`, or -1 before the first. */
 export function holdingAt(depth: Depth, us: number): number {
   return countUpTo(depth.time_us, us) - 1;
 }
@@ -159,14 +159,14 @@ export interface Gap {
   readonly end_us: number;
 }
 
-/** The gaps of a slice, longest first. A gap's segments, one for each cause, are put together again. */
+/** Return the gaps of a slice, longest first. The segments of a gap are joined. */
 export function gapsOf(slice: Slice): Gap[] {
   const found = new Map<string, Gap>();
   for (const lane of slice.lanes.values()) {
     if (lane.kind !== "gaps") continue;
     for (const boxes of lane.depths) {
       boxes.gap.forEach((gap, at) => {
-        // A merged box holds several gaps, all too small for this zoom.
+        // A merged box is several gaps, all too short for this zoom level.
         if ((boxes.count[at] ?? 1) > 1) return;
         const start_us = boxes.start_us[at] ?? 0;
         const end_us = boxes.end_us[at] ?? 0;
@@ -184,7 +184,7 @@ export function gapsOf(slice: Slice): Gap[] {
   return [...found.values()].sort((a, b) => b.end_us - b.start_us - (a.end_us - a.start_us));
 }
 
-/** The kinds of events that the lanes hold; a gap has a cause instead. */
+/** Return the kinds of events in the lanes. Gaps have a cause instead of a kind. */
 export function kindsOf(slice: Slice): ReadonlySet<number> {
   const kinds = new Set<number>();
   for (const lane of slice.lanes.values()) {

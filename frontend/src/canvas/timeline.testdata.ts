@@ -1,4 +1,4 @@
-// A small timeline as the server sends it, for the tests of this folder.
+// A small timeline in the server's format, for the tests in this folder.
 
 import type { Lane, Timeline } from "../wire/report";
 
@@ -26,7 +26,7 @@ export function timelineOf(lanes: Record<string, readonly Box[]>, more: Partial<
   };
 }
 
-/** A lane of a queue: at each time so many launches wait, or between so many and so many. */
+/** A queue lane. Each step gives the time and the number of queued launches, or their minimum and maximum. */
 export function queueLane(
   steps: readonly (readonly [us: number, low: number, high?: number])[],
   queue_most: number,

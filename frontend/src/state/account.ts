@@ -1,10 +1,10 @@
-// A device's step window and its steps as parts to show. Every figure is the report's: nothing is computed again.
+// Breakdowns of a device's step window and of its steps. Every figure comes from the report; none is recomputed.
 
 import { rank } from "../base/causes";
 import type { CauseTime, Device, InferredSteps, Report, StepAccount } from "../wire/report";
 
 export interface Part {
-  /** computing, copying, communicating, or an idle cause. */
+  /** "computing", "copying", "communicating", or an idle cause. */
   readonly name: string;
   readonly us: number;
 }
@@ -40,31 +40,32 @@ export function stepParts(step: StepAccount): Part[] {
 
 interface Steps {
   readonly accounts: readonly StepAccount[];
-  /** Set where nobody marked the steps, and what is shown is what repeats. */
+  /** Set if the job marked no steps, so that a repetition of launches is shown instead. */
   readonly inferred: InferredSteps | null;
 }
 
-/** The steps of a device as recorded, or else as inferred. */
+/** The recorded steps of a device, or else the inferred ones. */
 export function stepsOf({ steps, inferred_steps: inferred }: Report, device: Device): Steps {
   if (steps.length > 0 || inferred?.device !== device.id)
     return { accounts: device.step_accounts, inferred: null };
   return { accounts: inferred.accounts, inferred };
 }
 
-const SIGNS: Readonly<Record<string, (inside: string) => string>> = {
-  module: () => "Each runs a call of its own of an outermost module.",
-  input: () => "Each takes data from the host.",
-  threads: () => "Each is launched by several host threads, as forward and backward are.",
-  one_call: (inside) => `All lie inside one call of ${inside}: parts of a step, such as layers.`,
-  none: () => "Nothing in the trace tells whether one is a step or a part of one, such as a layer.",
+const REASONS: Readonly<Record<string, (inside: string) => string>> = {
+  module: () => "Each repetition has its own call of an outermost module.",
+  input: () => "Each repetition copies data from the host.",
+  threads: () => "Several host threads launch each repetition, as forward and backward passes do.",
+  one_call: (inside) =>
+    `All repetitions are inside one call of ${inside}, so they are parts of a step, such as layers.`,
+  none: () => "The trace does not show whether a repetition is a step or a part of one, such as a layer.",
 };
 
-/** Why what repeats is taken for steps, or is not. */
+/** Why the repetition is, or is not, taken for steps. */
 export function inferredReason({ sign, inside }: InferredSteps): string {
-  return SIGNS[sign]?.(inside) ?? "";
+  return REASONS[sign]?.(inside) ?? "";
 }
 
-/** What costs and savings are shares of: the step window, the same for all devices. */
+/** Length of the step window, the whole for all shares of time. It is the same for all devices. */
 export function window_us(report: Report): number {
   const device = report.devices[0];
   if (device) return device.window_us;
@@ -74,11 +75,11 @@ export function window_us(report: Report): number {
   return report.trace?.duration_us ?? 0;
 }
 
-/** The mean of the slices that the bars show; without a GPU, of the steps themselves. */
+/** Mean duration of the steps that the bars show, or of the recorded steps if there is no GPU. */
 export function meanStep_us(report: Report): number {
   const accounts = report.devices[0]?.step_accounts ?? [];
-  const slices = accounts.length > 0 ? accounts : report.steps;
-  return slices.reduce((sum, { duration_us }) => sum + duration_us, 0) / slices.length;
+  const steps = accounts.length > 0 ? accounts : report.steps;
+  return steps.reduce((sum, { duration_us }) => sum + duration_us, 0) / steps.length;
 }
 
 export function deviceLabel(device: Device): string {

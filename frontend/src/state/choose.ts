@@ -1,20 +1,20 @@
-// Which traces there are to choose from, level by level: run, worker, span.
+// The traces to choose from, by run, worker and span.
 
 import { date } from "../base/format";
 import type { TraceEntry } from "../wire/report";
 
-/** Traces by a name, in the server's order. */
+/** Traces grouped by name, in the server's order. */
 export type Named = ReadonlyMap<string, readonly TraceEntry[]>;
 
 export interface Chosen {
   readonly runs: Named;
-  /** Of the chosen run. */
+  /** Workers of the chosen run. */
   readonly workers: Named;
-  /** Of the chosen worker. */
+  /** Traces of the chosen worker. */
   readonly spans: readonly TraceEntry[];
 }
 
-/** The three lists that a chooser shows while `entry` is chosen, in the server's order. */
+/** Return the lists for the three selectors while `entry` is selected, in the server's order. */
 export function levels(traces: readonly TraceEntry[], entry: TraceEntry | null): Chosen {
   const runs = grouped(traces, ({ run }) => run);
   const workers = grouped(runs.get(entry?.run ?? "") ?? [], ({ worker }) => worker);
@@ -31,7 +31,7 @@ function grouped(traces: readonly TraceEntry[], name: (entry: TraceEntry) => str
   return found;
 }
 
-/** What to show when nothing is chosen: the newest file that can be read, else the newest. */
+/** Return the newest readable file, or the newest file if none is readable. */
 export function newest(traces: readonly TraceEntry[]): TraceEntry | null {
   const readable = traces.filter((entry) => entry.state !== "failed");
   return (readable.length > 0 ? readable : traces).reduce<TraceEntry | null>(
@@ -40,24 +40,24 @@ export function newest(traces: readonly TraceEntry[]): TraceEntry | null {
   );
 }
 
-/** Where to go when `run` is chosen: to the same worker as before where there is one, and to its newest file. */
+/** Return the newest file of `run`, from the same worker as before if the run has it. */
 export function inRun(traces: readonly TraceEntry[], run: string, worker?: string): TraceEntry | null {
   const all = traces.filter((entry) => entry.run === run);
   const same = all.filter((entry) => entry.worker === worker);
   return newest(same.length > 0 ? same : all);
 }
 
-/** A span is the time of recording, in ms or ns since 1970, where the handler wrote it; else it is only a name. */
+/** Format a span. torch's trace handler writes the recording time, in ms or ns since 1970. Others use any name. */
 export function spanLabel(span: string): string {
   if (!/^\d{12,20}$/.test(span)) return span || "–";
   const ms = Number(span) / 10 ** (span.length - 13);
   return date(ms / 1000);
 }
 
-/** Whether every word of what is looked for is in the name, in any order. */
-export function isNamed(name: string, looked_for: string): boolean {
+/** Return true if the name contains every word of the search text, in any order and case. */
+export function matches(name: string, search: string): boolean {
   const text = name.toLowerCase();
-  return looked_for
+  return search
     .toLowerCase()
     .split(/\s+/)
     .every((word) => text.includes(word));

@@ -1,4 +1,4 @@
-// Ties the store to the window around the page: address, theme, visibility, TensorBoard's reload button.
+// Connects the store to the surrounding window: URL, theme, visibility, TensorBoard's reload button.
 
 import type { QueryClient } from "@tanstack/react-query";
 import { isOurs, readHash, writeHash } from "../base/hash";
@@ -6,10 +6,10 @@ import { currentHash, replaceHash, watchHash, watchReload, watchScheme, watchVis
 import { TRACES } from "./queries";
 import { linkOf, usePage } from "./store";
 
-/** Browsers refuse an address that changes with every frame of a zoom. */
+/** Browsers limit how often a page may change its URL. Zooming would change it with every frame. */
 const WRITE_AFTER_MS = 250;
 
-/** Stays connected as long as the page lives; returns how to end it, for tests. */
+/** Connect for the lifetime of the page. Returns a function that disconnects, for tests. */
 export function connect(client: QueryClient): () => void {
   usePage.getState().openLink(readHash(currentHash()));
   const stops = [
@@ -27,14 +27,14 @@ export function connect(client: QueryClient): () => void {
     watchReload(() => {
       void client.invalidateQueries({ queryKey: TRACES });
     }),
-    keepAddress(),
+    updateUrl(),
   ];
   return () => {
     for (const stop of stops) stop();
   };
 }
 
-function keepAddress(): () => void {
+function updateUrl(): () => void {
   let timer = 0;
   const write = () => {
     const before = currentHash();

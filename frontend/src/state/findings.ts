@@ -1,7 +1,9 @@
+// Findings as the page shows them: keys, costs and savings in words.
+
 import { bytes, percent, time } from "../base/format";
 import type { Finding, Unchecked } from "../wire/report";
 
-/** A name for each finding that a link can keep: the rule's id, numbered where a rule found several things. */
+/** Return a key per finding for links: the rule's id, numbered if a rule has several findings. */
 export function findingKeys(findings: readonly Finding[]): string[] {
   const seen = new Map<string, number>();
   return findings.map(({ rule }) => {
@@ -17,7 +19,7 @@ export interface UncheckedGroup {
   readonly rules: readonly Unchecked[];
 }
 
-/** Rules that lack the same thing together, in the order of the first of each: a trace without a GPU leaves out most. */
+/** Group rules that could not check for the same reason. Without a GPU, most rules share one. */
 export function groupedByReason(items: readonly Unchecked[]): UncheckedGroup[] {
   const groups = new Map<string, Unchecked[]>();
   for (const item of items) {
@@ -32,55 +34,55 @@ export function groupedByReason(items: readonly Unchecked[]): UncheckedGroup[] {
 export interface CostText {
   /** "124 ms", "1.2 GiB". */
   readonly amount: string;
-  /** "27.1 % of the window", "held on GPU 0". */
+  /** "27.1% of the step window", "on GPU 0". */
   readonly of: string;
 }
 
-/** Whether it costs memory: then it is in the memory view that it shows. */
-export function isOfMemory({ cost_bytes, cost_bytes_per_step }: Finding): boolean {
+/** Return true if the finding costs memory. The memory view shows such findings. */
+export function costsMemory({ cost_bytes, cost_bytes_per_step }: Finding): boolean {
   return cost_bytes > 0 || cost_bytes_per_step > 0;
 }
 
-/** What a finding costs: time, or memory where it is about memory; null where it costs neither. */
+/** Format the cost of a finding as time or memory, or return null if it costs neither. */
 export function costText(finding: Finding, window_us: number): CostText | null {
   const { cost_us, cost_bytes, cost_bytes_per_step: growth, memory_device: device } = finding;
   const where = device < 0 ? "on the host" : `on GPU ${device}`;
   if (growth > 0) {
     return {
-      amount: `${bytes(growth)} a step`,
+      amount: `${bytes(growth)} per step`,
       of: `${cost_bytes > 0 ? `${bytes(cost_bytes)} ` : ""}${where}`,
     };
   }
   if (cost_bytes > 0) return { amount: bytes(cost_bytes), of: where };
-  if (cost_us > 0) return { amount: time(cost_us), of: `${percent(cost_us, window_us)} of the window` };
+  if (cost_us > 0) return { amount: time(cost_us), of: `${percent(cost_us, window_us)} of the step window` };
   return null;
 }
 
 export interface SavingText {
   /** "110 ms to 118 ms", "at most 24 ms". */
   readonly range: string;
-  /** "27.1 % to 29.0 % of the window, 18.2 ms a step". */
+  /** "27.1% to 29.0% of the step window, 18.2 ms per step". */
   readonly share: string;
   readonly basis: string;
 }
 
 const BASES: Readonly<Record<string, string>> = {
-  replayed: "The trace was replayed without this cost.",
-  estimate: "An estimate.",
+  replayed: "From replaying the trace without this cost.",
+  estimate: "An estimate from kernel sizes or known rates.",
   "at most": "",
 };
 
-/** What a fix would give back, in words; null where nothing is claimed. */
+/** Format the estimated saving of a fix, or return null if there is none. */
 export function savingText(finding: Finding): SavingText | null {
   const saving = finding.saving;
   if (!saving || saving.high_us <= 0) return null;
   const atMost = saving.basis === "at most";
   const between = (low: string, high: string) => (atMost || low === high ? high : `${low} to ${high}`);
-  const share = `${between(percent(saving.low_share), percent(saving.high_share))} of the window`;
+  const share = `${between(percent(saving.low_share), percent(saving.high_share))} of the step window`;
   const step = between(time(saving.low_per_step_us), time(saving.high_per_step_us));
   return {
     range: `${atMost ? "at most " : ""}${between(time(saving.low_us), time(saving.high_us))}`,
-    share: saving.high_per_step_us > 0 ? `${share}, ${step} a step` : share,
+    share: saving.high_per_step_us > 0 ? `${share}, ${step} per step` : share,
     basis: BASES[saving.basis] ?? saving.basis,
   };
 }

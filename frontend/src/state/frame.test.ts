@@ -15,7 +15,7 @@ function height(px: number) {
   vi.advanceTimersByTime(1000);
 }
 
-it("notices that the frame is hidden and shown again, though no event tells", () => {
+it("notices that the frame is hidden and shown again, although there is no event for it", () => {
   const told: boolean[] = [];
   height(900);
   const stop = watchVisible((visible) => {
@@ -28,17 +28,17 @@ it("notices that the frame is hidden and shown again, though no event tells", ()
   expect(told).toEqual([true, false, true]);
 });
 
-it("follows the system's theme where the page stands alone", () => {
+it("follows the system's theme if the page runs standalone", () => {
   const told: string[] = [];
   const listeners: (() => void)[] = [];
-  const wish = {
+  const preference = {
     matches: true,
     addEventListener: (_: string, listener: () => void) => listeners.push(listener),
     removeEventListener: () => undefined,
   };
-  vi.stubGlobal("matchMedia", () => wish);
+  vi.stubGlobal("matchMedia", () => preference);
   watchScheme((scheme) => told.push(scheme));
-  wish.matches = false;
+  preference.matches = false;
   for (const listener of listeners) listener();
   expect(told).toEqual(["dark", "light"]);
 });

@@ -1,13 +1,13 @@
-// The window around the page: TensorBoard's, when the page stands in its frame, or the page's own.
+// The window around the page: TensorBoard's window if the page runs in its frame, else the page's own.
 
 import type { Scheme } from "../base/causes";
 
 type Stop = () => void;
 
-/** TensorBoard's window; null when the page stands alone or the window around it is of another origin. */
+/** TensorBoard's window, or null if the page runs standalone or in a frame of another origin. */
 function outerWindow(): Window | null {
   if (window.parent === window) return null;
-  // Null, not an exception, where the origins differ.
+  // For another origin frameElement is null; it does not throw.
   return window.frameElement === null ? null : window.parent;
 }
 
@@ -15,7 +15,7 @@ function linkWindow(): Window {
   return outerWindow() ?? window;
 }
 
-/** TensorBoard's own light or dark; the system's wish where the page stands alone. */
+/** Report TensorBoard's theme, or the system's preference if the page runs standalone. */
 export function watchScheme(tell: (scheme: Scheme) => void): Stop {
   const outer = outerWindow();
   if (outer) {
@@ -30,21 +30,21 @@ export function watchScheme(tell: (scheme: Scheme) => void): Stop {
       observer.disconnect();
     };
   }
-  const wish = window.matchMedia("(prefers-color-scheme: dark)");
+  const preference = window.matchMedia("(prefers-color-scheme: dark)");
   const look = () => {
-    tell(wish.matches ? "dark" : "light");
+    tell(preference.matches ? "dark" : "light");
   };
-  wish.addEventListener("change", look);
+  preference.addEventListener("change", look);
   look();
   return () => {
-    wish.removeEventListener("change", look);
+    preference.removeEventListener("change", look);
   };
 }
 
-/** A hidden frame has no height, and is told nothing when it gets one: look now and then, which costs nothing. */
+/** A hidden frame has no height and gets no event when it is shown, so poll. Polling is cheap. */
 const LOOK_EVERY_MS = 400;
 
-/** Is the page to be seen, or is another tab of TensorBoard in front? */
+/** Report whether the page is visible. TensorBoard hides it while another of its tabs is active. */
 export function watchVisible(tell: (visible: boolean) => void): Stop {
   const look = () => {
     tell(window.innerHeight > 0 && document.visibilityState === "visible");
@@ -64,14 +64,14 @@ export function currentHash(): string {
   return linkWindow().location.hash;
 }
 
-/** Changes the address without a new entry in the history, and without telling TensorBoard. */
+/** Change the URL without adding a history entry and without notifying TensorBoard. */
 export function replaceHash(hash: string): void {
   const around = linkWindow();
   const { pathname, search } = around.location;
   around.history.replaceState(around.history.state, "", `${pathname}${search}${hash}`);
 }
 
-/** Someone edited the address, or went back or forward. */
+/** Report when the user edits the URL or navigates back or forward. */
 export function watchHash(tell: (hash: string) => void): Stop {
   const around = linkWindow();
   const look = () => {
@@ -94,7 +94,7 @@ function isMessage(value: unknown): value is Message {
   return typeof value === "object" && value !== null && "type" in value && "id" in value;
 }
 
-/** TensorBoard's reload button, or its automatic reload. */
+/** Report when TensorBoard reloads its data, by its button or automatically. */
 export function watchReload(tell: () => void): Stop {
   if (!outerWindow()) return () => undefined;
   const { port1, port2 } = new MessageChannel();

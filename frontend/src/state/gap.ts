@@ -1,8 +1,8 @@
-// What the host did in a gap, as a list that a reader can take in.
+// What the host did during a gap, as a short list.
 
 import type { HostSegment } from "../wire/report";
 
-/** One thing that the host did, however often it came back to it. */
+/** One host activity, with all of its occurrences. */
 export interface Activity {
   readonly cause: string;
   readonly name: string;
@@ -11,11 +11,11 @@ export interface Activity {
   readonly times: number;
 }
 
-/** What took less than this share of the gap is shown only when asked for: it is not what the GPU waited for. */
+/** Activities with less than this share of the gap are folded: the GPU did not wait for them. */
 const MAIN_SHARE = 0.02;
 const MAIN_MOST = 12;
 
-/** In the order in which each was first done. */
+/** Group the segments by activity, in order of first occurrence. */
 export function activitiesOf(segments: readonly HostSegment[]): Activity[] {
   const found = new Map<string, Activity>();
   for (const { cause, name, place, duration_us } of segments) {
@@ -32,7 +32,7 @@ export function activitiesOf(segments: readonly HostSegment[]): Activity[] {
   return [...found.values()];
 }
 
-/** The activities that make up a gap of this length, in the same order. */
+/** Return the longest activities of a gap, in the same order. At least one is returned. */
 export function longest(activities: readonly Activity[], gap_us: number): Activity[] {
   const ranked = [...activities].sort((a, b) => b.us - a.us);
   const long = ranked.filter(({ us }, at) => at === 0 || us >= MAIN_SHARE * gap_us);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { LaunchHotspot } from "../wire/report";
-import { arranged, FIRST_ORDER, pressed, tells } from "./launches";
+import { arranged, FIRST_ORDER, pressed, isShown } from "./launches";
 
 function spot(key: string, launches: number, idle_us: number, kind = "operator"): LaunchHotspot {
   return {
@@ -28,14 +28,14 @@ const spots = [
 ];
 
 describe("launches", () => {
-  it("have columns for a full queue and for steps only where there are any", () => {
+  it("have columns for a full queue and for steps only if there is any", () => {
     const figures = ["full_queue_us", "idle_per_step_us", "dispatch_us"] as const;
-    expect(figures.map((figure) => tells(figure, spots))).toEqual([false, false, true]);
+    expect(figures.map((figure) => isShown(figure, spots))).toEqual([false, false, true]);
     const waited = spots.map((other) => ({ ...other, full_queue_us: 5, idle_per_step_us: 1 }));
-    expect(figures.map((figure) => tells(figure, waited))).toEqual([true, true, true]);
+    expect(figures.map((figure) => isShown(figure, waited))).toEqual([true, true, true]);
   });
 
-  it("are ranked by the idle time that they caused, one kind at a time", () => {
+  it("are sorted by the idle time that they caused, one kind at a time", () => {
     expect(arranged(spots, "operator", "", FIRST_ORDER).map(({ key }) => key)).toEqual([
       "aten::mm",
       "aten::add_",
@@ -43,12 +43,12 @@ describe("launches", () => {
     ]);
   });
 
-  it("are found by a part of their name, in any case", () => {
+  it("are found by part of their name, in any case", () => {
     expect(arranged(spots, "operator", " mul ", FIRST_ORDER).map(({ key }) => key)).toEqual(["aten::MUL"]);
     expect(arranged(spots, "operator", "gemm", FIRST_ORDER)).toEqual([]);
   });
 
-  it("are ordered by the column that was pressed, and turned round by a second press", () => {
+  it("are sorted by the column that was clicked, and reversed by a second click", () => {
     const once = pressed(FIRST_ORDER, "launches");
     expect(arranged(spots, "operator", "", once).map(({ launches }) => launches)).toEqual([9, 9, 3]);
     const twice = pressed(once, "launches");

@@ -1,6 +1,8 @@
+// Filtering and sorting of the launch table.
+
 import type { LaunchHotspot } from "../wire/report";
 
-/** The columns of figures by which launches can be ordered. */
+/** The numeric columns. Launches can be sorted by each. */
 export type Figure =
   | "launches"
   | "host_us"
@@ -12,11 +14,11 @@ export type Figure =
   | "idle_us"
   | "idle_per_step_us";
 
-/** Those that say nothing where no launch waited for a full queue, or there are no steps. */
-const WHERE_ANY: readonly Figure[] = ["full_queue_us", "idle_per_step_us"];
+/** Columns to hide if they are all zero: no launch waited for a full queue, or the trace has no steps. */
+const OPTIONAL: readonly Figure[] = ["full_queue_us", "idle_per_step_us"];
 
-export function tells(figure: Figure, spots: readonly LaunchHotspot[]): boolean {
-  return !WHERE_ANY.includes(figure) || spots.some((spot) => spot[figure] > 0);
+export function isShown(figure: Figure, spots: readonly LaunchHotspot[]): boolean {
+  return !OPTIONAL.includes(figure) || spots.some((spot) => spot[figure] > 0);
 }
 
 export interface Order {
@@ -24,10 +26,10 @@ export interface Order {
   readonly descending: boolean;
 }
 
-/** What the report ranks by: the idle time that launches are to blame for. */
+/** The report's order: by the idle time that the launches caused. */
 export const FIRST_ORDER: Order = { by: "idle_us", descending: true };
 
-/** One kind's launches whose name holds the text, in any case, in this order; equals stay as the report has them. */
+/** Return the launches of one kind whose name contains `text` in any case, sorted. Ties keep the report's order. */
 export function arranged(
   spots: readonly LaunchHotspot[],
   kind: string,
@@ -35,13 +37,13 @@ export function arranged(
   { by, descending }: Order,
 ): LaunchHotspot[] {
   const wanted = text.trim().toLowerCase();
-  const sign = descending ? -1 : 1;
+  const direction = descending ? -1 : 1;
   return spots
     .filter((spot) => spot.kind === kind && spot.key.toLowerCase().includes(wanted))
-    .sort((a, b) => sign * (a[by] - b[by]));
+    .sort((a, b) => direction * (a[by] - b[by]));
 }
 
-/** A press on a column's title: that column, largest first; the same one again turns it round. */
+/** Return the order after a click on a column header: largest first, reversed by a second click. */
 export function pressed(order: Order, by: Figure): Order {
   return { by, descending: order.by === by ? !order.descending : true };
 }

@@ -41,44 +41,44 @@ function trend(some: Partial<FloorTrend>): FloorTrend {
   return { ...all, ...some } as FloorTrend;
 }
 
-/** As it is read aloud. */
+/** `text` with ordinary spaces. */
 function plain(text: string): string {
   return text.replaceAll("\u202f", " ");
 }
 
-it("says of the peak what the trace knows, and no more", () => {
+it("describes the peak as far as the trace shows it", () => {
   expect(plain(peakSentence(memory({})))).toBe(
     "At its peak, 2.50 ms after the start, 300 MiB are allocated.",
   );
   const known = { reserved_at_peak_bytes: 512 * MIB, capacity_bytes: 1024 * MIB, peak_phase: "backward" };
   expect(plain(peakSentence(memory(known)))).toBe(
-    "At its peak, 2.50 ms after the start, in the backward pass, 300 MiB are allocated, " +
-      "512 MiB reserved of 1 GiB (50.0 %).",
+    "At its peak, 2.50 ms after the start, in the backward pass, 300 MiB are allocated " +
+      "and 512 MiB reserved, 50.0 % of the device's 1 GiB.",
   );
 });
 
-it("says how fast the floor rises, how sure that is, and when memory is full", () => {
+it("says how fast the floor rises, with a confidence interval, and when memory is full", () => {
   const found = memory({
     steps_until_full: 12.7,
     trend: trend({ low_bytes_per_step: 7 * MIB, high_bytes_per_step: 9 * MIB }),
   });
   expect(plain(floorSentence(found))).toBe(
-    "The floor rises by 8 MiB a step (95 % confidence: 7 MiB to 9 MiB). At this rate memory is full after 12 more steps.",
+    "The floor rises by 8 MiB per step (95% confidence: 7 MiB to 9 MiB). At this rate, memory is full after 12 more steps.",
   );
 });
 
-it("claims no confidence that so few floors do not have", () => {
+it("shows no confidence interval for fewer than four floors", () => {
   const few = memory({ trend: trend({ steps: 3, low_bytes_per_step: 1, high_bytes_per_step: 9 * MIB }) });
-  expect(plain(floorSentence(few))).toBe("The floor rises by 8 MiB a step.");
+  expect(plain(floorSentence(few))).toBe("The floor rises by 8 MiB per step.");
 });
 
-it.each(["level", "plateau", "unclear"])("never calls a %s floor a rising one", (state) => {
+it.each(["level", "plateau", "unclear"])("never says that a %s floor rises", (state) => {
   const said = floorSentence(memory({ trend: trend({ state }), steps_until_full: 3 }));
   expect(said).not.toContain("rises");
   expect(said).not.toContain("full");
 });
 
-it("says by how much a floor falls, with the interval turned round", () => {
+it("says how fast a floor falls, with the bounds of the interval swapped", () => {
   const falling = trend({
     state: "falling",
     bytes_per_step: -8 * MIB,
@@ -86,7 +86,7 @@ it("says by how much a floor falls, with the interval turned round", () => {
     high_bytes_per_step: -7 * MIB,
   });
   expect(plain(floorSentence(memory({ trend: falling })))).toBe(
-    "The floor falls by 8 MiB a step (95 % confidence: 7 MiB to 9 MiB).",
+    "The floor falls by 8 MiB per step (95% confidence: 7 MiB to 9 MiB).",
   );
 });
 
@@ -94,7 +94,7 @@ it("names devices as recorded", () => {
   expect([memory({ device: 3 }), memory({ device: -1 })].map(memoryLabel)).toEqual(["GPU 3", "CPU"]);
 });
 
-it("makes tiles that add up to the peak, with one for the owners that are not listed", () => {
+it("makes tiles that add up to the peak, with one for owners that are not listed", () => {
   const owner = (kind: string, bytes: number): MemoryOwner => ({
     kind,
     operator: "aten::mm",
@@ -123,7 +123,7 @@ it("makes tiles that add up to the peak, with one for the owners that are not li
   expect(kinds[1]?.tiles.map(tileTitle)).toEqual(["aten::mm", "aten::mm", "others"]);
 });
 
-it("knows the site of a range that an owner of the peak is", () => {
+it("matches an owner of the peak with its allocation site", () => {
   const place = { file: "train.py", line: 12, function: "log", operator: "aten::cat" } as Place;
   const cat = { operator: "aten::cat", place };
   expect(sameSite(cat, { operator: "aten::cat", place: { ...place, us: 5 } })).toBe(true);
@@ -131,7 +131,7 @@ it("knows the site of a range that an owner of the peak is", () => {
   expect(sameSite(cat, { operator: "aten::mm", place })).toBe(false);
 });
 
-it("names a range after its step, or from when to when", () => {
+it("names a range by its step, or by its start and end", () => {
   const steps = [{ name: "ProfilerStep#7", start_us: 1000, end_us: 3000 }];
   expect(spanName({ start_us: 1000, end_us: 3000 }, steps)).toBe("Step 7");
   expect(plain(spanName({ start_us: 1000, end_us: 2500 }, steps))).toBe("1.00 ms to 2.50 ms");

@@ -15,7 +15,7 @@ function slice(
   return { allocated: curve(allocated), reserved: curve(reserved), end_us } as unknown as MemorySlice;
 }
 
-it("puts both curves on one axis, each with the value that holds, to the end", () => {
+it("merges both curves on one axis, to the end of the slice", () => {
   const columns = columnsOf(
     slice(
       [
@@ -39,7 +39,7 @@ it("puts both curves on one axis, each with the value that holds, to the end", (
   });
 });
 
-it("knows nothing of what was not recorded", () => {
+it("has no values before the recording", () => {
   const columns = columnsOf(slice([[5, 1, 1]], [], 9));
   expect(columns.reserved).toEqual([NaN, NaN]);
   expect(columnsOf(slice([], [], 9)).time_us).toEqual([]);
@@ -50,7 +50,7 @@ it("knows nothing of what was not recorded", () => {
 
 const VIEW = { start_us: 0, end_us: 100 };
 
-it("begins at nothing, unless that would hide every change", () => {
+it("starts the axis at 0, unless that would hide the changes", () => {
   const saw = columnsOf(
     slice(
       [
@@ -78,7 +78,7 @@ it("begins at nothing, unless that would hide every change", () => {
   expect(scale.max).toBeGreaterThan(1000);
 });
 
-it("shows the capacity only where the curve comes near it", () => {
+it("shows the capacity only if the curve comes near it", () => {
   const curve = columnsOf(
     slice(
       [
@@ -96,7 +96,7 @@ it("shows the capacity only where the curve comes near it", () => {
   expect(near.max).toBeGreaterThan(600);
 });
 
-it("fills itself with what is allocated, and shows what is reserved where there is room", () => {
+it("scales to allocated memory, and shows reserved memory if it fits", () => {
   const curve = (reserved: number) =>
     columnsOf(
       slice(
@@ -112,7 +112,7 @@ it("fills itself with what is allocated, and shows what is reserved where there 
   const far = scaleOf(curve(5000), VIEW, 6000);
   expect(far).toMatchObject({ reserved: false, capacity: false });
   expect(far.max).toBeLessThan(1100);
-  // From 0 on, nothing is squashed that was not small to begin with.
+  // An axis from 0 always shows reserved memory.
   const saw = columnsOf(
     slice(
       [
@@ -126,7 +126,7 @@ it("fills itself with what is allocated, and shows what is reserved where there 
   expect(scaleOf(saw, VIEW, 0)).toMatchObject({ min: 0, reserved: true });
 });
 
-it("looks only at what is seen, and at what held when the view begins", () => {
+it("scales to the visible part only, including the value at its start", () => {
   const curve = columnsOf(
     slice(
       [
@@ -143,7 +143,7 @@ it("looks only at what is seen, and at what held when the view begins", () => {
   expect(scale.max).toBeLessThan(600);
 });
 
-it("has room below nothing for a curve that was counted from the recording's beginning", () => {
+it("extends below 0 for a curve that is relative to the start of the recording", () => {
   const curve = columnsOf(
     slice(
       [
@@ -157,7 +157,7 @@ it("has room below nothing for a curve that was counted from the recording's beg
   expect(scaleOf(curve, VIEW, 0).min).toBeLessThan(-400);
 });
 
-it("marks an axis as exactly as its marks differ", () => {
+it("labels the axis as precisely as its ticks differ", () => {
   const GIB = 2 ** 30;
   expect(sizeMark(0, GIB)).toBe("0\u202fB");
   expect([1, 1.5, 2].map((size) => sizeMark(size * GIB, GIB / 2))).toEqual([
@@ -171,7 +171,7 @@ it("marks an axis as exactly as its marks differ", () => {
   expect(sizeMark(-2048, 1024)).toBe("-2\u202fKiB");
 });
 
-it("has a scale even where there is nothing, or only zero", () => {
+it("has a scale even for an empty curve, or one that is 0", () => {
   for (const curve of [columnsOf(slice([], [], 9)), columnsOf(slice([[0, 0, 0]], [], 9))]) {
     const { min, max } = scaleOf(curve, VIEW, 0);
     expect(max).toBeGreaterThan(min);

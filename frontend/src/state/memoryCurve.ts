@@ -1,9 +1,9 @@
-// The curves of a memory slice on one time axis, and how much of the scale they need.
+// The curves of a memory slice on one time axis, and the scale for them.
 
 import type { Viewport } from "../base/viewport";
 import type { Curve, MemorySlice } from "../wire/report";
 
-/** Columns of equal length; a value holds from its time to the next one's. NaN: not known. */
+/** Columns of equal length. A value holds from its time to the next one's. NaN means unknown. */
 export interface Columns {
   readonly time_us: number[];
   readonly low: number[];
@@ -13,7 +13,7 @@ export interface Columns {
 
 const NO_CURVE: Curve = { time_us: [], low: [], high: [] };
 
-/** Both curves on the union of their times, drawn on to the slice's end. */
+/** Merge both curves on the union of their times, extended to the end of the slice. */
 export function columnsOf({ allocated = NO_CURVE, reserved = NO_CURVE, end_us }: MemorySlice): Columns {
   const time_us: number[] = [];
   const found: Columns = { time_us, low: [], high: [], reserved: [] };
@@ -36,7 +36,7 @@ export function columnsOf({ allocated = NO_CURVE, reserved = NO_CURVE, end_us }:
   return found;
 }
 
-/** The column that holds at this time; -1 before the first. */
+/** Index of the column that holds at this time, or -1 before the first. */
 export function columnAt({ time_us }: Pick<Columns, "time_us">, at_us: number): number {
   let low = 0;
   let high = time_us.length;
@@ -50,10 +50,10 @@ export function columnAt({ time_us }: Pick<Columns, "time_us">, at_us: number): 
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"] as const;
 
-/** Finer than this a mark on the axis is written in the next smaller unit. */
+/** With more decimals than this, an axis label uses the next smaller unit. */
 const MOST_PLACES = 2;
 
-/** A size on an axis whose marks stand `step` apart, a power of two: as exact as they need to differ. */
+/** Format a size for an axis with ticks every `step` bytes (a power of two), precise enough to differ. */
 export function sizeMark(size: number, step: number): string {
   let unit = Math.min(Math.floor(Math.log2(Math.max(Math.abs(size), 1)) / 10), UNITS.length - 1);
   const places = () => Math.max(0, 10 * unit - Math.log2(step));
@@ -65,23 +65,23 @@ export function sizeMark(size: number, step: number): string {
 export interface Scale {
   readonly min: number;
   readonly max: number;
-  /** Whether what is reserved lies on the scale; also where nothing is known of it. */
+  /** True if reserved memory fits on the scale, or if it is unknown. */
   readonly reserved: boolean;
   readonly capacity: boolean;
 }
 
-/** What fills this share of the capacity is shown below it; less would be squashed. */
+/** Show the capacity if the curve reaches this share of it. Otherwise the curve would be squashed. */
 const NEAR_CAPACITY = 0.6;
 
-/** Allocated that never falls below this share of its top is shown from near its bottom: from 0 its changes are lost. */
+/** If the curve never falls below this share of its maximum, the axis starts above 0 so that changes are visible. */
 const FLAT = 0.7;
 
-/** Then what is reserved is shown too, unless it lies this many times as far above as the curve is high. */
+/** In that case, show reserved memory only within this many curve heights above the curve. */
 const FAR = 2;
 
 const AIR = 0.07;
 
-/** The bytes that a chart of `view` shows: what is allocated fills it, the rest is there as far as there is room. */
+/** Choose the scale for `view`. Allocated memory fills it; reserved memory and capacity are shown if they fit. */
 export function scaleOf(columns: Columns, view: Viewport, capacity_bytes: number): Scale {
   const { least, most, reserved } = extremes(columns, view);
   if (least > most) return { min: 0, max: 1, reserved: true, capacity: false };
@@ -95,12 +95,12 @@ export function scaleOf(columns: Columns, view: Viewport, capacity_bytes: number
   return { min: bottom === 0 ? 0 : bottom - air, max: top + air, reserved: withReserved, capacity };
 }
 
-/** Of what is seen; the lowest is above the highest where that is nothing. */
+/** Extremes of the columns in view. If there are none, `least` is greater than `most`. */
 function extremes({ time_us, low, high, reserved }: Columns, view: Viewport) {
   const found = { least: Infinity, most: -Infinity, reserved: -Infinity };
   for (let at = Math.max(0, columnAt({ time_us }, view.start_us)); at < time_us.length; at += 1) {
     if ((time_us[at] ?? 0) > view.end_us) break;
-    // Before a curve begins its value is not a number, which is neither lower nor higher than any.
+    // Before a curve begins its value is NaN, which fails every comparison.
     if ((low[at] ?? NaN) < found.least) found.least = low[at] ?? NaN;
     if ((high[at] ?? NaN) > found.most) found.most = high[at] ?? NaN;
     if ((reserved[at] ?? NaN) > found.reserved) found.reserved = reserved[at] ?? NaN;

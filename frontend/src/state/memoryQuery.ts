@@ -1,4 +1,4 @@
-// What the memory view asks the server for.
+// The memory view's requests to the server.
 
 import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
@@ -11,7 +11,7 @@ import { columnsOf, type Columns } from "./memoryCurve";
 import { BUSY_MS, isPending, SLICE_KEPT_MS } from "./queries";
 import { usePage } from "./store";
 
-/** While one zooms or draws a range, slices are asked for only when the hand rests this long. */
+/** While the user zooms or selects, wait for a pause of this length before requesting a slice. */
 const REST_MS = 90;
 
 function useMemory(
@@ -26,7 +26,7 @@ function useMemory(
     queryKey: ["memory", entry.id, entry.content, device, span?.start_us, span?.end_us, width_px],
     queryFn: ({ signal }) => fetchMemory(entry.id, device, span, width_px, signal),
     enabled: wanted && visible,
-    // Another device's curve must never stand in for this one's.
+    // Never show another device's curve as a placeholder.
     placeholderData: (earlier, query) => (query?.queryKey[3] === device ? earlier : undefined),
     gcTime: SLICE_KEPT_MS,
     refetchInterval: ({ state }) => (visible && isPending(state.data?.state ?? "") ? BUSY_MS : false),
@@ -34,9 +34,9 @@ function useMemory(
 }
 
 export interface MemorySlices {
-  /** All of the recording, coarse. */
+  /** The whole recording at low resolution. */
   readonly whole: MemorySlice | null;
-  /** The best curve there is for the view. */
+  /** The finest curve available for the view. */
   readonly columns: Columns | null;
   readonly bounds: Viewport;
   readonly view: Viewport;
@@ -51,7 +51,7 @@ function ready(data: MemorySlice | undefined): MemorySlice | null {
   return data?.state === "ready" ? data : null;
 }
 
-/** `wanted` is the view that was asked for, null for all of it; `width_px` is 0 until it is measured. */
+/** Load the curve for the view `wanted`, or for everything if null. `width_px` is 0 until measured. */
 export function useMemorySlices(
   entry: TraceEntry,
   device: number,
@@ -84,7 +84,7 @@ export function useMemorySlices(
   };
 }
 
-/** What became of what was allocated in a range; of the whole recording where there is none. */
+/** Load what a range allocated and freed, or the whole recording if `range` is null. */
 export function useRange(entry: TraceEntry, device: number, range: Viewport | null): MemorySlice | null {
   const [rested] = useDebouncedValue(range, REST_MS);
   const { data } = useMemory(entry, device, rested, 1, rested !== null && rested.end_us > rested.start_us);

@@ -48,15 +48,15 @@ const list = (state: string): TraceList => ({
   problems: [],
 });
 
-it("asks for the list more often while something is analysed, and not at all while hidden", async () => {
+it("polls the list more often while an analysis runs, and not at all while hidden", async () => {
   answers = { traces: list("ready") };
   renderHook(() => useTraces(), { wrapper: wrapper() });
   await pass(10);
-  const calm = await pass(12_000);
-  expect(calm).toBeGreaterThan(0);
+  const idle = await pass(12_000);
+  expect(idle).toBeGreaterThan(0);
   answers = { traces: list("running") };
   await pass(6_000);
-  expect(await pass(12_000)).toBeGreaterThan(2 * calm);
+  expect(await pass(12_000)).toBeGreaterThan(2 * idle);
   act(() => {
     usePage.setState({ visible: false });
   });
@@ -64,7 +64,7 @@ it("asks for the list more often while something is analysed, and not at all whi
   expect(await pass(60_000)).toBe(0);
 });
 
-it("asks for a report until it is there, and again when the file has changed", async () => {
+it("polls a report until it is ready, and requests it again when the file has changed", async () => {
   const state = (name: string): ReportState => ({
     state: name,
     progress: 0,

@@ -1,4 +1,4 @@
-// What the page asks the server for, and how often.
+// The page's requests to the server, and how often it polls.
 
 import { keepPreviousData, QueryClient, useQuery } from "@tanstack/react-query";
 import type { Viewport } from "../base/viewport";
@@ -6,13 +6,13 @@ import { fetchGap, fetchReport, fetchTimeline, fetchTraces, ServerError } from "
 import type { TraceEntry, TraceList } from "../wire/report";
 import { usePage, type GapKey } from "./store";
 
-/** While an analysis is under way its progress is looked at this often. */
+/** Poll this often while an analysis runs. */
 export const BUSY_MS = 800;
 
-/** New files are noticed this soon: the server looks at the directory every two seconds. */
+/** Poll this often otherwise. The server scans the directory every two seconds. */
 const IDLE_MS = 3000;
 
-/** Slices that were seen are kept this long, so that going back needs no new one. */
+/** Keep slices this long, so that going back needs no new request. */
 export const SLICE_KEPT_MS = 120_000;
 
 export function isPending(state: string): boolean {
@@ -23,7 +23,7 @@ export function createQueryClient(): QueryClient {
   return new QueryClient({
     defaultOptions: {
       queries: {
-        // The polls ask again anyway; what the server refused it will refuse again.
+        // Polling repeats requests anyway, and a request that the server refused would be refused again.
         retry: (failures, error) => failures < 2 && !(error instanceof ServerError),
         refetchOnWindowFocus: false,
         networkMode: "always",
@@ -50,7 +50,7 @@ function pollEvery(list: TraceList | undefined): number {
   return busy ? BUSY_MS : IDLE_MS;
 }
 
-/** Asking is what starts the analysis. A file that changed is another question. */
+/** Load a report. The request starts the analysis. A changed file has new `content`, so it is requested again. */
 export function useReport(entry: TraceEntry | null, wanted: boolean) {
   const visible = usePage((page) => page.visible);
   return useQuery({
@@ -62,7 +62,7 @@ export function useReport(entry: TraceEntry | null, wanted: boolean) {
   });
 }
 
-/** A slice of the timeline; of the whole trace where `span` is null. */
+/** Load a slice of the timeline, or the whole trace if `span` is null. */
 export function useTimeline(entry: TraceEntry, span: Viewport | null, width_px: number, wanted: boolean) {
   const visible = usePage((page) => page.visible);
   return useQuery({

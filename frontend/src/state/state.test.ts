@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { Device, Finding, Report, TraceEntry } from "../wire/report";
 import { stepParts, stepsOf, window_us, windowParts } from "./account";
-import { inRun, isNamed, levels, newest, spanLabel } from "./choose";
+import { inRun, matches, levels, newest, spanLabel } from "./choose";
 import { activitiesOf, longest } from "./gap";
 import { costText, findingKeys, groupedByReason, savingText } from "./findings";
 import { linkOf, usePage } from "./store";
@@ -32,33 +32,33 @@ const traces = [
 ];
 
 describe("choosing", () => {
-  it("shows the newest file that can be read", () => {
+  it("selects the newest readable file", () => {
     expect(newest(traces)?.id).toBe("2");
     expect(newest(traces.slice(3))?.id).toBe("4");
     expect(newest([])).toBeNull();
   });
 
-  it("stays with the worker when the run changes", () => {
+  it("keeps the worker when the run changes", () => {
     expect(inRun(traces, "a", "w1")?.id).toBe("3");
     expect(inRun(traces, "a", "w7")?.id).toBe("2");
   });
 
-  it("lists each run once, and what is in the chosen one", () => {
+  it("lists each run once, and the workers and spans of the selected one", () => {
     const found = levels(traces, traces[2] ?? null);
     expect([...found.runs.keys()]).toEqual(["a", "b"]);
     expect([...found.workers.keys()]).toEqual(["w0", "w1"]);
     expect(found.spans.map((span) => span.id)).toEqual(["3"]);
   });
 
-  it("is looked for by parts of a name, in any order", () => {
-    const looked = (text: string) => ["team_3/Run_12", "team_3/run_9"].filter((name) => isNamed(name, text));
-    expect(looked("12 team_3")).toEqual(["team_3/Run_12"]);
-    expect(looked(" RUN ")).toHaveLength(2);
-    expect(looked("run_9 12")).toEqual([]);
-    expect(looked("")).toHaveLength(2);
+  it("searches for parts of a name, in any order", () => {
+    const found = (text: string) => ["team_3/Run_12", "team_3/run_9"].filter((name) => matches(name, text));
+    expect(found("12 team_3")).toEqual(["team_3/Run_12"]);
+    expect(found(" RUN ")).toHaveLength(2);
+    expect(found("run_9 12")).toEqual([]);
+    expect(found("")).toHaveLength(2);
   });
 
-  it("reads a span that is a time, in ms or ns, and leaves others as they are", () => {
+  it("formats a span that is a time in ms or ns, and leaves others unchanged", () => {
     expect(spanLabel("1623143089861")).toMatch(/^2021-06-0[78] \d\d:\d\d:49$/);
     expect(spanLabel("1623143089861000000")).toBe(spanLabel("1623143089861"));
     expect(spanLabel("step_12")).toBe("step_12");
@@ -71,7 +71,7 @@ describe("the store", () => {
     usePage.setState(usePage.getInitialState());
   });
 
-  it("keeps in a link whose memory is seen, and the range that was drawn", () => {
+  it("stores the device of the memory view and the selected range in a link", () => {
     const page = usePage.getState();
     const link = { trace: "1", memory: -1, from_us: 5, to_us: 7.5 };
     page.openTrace("1");
@@ -83,7 +83,7 @@ describe("the store", () => {
     expect(usePage.getState()).toMatchObject({ memoryOf: -1, selection: { start_us: 5, end_us: 7.5 } });
   });
 
-  it("forgets what belonged to a trace when another is opened", () => {
+  it("resets the state of a trace when another is opened", () => {
     const page = usePage.getState();
     page.openLink({ trace: "1", finding: "GD101", start_us: 1, end_us: 2 });
     page.openGap({ device: 0, gap: 1 });
@@ -93,7 +93,7 @@ describe("the store", () => {
     expect(usePage.getState().gap).toBeNull();
   });
 
-  it("opens one finding at a time, and closes it again", () => {
+  it("expands one finding at a time, and collapses it again", () => {
     const { toggleFinding } = usePage.getState();
     toggleFinding("GD101");
     toggleFinding("GD201");
@@ -106,34 +106,34 @@ describe("the store", () => {
 describe("findings", () => {
   const finding = (rule: string, saving?: Finding["saving"]) => ({ rule, saving }) as Finding;
 
-  it("have keys of their own, also when one rule found several things", () => {
+  it("have unique keys, even if one rule has several findings", () => {
     expect(findingKeys(["GD1", "GD2", "GD1"].map((rule) => finding(rule)))).toEqual(["GD1", "GD2", "GD1-2"]);
   });
 
-  it("that could not be looked for are told together where they lack the same", () => {
-    const lacking = (rule: string, reason: string) => ({ rule, name: rule, reason, how_to_record: "so" });
-    const items = [lacking("GD1", "no GPU"), lacking("GD2", "one step"), lacking("GD3", "no GPU")];
-    const told = groupedByReason(items).map(({ reason, rules }) => [reason, rules.map(({ rule }) => rule)]);
-    expect(told).toEqual([
+  it("that could not be checked are grouped by reason", () => {
+    const unchecked = (rule: string, reason: string) => ({ rule, name: rule, reason, how_to_record: "so" });
+    const items = [unchecked("GD1", "no GPU"), unchecked("GD2", "one step"), unchecked("GD3", "no GPU")];
+    const groups = groupedByReason(items).map(({ reason, rules }) => [reason, rules.map(({ rule }) => rule)]);
+    expect(groups).toEqual([
       ["no GPU", ["GD1", "GD3"]],
       ["one step", ["GD2"]],
     ]);
   });
 
-  it("cost time, or memory where they are about memory", () => {
+  it("cost time or memory", () => {
     const costing = (cost: Partial<Finding>) => {
       const all = { cost_us: 0, cost_bytes: 0, cost_bytes_per_step: 0, memory_device: 0, ...cost };
       const text = costText(all as Finding, 100_000);
       return text && `${text.amount}, ${text.of}`.replaceAll("\u202f", " ");
     };
     expect(costing({})).toBeNull();
-    expect(costing({ cost_us: 25_000 })).toBe("25 ms, 25.0 % of the window");
+    expect(costing({ cost_us: 25_000 })).toBe("25 ms, 25.0 % of the step window");
     expect(costing({ cost_us: 25_000, cost_bytes: 2 ** 31, memory_device: 1 })).toBe("2 GiB, on GPU 1");
     const leak = { cost_bytes: 2 ** 31, cost_bytes_per_step: 2 ** 20, memory_device: -1 };
-    expect(costing(leak)).toBe("1 MiB a step, 2 GiB on the host");
+    expect(costing(leak)).toBe("1 MiB per step, 2 GiB on the host");
   });
 
-  it("claim what a fix gives back, and nothing where there is nothing", () => {
+  it("show the estimated saving of a fix, if there is one", () => {
     const nothing = {
       low_share: 0,
       high_share: 0,
@@ -148,11 +148,14 @@ describe("findings", () => {
     const atMost = savingText(
       finding("GD1", { ...nothing, high_us: 9000, high_share: 0.3, basis: "at most" }),
     );
-    expect([plain(atMost?.range), plain(atMost?.share)]).toEqual(["at most 9 ms", "30.0 % of the window"]);
+    expect([plain(atMost?.range), plain(atMost?.share)]).toEqual([
+      "at most 9 ms",
+      "30.0 % of the step window",
+    ]);
     const saving = { low_us: 7500, high_us: 9000, low_share: 0.25, high_share: 0.3, low_per_step_us: 2500 };
     const replayed = savingText(finding("GD1", { ...saving, high_per_step_us: 3000, basis: "replayed" }));
     expect(plain(replayed?.range)).toBe("7.50 ms to 9 ms");
-    expect(plain(replayed?.share)).toBe("25.0 % to 30.0 % of the window, 2.50 ms to 3 ms a step");
+    expect(plain(replayed?.share)).toBe("25.0 % to 30.0 % of the step window, 2.50 ms to 3 ms per step");
   });
 });
 
@@ -168,7 +171,7 @@ describe("accounts", () => {
     ],
   } as unknown as Device;
 
-  it("are the report's parts in the legend's order, those of no time left out", () => {
+  it("contain the report's nonzero parts in the legend's order", () => {
     expect(windowParts(device)).toEqual([
       { name: "computing", us: 40 },
       { name: "communicating", us: 10 },
@@ -186,7 +189,7 @@ describe("accounts", () => {
     expect(stepParts({ ...step, duration_us: 3 }).map((part) => part.us)).toEqual([1, 2]);
   });
 
-  it("show what repeats in place of steps that nobody marked, on its device only", () => {
+  it("use inferred steps if the job marked none, on their device only", () => {
     const repeats = { device: 0, accounts: [{ name: "1" }, { name: "2" }] };
     const unmarked = { steps: [], inferred_steps: repeats } as unknown as Report;
     const recorded = { steps: [{}], inferred_steps: repeats } as unknown as Report;
@@ -197,7 +200,7 @@ describe("accounts", () => {
     expect(stepsOf(recorded, on(0)).inferred).toBeNull();
   });
 
-  it("measure shares over the step window, without a GPU over the steps", () => {
+  it("take shares of the step window, or of the steps if there is no GPU", () => {
     expect(window_us({ devices: [device] } as unknown as Report)).toBe(100);
     const steps = [10, 30].map((start_us) => ({ name: "", start_us, duration_us: 20 }));
     expect(window_us({ devices: [], steps } as unknown as Report)).toBe(40);
@@ -213,7 +216,7 @@ describe("the host in a gap", () => {
     duration_us,
   });
 
-  it("is told by activity, in the order in which each was first done", () => {
+  it("is grouped by activity, in order of first occurrence", () => {
     const found = activitiesOf([segment("read", 5), segment("decode", 50), segment("read", 30)]);
     expect(found.map(({ name, us, times }) => [name, us, times])).toEqual([
       ["read", 35, 2],
@@ -221,7 +224,7 @@ describe("the host in a gap", () => {
     ]);
   });
 
-  it("is told by what took long, and always by something", () => {
+  it("is shortened to the longest activities, at least one", () => {
     const found = activitiesOf([segment("tiny", 1), segment("decode", 90), segment("read", 9)]);
     expect(longest(found, 100).map(({ name }) => name)).toEqual(["decode", "read"]);
     expect(longest(found, 1e9).map(({ name }) => name)).toEqual(["decode"]);

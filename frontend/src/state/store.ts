@@ -1,4 +1,4 @@
-// The one store: what is selected, which time range is seen, and how the page stands in its window.
+// The page's state: the selection, the visible time range, and the theme and visibility of the page.
 
 import { create } from "zustand";
 import type { Scheme } from "../base/causes";
@@ -10,7 +10,7 @@ export interface GapKey {
   readonly gap: number;
 }
 
-/** The row whose places are marked on the timeline, and the one of them that was gone to, from 0. */
+/** The table row whose places are marked on the timeline, and the index of the current place. */
 export interface Shown {
   readonly row: string;
   readonly place: number;
@@ -18,20 +18,20 @@ export interface Shown {
 
 export interface PageState {
   readonly trace: string | null;
-  /** The finding that stands open, by `findingKey`. */
+  /** The key of the expanded finding, from `findingKeys`. */
   readonly finding: string | null;
-  /** What the timeline shows; null is all of it. */
+  /** The time range on the timeline; null is the whole trace. */
   readonly view: Viewport | null;
-  /** A range that the user drew. */
+  /** A range that the user selected. */
   readonly selection: Viewport | null;
   readonly gap: GapKey | null;
   readonly shown: Shown | null;
-  /** The device whose memory is seen, as recorded; null is the first. */
+  /** The device that the memory view shows, as recorded; null is the first. */
   readonly memoryOf: number | null;
-  /** Traces whose analysis the user stopped: not asked for again until told to. */
+  /** Traces whose analysis the user canceled. They are not requested until resumed. */
   readonly stopped: ReadonlySet<string>;
   readonly scheme: Scheme;
-  /** False while another tab of TensorBoard is in front. */
+  /** False while another tab of TensorBoard is active. */
   readonly visible: boolean;
 
   readonly openTrace: (id: string | null) => void;
@@ -48,7 +48,7 @@ export interface PageState {
   readonly resume: (id: string) => void;
 }
 
-/** What belongs to one trace, and is gone with it. */
+/** State that belongs to one trace. Opening another trace resets it. */
 const OF_TRACE = {
   finding: null,
   view: null,
@@ -119,7 +119,7 @@ export const usePage = create<PageState>()((set) => ({
   },
 }));
 
-/** The part of the state that a deep link keeps. */
+/** Return the part of the state that a link stores. */
 export function linkOf(state: PageState): Link {
   return {
     ...(state.trace === null ? {} : { trace: state.trace }),

@@ -20,7 +20,7 @@ const message = {
 };
 const report = message as unknown as Report;
 
-it("knows where each row of each list is, under a name of its own", () => {
+it("returns the places of each row of each list, under a unique name", () => {
   const known = whereabouts(report);
   expect([...known.values()].map(({ row, title, ranges }) => [row, title, ranges[0]?.start_us])).toEqual([
     ["finding.GD101", "Waits", 1],
@@ -36,7 +36,7 @@ it("knows where each row of each list is, under a name of its own", () => {
   expect(known.get(report.launch_hotspots[0] ?? {})?.ranges).toEqual([range(4)]);
 });
 
-it("takes a step's time as its place, and has none for what is nowhere", () => {
+it("uses a step's time as its place, and leaves out findings without a place", () => {
   const known = whereabouts(report);
   const step = report.devices[0]?.step_accounts[0];
   expect(known.get(step ?? {})?.ranges).toEqual([{ start_us: 8, end_us: 13, device: 3 }]);

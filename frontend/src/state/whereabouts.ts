@@ -1,18 +1,18 @@
-// Where on the timeline is what a row of a table or list tells of.
+// The places on the timeline of each table row.
 
 import { codeLine, words } from "../base/format";
 import type { Place, Report, TimeRange } from "../wire/report";
 import { findingKeys } from "./findings";
 
 export interface Whereabouts {
-  /** What a link names the row by: its list and its number there. */
+  /** Identifies the row in a link: its list and its index there. */
   readonly row: string;
   readonly title: string;
-  /** Those that cost most first; a report holds only the first of many. */
+  /** The most expensive first. A report contains only the first of many. */
   readonly ranges: readonly TimeRange[];
 }
 
-/** By the report's own messages: a view asks for the message that it shows. What is nowhere on the timeline is left out. */
+/** Map each message of the report to its places. Messages without a place on the timeline are left out. */
 export function whereabouts(report: Report): ReadonlyMap<object, Whereabouts> {
   const keys = findingKeys(report.findings);
   const all: (readonly [object, Whereabouts])[] = [

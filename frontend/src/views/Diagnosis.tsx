@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { isOfMemory } from "../state/findings";
+import { costsMemory } from "../state/findings";
 import { onlyMemory } from "../state/kinds";
 import { whereabouts } from "../state/whereabouts";
 import type { Report, TraceEntry } from "../wire/report";
@@ -21,7 +21,7 @@ export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report
   const memory = onlyMemory(report.trace?.kind);
   const onlyHost = report.devices.length === 0;
   // Where what matters most is about memory, its picture comes before that of time.
-  const memoryFirst = report.findings[0] !== undefined && isOfMemory(report.findings[0]);
+  const memoryFirst = report.findings[0] !== undefined && costsMemory(report.findings[0]);
   return (
     <WhereaboutsProvider value={known}>
       <div className="gd-top">

@@ -19,12 +19,12 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-it("asks relative to the page, so that any path prefix works", () => {
+it("uses relative URLs, so that any path prefix works", () => {
   expect(address("report", { id: "a&b=c/ü" })).toBe("./report?id=a%26b%3Dc%2F%C3%BC");
   expect(address("traces")).toBe("./traces");
 });
 
-it("asks for a slice, or for the whole trace", async () => {
+it("requests a slice or the whole trace", async () => {
   const fetched = serve(200, { state: "ready" });
   await fetchTimeline("x", { start_us: 1.5, end_us: 2 }, 512);
   await fetchTimeline("x", null, 512);
@@ -40,7 +40,7 @@ it("asks for a slice, or for the whole trace", async () => {
   ]);
 });
 
-it("keeps the list of traces that it knows until there is another one", async () => {
+it("keeps the known list of traces until it changes", async () => {
   serve(200, { generation: 7, traces: [{ id: "x" }], unchanged: false });
   const known = await fetchTraces();
   const fetched = serve(200, { generation: 7, traces: [], unchanged: true });
@@ -50,14 +50,14 @@ it("keeps the list of traces that it knows until there is another one", async ()
   expect((await fetchTraces(known)).generation).toBe(8);
 });
 
-it("hands the signal on, so that a slice that is no longer wanted is given up", async () => {
+it("passes the signal on, so that requests can be aborted", async () => {
   const fetched = serve(200, {});
   const { signal } = new AbortController();
   await fetchReport("x", signal);
   expect(fetched.mock.calls[0]?.[1]?.signal).toBe(signal);
 });
 
-it("says which route refused, and how", async () => {
+it("reports which route failed, and with which status", async () => {
   serve(404, {});
   await expect(fetchReport("gone")).rejects.toEqual(new ServerError("report", 404));
 });

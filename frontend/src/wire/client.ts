@@ -1,4 +1,4 @@
-// Asks the plugin's routes. Addresses are relative, so that TensorBoard works under any prefix.
+// Requests to the plugin's routes. URLs are relative, so that TensorBoard works under any path prefix.
 
 import type { GapChain, MemorySlice, ReportState, Timeline, TraceList } from "./report";
 
@@ -27,13 +27,13 @@ async function get(route: string, query?: Query, signal?: AbortSignal): Promise<
   return answer.json();
 }
 
-/** `known` itself where the list is still that one. */
+/** Return the list of traces: `known` itself if it has not changed. */
 export async function fetchTraces(known?: TraceList, signal?: AbortSignal): Promise<TraceList> {
   const list = (await get("traces", known && { known: known.generation }, signal)) as TraceList;
   return known && list.unchanged ? known : list;
 }
 
-/** Asking for a report queues its analysis. */
+/** Return the state of a report. The first request queues the analysis. */
 export async function fetchReport(id: string, signal?: AbortSignal): Promise<ReportState> {
   return (await get("report", { id }, signal)) as ReportState;
 }
@@ -43,7 +43,7 @@ export interface TimeSpan {
   readonly end_us: number;
 }
 
-/** A slice of the timeline for so many pixels; of the whole trace where no span is given. */
+/** Return a slice of the timeline at `width_px` resolution, or the whole trace if `span` is null. */
 export async function fetchTimeline(
   id: string,
   span: TimeSpan | null,
@@ -54,7 +54,7 @@ export async function fetchTimeline(
   return (await get("timeline", { id, ...range, width: width_px }, signal)) as Timeline;
 }
 
-/** One device's memory over a span, for so many pixels; over the whole recording where no span is given. */
+/** Return one device's memory at `width_px` resolution, over the whole recording if `span` is null. */
 export async function fetchMemory(
   id: string,
   device: number,

@@ -1,7 +1,7 @@
 import { Select, type ComboboxItem, type OptionsFilter } from "@mantine/core";
 import { useMemo } from "react";
 import { bytes, count, date } from "../../base/format";
-import { inRun, isNamed, levels, newest, spanLabel } from "../../state/choose";
+import { inRun, matches, levels, newest, spanLabel } from "../../state/choose";
 import { kindText } from "../../state/kinds";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
@@ -87,7 +87,7 @@ function summary(traces: readonly TraceEntry[]): { state: string; note: string }
 
 /** The first of those that are looked for, and how many more there are. */
 const found: OptionsFilter = ({ options, search, limit }) => {
-  const all = options.filter((option) => "value" in option && isNamed(option.label, search));
+  const all = options.filter((option) => "value" in option && matches(option.label, search));
   const left = all.length - limit;
   if (left <= 0) return all;
   return [

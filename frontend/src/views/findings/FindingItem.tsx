@@ -1,5 +1,5 @@
 import { useEffect, useId, useRef } from "react";
-import { costText, isOfMemory, savingText } from "../../state/findings";
+import { costText, costsMemory, savingText } from "../../state/findings";
 import { usePage } from "../../state/store";
 import type { Finding } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
@@ -51,7 +51,7 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
         </span>
         <span className="gd-chevron" aria-hidden="true" />
       </button>
-      {isOfMemory(finding) ? <ShowInMemory finding={finding} /> : <ShowOnTimeline of={finding} />}
+      {costsMemory(finding) ? <ShowInMemory finding={finding} /> : <ShowOnTimeline of={finding} />}
       {opened && (
         <div className="gd-finding-body" id={body}>
           <Details finding={finding} />
@@ -84,7 +84,7 @@ function Details({ finding }: Pick<Props, "finding">) {
       <div className="gd-finding-right">
         <SavingLine finding={finding} />
         <FixPart finding={finding} />
-        {isOfMemory(finding) && finding.ranges.length > 0 && (
+        {costsMemory(finding) && finding.ranges.length > 0 && (
           <p className="gd-muted">
             Where in time: <ShowOnTimeline of={finding} />
           </p>

@@ -1,7 +1,7 @@
 import { SegmentedControl, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { count, percent, plural, time, words } from "../../base/format";
-import { arranged, FIRST_ORDER, pressed, tells, type Figure, type Order } from "../../state/launches";
+import { arranged, FIRST_ORDER, pressed, isShown, type Figure, type Order } from "../../state/launches";
 import type { LaunchHotspot, Report } from "../../wire/report";
 import { More } from "../parts/More";
 import { Section } from "../parts/Section";
@@ -69,7 +69,7 @@ export function Launches({ report }: { report: Report }) {
   const kind = kinds.find((other) => other === chosen) ?? kinds[0];
   if (!kind) return null;
   const spots = arranged(report.launch_hotspots, kind, text, order);
-  const columns = COLUMNS.filter(({ by }) => tells(by, report.launch_hotspots));
+  const columns = COLUMNS.filter(({ by }) => isShown(by, report.launch_hotspots));
   return (
     <Section
       title="Launches"

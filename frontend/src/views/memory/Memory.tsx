@@ -1,6 +1,6 @@
 import { SegmentedControl } from "@mantine/core";
 import { memoryLabel } from "../../state/memory";
-import { isOfMemory } from "../../state/findings";
+import { costsMemory } from "../../state/findings";
 import { usePage } from "../../state/store";
 import type { Report, TraceEntry } from "../../wire/report";
 import { Section } from "../parts/Section";
@@ -12,7 +12,7 @@ export function Memory({ entry, report }: { entry: TraceEntry; report: Report })
   const chosen = usePage((page) => page.memoryOf);
   const choose = usePage((page) => page.showMemoryOf);
   // Until one is chosen, the device that the worst finding about memory is about.
-  const device = chosen ?? report.findings.find(isOfMemory)?.memory_device;
+  const device = chosen ?? report.findings.find(costsMemory)?.memory_device;
   const memory = report.memory.find((one) => one.device === device) ?? report.memory[0];
   if (!memory) return <NotRecorded />;
   return (
