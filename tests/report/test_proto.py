@@ -8,7 +8,7 @@ from pathlib import Path
 from tb_gpudiag.report import report_pb2
 
 REPORT = Path(report_pb2.__file__).parent
-AGAIN = "report_pb2 is not what report.proto says: run tb_gpudiag/report/generate.sh"
+AGAIN = "report_pb2 is not what report.proto says: run: make wire"
 
 SCALARS = {"double": 1, "int32": 5, "bool": 8, "string": 9, "uint32": 13}
 """The scalar types that report.proto uses, as google.protobuf.descriptor numbers them."""
