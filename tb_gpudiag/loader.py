@@ -15,7 +15,7 @@ from tensorboard.plugins import base_plugin
 
 # What the analysis processes import. They are only looked for here: importing them all would cost
 # TensorBoard's start a second, and this process needs only some of them.
-NEEDED_BY_THE_ANALYSIS = ("numpy", "duckdb", "pyarrow", "fsspec", "google.protobuf")
+NEEDED_BY_THE_ANALYSIS = ("numpy", "duckdb", "pyarrow", "fsspec", "platformdirs", "google.protobuf")
 
 logger = logging.getLogger("tensorboard")
 

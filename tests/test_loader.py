@@ -34,7 +34,7 @@ def test_importing_the_loader_imports_nothing_that_may_be_missing() -> None:
     assert ended.stdout.split() == ["tb_gpudiag"]
 
 
-@pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "numpy", "google.protobuf"])
+@pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "numpy", "platformdirs", "google.protobuf"])
 def test_a_missing_dependency_is_one_line_and_no_tab(
     missing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

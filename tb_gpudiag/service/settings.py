@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import platformdirs
 
 MIB = 1024 * 1024
 
@@ -80,16 +81,11 @@ def _cache_directory(environment: Mapping[str, str]) -> Path | None:
     if named:
         return Path(named).expanduser().absolute()
     try:
-        if sys.platform == "win32":
-            base = environment.get("LOCALAPPDATA", "")
-            return Path(base, "gpudiag", "cache") if base else None
-        if sys.platform == "darwin":
-            return Path.home() / "Library" / "Caches" / "gpudiag"
-        base = environment.get("XDG_CACHE_HOME", "")
-        # The XDG specification: a relative path is to be ignored.
-        return Path(base, "gpudiag") if os.path.isabs(base) else Path.home() / ".cache" / "gpudiag"
+        directory = platformdirs.user_cache_path("gpudiag", appauthor=False)
     except RuntimeError:  # no home directory
         return None
+    # Older platformdirs take a relative XDG_CACHE_HOME, or "~" without a home directory, as it is.
+    return directory if directory.is_absolute() else None
 
 
 def machine_memory_bytes() -> int:

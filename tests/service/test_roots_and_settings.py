@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from tb_gpudiag.service.roots import Root, roots_from
@@ -62,14 +64,47 @@ def test_a_bound_that_is_no_positive_number_is_the_default(text: str) -> None:
     assert settings_from(dict.fromkeys(names, text)) == settings_from({})
 
 
-def test_the_cache_is_where_the_platform_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setenv("HOME", "/home/someone")
-    assert settings_from({"XDG_CACHE_HOME": "/xdg"}).cache_directory == Path("/xdg/gpudiag")
-    assert settings_from({"XDG_CACHE_HOME": "relative"}).cache_directory == Path(
-        "/home/someone/.cache/gpudiag"
-    )
-    assert settings_from({}).cache_directory == Path("/home/someone/.cache/gpudiag")
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home directory, without XDG_CACHE_HOME."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    return tmp_path
+
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="where Linux keeps caches")
+
+
+@on_linux
+def test_the_cache_is_in_the_home_directory(home: Path) -> None:
+    assert settings_from({}).cache_directory == home / ".cache" / "gpudiag"
+
+
+@on_linux
+def test_xdg_cache_home_moves_the_cache(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert settings_from({}).cache_directory == Path("/xdg/gpudiag")
+
+
+@on_linux
+def test_a_relative_xdg_cache_home_is_ignored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    # None: platformdirs before 4.11.8
+    assert settings_from({}).cache_directory in (home / ".cache" / "gpudiag", None)
+
+
+def test_gpudiag_cache_dir_comes_before_all_others(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert settings_from({"GPUDIAG_CACHE_DIR": "/mine"}).cache_directory == Path("/mine")
+    assert settings_from({"GPUDIAG_CACHE_DIR": "~/mine"}).cache_directory == home / "mine"
+
+
+def test_without_a_home_directory_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home(*_: object, **__: object) -> Path:
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.setattr(platformdirs, "user_cache_path", no_home)
+    assert settings_from({}).cache_directory is None
 
 
 def test_two_analyses_leave_memory_to_the_machine() -> None:

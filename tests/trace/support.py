@@ -18,7 +18,8 @@ LONG_AGO_S = 1_000_000_000.0
 
 Row = tuple[Any, ...]
 
-# Written out again on purpose: what the format's description says, not what the reader does.
+# Written out again on purpose: what the format says, not what the reader does. Every other category, such as
+# `mtia_ccp_events` of an accelerator that is not supported, is OTHER.
 CATEGORY_OF = {
     "Operator": Category.CPU_OP,
     "cpu_op": Category.CPU_OP,
@@ -26,6 +27,7 @@ CATEGORY_OF = {
     "python_function": Category.PYTHON_FUNCTION,
     "Runtime": Category.RUNTIME,
     "cuda_runtime": Category.RUNTIME,
+    "mtia_runtime": Category.RUNTIME,
     "cuda_driver": Category.DRIVER,
     "Kernel": Category.KERNEL,
     "kernel": Category.KERNEL,
