@@ -1,4 +1,4 @@
-"""What holds for every rule: one name for its module, page and tests; an id that is never used again."""
+"""Checks on every rule: one name for its module, page and tests; a complete page; an id of its own."""
 
 from __future__ import annotations
 
@@ -8,95 +8,87 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag import rules
 from tb_gpudiag.rules.all import RULES, find_rule
-from tb_gpudiag.rules.rule import PAGE_HEADINGS, Rule, Severity
+from tb_gpudiag.rules.rule import FAMILIES, PAGE_HEADINGS, Rule, Severity
+from tests.conftest import REPOSITORY
 
-PACKAGE = Path(rules.__file__).parent
-TESTS = Path(__file__).parent
-
-EVERY_ID_EVER = {
-    "GD101": "input_pipeline",
-    "GD102": "host_bound",
-    "GD103": "allocator_in_step",
-    "GD104": "compilation_in_step",
-    "GD105": "queued_not_visible",
-    "GD106": "step_variance",
-    "GD201": "launch_bound",
-    "GD202": "small_kernels",
-    "GD301": "host_sync",
-    "GD302": "pageable_copies",
-    "GD303": "copy_patterns",
-    "GD304": "exposed_copies",
-    "GD401": "memory_leak",
-    "GD402": "memory_peak",
-    "GD403": "memory_fragmentation",
-    "GD405": "host_memory_leak",
-    "GD501": "fp32_matmul",
-    "GD502": "unaligned_matmul",
-    "GD503": "unfused_attention",
-    "GD504": "small_grids",
-    "GD505": "memory_bound_kernels",
-    "GD506": "data_movement",
-    "GD507": "slow_matmul",
-    "GD508": "occupancy",
-    "GD601": "exposed_communication",
-    "GD901": "no_steps",
-    "GD902": "warmup_recorded",
-    "GD903": "no_stacks",
-    "GD904": "unlinked_kernels",
-    "GD905": "no_gpu",
-    "GD906": "partial_file",
-}
-"""Users name ids in --fail-on and in issues: a line is added for a new rule, and none is ever changed or
-removed."""
+EVERY_ID = Path(__file__).parent / "ids.txt"
+"""Every id ever used, with its name, one per line. Users name ids in --fail-on and in issues, so a new rule
+adds a line, and no line is ever changed or removed. `make rule` refuses what is in it."""
 
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 
 def test_ids_are_unique_and_never_reused() -> None:
+    known = dict(line.split() for line in EVERY_ID.read_text(encoding="utf-8").splitlines())
     assert len({rule.id for rule in RULES}) == len({rule.name for rule in RULES}) == len(RULES)
-    assert {rule.id: rule.name for rule in RULES}.items() <= EVERY_ID_EVER.items()
-    assert all(re.fullmatch(r"GD\d{3}", rule.id) for rule in RULES)
+    for rule in RULES:
+        assert re.fullmatch(r"GD\d{3}", rule.id)
+        assert known.get(rule.id) == rule.name, (
+            f"tests/rules/ids.txt says {rule.id} is {known.get(rule.id, 'unused')}: add the line "
+            f'"{rule.id} {rule.name}" for a new rule, and never change a line, because users rely on ids'
+        )
+    assert len(set(known.values())) == len(known) == len(EVERY_ID.read_text(encoding="utf-8").split()) / 2
 
 
-def test_a_page_without_its_rule_is_an_oversight() -> None:
-    assert {page.stem for page in PACKAGE.rglob("*.md")} == {rule.name for rule in RULES}
+def test_every_page_and_module_belongs_to_a_listed_rule() -> None:
+    names = {rule.name for rule in RULES}
+    for family in FAMILIES.values():
+        for file in (REPOSITORY / "tb_gpudiag" / "rules" / family).glob("*.[mp][dy]"):
+            assert file.stem in {"__init__", *names}, (
+                f"{file} is not in RULES of tb_gpudiag/rules/all.py: add it"
+            )
 
 
 @each_rule
 def test_a_rule_has_its_module_and_its_tests(rule: Rule) -> None:
     assert importlib.import_module(f"tb_gpudiag.rules.{rule.family}.{rule.name}").RULE is rule
-    tests = (TESTS / rule.family / f"test_{rule.name}.py").read_text(encoding="utf-8")
-    assert len(re.findall(r"^def test_", tests, re.MULTILINE)) >= 3, (
-        "fires, just under the threshold, healthy"
+    path = _tests_of(rule)
+    assert (REPOSITORY / path).exists(), f"add {path}: every rule has tests"
+    found = len(re.findall(r"^def test_", _text(path), re.MULTILINE))
+    assert found >= 3, (
+        f"{path} has {found} tests: add at least that the rule fires, that it is clear just under its "
+        "threshold, and that it is clear on a healthy trace"
     )
 
 
 @each_rule
+def test_a_rule_is_finished(rule: Rule) -> None:
+    for path in (_module_of(rule), _page_of(rule), _tests_of(rule)):
+        for number, line in enumerate(_text(path).splitlines(), 1):
+            assert "TODO" not in line, f"{path}:{number} is still to be written: {line.strip()}"
+
+
+@each_rule
 def test_a_page_has_the_fixed_headings_in_order(rule: Rule) -> None:
-    assert rule.page.startswith(f"# {rule.id} {rule.name}: ")
-    assert re.findall(r"^## (.+)$", rule.page, re.MULTILINE) == list(PAGE_HEADINGS)
-    bodies = re.split(r"^## .+$", rule.page, flags=re.MULTILINE)[1:]
-    assert all(body.strip() for body in bodies)
+    where = _page_of(rule)
+    assert rule.page.startswith(f"# {rule.id} {rule.name}: "), (
+        f'{where}: begin with "# {rule.id} {rule.name}: " and what it finds'
+    )
+    headings = re.findall(r"^## (.+)$", rule.page, re.MULTILINE)
+    assert headings == list(PAGE_HEADINGS), f"{where}: `gpudiag explain` shows these headings, in this order"
+    for heading, body in zip(headings, re.split(r"^## .+$", rule.page, flags=re.MULTILINE)[1:], strict=True):
+        assert body.strip(), f'{where}: write something under "{heading}"'
 
 
 @each_rule
 def test_a_page_names_every_threshold_that_the_rule_has(rule: Rule) -> None:
-    """A share as a percentage; other constants by themselves. In "Threshold", or where it is measured."""
     module = importlib.import_module(f"tb_gpudiag.rules.{rule.family}.{rule.name}")
-    shares = [value for name, value in vars(module).items() if name.endswith("_SHARE")]
+    shares = {name: value for name, value in vars(module).items() if name.endswith("_SHARE")}
     if rule.error_share is not None:
-        shares.append(rule.error_share)
-    threshold = rule.page.split("## Threshold")[1].split("## ")[0]
-    for value in shares:
-        assert f"{value * 100:g} %" in threshold
+        shares["error_share"] = rule.error_share
+    threshold = rule.page.split("## Threshold")[1].split("## ")[0].replace(" %", "%")
+    for name, value in shares.items():
+        assert f"{value * 100:g}%" in threshold, (
+            f'{_page_of(rule)}: "Threshold" does not mention {value * 100:g}% ({name} of '
+            f"{_module_of(rule)}): users read there why a rule fires"
+        )
 
 
 @each_rule
 def test_code_on_a_page_is_python(rule: Rule) -> None:
     for code in re.findall(r"```python\n(.*?)```", rule.page, re.DOTALL):
-        compile(code, f"{rule.name}.md", "exec")
+        compile(code, _page_of(rule), "exec")
 
 
 def test_a_rule_is_found_by_id_and_by_name_in_any_case() -> None:
@@ -113,3 +105,20 @@ def test_severities_are_numbered_as_on_the_wire() -> None:
     assert {severity.name: severity.value for severity in Severity} == dict(
         report_pb2.Finding.Severity.items()
     )
+
+
+def _module_of(rule: Rule) -> str:
+    """Path of the rule's module from the checkout's root, as an editor opens it."""
+    return f"tb_gpudiag/rules/{rule.family}/{rule.name}.py"
+
+
+def _page_of(rule: Rule) -> str:
+    return f"tb_gpudiag/rules/{rule.family}/{rule.name}.md"
+
+
+def _tests_of(rule: Rule) -> str:
+    return f"tests/rules/{rule.family}/test_{rule.name}.py"
+
+
+def _text(path: str) -> str:
+    return (REPOSITORY / path).read_text(encoding="utf-8")
