@@ -1,4 +1,4 @@
-"""Reports for the tests of the views: one told in code, and one whose every name is hostile."""
+"""Reports for tests: one of a trace made in code, and one in which every name is hostile."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[2J\u202e|`**[a](javascript:b)**` @everyone #1 &amp; \"'"
-"""A name with HTML, an escape sequence, text turned round, Markdown, a mention and a link to an issue."""
+"""A name with HTML, an escape sequence, reversed text, Markdown, a mention and a link to an issue."""
 
 
 def report_of(trace: TraceBuilder, folder: Path, *, run: str = "run", worker: str = "host_1") -> pb.Report:
-    written = trace.write(folder / run, worker=worker)
+    return report_at(trace.write(folder / run, worker=worker), folder)
+
+
+def report_at(written: Path, folder: Path) -> pb.Report:
+    """Report of one trace file below the folder."""
     (file,) = (file for file in find_traces(str(folder)).files if file.path == str(written))
     return build_report(Facts(read_trace(file.path)), file)
 
 
 def slow_loader(name: str = "train.py(12): train", *, device: str = "Test GPU") -> TraceBuilder:
-    """Two steps of 1,000 µs: 600 µs of loading under `name`, a copy, a kernel."""
+    """Two steps of 1,000 µs: 600 µs of data loading in the frame `name`, a copy, a kernel."""
     trace = TraceBuilder(devices=(device,))
     main = trace.thread()
     for step in range(2):
@@ -38,7 +42,7 @@ def slow_loader(name: str = "train.py(12): train", *, device: str = "Test GPU") 
 
 
 def hostile(folder: Path) -> pb.Report:
-    """A report of a trace that wishes its reader ill: file, worker, device, operators and frames."""
+    """Report of a trace with hostile names: of its file, worker, device, operators and frames."""
     trace = slow_loader(f"{HOSTILE}.py(3): {HOSTILE}", device=HOSTILE)
     main = trace.thread(HOSTILE)
     main.op(HOSTILE, at=3000, us=100)

@@ -1,111 +1,131 @@
-"""A Report as Markdown, for pasting into an issue. The trace's names never become markup or mentions."""
+"""A document as Markdown, for pasting into an issue. Names of the trace never become markup or mentions."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views import inferred_sections, memory_sections, sections
+from tb_gpudiag.report.views.account_figures import WHOLE, WINDOW, account_rows, account_total
+from tb_gpudiag.report.views.compose import compose
+from tb_gpudiag.report.views.document import (
+    Account,
+    Column,
+    FindingCard,
+    Findings,
+    Item,
+    Kind,
+    Lines,
+    ReportView,
+    Section,
+    Table,
+)
 
 # A comment that renders as nothing keeps "@name" and "#12" from becoming a mention and a link to an issue.
 _NOTHING = "<!-- -->"
 
+# All whitespace but the no-break space.
+_BREAKS = re.compile(r"[^\S\u00a0]+")
+
 
 def to_markdown(reports: Sequence[pb.Report]) -> str:
-    """Reports, one under the other; before several, a table of them."""
-    overview = sections.overview_rows(reports)
-    table = "\n".join(_table(sections.overview_title(reports), sections.OVERVIEW_TITLES, overview))
-    parts = [table.strip()] if overview else []
-    parts += ["\n".join(_lines(report)) for report in reports]
+    """Reports one after another, and a table of them first where there are several."""
+    document = compose(reports)
+    parts = ["\n".join(_table(document.overview)).strip()] if document.overview else []
+    parts += ["\n".join(_report(report)) for report in document.reports]
+    if document.example:
+        command, does = document.explain
+        parts.append(f"{code(command)} {text(does)}")
     return "\n".join(f"{part}\n" for part in parts)
 
 
-def _lines(report: pb.Report) -> Iterable[str]:
-    yield f"## {text(sections.heading(report.trace))}"
+def _report(report: ReportView) -> Iterator[str]:
+    yield f"## {text(report.heading)}"
     yield ""
-    yield f"{code(report.trace.path)}  "
-    yield text(sections.trace_line(report.trace))
+    yield f"{code(report.path)}  "
+    yield text(report.about)
     yield ""
-    yield f"**{text(sections.limiter(report))}.** {text(report.verdict.sentence)}"
-    for device in report.devices:
-        yield from _account(sections.account(device, len(report.steps)))
-    yield from _list(
-        inferred_sections.title(report), [text(line) for line in inferred_sections.lines(report)]
-    )
-    yield from ["", "### Findings", ""]
-    if not report.findings:
-        yield "Nothing found to fix."
-    for number, finding in enumerate(report.findings, start=1):
-        yield from _finding(number, finding, sections.code(report, number))
-    yield from _table("In which order", sections.PLAN_TITLES, sections.plan_rows(report))
-    yield from _table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report))
-    yield from _table("GPU time by kernel family", sections.FAMILY_TITLES, sections.family_rows(report))
-    yield from _table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report))
-    yield from _list("Launch queues", [text(line) for line in sections.queue_lines(report)])
-    yield from _table("Waits for the GPU", sections.SYNC_TITLES, sections.sync_rows(report))
-    memory = report.memory
-    yield from _list("Memory", [text(line) for line in memory_sections.lines(memory)])
-    yield from _table("What grows", memory_sections.SITE_TITLES, memory_sections.site_rows(memory))
-    yield from _table("What the peak holds", memory_sections.PEAK_TITLES, memory_sections.peak_rows(memory))
-    pieces = memory_sections.segment_rows(memory)
-    yield from _table("Segments that are partly free", memory_sections.SEGMENT_TITLES, pieces)
-    unchecked = [f"{text(rules)}: {text(lacks)}" for rules, lacks in sections.unchecked_rows(report)]
-    yield from _list("Cannot tell from this trace", unchecked)
-    clear = [f"{text(rule)}: {text(saw)}" for rule, saw in sections.clear_rows(report)]
-    yield from _list("Looked at, nothing wrong", clear)
-    yield from _list("Notes on the file", [text(note) for note in report.trace.notes])
+    yield f"**{text(report.limiter)}.** {text(report.verdict)}"
+    for section in report.sections:
+        yield from _section(section)
 
 
-def _account(account: sections.Account) -> Iterable[str]:
-    yield from ["", f"### {text(account.title)}", "", "| part | time | share |", "| --- | ---: | ---: |"]
-    for row in account.rows:
-        yield f"| {text(row.label)} | {row.time} | {row.share} |"
-    yield f"| **step window** | **{account.total}** | **100 %** |"
+def _section(section: Section) -> Iterator[str]:
+    match section:
+        case Table():
+            return _table(section)
+        case Lines():
+            return _lines(section)
+        case Account():
+            return _account(section)
+        case Findings():
+            return _findings(section)
 
 
-def _finding(number: int, finding: pb.Finding, code_text: str) -> Iterable[str]:
-    severity = sections.SEVERITIES[finding.severity]
-    yield f"#### {number}. {severity} {finding.rule} {text(finding.name)}: {text(finding.title)}"
+def _account(account: Account) -> Iterator[str]:
+    yield from ["", f"### {text(account.title)}", "", "| Part | Time | Share |", "| --- | ---: | ---: |"]
+    for row in account_rows(account):
+        yield f"| {text(row.label)} | {text(row.time)} | {text(row.share)} |"
+    yield f"| **{text(WINDOW)}** | **{text(account_total(account))}** | **{text(WHOLE)}** |"
+
+
+def _findings(section: Findings) -> Iterator[str]:
+    yield from ["", f"### {text(section.title)}", ""]
+    if not section.cards:
+        yield text(section.none)
+    for card in section.cards:
+        yield from _finding(card)
+
+
+def _finding(card: FindingCard) -> Iterator[str]:
+    yield f"#### {card.number}. {card.severity} {text(card.rule)} {text(card.name)}: {text(card.title)}"
     yield ""
-    yield text(finding.summary)
+    yield text(card.summary)
     yield ""
-    if cost := sections.cost(finding):
-        yield f"- cost: {text(cost)}"
-    for evidence in finding.evidence:
-        yield f"- {text(evidence.label)}: {text(evidence.value)}"
-    for place, time in sections.places(finding):
-        yield f"- at {code(place)}" + (f" {time}" if time else "")
+    for fact in card.facts:
+        yield f"- {_item(fact)}"
+    for place in card.places:
+        yield f"- at {code(place.place)} {text(place.cost)}".rstrip()
     yield ""
-    if finding.fix.text:
-        yield f"**Fix.** {text(finding.fix.text)}"
-    if code_text:
-        fence = "`" * max(3, _longest_run(code_text) + 1)
-        yield from ["", f"{fence}python", code_text, fence]
-    if finding.fix.url:
-        yield from ["", f"<{finding.fix.url}>"]
+    if card.fix:
+        yield f"**Fix.** {text(card.fix)}"
+    if card.code:
+        fence = "`" * max(3, _longest_run(card.code) + 1)
+        yield from ["", f"{fence}python", card.code, fence]
+    if card.url:
+        yield from ["", f"<{card.url}>"]
     yield ""
 
 
-def _table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterable[str]:
-    if not rows:
-        return
-    titles, rows = sections.filled_columns(titles, rows)
-    yield from ["", f"### {title}", "", f"| {' | '.join(titles)} |"]
-    yield f"| {' | '.join('---:' if title in sections.NUMBERS else '---' for title in titles)} |"
-    for row in rows:
-        yield f"| {' | '.join(text(cell) for cell in row)} |"
+def _lines(section: Lines) -> Iterator[str]:
+    yield from ["", f"### {text(section.title)}", "", *(f"- {_item(item)}" for item in section.items)]
 
 
-def _list(title: str, items: list[str]) -> Iterable[str]:
-    if items:
-        yield from ["", f"### {title}", "", *(f"- {item}" for item in items)]
+def _item(item: Item) -> str:
+    return f"{text(item.label)}: {text(item.text)}" if item.label else text(item.text)
+
+
+def _table(section: Table) -> Iterator[str]:
+    yield from ["", f"### {text(section.title)}", ""]
+    yield _row(text(column.title) for column in section.columns)
+    yield _row("---:" if column.kind is Kind.NUMBER else "---" for column in section.columns)
+    for row in section.rows:
+        yield _row(_cell(column, str(cell)) for column, cell in zip(section.columns, row, strict=True))
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(column: Column, words: str) -> str:
+    # A "|" ends a cell even inside a code span.
+    return code(words) if column.kind is Kind.CODE and "|" not in words else text(words)
 
 
 def text(words: str) -> str:
-    """Text that Markdown and HTML leave as it is, on one line."""
-    plain = html.escape(" ".join(words.split()), quote=False)
+    """Text that Markdown and HTML show as it is, on one line."""
+    plain = html.escape(_one_line(words), quote=False)
     plain = re.sub(r"([\\`*_\[\]|~])", r"\\\1", plain)
     plain = re.sub(r"^(\d*)([-+.)])(?=\s|$)", r"\1\\\2", plain)  # would begin a list
     return re.sub(r"([@#]|\b(?:https?|ftp|www))", rf"\1{_NOTHING}", plain)
@@ -113,12 +133,16 @@ def text(words: str) -> str:
 
 def code(words: str) -> str:
     """Text as a code span: nothing inside it is markup, a link or a mention."""
-    words = " ".join(words.split())
+    words = _one_line(words)
     if not words:
         return ""
     fence = "`" * (_longest_run(words) + 1)
     edge = " " if words.startswith("`") or words.endswith("`") else ""
     return f"{fence}{edge}{words}{edge}{fence}"
+
+
+def _one_line(words: str) -> str:
+    return _BREAKS.sub(" ", words).strip()
 
 
 def _longest_run(words: str) -> int:

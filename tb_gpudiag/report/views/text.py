@@ -1,29 +1,63 @@
-"""A Report for the terminal. The trace's names are shown as text, never as markup."""
+"""A document for the terminal. Names of the trace are shown as text, never as markup."""
 
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.containers import Lines as RichLines
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views import inferred_sections, memory_sections, sections
+from tb_gpudiag.report.views.account_figures import WHOLE, WINDOW, Row, account_rows, account_total
+from tb_gpudiag.report.views.compose import compose
+from tb_gpudiag.report.views.document import (
+    Account,
+    FindingCard,
+    Findings,
+    Kind,
+    Lines,
+    ReportView,
+    Section,
+    Table,
+)
 
 PLAIN_WIDTH = 110
 """Columns where there is no terminal to ask."""
 
 _BAR_WIDTH = 28
-_STYLES = {"ERROR": "bold red", "WARNING": "bold yellow", "INFO": "cyan"}
+_SEVERITY_STYLES = {"ERROR": "bold red", "WARNING": "bold yellow", "INFO": "cyan"}
 _PART_STYLES = {"computing": "green", "copying": "cyan", "communicating": "blue"}
 _IDLE_STYLE = "red"
 
+_NARROWEST_HEADER = 10
+"""A title is not wrapped to fewer columns than this."""
+
+_NO_BREAK = "\u00a0"
+_HELD = "\ue000"
+"""Private-use character that stands for a no-break space while lines are broken."""
+
+
+class _Prose(Text):
+    """Text that is not broken at a no-break space, as rich would. It is printed as a plain space."""
+
+    def wrap(self, *arguments: Any, **options: Any) -> RichLines:
+        held = Text(self.plain.replace(_NO_BREAK, _HELD), style=self.style)
+        for span in self.spans:
+            held.stylize(span.style, span.start, span.end)
+        broken = held.wrap(*arguments, **options)
+        for line in broken:
+            line.plain = line.plain.replace(_HELD, " ")
+        return broken
+
 
 def to_text(reports: Sequence[pb.Report]) -> str:
-    """Reports as plain text, without colours."""
+    """Reports as plain text, without colors."""
     out = io.StringIO()
     console = Console(
         file=out, width=PLAIN_WIDTH, color_system=None, force_terminal=False, legacy_windows=False
@@ -33,133 +67,160 @@ def to_text(reports: Sequence[pb.Report]) -> str:
 
 
 def print_reports(reports: Sequence[pb.Report], console: Console) -> None:
-    """Reports onto a console, one under the other; before several, a table of them."""
-    overview = sections.overview_rows(reports)
-    if overview:
-        console.print(_table(sections.overview_title(reports), sections.OVERVIEW_TITLES, overview))
-    for i, report in enumerate(reports):
-        if i or overview:
+    """Print reports one after another, and a table of them first where there are several."""
+    document = compose(reports)
+    if document.overview:
+        console.print(_table(document.overview))
+    for i, report in enumerate(document.reports):
+        if i or document.overview:
             console.print()
-        _print(report, console)
+        _print_report(report, console)
+    if document.example:
+        command, does = document.explain
+        console.print()
+        _say(_prose(f"`{command}` {does}", "dim"), console)
 
 
-def _print(report: pb.Report, console: Console) -> None:
-    console.rule(Text(sections.heading(report.trace), style="bold"), align="left", characters="─")
-    console.print(Text(report.trace.path, style="dim"), soft_wrap=True)
-    console.print(Text(sections.trace_line(report.trace), style="dim"))
+def _print_report(report: ReportView, console: Console) -> None:
+    console.rule(Text(report.heading, style="bold"), align="left", characters="─")
+    console.print(Text(report.path, style="dim"), soft_wrap=True)
+    _say(_prose(report.about, "dim"), console)
     console.print()
-    console.print(Text.assemble((f"{sections.limiter(report)}. ", "bold"), report.verdict.sentence))
-    if len(report.findings) > 1:  # the first of them fills a screen
+    _say(_prose(f"{report.limiter}. ", "bold").append(report.verdict, style="not bold"), console)
+    _print_titles(report, console)
+    for section in report.sections:
         console.print()
-        titles = Table.grid(padding=(0, 2, 0, 0))
-        titles.add_column(no_wrap=True)
-        for number, finding in enumerate(report.findings, start=1):
-            titles.add_row(_name(number, finding), Text(finding.title))
-        console.print(Padding(titles, (0, 0, 0, 2)))
-    for device in report.devices:
-        console.print()
-        _print_account(sections.account(device, len(report.steps)), console)
-    inferred = [("", line) for line in inferred_sections.lines(report)]
-    _print_list(inferred_sections.title(report), inferred, console)
-    for number, finding in enumerate(report.findings, start=1):
-        console.print()
-        _print_finding(number, finding, sections.code(report, number), console)
-    if not report.findings:
-        console.print()
-        console.print(Text("Nothing found to fix."))
-    _print_table("In which order", sections.PLAN_TITLES, sections.plan_rows(report), console)
-    _print_table("Where the host's time went", sections.HOST_TITLES, sections.host_rows(report), console)
-    _print_table("GPU time by kernel family", sections.FAMILY_TITLES, sections.family_rows(report), console)
-    _print_table("Launches", sections.HOTSPOT_TITLES, sections.hotspot_rows(report), console)
-    _print_list("Launch queues", [("", line) for line in sections.queue_lines(report)], console)
-    _print_table("Waits for the GPU", sections.SYNC_TITLES, sections.sync_rows(report), console)
-    memory = report.memory
-    _print_list("Memory", [("", line) for line in memory_sections.lines(memory)], console)
-    _print_table("What grows", memory_sections.SITE_TITLES, memory_sections.site_rows(memory), console)
-    held = memory_sections.peak_rows(memory)
-    _print_table("What the peak holds", memory_sections.PEAK_TITLES, held, console)
-    pieces = memory_sections.segment_rows(memory)
-    _print_table("Segments that are partly free", memory_sections.SEGMENT_TITLES, pieces, console)
-    _print_list("Cannot tell from this trace", sections.unchecked_rows(report), console)
-    _print_list("Looked at, nothing wrong", sections.clear_rows(report), console)
-    _print_list("Notes on the file", [("", note) for note in report.trace.notes], console)
+        _print_section(section, console)
 
 
-def _print_account(account: sections.Account, console: Console) -> None:
-    console.print(Text(account.title, style="bold"))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column()
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(no_wrap=True)
-    for row in account.rows:
-        style = _PART_STYLES.get(row.part, _IDLE_STYLE)
-        table.add_row(Text(row.label), Text(row.time), Text(row.share), Text(_bar(row.fraction), style=style))
-    table.add_row(Text("step window", style="bold"), Text(account.total, style="bold"), Text("100 %"), Text())
-    console.print(Padding(table, (0, 0, 0, 2)))
+def _print_titles(report: ReportView, console: Console) -> None:
+    """Titles of several findings: the first finding alone may fill a screen."""
+    cards = [card for section in report.sections if isinstance(section, Findings) for card in section.cards]
+    if len(cards) < 2:
+        return
+    titles = _grid(2)
+    for card in cards:
+        titles.add_row(_name(card), _prose(card.title))
+    console.print()
+    console.print(Padding(titles, (0, 0, 0, 2)))
 
 
-def _bar(fraction: float) -> str:
-    return "█" * round(fraction * _BAR_WIDTH) or ("▏" if fraction > 0 else "")
+def _print_section(section: Section, console: Console) -> None:
+    match section:
+        case Table():
+            console.print(_table(section))
+        case Lines():
+            _print_lines(section, console)
+        case Account():
+            _print_account(section, console)
+        case Findings():
+            _print_findings(section, console)
 
 
-def _name(number: int, finding: pb.Finding) -> Text:
-    severity = sections.SEVERITIES[finding.severity]
-    return Text.assemble(f"{number}. ", (severity, _STYLES[severity]), f" {finding.rule} {finding.name}")
+def _print_account(account: Account, console: Console) -> None:
+    _say(_prose(account.title, "bold"), console)
+    rows = RichTable.grid(padding=(0, 2, 0, 0))
+    for justify in ("left", "right", "right", "left"):
+        rows.add_column(justify=justify, no_wrap=justify == "right")
+    for row in account_rows(account):
+        rows.add_row(_prose(row.label), _prose(row.time), _prose(row.share), _bar(row))
+    rows.add_row(_prose(WINDOW, "bold"), _prose(account_total(account), "bold"), _prose(WHOLE))
+    console.print(Padding(rows, (0, 0, 0, 2)))
 
 
-def _print_finding(number: int, finding: pb.Finding, code: str, console: Console) -> None:
-    console.print(_name(number, finding).append(": ").append(finding.title, style="bold"))
-    body = Table.grid(padding=(0, 2, 0, 0))
-    body.add_column(no_wrap=True)
-    body.add_column()
-    if cost := sections.cost(finding):
-        body.add_row(Text("cost"), Text(cost))
-    for evidence in finding.evidence:
-        body.add_row(Text(evidence.label), Text(evidence.value))
-    for place, time in sections.places(finding):
-        body.add_row(Text("at"), Text(f"{place}  {time}".rstrip()))
-    if finding.fix.text:
-        body.add_row(Text("fix", style="bold"), Text(finding.fix.text))
+def _bar(row: Row) -> Text:
+    blocks = "█" * round(row.fraction * _BAR_WIDTH) or ("▏" if row.fraction > 0 else "")
+    return Text(blocks, style=_PART_STYLES.get(row.id, _IDLE_STYLE), no_wrap=True)
+
+
+def _print_findings(findings: Findings, console: Console) -> None:
+    _say(_prose(findings.title, "bold"), console)
+    if not findings.cards:
+        _say(_prose(findings.none), console)
+    for i, card in enumerate(findings.cards):
+        if i:
+            console.print()
+        _print_finding(card, console)
+
+
+def _name(card: FindingCard) -> Text:
+    severity = (card.severity, _SEVERITY_STYLES.get(card.severity, ""))
+    return Text.assemble(f"{card.number}. ", severity, f" {card.rule} {card.name}", no_wrap=True)
+
+
+def _print_finding(card: FindingCard, console: Console) -> None:
+    name = _name(card)
+    title = _prose(f"{name.plain}: ")
+    title.spans = name.spans
+    _say(title.append(card.title, style="bold"), console)
+    body = _grid(2)
+    for fact in card.facts:
+        body.add_row(_prose(fact.label), _prose(fact.text))
+    for place in card.places:
+        body.add_row("at", _prose(f"{place.place}  {place.cost}".rstrip()))
+    if card.fix:
+        body.add_row(Text("fix", style="bold"), _prose(card.fix))
     indent = (0, 0, 0, 3)
-    console.print(Padding(Text(finding.summary), indent))
+    console.print(Padding(_prose(card.summary), indent))
     console.print(Padding(body, indent))
-    if code:
-        for line in code.split("\n"):  # code that is to be copied is not broken
-            console.print(Text(f"        {line}".rstrip(), style="green"), soft_wrap=True)
-    if finding.fix.url:
-        console.print(Text(f"        {finding.fix.url}", style="dim"), soft_wrap=True)
+    for line in card.code.split("\n") if card.code else []:  # code to copy is not wrapped
+        console.print(Text(f"        {line}".rstrip(), style="green"), soft_wrap=True)
+    if card.url:
+        console.print(Text(f"        {card.url}", style="dim"), soft_wrap=True)
 
 
-def _print_table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]], console: Console) -> None:
-    if rows:
-        console.print()
-        console.print(_table(title, titles, rows))
+def _print_lines(section: Lines, console: Console) -> None:
+    _say(_prose(section.title, "bold"), console)
+    for item in section.items:
+        line = _prose(f"{item.label}: " if item.label else "", "dim").append(item.text, style="not dim")
+        console.print(Padding(line, (0, 0, 0, 2)))
 
 
-def _table(title: str, titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
-    titles, rows = sections.filled_columns(titles, rows)
-    table = Table(
-        title=title, title_style="bold", title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+def _table(section: Table) -> RichTable:
+    shown = RichTable(
+        title=_prose(section.title, "bold"),
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
     )
-    for heading in titles:
-        number = heading in sections.NUMBERS
-        table.add_column(
-            heading,
+    for column, header in zip(section.columns, _headers(section), strict=True):
+        number = column.kind is Kind.NUMBER
+        shown.add_column(
+            header,
             justify="right" if number else "left",
             no_wrap=number,
             header_style="dim",
             overflow="fold",
         )
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+    for row in section.rows:
+        shown.add_row(*(_prose(str(cell)) for cell in row))
+    return shown
 
 
-def _print_list(title: str, items: list[tuple[str, str]], console: Console) -> None:
-    if not items:
-        return
-    console.print()
-    console.print(Text(title, style="bold"))
-    for label, text in items:
-        console.print(Padding(Text.assemble((f"{label}: ", "dim") if label else "", text), (0, 0, 0, 2)))
+def _headers(section: Table) -> list[str]:
+    """Column titles, aligned at the bottom. A title does not make a column of numbers wide: it is wrapped."""
+    wrapped = []
+    for i, column in enumerate(section.columns):
+        widest = max(len(str(row[i])) for row in section.rows)
+        width = max(widest, _NARROWEST_HEADER) if column.kind is Kind.NUMBER else len(column.title)
+        wrapped.append(textwrap.wrap(column.title, width, break_long_words=False))
+    height = max(len(title) for title in wrapped)
+    return ["\n" * (height - len(title)) + "\n".join(title) for title in wrapped]
+
+
+def _grid(columns: int) -> RichTable:
+    """A table without titles. All columns but the last keep their width."""
+    grid = RichTable.grid(padding=(0, 2, 0, 0))
+    for i in range(columns):
+        grid.add_column(no_wrap=i < columns - 1)
+    return grid
+
+
+def _say(text: Text, console: Console) -> None:
+    """Print one text. Without the group rich would join texts into one of its own class."""
+    console.print(Group(text))
+
+
+def _prose(words: str, style: str = "") -> Text:
+    return _Prose(words, style=style)

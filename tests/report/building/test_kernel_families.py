@@ -1,4 +1,4 @@
-"""GPU time by kernel family: in the Report, and in every view."""
+"""GPU time by kernel family in the Report and in every format."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.html import to_html
-from tb_gpudiag.report.views.markdown import to_markdown
-from tb_gpudiag.report.views.text import to_text
+from tb_gpudiag.wording.format import share
 from tests.builder import TraceBuilder
 from tests.report.reports import report_of
+from tests.report.views.formats import FORMATS, one_space, words_in
 
 
 def products_and_a_copy() -> TraceBuilder:
@@ -39,10 +38,11 @@ def test_each_device_has_its_families_most_time_first(tmp_path: Path) -> None:
     assert gemm.share == pytest.approx(0.45)  # 50 µs of it side by side
 
 
-def test_every_view_shows_the_busiest_devices(tmp_path: Path) -> None:
-    report = report_of(products_and_a_copy(), tmp_path)
-    for view in (to_text([report]), to_markdown([report]), to_html([report])):
-        _, section = view.split("GPU time by kernel family")
-        for cell in ("gemm", "500 µs", "45.0 %", "60.0 %", "copy"):
-            assert cell in section
-    assert "GPU time by kernel family" not in to_text([pb.Report()])
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_shows_the_busiest_devices(format: str, tmp_path: Path) -> None:
+    _, section = words_in(format, report_of(products_and_a_copy(), tmp_path)).split(
+        "GPU time by kernel family"
+    )
+    for cell in ("gemm", "500 µs", share(0.45), share(0.6), "copy"):
+        assert one_space(cell) in section
+    assert "GPU time by kernel family" not in words_in(format, pb.Report())

@@ -1,4 +1,4 @@
-"""Launch hotspots and launch queues: in the Report, and in every view."""
+"""Launch hotspots and launch queues in the Report and in every format."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building import launch_messages as launches
-from tb_gpudiag.report.views.html import to_html
-from tb_gpudiag.report.views.markdown import to_markdown
-from tb_gpudiag.report.views.text import to_text
+from tb_gpudiag.wording.format import time_us
 from tests.builder import TraceBuilder
 from tests.facts.core.test_queue_depth import full_queue
 from tests.report.reports import report_of, slow_loader
+from tests.report.views.formats import FORMATS, one_space, words_in
 
 
 def two_streams() -> TraceBuilder:
@@ -29,10 +27,6 @@ def two_streams() -> TraceBuilder:
     main.launch("a", at=320, us=10, runs_at=340, runs_us=40, stream=20)
     main.launch("b", at=330, us=10, runs_at=380, runs_us=20, stream=20)
     return trace
-
-
-def views(report: pb.Report) -> dict[str, str]:
-    return {"text": to_text([report]), "markdown": to_markdown([report]), "html": to_html([report])}
 
 
 def test_a_hotspot_says_what_the_host_spent_on_its_launches(tmp_path: Path) -> None:
@@ -57,26 +51,26 @@ def test_a_queue_says_how_much_waited_over_the_step_window(tmp_path: Path) -> No
     assert second.mean_depth == pytest.approx(50 / 400)
 
 
-def test_waiting_for_a_full_queue_is_in_both_and_in_words(tmp_path: Path) -> None:
+def test_launches_blocked_on_a_full_queue_are_counted_and_shown(tmp_path: Path) -> None:
     report = report_of(full_queue(), tmp_path)
     (queue,) = report.launch_queues
     (spot,) = (spot for spot in report.launch_hotspots if spot.kind == "kernel")
     assert queue.full_queue_launches == spot.full_queue_launches == 3
     assert queue.full_queue_us == spot.full_queue_us > 600
-    assert "3 calls waited" in to_text([report]).replace("\n", " ")
+    assert "3 launches" in words_in("text", report)
 
 
-@pytest.mark.parametrize("view", ["text", "markdown", "html"])
-def test_every_view_shows_them(view: str, tmp_path: Path) -> None:
-    shown = views(report_of(two_streams(), tmp_path))[view]
-    for words in ("aten::add", "80 µs", "50 µs", "Launch queues", "GPU 0 stream 20: 2 launches"):
-        assert words in shown.replace("\\", ""), words
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_shows_them(format: str, tmp_path: Path) -> None:
+    shown = words_in(format, report_of(two_streams(), tmp_path))
+    for words in ("Launches by operator", "aten::add", time_us(80), "Launch queue depth", "GPU 0 stream 20"):
+        assert one_space(words) in shown, words
 
 
 def test_without_launches_there_is_no_queue(tmp_path: Path) -> None:
     report = report_of(TraceBuilder(devices=()), tmp_path)
     assert not report.launch_queues
-    assert "Launch queues" not in to_text([report])
+    assert "Launch queue depth" not in words_in("text", report)
 
 
 def test_queues_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

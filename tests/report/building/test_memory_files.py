@@ -1,4 +1,4 @@
-"""Reports of files that tell of memory alone: snapshots and memory timelines."""
+"""Reports of files that are about memory only: snapshots and memory timelines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.slices.memory_slice import prepare_memory, slice_memory
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
-from tb_gpudiag.report.views.html import to_html
-from tb_gpudiag.report.views.markdown import to_markdown
-from tb_gpudiag.report.views.text import to_text
 from tb_gpudiag.trace.find import find_traces
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.wording.format import size_bytes
 from tests.builder import SnapshotBuilder
+from tests.report.views.formats import FORMATS, one_space, words_in
 
 MB = 1 << 20
 ABOUT_MEMORY = {"GD401", "GD402", "GD403", "GD405", "GD906"}
@@ -83,15 +82,15 @@ def test_the_verdict_on_a_snapshot_tells_its_peak_and_no_limiter(tmp_path: Path)
     assert "40 MiB" in verdict.sentence
 
 
-def test_the_views_of_a_snapshot_speak_of_memory_and_of_what_it_holds(tmp_path: Path) -> None:
+def test_every_format_of_a_snapshot_is_about_memory(tmp_path: Path) -> None:
     training().write(tmp_path)
     report = report_of(tmp_path)
-    for view in (to_text, to_markdown, to_html):
-        shown = view([report])
+    for format in FORMATS:
+        shown = words_in(format, report)
         assert "Memory." in shown
         assert "Not known" not in shown
-        assert "What grows" in shown
-        assert "allocated by" not in shown  # no operator is known here
+        assert "Growing allocations" in shown
+        assert "Allocated by" not in shown  # no operator is known here
 
 
 def test_a_job_that_ran_out_of_memory_is_limited_by_it(tmp_path: Path) -> None:
@@ -112,8 +111,8 @@ def test_every_view_shows_any_snapshot(entries: int, marked: bool, tmp_path: Pat
         snapshot.annotations.clear()
     snapshot.write(tmp_path)
     report = report_of(tmp_path)
-    for view in (to_text, to_markdown, to_html):
-        assert "GPU 0" in view([report])
+    for format in FORMATS:
+        assert "GPU 0" in words_in(format, report)
     timeline = slice_timeline(prepare_timeline(Facts(read_trace(report.trace.path))), None, None, 1_000)
     assert len(timeline.steps) == (8 if marked else 0)
     assert {lane.kind for lane in timeline.lanes} <= {"thread"}
@@ -124,7 +123,7 @@ def test_an_empty_snapshot_has_a_report(tmp_path: Path) -> None:
     report = report_of(tmp_path)
     assert report.verdict.limiter == "unknown"
     assert not report.memory
-    assert to_text([report])
+    assert words_in("text", report)
 
 
 def test_a_memory_timeline_has_a_report(tmp_path: Path) -> None:
@@ -138,5 +137,5 @@ def test_a_memory_timeline_has_a_report(tmp_path: Path) -> None:
     assert report.memory[0].peak_reserved_bytes == 0
     assert rules_of(report) <= ABOUT_MEMORY
     assert "6 MiB" in report.verdict.sentence
-    for view in (to_text, to_markdown, to_html):
-        assert "6 MiB" in view([report])
+    for format in FORMATS:
+        assert one_space(size_bytes(6 * MB)) in words_in(format, report)

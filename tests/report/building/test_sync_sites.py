@@ -2,11 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tb_gpudiag.report.views.html import to_html
-from tb_gpudiag.report.views.markdown import to_markdown
-from tb_gpudiag.report.views.text import to_text
 from tests.builder import TraceBuilder
 from tests.report.reports import report_of, slow_loader
+from tests.report.views.formats import FORMATS, words_in
 
 
 def _reads_its_loss() -> TraceBuilder:
@@ -21,17 +19,18 @@ def _reads_its_loss() -> TraceBuilder:
     return trace
 
 
-def test_the_report_and_every_view_list_the_waits(tmp_path: Path) -> None:
+def test_the_report_and_every_format_list_the_synchronizations(tmp_path: Path) -> None:
     report = report_of(_reads_its_loss(), tmp_path)
     (site,) = report.sync_sites
     assert (site.kind, site.count, site.place.file, site.place.line) == ("item", 1, "train.py", 12)
     assert site.refill_us == site.place.us == 60
-    for shown in (to_text([report]), to_markdown([report]), to_html([report])):
-        assert "Waits for the GPU" in shown
+    for format in FORMATS:
+        shown = words_in(format, report)
+        assert "Synchronizations" in shown
         assert ".item() or float()" in shown
 
 
-def test_without_waits_there_is_no_section(tmp_path: Path) -> None:
+def test_without_synchronizations_there_is_no_section(tmp_path: Path) -> None:
     report = report_of(slow_loader(), tmp_path)
     assert not report.sync_sites
-    assert "Waits for the GPU" not in to_text([report])
+    assert "Synchronizations" not in words_in("text", report)

@@ -1,0 +1,77 @@
+"""From Reports to the document that every format shows: the sections and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.document import Document, ReportView, Section
+from tb_gpudiag.report.views.sections.account_section import accounts, inferred_steps
+from tb_gpudiag.report.views.sections.finding_sections import findings, plan
+from tb_gpudiag.report.views.sections.memory_sections import (
+    growing_sites,
+    memory_summary,
+    partly_free_segments,
+    peak_owners,
+)
+from tb_gpudiag.report.views.sections.rule_sections import clear, notes, unchecked
+from tb_gpudiag.report.views.sections.time_sections import (
+    host_time,
+    kernel_families,
+    launch_hotspots,
+    launch_queues,
+    synchronizations,
+)
+from tb_gpudiag.report.views.sections.trace_header import about, heading, limiter, overview
+
+
+def compose(reports: Sequence[pb.Report]) -> Document:
+    """Build the document of these reports."""
+    table = overview(reports)
+    return Document(
+        title=table.title if table else " ".join(heading(report.trace) for report in reports),
+        overview=table,
+        reports=tuple(_view(report) for report in reports),
+        example=_any_rule(reports),
+        generator=reports[0].generator if reports else "",
+    )
+
+
+def _view(report: pb.Report) -> ReportView:
+    return ReportView(
+        heading=heading(report.trace),
+        path=report.trace.path,
+        about=about(report.trace),
+        limiter=limiter(report),
+        verdict=report.verdict.sentence,
+        sections=tuple(section for section in _sections(report) if section),
+    )
+
+
+def _sections(report: pb.Report) -> list[Section]:
+    """All sections in reading order; some are empty."""
+    return [
+        *accounts(report),
+        inferred_steps(report),
+        findings(report),
+        plan(report),
+        host_time(report),
+        kernel_families(report),
+        launch_hotspots(report),
+        launch_queues(report),
+        synchronizations(report),
+        memory_summary(report.memory),
+        growing_sites(report.memory),
+        peak_owners(report.memory),
+        partly_free_segments(report.memory),
+        unchecked(report),
+        clear(report),
+        notes(report),
+    ]
+
+
+def _any_rule(reports: Sequence[pb.Report]) -> str:
+    """Id of the first finding's rule, else of a rule that was checked; "" without either."""
+    found = [finding.rule for report in reports for finding in report.findings]
+    checked = [rule.rule for report in reports for rule in report.clear]
+    return next(iter([*found, *checked]), "")

@@ -1,0 +1,169 @@
+"""The document that every format shows: typed sections and values, without markup.
+
+Sections are built from Reports in sections/ and rendered by text.py, markdown.py and html.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from tb_gpudiag.wording.quantity import Quantity
+
+
+class Kind(Enum):
+    """What a column holds, and so how it is aligned and which font it gets."""
+
+    TEXT = "text"
+    CODE = "code"  # a place in the code, an operator
+    NUMBER = "number"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a Table."""
+
+    title: str
+    kind: Kind = Kind.TEXT
+
+
+Cell = Quantity | str
+"""A value of a table. "" is an empty cell. str() gives what a reader sees."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells, one cell per column."""
+
+    kind: ClassVar[str] = "table"
+    id: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+
+@dataclass(frozen=True)
+class Item:
+    """A line of a list, with a label or without."""
+
+    text: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A list of sentences."""
+
+    kind: ClassVar[str] = "lines"
+    id: str
+    title: str
+    items: tuple[Item, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.items)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an account: computing, copying, communicating, or an idle cause."""
+
+    id: str
+    label: str
+    us: float
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where a device's step window went. The parts add up to the window."""
+
+    kind: ClassVar[str] = "account"
+    id: str
+    title: str
+    parts: tuple[Part, ...]
+    window_us: float
+
+
+@dataclass(frozen=True)
+class CodePlace:
+    """A place in the code, and how much of the finding's cost is there."""
+
+    place: str
+    cost: str
+
+
+@dataclass(frozen=True)
+class FindingCard:
+    """A finding. `facts` are its cost and its evidence; `number` counts from 1."""
+
+    number: int
+    severity: str
+    rule: str
+    name: str
+    title: str
+    summary: str
+    facts: tuple[Item, ...]
+    places: tuple[CodePlace, ...]
+    fix: str
+    code: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All findings of a report, most important first. `none` is shown where there are none."""
+
+    kind: ClassVar[str] = "findings"
+    id: str
+    title: str
+    cards: tuple[FindingCard, ...]
+    none: str
+
+
+Section = Table | Lines | Account | Findings
+
+
+@dataclass(frozen=True)
+class ReportView:
+    """One report: its trace, its verdict, and its sections in reading order. No section is empty."""
+
+    heading: str
+    path: str
+    about: str
+    limiter: str
+    verdict: str
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """Everything that one output shows. `overview` compares several reports; `example` is a rule's id for
+    `gpudiag explain`, or ""."""
+
+    title: str
+    overview: Table | None
+    reports: tuple[ReportView, ...]
+    example: str
+    generator: str
+
+    @property
+    def explain(self) -> tuple[str, str]:
+        """The command that explains a rule, and what it does."""
+        return f"gpudiag explain {self.example}", "explains a rule."
+
+
+def table(id: str, title: str, columns: Iterable[Column], rows: Iterable[tuple[Cell, ...]]) -> Table:
+    """Make a table without the columns that are empty in every row."""
+    columns, rows = tuple(columns), tuple(rows)
+    filled = [i for i in range(len(columns)) if any(str(row[i]) for row in rows)]
+    kept = tuple(tuple(row[i] for i in filled) for row in rows)
+    return Table(id, title, tuple(columns[i] for i in filled), kept)
+
+
+def lines(id: str, title: str, sentences: Iterable[str]) -> Lines:
+    """Make a list of sentences without labels."""
+    return Lines(id, title, tuple(Item(sentence) for sentence in sentences))

@@ -1,0 +1,1 @@
+"""Sections of the document, built from Reports."""

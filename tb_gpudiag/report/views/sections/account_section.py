@@ -1,0 +1,83 @@
+"""Where each device's step window went, and what repeats where no steps were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.document import Account, Lines, Part, lines
+from tb_gpudiag.report.views.sections.words import CAUSES
+from tb_gpudiag.wording.format import count, share, time_us
+
+INFERRED_PARTS_SHOWN = 4
+"""Parts of the repetitions' time that are listed, largest first."""
+
+_SIGNS = {
+    "module": "Each repetition runs its own call of an outermost module, so each counts as a step.",
+    "input": "Each repetition takes data from the host, so each counts as a step.",
+    "threads": "Several host threads launch each repetition, as forward and backward do, so each counts as a "
+    "step.",
+    "one_call": "All repetitions are inside one call of {inside}: they are parts of a step, such as layers.",
+    "none": "The trace does not show whether a repetition is a step or a part of one, such as a layer.",
+}
+
+
+def accounts(report: pb.Report) -> list[Account]:
+    """One account per device, busiest first. Parts without time are left out."""
+    return [_account(device, len(report.steps)) for device in report.devices]
+
+
+def _account(device: pb.Device, steps: int) -> Account:
+    name = f"GPU {device.id}" + (f", {device.name}" if device.name else "")
+    window = count(steps, "step") if steps else "the whole recording"
+    parts = _parts(
+        device.window_computing_us,
+        device.window_copying_us,
+        device.window_communicating_us,
+        device.window_idle_by_cause,
+    )
+    shown = tuple(part for part in parts if part.us > 0 and device.window_us > 0)
+    return Account(f"gpu{device.id}", f"{name}: {window}", shown, device.window_us)
+
+
+def _parts(
+    computing_us: float, copying_us: float, communicating_us: float, idle: Iterable[pb.CauseTime]
+) -> list[Part]:
+    return [
+        Part("computing", "computing", computing_us),
+        Part("copying", "copying, exposed", copying_us),
+        Part("communicating", "communicating, exposed", communicating_us),
+        *(
+            Part(c.cause if c.cause in CAUSES else "other", f"idle: {CAUSES.get(c.cause, c.cause)}", c.us)
+            for c in idle
+        ),
+    ]
+
+
+def inferred_steps(report: pb.Report) -> Lines:
+    """What repeats where no steps were recorded. Empty where nothing does."""
+    found = report.inferred_steps
+    title = "Inferred steps" if found.are_steps else "Repetition"
+    if not found.repetitions:
+        return lines("inferred_steps", title, [])
+    launches = count(found.period_launches, "launch", "launches")
+    lengths = [step.duration_us for step in found.steps]
+    shortest, longest = time_us(min(lengths)), time_us(max(lengths))
+    sentences = [
+        f"No steps were recorded. On GPU {found.device} a sequence of {launches} repeats "
+        f"{count(found.repetitions, 'time')}, after {time_us(found.setup_us)} of setup and before "
+        f"{time_us(found.tail_us)} of other work.",
+        _SIGNS.get(found.sign, "").format(inside=found.inside),
+        f"One repetition takes {time_us(found.median_us)} (median; {shortest} to {longest}). "
+        f"Over all repetitions: {_largest_parts(found.accounts, sum(lengths))}.",
+    ]
+    return lines("inferred_steps", title, sentences)
+
+
+def _largest_parts(steps: Iterable[pb.StepAccount], total_us: float) -> str:
+    by_label: dict[str, float] = {}
+    for step in steps:
+        for part in _parts(step.computing_us, step.copying_us, step.communicating_us, step.idle_by_cause):
+            by_label[part.label] = by_label.get(part.label, 0.0) + part.us
+    largest = sorted(by_label.items(), key=lambda part: -part[1])[:INFERRED_PARTS_SHOWN]
+    return ", ".join(f"{label} {share(us, total_us)}" for label, us in largest)

@@ -1,0 +1,100 @@
+"""The findings, and the order in which to fix them."""
+
+from __future__ import annotations
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.document import (
+    CodePlace,
+    Column,
+    FindingCard,
+    Findings,
+    Item,
+    Kind,
+    Table,
+    table,
+)
+from tb_gpudiag.report.views.sections.place_text import full_place
+from tb_gpudiag.wording.format import size_bytes, time_us
+from tb_gpudiag.wording.quantity import duration
+
+PLACES_SHOWN = 5
+
+
+def findings(report: pb.Report) -> Findings:
+    """Every finding, in the Report's order."""
+    cards = tuple(_card(report, number) for number in range(1, len(report.findings) + 1))
+    return Findings("findings", "Findings", cards, "No problem found.")
+
+
+def _card(report: pb.Report, number: int) -> FindingCard:
+    finding = report.findings[number - 1]
+    cost = _cost(finding)
+    facts = [Item(cost, "cost")] if cost else []
+    facts += [Item(evidence.value, evidence.label) for evidence in finding.evidence]
+    return FindingCard(
+        number=number,
+        severity=pb.Finding.Severity.Name(finding.severity),
+        rule=finding.rule,
+        name=finding.name,
+        title=finding.title,
+        summary=finding.summary,
+        facts=tuple(facts),
+        places=tuple(CodePlace(full_place(p), _cost_there(p)) for p in finding.places[:PLACES_SHOWN]),
+        fix=finding.fix.text,
+        code=_code(report, number),
+        url=finding.fix.url if finding.fix.url.startswith("https://") else "",
+    )
+
+
+def _cost(finding: pb.Finding) -> str:
+    """Cost and saving, in time or memory; "" for a finding about the recording."""
+    if finding.cost_bytes_per_step:
+        return f"{size_bytes(finding.cost_bytes_per_step)} more per step"
+    if finding.cost_bytes:
+        return size_bytes(finding.cost_bytes)
+    if not finding.cost_us:
+        return ""
+    cost, saving = time_us(finding.cost_us), _saving(finding.saving)
+    return f"{cost}; a fix saves {saving}" if saving else cost
+
+
+def _saving(saving: pb.Saving) -> str:
+    if not saving.high_us:
+        return ""
+    low, high = time_us(saving.low_us), time_us(saving.high_us)
+    if saving.basis == "at most":
+        return f"at most {high}"
+    span = high if low == high else f"{low} to {high}" if saving.low_us else f"up to {high}"
+    return f"{span} ({saving.basis})" if saving.basis else span
+
+
+def _cost_there(where: pb.Place) -> str:
+    if where.us:
+        return time_us(where.us)
+    return size_bytes(where.bytes) if where.bytes else ""
+
+
+def _code(report: pb.Report, number: int) -> str:
+    """Code of the fix. Code that an earlier finding shows is not repeated."""
+    own = report.findings[number - 1].fix.code.rstrip("\n")
+    for earlier, finding in enumerate(report.findings[: number - 1], start=1):
+        if own and finding.fix.code.rstrip("\n") == own:
+            return f"# same code as finding {earlier}"
+    return own
+
+
+PLAN_COLUMNS = (
+    Column("Fix"),
+    Column("Saves at most", Kind.NUMBER),
+    Column("Step window after it", Kind.NUMBER),
+)
+
+
+def plan(report: pb.Report) -> Table:
+    """Fixes in the order to make them. Empty with fewer than two fixes."""
+    fixes = report.plan.fixes if len(report.plan.fixes) > 1 else []
+    rows = [
+        (f"{fix.rule} {fix.name}", duration(fix.saving_us * 1e3), duration(fix.window_us * 1e3))
+        for fix in fixes
+    ]
+    return table("plan", "Fix in this order", PLAN_COLUMNS, rows)

@@ -1,0 +1,217 @@
+"""The memory of each device: what the peak consists of, what grows, and what is reserved but unused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.document import Column, Kind, Lines, Table, lines, table
+from tb_gpudiag.report.views.sections.place_text import code_place
+from tb_gpudiag.report.views.sections.words import MEMORY_KINDS
+from tb_gpudiag.wording.format import count, share, size_bytes, time_us
+from tb_gpudiag.wording.quantity import number, share_of, size
+
+ROWS_SHOWN = 5
+"""Rows per device. The Report has more."""
+
+FEWEST_FOR_95 = 4
+"""With fewer floors there is no 95% confidence interval of the slope."""
+
+
+def memory_summary(memory: Sequence[pb.DeviceMemory]) -> Lines:
+    """Sentences about each device: its peak, its floor and its reserve."""
+    sentences = []
+    for m in memory:
+        sentences.append(f"{m.name}: {_peak(m)}")
+        sentences += [
+            f"{m.name}: {line}" for line in (_kinds(m), _floor(m), _reserve(m), _segments(m)) if line
+        ]
+    return lines("memory", "Memory", sentences)
+
+
+def _peak(m: pb.DeviceMemory) -> str:
+    when = ", ".join([*([f"in {m.peak_phase}"] if m.peak_phase else []), f"at {time_us(m.peak_us)}"])
+    text = f"{size_bytes(m.peak_allocated_bytes)} allocated at the peak ({when})"
+    if m.peak_reserved_bytes:
+        text += f", {size_bytes(m.peak_reserved_bytes)} reserved"
+    if m.capacity_bytes:
+        text += f", {size_bytes(m.capacity_bytes)} capacity"
+    if m.relative:
+        text += "; the trace has no totals, so memory allocated before recording is not counted"
+    elif m.device < 0:
+        text += "; only memory allocated while a profiler ran is counted"
+    return text
+
+
+def _kinds(m: pb.DeviceMemory) -> str:
+    parts = [
+        f"{MEMORY_KINDS.get(k.kind, k.kind)} {share(k.bytes, m.peak_allocated_bytes)}" for k in m.peak_kinds
+    ]
+    return f"the peak consists of {', '.join(parts)}" if len(parts) > 1 else ""
+
+
+def _floor(m: pb.DeviceMemory) -> str:
+    if not m.HasField("trend"):
+        return ""
+    trend = m.trend
+    text = f"the floor {_change(trend)} (over {_floors(trend)}{_confidence(trend)})"
+    if m.steps_until_full and trend.state == "rising":
+        text += f"; at this rate memory is full after {_until_full(m)}"
+    return text
+
+
+def _change(trend: pb.FloorTrend) -> str:
+    change = f"{size_bytes(_sign(trend) * trend.bytes_per_step)} per {trend.unit}"
+    words = {
+        "rising": f"rises by {change}",
+        "falling": f"falls by {change}",
+        "plateau": "rose and then stays level",
+        "level": "stays level",
+        "unclear": f"changes by {change}, without a clear trend",
+    }
+    return words.get(trend.state, f"changes by {change}")
+
+
+def _sign(trend: pb.FloorTrend) -> int:
+    return -1 if trend.state == "falling" else 1
+
+
+def _floors(trend: pb.FloorTrend) -> str:
+    if trend.unit == "step":
+        return count(trend.steps, "step")
+    return count(trend.steps, "time window")
+
+
+def _confidence(trend: pb.FloorTrend) -> str:
+    """The 95% confidence interval of the slope, or ""."""
+    if trend.state not in {"rising", "falling", "unclear"} or trend.steps < FEWEST_FOR_95:
+        return ""
+    low, high = sorted(
+        _sign(trend) * slope for slope in (trend.low_bytes_per_step, trend.high_bytes_per_step)
+    )
+    return f"; 95% confidence: {size_bytes(low)} to {size_bytes(high)}" if low != high else ""
+
+
+def _until_full(m: pb.DeviceMemory) -> str:
+    left = m.steps_until_full  # in the trend's unit
+    if m.trend.unit != "step":
+        return f"about {time_us(left * 1e6)}"
+    return f"about {count(int(left), 'step')}" if left >= 1 else "less than one step"
+
+
+def _reserve(m: pb.DeviceMemory) -> str:
+    if not m.peak_reserved_bytes:
+        return ""
+    r = m.reserve
+    parts = [
+        f"{size_bytes(r.unused_at_peak_bytes)} reserved but unused at the peak "
+        f"({size_bytes(r.most_unused_bytes)} at most over the recording)"
+    ]
+    if r.growths or r.shrinks:
+        parts.append(f"reserved memory grew {count(r.growths, 'time')} and shrank {count(r.shrinks, 'time')}")
+    if r.retries:
+        parts.append(f"{count(r.retries, 'allocation')} had to empty the cache first")
+    if r.out_of_memory:
+        parts.append(f"out of memory {count(r.out_of_memory, 'time')}")
+    if r.driver_us:
+        parts.append(f"the GPU waited {time_us(r.driver_us)} for the driver to allocate or free memory")
+    return "; ".join(parts)
+
+
+def _segments(m: pb.DeviceMemory) -> str:
+    r = m.reserve
+    if not r.segments:
+        return ""
+    return (
+        f"{count(r.segments, 'segment')}; the largest free block has {size_bytes(r.largest_free_bytes)}; "
+        f"{size_bytes(r.free_in_used_segments_bytes)} are free inside segments in use"
+    )
+
+
+SITE_COLUMNS = (
+    Column("Memory of"),
+    Column("Allocated by", Kind.CODE),
+    Column("Grows by", Kind.NUMBER),
+    Column("Still live at end", Kind.NUMBER),
+    Column("Allocations", Kind.NUMBER),
+    Column("At", Kind.CODE),
+)
+
+
+def growing_sites(memory: Sequence[pb.DeviceMemory]) -> Table:
+    """Allocation sites that keep more memory from step to step, where that raises the floor."""
+    rows = [
+        (
+            m.name,
+            _allocator(site.operator, site.module),
+            size(site.bytes_per_step, f"per {m.trend.unit}"),
+            size(site.bytes),
+            number(site.count),
+            code_place(site.place),
+        )
+        for m in memory
+        if m.trend.state != "level"
+        for site in m.sites[:ROWS_SHOWN]
+    ]
+    return table("growing", "Growing allocations", SITE_COLUMNS, rows)
+
+
+OWNER_COLUMNS = (
+    Column("Memory of"),
+    Column("Kind"),
+    Column("Allocated by", Kind.CODE),
+    Column("Size", Kind.NUMBER),
+    Column("Allocations", Kind.NUMBER),
+    Column("At", Kind.CODE),
+)
+
+
+def peak_owners(memory: Sequence[pb.DeviceMemory]) -> Table:
+    """What was live at the peak of the first device. Empty where it is all of one kind."""
+    rows = [
+        (
+            m.name,
+            MEMORY_KINDS.get(owner.kind, owner.kind),
+            _allocator(owner.operator, owner.module),
+            size(owner.bytes),
+            number(owner.count) if owner.count else "",
+            code_place(owner.place),
+        )
+        for m in memory[:1]
+        if len(m.peak_owners) > 1
+        for owner in m.peak_owners[:ROWS_SHOWN]
+    ]
+    return table("peak", "Memory at the peak", OWNER_COLUMNS, rows)
+
+
+SEGMENT_COLUMNS = (
+    Column("Memory of"),
+    Column("Address", Kind.CODE),
+    Column("Size", Kind.NUMBER),
+    Column("Used", Kind.NUMBER),
+    Column("Blocks", Kind.NUMBER),
+    Column("Largest free block", Kind.NUMBER),
+    Column("Expandable"),
+)
+
+
+def partly_free_segments(memory: Sequence[pb.DeviceMemory]) -> Table:
+    """Segments of a snapshot that are partly in use, most free memory first."""
+    rows = [
+        (
+            m.name,
+            segment.address,
+            size(segment.bytes),
+            share_of(segment.used_bytes, segment.bytes),
+            number(segment.blocks),
+            size(segment.largest_free_bytes),
+            "yes" if segment.expandable else "",
+        )
+        for m in memory
+        for segment in [s for s in m.segments if 0 < s.used_bytes < s.bytes][:ROWS_SHOWN]
+    ]
+    return table("segments", "Partly free segments", SEGMENT_COLUMNS, rows)
+
+
+def _allocator(operator: str, module: str) -> str:
+    return f"{operator} in {module}" if operator and module else operator or module

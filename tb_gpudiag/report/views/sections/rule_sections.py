@@ -1,0 +1,34 @@
+"""Rules without findings, and notes on the trace file."""
+
+from __future__ import annotations
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.document import Item, Lines, lines
+from tb_gpudiag.wording.format import count
+
+
+def unchecked(report: pb.Report) -> Lines:
+    """Rules that could not check, and what they lack. Rules that lack the same share an item."""
+    rules_by_lack: dict[str, list[str]] = {}
+    for rule in report.unchecked:
+        lacks = f"{rule.reason}. {rule.how_to_record}" if rule.how_to_record else rule.reason
+        rules_by_lack.setdefault(lacks, []).append(f"{rule.rule} {rule.name}")
+    items = tuple(_lack(lacks, rules) for lacks, rules in rules_by_lack.items())
+    return Lines("unchecked", "Cannot tell from this trace", items)
+
+
+def _lack(lacks: str, rules: list[str]) -> Item:
+    if len(rules) == 1:
+        return Item(lacks, rules[0])
+    return Item(f"{lacks.rstrip('.')}. Not checked: {', '.join(rules)}", count(len(rules), "rule"))
+
+
+def clear(report: pb.Report) -> Lines:
+    """Rules that found no problem, and what they measured."""
+    items = tuple(Item(rule.reason, f"{rule.rule} {rule.name}") for rule in report.clear)
+    return Lines("clear", "Checked, no problem found", items)
+
+
+def notes(report: pb.Report) -> Lines:
+    """What reading the file had to say."""
+    return lines("notes", "Notes on the file", report.trace.notes)

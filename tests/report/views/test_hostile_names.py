@@ -1,0 +1,149 @@
+"""A hostile name stays a name: it is never markup, a link, a mention or an escape sequence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.html import to_html
+from tb_gpudiag.report.views.markdown import code, text, to_markdown
+from tb_gpudiag.report.views.text import to_text
+from tests.builder import TraceBuilder
+from tests.report.reports import HOSTILE, hostile, report_of, slow_loader
+from tests.report.views.formats import FORMATS, Page, rendered, words_in
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> pb.Report:
+    return report_of(slow_loader(), tmp_path / "good")
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> pb.Report:
+    return hostile(tmp_path / "hostile")
+
+
+def test_text_is_plain(good: pb.Report, bad: pb.Report) -> None:
+    for shown in (to_text([good]), to_text([bad])):
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202a-\u202e]", shown)
+        assert not any(line.endswith(" ") for line in shown.splitlines())
+
+
+def test_text_shows_square_brackets_of_a_name(tmp_path: Path) -> None:
+    report = report_of(slow_loader("train.py(12): f[bold red]"), tmp_path)
+    assert "f[bold red]" in to_text([report])
+
+
+def test_html_is_one_file_without_scripts_that_fetches_nothing(good: pb.Report) -> None:
+    shown = to_html([good])
+    page = Page(shown)
+    assert not page.tags & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
+    assert not {name for name in page.attributes if name.startswith("on")}
+    assert all(link.startswith("https://") for link in page.links)
+    assert "prefers-color-scheme: dark" in shown
+    assert "default-src 'none'" in shown
+    assert "url(" not in shown
+
+
+def test_html_keeps_a_hostile_name_a_name(good: pb.Report, bad: pb.Report) -> None:
+    good_page, page = Page(to_html([good])), Page(to_html([bad]))
+    assert page.tags <= good_page.tags
+    assert page.attributes <= good_page.attributes
+    assert "<img src=x onerror=alert(1)>" in page.words
+
+
+def test_an_unknown_cause_is_not_part_of_a_style(good: pb.Report) -> None:
+    good.devices[0].window_idle_by_cause.add(cause="x);background:url(//host/", us=10)
+    assert "var(--x" not in to_html([good])
+    assert "idle: x);background:url(//host/" in words_in("html", good)
+
+
+def test_html_links_to_https_only(good: pb.Report) -> None:
+    good.findings[0].fix.url = "javascript:alert(1)"
+    for shown in (to_html([good]), rendered(to_markdown([good]))):
+        assert "javascript:" not in shown
+
+
+def test_markdown_keeps_a_hostile_name_a_name(bad: pb.Report) -> None:
+    page_source = rendered(to_markdown([bad]))
+    page = Page(page_source)
+    assert "img" not in page.tags
+    assert not [link for link in page.links if link.startswith("javascript")]
+    # Outside code, a mention is broken up.
+    assert "@everyone" not in re.sub(r"<code.*?</code>", "", page_source, flags=re.DOTALL)
+
+
+def test_names_of_memory_stay_names(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step in range(6):
+        at = step * 100.0
+        main.step(step, at=at, us=100)
+        main.frame(f"{HOSTILE}.py(3): {HOSTILE}", at=at, us=90).frame(f"nn.Module: {HOSTILE}_0", at=at, us=80)
+        main.op(HOSTILE, at=at + 5, us=20)
+        main.alloc(MB, at=at + 10)
+    report = report_of(trace, tmp_path)
+    assert report.memory[0].sites
+    assert "<img" not in to_html([report])
+    assert "<img" not in rendered(to_markdown([report]))
+    assert "\x1b" not in to_text([report])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_names_of_a_repetition_stay_names(format: str, good: pb.Report) -> None:
+    good.inferred_steps.repetitions = 2
+    good.inferred_steps.steps.add(name=HOSTILE)
+    good.inferred_steps.sign, good.inferred_steps.inside = "one_call", HOSTILE
+    page = {"text": to_text([good]), "markdown": rendered(to_markdown([good])), "html": to_html([good])}
+    assert "Repetition" in page[format]
+    assert "<img" not in page[format] or format == "text"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "a|b",
+        "*a*",
+        "_a_",
+        "[a](b)",
+        "`a`",
+        "~~a~~",
+        "<b>",
+        "- a",
+        "1. a",
+        "+ a",
+        "# a",
+        "a  \nb",
+        "&lt;",
+        "\\",
+        "12.3\u00a0ms",
+    ],
+)
+def test_markdown_text_renders_as_itself(words: str) -> None:
+    page = Page(MarkdownIt("commonmark", {"html": True}).enable("strikethrough").render(text(words)))
+    assert page.words.strip() == re.sub("[ \n]+", " ", words)
+    assert page.tags == {"p"}
+
+
+@pytest.mark.parametrize("words", ["a", "`", "``a`", "a``", "<b>", HOSTILE.replace("\u202e", ""), " x "])
+def test_markdown_code_renders_as_itself(words: str) -> None:
+    page = Page(MarkdownIt("commonmark").render(code(words)))
+    assert page.words.strip() == " ".join(words.split())
+    assert page.tags == {"p", "code"}
+
+
+@pytest.mark.parametrize("name", ["a|b", "a\\|b", "a\\", "|", "`|`", "a`b"])
+def test_a_name_does_not_end_a_cell_of_a_markdown_table(name: str) -> None:
+    report = pb.Report(host=[pb.HostActivity(name=name, kind="call", us=1)])
+    page = rendered(to_markdown([report]))
+    assert page.count("<td") == 3
+    assert Page(page).words.split("Where host time went")[1].split() == [
+        *("Activity", "Kind", "Time"),
+        *(name, "call", "1", "µs"),
+    ]
