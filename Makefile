@@ -99,6 +99,11 @@ test-frontend: .make/npm
 test-browser: .make/venv $(STATIC)
 	@sh .ci/browser
 
+# A new rule
+
+rule: .make/venv
+	@$(BIN)/python -m tools.new_rule '$(ID)' '$(NAME)'
+
 bench: .make/venv
 	$(BIN)/pytest -m benchmark -s tests/benchmarks
 
