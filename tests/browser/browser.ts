@@ -1,4 +1,4 @@
-// A Chromium that tells of everything that a user must never see.
+// A Chromium that records everything that must never happen on the page.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -43,12 +43,12 @@ export async function startBrowser(viewport: Size = { width: 1280, height: 900 }
   };
 }
 
-/** TensorBoard's own: under a path prefix it misses its fonts, and a page of a plugin alone has no icon. */
+/** TensorBoard's own failures: its fonts under a path prefix, and the icon of a standalone plugin page. */
 const NOT_OURS = /\/font-roboto\/|\/favicon\.ico$/;
 
 export interface Watched {
   readonly page: Page;
-  /** What went wrong on the page so far: empty unless something did. */
+  /** Everything that went wrong on the page so far. */
   readonly wrongs: readonly string[];
 }
 
@@ -78,7 +78,7 @@ export async function openPage(context: BrowserContext): Promise<Watched> {
   return { page, wrongs };
 }
 
-/** Opens the Diagnosis tab of a TensorBoard and returns its frame. */
+/** Open the Diagnosis tab of a TensorBoard and return its frame. */
 export async function openTab(
   page: Page,
   url: string,

@@ -1,4 +1,4 @@
-// The Diagnosis tab in a real TensorBoard, as a user meets it.
+// The Diagnosis tab in a real TensorBoard.
 
 import { expect, it } from "vitest";
 import { sentence, words } from "../../frontend/src/base/format";
@@ -11,7 +11,7 @@ const RUN = "input_pipeline";
 
 const session = new Session((logdir) => {
   simulate(logdir, RUN, "healthy", "launch_bound", "host_sync", "queued");
-  write(logdir, "bad/words.1.pt.trace.json", "this is no trace");
+  write(logdir, "bad/words.1.pt.trace.json", "not a trace");
   write(logdir, "bad/other.1.pt.trace.json", '{"hello": "world"}');
   writeSnapshot(logdir, "snapshot");
   write(logdir, "hostile/w.1.pt.trace.json", hostile());
@@ -21,22 +21,22 @@ function milliseconds(text: string | null): number {
   return Math.round(Number.parseFloat((text ?? "").replaceAll(",", "")) * 100);
 }
 
-it("shows progress, then the verdict, the first time that a trace is opened", async () => {
+it("shows progress, then the verdict, when a trace is opened for the first time", async () => {
   const frame = await session.open("launch_bound");
-  await frame.locator(".gd-analysing").waitFor();
+  await frame.locator(".gd-analyzing").waitFor();
   await frame.locator("h1", { hasText: "Kernel launches" }).waitFor();
-  expect(await frame.locator(".gd-analysing").count()).toBe(0);
+  expect(await frame.locator(".gd-analyzing").count()).toBe(0);
 });
 
-it("stops an analysis on demand, and takes it up again", async () => {
+it("cancels an analysis on demand, and resumes it", async () => {
   const frame = await session.open("queued");
   await frame.getByRole("button", { name: "Cancel" }).click();
-  await frame.getByText("was cancelled").waitFor();
-  await frame.getByRole("button", { name: "Analyse" }).click();
+  await frame.getByText("was canceled").waitFor();
+  await frame.getByRole("button", { name: "Analyze" }).click();
   await frame.getByRole("region", { name: "Verdict" }).waitFor();
 });
 
-it("gives the verdict of the report: limiter, sentence, busy share, steps", async () => {
+it("shows the verdict of the report: limiter, sentence, GPU busy, steps", async () => {
   const report = await session.reportOf(RUN);
   const frame = await session.open(RUN);
   const verdict = frame.getByRole("region", { name: "Verdict" });
@@ -48,7 +48,7 @@ it("gives the verdict of the report: limiter, sentence, busy share, steps", asyn
   expect(text).toContain("Simulated");
 });
 
-it("shows causes that add up, as printed, to the step window", async () => {
+it("shows causes whose displayed times add up to the step window", async () => {
   const report = await session.reportOf(RUN);
   const frame = await session.open(RUN);
   const cells = frame.locator(".gd-legend tr[data-part] td:nth-child(2)");
@@ -63,23 +63,23 @@ it("shows causes that add up, as printed, to the step window", async () => {
   );
 });
 
-it("opens a finding, and copies its fix", async () => {
+it("expands a finding and copies its fix", async () => {
   const report = await session.reportOf(RUN);
   const finding = report.findings[0];
   const frame = await session.open(RUN);
   await frame.locator(".gd-finding-head", { hasText: finding?.title ?? "" }).click();
   await frame.locator(".gd-evidence").waitFor();
   expect(await frame.locator(".gd-evidence tr").count()).toBe(finding?.evidence.length);
-  await frame.getByRole("button", { name: "Copy fix" }).click();
-  await frame.getByRole("button", { name: "Copy fix" }).filter({ hasText: "Copied" }).waitFor();
+  await frame.getByRole("button", { name: "Copy fix for" }).click();
+  await frame.getByRole("button", { name: "Copy fix for" }).filter({ hasText: "Copied" }).waitFor();
   const copied = await session.page.evaluate(() => navigator.clipboard.readText());
   expect(copied).toBe(finding?.fix?.code.replace(/\n+$/, ""));
 });
 
-it("lists what could not be checked, and what was checked and is fine", async () => {
+it("lists the rules that could not check, and those that found no problem", async () => {
   const report = await session.reportOf("healthy");
   const frame = await session.open("healthy");
-  await frame.getByText("Checked, nothing found").click();
+  await frame.getByText("Checked, no problem found").click();
   const lists = frame.locator(".gd-others ul");
   await lists.last().locator("li").first().waitFor();
   const text = (await lists.allInnerTexts()).join("\n");
@@ -87,7 +87,7 @@ it("lists what could not be checked, and what was checked and is fine", async ()
   for (const { reason } of report.unchecked) expect(text).toContain(sentence(reason));
 });
 
-it("orders the launches by any of their figures, and says so", async () => {
+it("sorts the launches by any column, and marks the column", async () => {
   const spots = (await session.reportOf(RUN)).launch_hotspots;
   const kind = spots[0]?.kind;
   const most = (figure: "dispatch_us" | "idle_us", sign: number) =>
@@ -97,12 +97,12 @@ it("orders the launches by any of their figures, and says so", async () => {
   const first = table.locator("tbody td").first();
   await table.locator('th[aria-sort="descending"]', { hasText: "Idle caused" }).waitFor();
   expect(await first.innerText()).toBe(most("idle_us", 1));
-  const title = table.getByRole("button", { name: "Dispatch" });
+  const title = table.getByRole("button", { name: "Operator overhead" });
   await title.click();
-  await table.locator('th[aria-sort="descending"]', { hasText: "Dispatch" }).waitFor();
+  await table.locator('th[aria-sort="descending"]', { hasText: "Operator overhead" }).waitFor();
   expect(await first.innerText()).toBe(most("dispatch_us", 1));
   await title.press("Enter");
-  await table.locator('th[aria-sort="ascending"]', { hasText: "Dispatch" }).waitFor();
+  await table.locator('th[aria-sort="ascending"]', { hasText: "Operator overhead" }).waitFor();
   expect(await first.innerText()).toBe(most("dispatch_us", -1));
 });
 
@@ -116,7 +116,7 @@ it("follows TensorBoard's theme", async () => {
   await expect.poll(background).not.toBe(light);
 });
 
-it("restores what a link keeps: trace, finding, range", async () => {
+it("restores trace, finding and range from a link", async () => {
   const { id } = await session.entryOf("host_sync");
   await session.reportOf("host_sync");
   const frame = await openTab(session.page, session.tensorboard.url, {
@@ -136,11 +136,11 @@ it("restores what a link keeps: trace, finding, range", async () => {
   expect(new URL(session.page.url()).hash).toBe(hash);
 });
 
-it("shows a memory snapshot as that: its memory, and nothing that is about time", async () => {
+it("shows only the memory of a memory snapshot, and nothing about time", async () => {
   await session.reportOf("snapshot");
   const frame = await session.open("snapshot");
   await frame.locator("h1", { hasText: "CUDA memory snapshot" }).waitFor();
-  await frame.getByRole("region", { name: "Memory" }).waitFor();
+  await frame.getByRole("region", { name: "Memory", exact: true }).waitFor();
   expect(await frame.locator(".gd-chooser-file").innerText()).toContain("CUDA memory snapshot");
   for (const name of ["Timeline", "Launches", "Time per step by cause", "GPU time by kernel family"])
     expect(await frame.getByRole("region", { name }).count()).toBe(0);
@@ -149,10 +149,10 @@ it("shows a memory snapshot as that: its memory, and nothing that is about time"
   await frame.locator(".gd-option", { hasText: "CUDA memory snapshot" }).waitFor();
 });
 
-it("says what is wrong with a file, and the others stay usable", async () => {
+it("says what is wrong with a file, and keeps the others usable", async () => {
   const frame = await session.open(RUN);
   const run = frame.getByRole("combobox", { name: "Run" });
-  // What is typed after a click looks for another run.
+  // Typing after a click searches for another run.
   await run.click();
   await session.page.keyboard.type("bad");
   await frame.getByRole("option", { name: "bad" }).click();
@@ -167,15 +167,15 @@ it("says what is wrong with a file, and the others stay usable", async () => {
   await frame.locator('.gd-option-note[data-state="failed"], .gd-option-note[data-state="partly"]').waitFor();
 });
 
-it("shows names as text, whatever they are and however long", async () => {
+it("shows names as text, whatever they contain and however long they are", async () => {
   const frame = await session.openTimeline("hostile");
   await frame.locator(".gd-lanes").focus();
   await session.page.keyboard.press("n");
   const panel = frame.locator(".gd-gap");
-  await panel.getByText("After, on the GPU").waitFor();
+  await panel.getByText("On the GPU after").waitFor();
   expect(await panel.locator(".gd-chain-name", { hasText: MARKUP.slice(0, 20) }).count()).toBeGreaterThan(0);
   expect(await frame.getByRole("region", { name: "Verdict" }).innerText()).toContain(MARKUP);
-  // A name in a row is as harmless once it stands beside the timeline.
+  // The toolbar of the timeline shows the name of a row, too.
   await frame.getByRole("region", { name: "kernel family" }).locator("tr.gd-linked").first().click();
   await frame.locator(".gd-shown").waitFor();
   expect(await widens(frame), `a name of ${LONG.length} characters widens the page`).toBe(false);
@@ -190,7 +190,7 @@ it("scrolls a wide table inside itself, never the page", async () => {
   expect(await widens(frame)).toBe(false);
 });
 
-it("also stands alone, without TensorBoard around it", async () => {
+it("also works standalone, without TensorBoard around it", async () => {
   const { id } = await session.entryOf(RUN);
   await session.page.goto(
     `${session.tensorboard.url}data/plugin_entry.html?name=gpudiag#gpudiag&p.gpudiag.trace=${id}`,

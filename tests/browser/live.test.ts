@@ -22,7 +22,7 @@ afterAll(async () => {
   rmSync(logdir, { recursive: true, force: true });
 });
 
-it("teaches how to record, then finds the trace by itself, and the next ones, and a mended one", async () => {
+it("explains how to record, then finds the first trace, further ones, and a repaired one by itself", async () => {
   const { page, wrongs } = await openPage(browser.context);
   const frame = await openTab(page, tensorboard.url);
   await frame.getByRole("heading", { name: "No trace in this log directory yet" }).waitFor();
@@ -34,7 +34,7 @@ it("teaches how to record, then finds the trace by itself, and the next ones, an
   simulate(logdir, "healthy");
   await frame.getByRole("region", { name: "Verdict" }).locator("h1", { hasText: "GPU computing" }).waitFor();
 
-  // A new run joins the list; the page stays where its reader is.
+  // A new run appears in the list, but the page keeps showing the current one.
   write(logdir, "later/w.1.pt.trace.json", '{"traceEvents": ');
   const run = frame.getByRole("combobox", { name: "Run" });
   await run.waitFor();

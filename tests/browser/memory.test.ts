@@ -1,4 +1,4 @@
-// The memory view in a real TensorBoard: the chart, ranges, what grows, what makes the peak.
+// The memory view in a real TensorBoard: the chart, ranges, growing allocations, memory at the peak.
 
 import type { Frame, Locator } from "playwright-core";
 import { expect, it } from "vitest";
@@ -35,7 +35,7 @@ interface Opened {
   readonly chart: { readonly x: number; readonly y: number; readonly width: number };
 }
 
-/** With the chart drawn and in sight. */
+/** Open a run and wait until its memory chart is drawn and in sight. */
 async function openMemory(run: string): Promise<Opened> {
   const frame = await session.open(run);
   const memory = frame.getByRole("region", { name: "Memory", exact: true });
@@ -57,18 +57,20 @@ async function drag({ chart }: Opened, from: number, to: number): Promise<void> 
   await mouse.up();
 }
 
-/** As the page prints a size. */
+/** Format a size as the page does. */
 function printed(size: number): string {
   const unit = size >= MIB ? { name: "MiB", size: MIB } : { name: "KiB", size: 1024 };
   return (size / unit.size).toPrecision(3).replace(/\.?0+$/, "");
 }
 
-it("says in words what the chart shows: the peak, and a floor that rises", async () => {
+it("describes the peak and the rising floor in words", async () => {
   const memory = await memoryOf(LEAK);
   const opened = await openMemory(LEAK);
   const words = await opened.memory.locator(".gd-memory-words").innerText();
   expect(words).toContain(`${printed(memory.peak_allocated_bytes)}\u202fMiB are allocated`);
-  expect(words).toContain(`The floor rises by ${printed(memory.floor_slope_bytes_per_step)}\u202fMiB a step`);
+  expect(words).toContain(
+    `The floor rises by ${printed(memory.floor_slope_bytes_per_step)}\u202fMiB per step`,
+  );
   expect(words).toContain("memory is full after");
   const painted = await opened.memory.locator(".uplot canvas").evaluate((element) => {
     const canvas = element as HTMLCanvasElement;
@@ -78,26 +80,26 @@ it("says in words what the chart shows: the peak, and a floor that rises", async
   expect(painted).toBeGreaterThan(50);
 });
 
-it("tells of a range that is drawn what it allocates, and the timeline shows the same range", async () => {
+it("shows what a selected range allocates, and selects the same range on the timeline", async () => {
   const opened = await openMemory(LEAK);
   await drag(opened, 0.3, 0.7);
-  const range = opened.memory.getByRole("region", { name: "What the range allocates and keeps" });
-  await range.getByText("Survives the range").waitFor();
+  const range = opened.memory.getByRole("region", { name: "Allocations in the range" });
+  await range.getByRole("term").filter({ hasText: "Live after range" }).waitFor();
   await opened.frame.locator(".gd-timeline .gd-toolbar", { hasText: "Selected" }).waitFor();
   const title = await range.getByRole("heading").innerText();
   await session.untilHash((hash) => hash.includes("p.gpudiag.s0=") && hash.includes("p.gpudiag.s1="));
   await session.page.reload();
   const frame = await tabFrame(session.page);
   const memory = frame.getByRole("region", { name: "Memory", exact: true });
-  const again = memory.getByRole("region", { name: "What the range allocates and keeps" });
+  const again = memory.getByRole("region", { name: "Allocations in the range" });
   await again.getByRole("heading", { name: title }).waitFor();
   await memory.getByRole("button", { name: "Clear" }).click();
-  await again.getByText("The whole recording").waitFor();
+  await again.getByText("Whole recording").waitFor();
 });
 
-it("tells of a step what it leaves behind, by mouse and by keyboard", async () => {
+it("shows what a step leaves allocated, by mouse and by keyboard", async () => {
   const opened = await openMemory(LEAK);
-  const range = opened.memory.getByRole("region", { name: "What the range allocates and keeps" });
+  const range = opened.memory.getByRole("region", { name: "Allocations in the range" });
   await opened.memory.getByRole("group", { name: /^Memory of GPU 0/ }).focus();
   await session.page.keyboard.press("n");
   await session.page.keyboard.press("n");
@@ -120,10 +122,10 @@ it("tells of a step what it leaves behind, by mouse and by keyboard", async () =
   await session.page.mouse.click(opened.chart.x + share * opened.chart.width, opened.chart.y);
   await opened.memory.getByText(/^Step 3 of/).waitFor();
   await session.page.keyboard.press("Escape");
-  await range.getByText("The whole recording").waitFor();
+  await range.getByText("Whole recording").waitFor();
 });
 
-it("zooms with the wheel, together with the timeline and the address", async () => {
+it("zooms with the wheel, together with the timeline and the URL", async () => {
   const opened = await openMemory(LEAK);
   const seen = opened.frame.locator(".gd-timeline .gd-toolbar .gd-number");
   const before = await seen.innerText();
@@ -136,7 +138,7 @@ it("zooms with the wheel, together with the timeline and the address", async () 
   await expect.poll(() => seen.innerText()).toBe(before);
 });
 
-it("lists what grows, and marks its moments on a press", async () => {
+it("lists growing allocations, and marks them on the chart at a click", async () => {
   const memory = await memoryOf(LEAK);
   const opened = await openMemory(LEAK);
   const row = opened.memory.locator(".gd-memory-growing tbody tr").first();
@@ -151,48 +153,48 @@ it("lists what grows, and marks its moments on a press", async () => {
   await expect.poll(() => row.getAttribute("data-shown")).toBe(null);
 });
 
-it("shows the peak's kinds, which add up, and tells of each tile by keyboard", async () => {
+it("shows the kinds at the peak, which add up, and describes each tile by keyboard", async () => {
   const memory = await memoryOf(LEAK);
   const opened = await openMemory(LEAK);
   const kinds = memory.peak_kinds.reduce((sum, { bytes }) => sum + bytes, 0);
   expect(kinds).toBe(memory.peak_allocated_bytes);
-  const tiles = opened.memory.getByRole("list", { name: "Owners of the peak" });
+  const tiles = opened.memory.getByRole("list", { name: "Owners of memory at the peak" });
   const first = tiles.locator("[data-legible]").first();
   await first.focus();
-  const label = (await first.getAttribute("aria-label")) ?? "nothing";
+  const label = (await first.getAttribute("aria-label")) ?? "no label";
   expect(await opened.memory.locator(".gd-memory-pointed").innerText()).toContain(label);
 });
 
-it("shows what an owner of the peak allocates until then, at a press of its tile", async () => {
+it("shows what an owner allocates up to the peak, at a click of its tile", async () => {
   const memory = await memoryOf(LEAK);
   const owner = memory.peak_owners.find(({ operator }) => operator !== "");
   if (!owner) throw new Error("the peak has no owner with a name");
   const opened = await openMemory(LEAK);
-  const range = opened.memory.getByRole("region", { name: "What the range allocates and keeps" });
+  const range = opened.memory.getByRole("region", { name: "Allocations in the range" });
   const tile = opened.memory.locator(".gd-treemap button", { hasText: owner.operator }).first();
   await tile.press("Enter");
-  await range.getByText("From the beginning to the peak").waitFor();
+  await range.getByText("From the start to the peak").waitFor();
   const row = range.locator("tr[data-shown]").first();
   await row.waitFor();
   expect(await row.innerText()).toContain(owner.operator);
   expect(await range.locator("tbody tr").first().getAttribute("data-shown")).toBe("true");
   expect(await tile.getAttribute("aria-pressed")).toBe("true");
   await tile.press("Enter");
-  await range.getByText("The whole recording").waitFor();
+  await range.getByText("Whole recording").waitFor();
 });
 
-it("shows names as text, and devices apart", async () => {
+it("shows names as text, and each device separately", async () => {
   const { frame, memory } = await openMemory("hostile");
   await memory.getByText(MARKUP).first().waitFor();
-  await memory.getByRole("radiogroup", { name: "Memory of" }).getByText("CPU", { exact: true }).click();
+  await memory.getByRole("radiogroup", { name: "Device" }).getByText("CPU", { exact: true }).click();
   await memory.getByText("3\u202fKiB are allocated").waitFor();
   const wide = await frame.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
   expect(wide).toBe(false);
 });
 
-it("says how to record memory where it was not, out of the way", async () => {
+it("explains how to record memory if it was not recorded, in a folded note", async () => {
   const frame = await session.open("without");
-  const note = frame.locator("details", { hasText: "was not recorded: how to record it" });
+  const note = frame.locator("details", { hasText: "was not recorded. How to record it" });
   await note.waitFor();
   const code = note.locator("pre", { hasText: "profile_memory=True" });
   expect(await code.isVisible()).toBe(false);

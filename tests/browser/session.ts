@@ -1,4 +1,4 @@
-// One log directory, one TensorBoard over it and one Chromium for the tests of a file; a page of its own for each test.
+// One log directory, one TensorBoard and one Chromium per test file, and a new page per test.
 
 import { rmSync } from "node:fs";
 import type { Frame, Locator, Page } from "playwright-core";
@@ -7,14 +7,14 @@ import type { Report, ReportState, TraceEntry, TraceList } from "../../frontend/
 import { openPage, openTab, startBrowser, type Browser, type Watched } from "./browser";
 import { makeFolder, startTensorBoard, type TensorBoard } from "./tensorboard";
 
-/** For an analysis on a machine that has other things to do. */
+/** Long enough for an analysis on a busy machine. */
 const PATIENCE = { timeout: 40_000, interval: 200 };
 
 export class Session {
   #tensorboard: TensorBoard | undefined;
   #watched: Watched | undefined;
 
-  /** Every test of the file fails on whatever goes wrong on its page. */
+  /** Set up the tests of a file. Each test fails if anything goes wrong on its page. */
   constructor(fill: (logdir: string) => void) {
     const logdir = makeFolder();
     let browser: Browser | undefined;
@@ -55,7 +55,7 @@ export class Session {
     }, PATIENCE);
   }
 
-  /** Waits for the analysis, too: a test that only looks at the page does not wait for it there. */
+  /** Return the report of a run. Waits until its analysis is done. */
   async reportOf(run: string): Promise<Report> {
     const { id } = await this.entryOf(run);
     const answer = await vi.waitFor(async () => {
@@ -78,14 +78,14 @@ export class Session {
     const frame = await this.open(run);
     await frame.locator(".gd-label").first().waitFor();
     await frame.locator(".gd-lanes canvas").scrollIntoViewIfNeeded();
-    // The scroll is told to the page with the next frame.
+    // The page gets the scroll event with the next frame.
     await frame.evaluate(
       () => new Promise((told) => requestAnimationFrame(() => requestAnimationFrame(told))),
     );
     return frame;
   }
 
-  /** The address keeps up with what is seen. */
+  /** Wait until the URL's hash matches, and return it. */
   async untilHash(matches: (hash: string) => boolean): Promise<string> {
     for (;;) {
       const { hash } = new URL(this.page.url());
@@ -95,12 +95,12 @@ export class Session {
   }
 }
 
-/** The memory view has buttons of the same names. */
+/** The timeline's section. The memory view has buttons with the same names. */
 export function timelineOf(frame: Frame): Locator {
   return frame.getByRole("region", { name: "Timeline" });
 }
 
-/** Once the lanes are drawn, the toolbar says how much time they show. */
+/** The visible time in the timeline's toolbar, which appears once the lanes are drawn. */
 export function shownTime(frame: Frame): Locator {
   return timelineOf(frame).locator(".gd-toolbar .gd-number");
 }

@@ -76,7 +76,7 @@ it("takes screenshots without problems on the page", { timeout: 600_000 }, async
   const own = makeFolder();
   if (!process.env.LOGDIR) {
     simulate(own, "input_pipeline", "launch_bound", "healthy");
-    write(own, "bad/words.1.pt.trace.json", "this is no trace");
+    write(own, "bad/words.1.pt.trace.json", "not a trace");
   }
   mkdirSync(SHOTS, { recursive: true });
   const tensorboard = await startTensorBoard(process.env.LOGDIR ?? own);

@@ -1,4 +1,4 @@
-// A real TensorBoard over a log directory of its own, and the traces in it.
+// Starts a real TensorBoard, and writes traces for it.
 
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -13,7 +13,7 @@ export function makeFolder(): string {
   return mkdtempSync(join(tmpdir(), "gpudiag-browser-"));
 }
 
-/** One run folder for each scenario of the simulator. */
+/** Write a run per scenario of the simulator. */
 export function simulate(logdir: string, ...scenarios: string[]): void {
   const only = scenarios.flatMap((scenario) => ["--only", scenario]);
   execFileSync(PYTHON, ["-m", "tests.simulator", logdir, ...only], {
@@ -21,9 +21,9 @@ export function simulate(logdir: string, ...scenarios: string[]): void {
   });
 }
 
-/** A CUDA memory snapshot of a script that keeps what each of its steps logs. */
+/** Write a CUDA memory snapshot of a script that keeps a tensor per step. */
 export function writeSnapshot(logdir: string, run: string): void {
-  const story = `
+  const script = `
 import sys
 from pathlib import Path
 from tests.builder import SnapshotBuilder
@@ -38,7 +38,7 @@ folder = Path(sys.argv[1])
 folder.mkdir(parents=True)
 snapshot.write(folder)
 `;
-  execFileSync(PYTHON, ["-c", story, join(logdir, run)], { cwd: PROJECT });
+  execFileSync(PYTHON, ["-c", script, join(logdir, run)], { cwd: PROJECT });
 }
 
 export function write(logdir: string, name: string, content: string): void {
@@ -49,7 +49,7 @@ export function write(logdir: string, name: string, content: string): void {
 
 export interface TensorBoard {
   readonly url: string;
-  /** What a route of the plugin answers. */
+  /** Return the response of one of the plugin's routes. */
   readonly ask: (route: string) => Promise<unknown>;
   readonly stop: () => Promise<void>;
 }

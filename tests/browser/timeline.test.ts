@@ -1,4 +1,4 @@
-// The timeline in a real TensorBoard, and the rows of the tab that lead to it.
+// The timeline in a real TensorBoard, and the table rows that are shown on it.
 
 import type { Locator } from "playwright-core";
 import { describe, expect, it } from "vitest";
@@ -20,7 +20,7 @@ function stepRange({ start_us, duration_us }: StepAccount): TimeRange {
   return { start_us, end_us: start_us + duration_us, device: 0 };
 }
 
-/** Whether some of it is to be seen without scrolling. */
+/** Return true if part of the element is visible without scrolling. */
 function onScreen(element: Locator): Promise<boolean> {
   return element.evaluate((found) => {
     const { top, bottom } = found.getBoundingClientRect();
@@ -61,7 +61,7 @@ describe("the timeline", () => {
     await mouse.move(box.x + 300, box.y + 90, { steps: 4 });
     await mouse.up();
     await keyboard.up("Shift");
-    await timelineOf(frame).getByRole("button", { name: "Zoom to it" }).click();
+    await timelineOf(frame).getByRole("button", { name: "Zoom to selection" }).click();
     await expect.poll(() => shownTime(frame).innerText()).not.toBe(before);
   });
 
@@ -86,14 +86,14 @@ describe("the timeline", () => {
     const middle = ((step.start_us + step.end_us) / 2 - trace_start_us) / (trace_end_us - trace_start_us);
     await mouse.click(box.x + middle * box.width, box.y + 28);
     await expect.poll(() => selected.innerText()).not.toBe(drawn);
-    await timelineOf(frame).getByRole("button", { name: "Zoom to it" }).click();
+    await timelineOf(frame).getByRole("button", { name: "Zoom to selection" }).click();
     await session.untilHash(
       (hash) =>
         hash.includes(`t0=${step.start_us.toFixed(3)}&`) && hash.includes(`t1=${step.end_us.toFixed(3)}`),
     );
   });
 
-  it("tells what lies under the pointer, and the chain of a gap that is clicked", async () => {
+  it("describes what is under the pointer, and explains a gap that is clicked", async () => {
     const { id } = await session.entryOf(RUN);
     const frame = await session.openTimeline(RUN);
     const timeline = (await session.tensorboard.ask(`timeline?id=${id}&width=1000`)) as Timeline;
@@ -109,16 +109,16 @@ describe("the timeline", () => {
     await frame.getByRole("tooltip").filter({ hasText: "Data loading" }).waitFor();
     await session.page.mouse.click(...spot);
     const panel = frame.getByRole("complementary", {
-      name: "The selected gap",
+      name: "Selected gap",
     });
     await panel.getByText("Launched by").waitFor();
     const text = await panel.innerText();
-    expect(text).toContain("Meanwhile, on the host");
+    expect(text).toContain("On the host meanwhile");
     expect(text).toContain("Data loading");
-    expect(text).toContain("After, on the GPU");
+    expect(text).toContain("On the GPU after");
   });
 
-  it("paints how much is queued, and tells it under the pointer", async () => {
+  it("paints the queue depth, and shows it under the pointer", async () => {
     const { id } = await session.entryOf(RUN);
     const frame = await session.openTimeline(RUN);
     const timeline = (await session.tensorboard.ask(`timeline?id=${id}&width=1000`)) as Timeline;
@@ -126,7 +126,7 @@ describe("the timeline", () => {
     const times = queue?.queue?.time_us ?? [];
     const depths = queue?.queue?.low ?? [];
     const whole_us = timeline.trace_end_us - timeline.trace_start_us;
-    /** Where along the lanes the longest stretch of this depth has its middle, 0 to 1. */
+    /** Middle of the longest stretch with such a depth, as a share of the lanes' width. */
     const share = (wanted: (depth: number) => boolean) => {
       const stretches = times.flatMap((start, at) =>
         wanted(depths[at] ?? 0) ? [{ start, end: times[at + 1] ?? timeline.trace_end_us }] : [],
@@ -143,7 +143,7 @@ describe("the timeline", () => {
       return { top: Number.parseFloat(style.top), height: Number.parseFloat(style.height) };
     });
     const canvas = frame.locator(".gd-lanes canvas");
-    const colour = (x: number, y: number) =>
+    const color = (x: number, y: number) =>
       canvas.evaluate(
         (element: HTMLCanvasElement, at) => {
           const ratio = element.width / element.clientWidth;
@@ -153,8 +153,8 @@ describe("the timeline", () => {
         { x, y },
       );
     const middle = top + 0.7 * height;
-    await expect.poll(() => colour(empty, middle)).toBe("255,255,255,255");
-    expect(await colour(full, middle)).not.toBe("255,255,255,255");
+    await expect.poll(() => color(empty, middle)).toBe("255,255,255,255");
+    expect(await color(full, middle)).not.toBe("255,255,255,255");
     const box = await canvas.boundingBox();
     if (!box) throw new Error("the timeline is not on the screen");
     await session.page.mouse.move(box.x + full * box.width, box.y + middle);
@@ -166,7 +166,7 @@ describe("the timeline", () => {
     await frame.getByRole("tooltip").filter({ hasText: "0 launches queued" }).waitFor();
   });
 
-  it("goes from gap to gap with the keyboard, longest first", async () => {
+  it("steps through the gaps with the keyboard, longest first", async () => {
     const frame = await session.openTimeline(RUN);
     await frame.locator(".gd-lanes").focus();
     const lengths: number[] = [];
@@ -183,9 +183,9 @@ describe("the timeline", () => {
 });
 
 describe("a row", () => {
-  /** What the address says that the timeline shows, once that is the range with air around it. */
+  /** Wait until the timeline shows the range with a margin. Returns the URL's hash. */
   async function untilShown(range: TimeRange | undefined): Promise<string> {
-    if (!range) throw new Error("the report names no place for this row");
+    if (!range) throw new Error("the report has no place for this row");
     const { start_us, end_us } = aired(range, AROUND_US);
     return session.untilHash(
       (hash) => hash.includes(`t0=${start_us.toFixed(3)}&`) && hash.includes(`t1=${end_us.toFixed(3)}`),
@@ -254,7 +254,7 @@ describe("a row", () => {
     await untilShown(spot?.ranges[0]);
   });
 
-  it("brings the lanes of its GPU into sight", async () => {
+  it("scrolls to the lanes of its GPU", async () => {
     await session.reportOf("many");
     const frame = await session.openTimeline("many");
     const lanes = frame.locator(".gd-lanes");
@@ -267,7 +267,7 @@ describe("a row", () => {
     await expect.poll(scrolled).toBe(0);
   });
 
-  it("goes on to its other places by the keyboard, and a link brings them back", async () => {
+  it("steps through its places with the keyboard, and restores them from a link", async () => {
     const report = await session.reportOf(RUN);
     const ranges = report.findings[0]?.ranges ?? [];
     expect(ranges.length).toBeGreaterThan(2);
@@ -276,7 +276,7 @@ describe("a row", () => {
     await button.focus();
     await session.page.keyboard.press("Enter");
     await untilShown(ranges[0]);
-    // The button keeps the focus: it is the same one, whatever it says now.
+    // The button keeps the focus, although its label changes.
     await session.page.keyboard.press("Enter");
     await untilShown(ranges[1]);
     await frame

@@ -1,10 +1,10 @@
-// Traces that no recording has, but that someone may put into a log directory.
+// Unusual traces that no profiler records, but that a log directory can contain.
 
-/** What a name in a trace may be: markup, a script, anything. */
+/** A name in a trace can be anything, such as markup with a script. */
 export const MARKUP = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 export const LONG = `kernel_${"x".repeat(5000)}`;
 
-/** Two kernels with a long gap between them, all of them with names that a page must show as text. */
+/** Two kernels with a long gap between them. The page must show all of their names as text. */
 export function hostile(): string {
   const host = { ph: "X", pid: 1, tid: 1 };
   const gpu = { ph: "X", pid: 0, tid: 7 };
@@ -41,7 +41,7 @@ export function hostile(): string {
   });
 }
 
-/** Memory of a GPU and of the CPU, allocated by an operator of this name; null: not recorded. */
+/** Memory of a GPU and of the CPU, allocated by an operator of this name. Null: memory was not recorded. */
 export function withMemory(name: string | null): string {
   const host = { ph: "X", pid: 1, tid: 1 };
   const memory = (ts: number, device: number, bytes: number, total: number) => ({
@@ -79,7 +79,7 @@ export function withMemory(name: string | null): string {
   });
 }
 
-/** So many GPUs with a kernel each, that their lanes are taller than the room for them. */
+/** GPUs with a kernel each. Enough of them make the lanes scroll. */
 export function manyGpus(gpus: number): string {
   const events = Array.from({ length: gpus }, (_, device) => [
     {

@@ -31,14 +31,14 @@ function shown(kind: string, more: object = {}): string[] {
   return screen.getAllByRole("heading").map(({ textContent }) => textContent);
 }
 
-it("shows a trace on the timeline", () => {
+it("shows the timeline of a trace", () => {
   const headings = shown("trace");
   expect(headings).toContain("Timeline");
   expect(headings).toContain("Not known");
   expect(screen.getByText("Recording")).toBeTruthy();
 });
 
-it("shows a file of memory alone as that: no timeline, no time, no limit", () => {
+it("shows a memory file without timeline, figures about time, and limiter", () => {
   const headings = shown("snapshot");
   expect(headings[0]).toBe("CUDA memory snapshot");
   expect(headings).not.toContain("Timeline");
@@ -47,7 +47,7 @@ it("shows a file of memory alone as that: no timeline, no time, no limit", () =>
   expect(screen.queryByText("Limited by")).toBeNull();
 });
 
-it("shows memory before time where the worst finding is about memory", () => {
+it("shows memory before the timeline if the worst finding is about memory", () => {
   const finding = {
     rule: "GD401",
     title: "A leak",

@@ -15,12 +15,12 @@ import { Timeline } from "./timeline/Timeline";
 import { Verdict } from "./verdict/Verdict";
 import { Waits } from "./waits/Waits";
 
-/** Everything that a report says, from the short to the long. */
+/** The whole report, from the summary to the details. */
 export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report }) {
   const known = useMemo(() => whereabouts(report), [report]);
   const memory = onlyMemory(report.trace?.kind);
   const onlyHost = report.devices.length === 0;
-  // Where what matters most is about memory, its picture comes before that of time.
+  // If the worst finding is about memory, show memory before the timeline.
   const memoryFirst = report.findings[0] !== undefined && costsMemory(report.findings[0]);
   return (
     <WhereaboutsProvider value={known}>

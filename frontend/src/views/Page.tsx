@@ -14,9 +14,7 @@ export function Page() {
   const { data, isError } = useTraces();
   return (
     <div className="gd-page">
-      {isError && (
-        <Notice tone="warning">TensorBoard does not answer. The page tries again by itself.</Notice>
-      )}
+      {isError && <Notice tone="warning">TensorBoard does not respond. The page keeps retrying.</Notice>}
       {data && (data.scanned || data.traces.length > 0) ? (
         <Listed list={data} />
       ) : (
@@ -32,7 +30,7 @@ function Listed({ list }: { list: TraceList }) {
   const known = list.traces.find((entry) => entry.id === wanted) ?? null;
   const shown = known ?? newest(list.traces);
 
-  // Chosen once and kept: a newer file that appears later does not pull the page away from under its reader.
+  // Select once and keep it: a newer trace that appears later must not replace the one on the page.
   useEffect(() => {
     if (wanted === null && shown !== null) openTrace(shown.id);
   }, [wanted, shown, openTrace]);
@@ -48,7 +46,7 @@ function Listed({ list }: { list: TraceList }) {
         {problems}
         {wanted !== null && !known && (
           <Notice tone="warning">
-            The trace of this link is not in the log directory any more. This is the newest one.
+            The trace of this link is no longer in the log directory. This is the newest trace instead.
           </Notice>
         )}
         <Trace key={shown.id} entry={shown} />

@@ -5,15 +5,15 @@ import { usePage } from "../state/store";
 import type { Report, TraceEntry } from "../wire/report";
 import { Diagnosis } from "./Diagnosis";
 import { Notice } from "./parts/Notice";
-import { Analysing } from "./status/Analysing";
+import { Analyzing } from "./status/Analyzing";
 import { Problem } from "./status/Problem";
 
-/** One trace: its report, or how far it is, or why there is none. */
+/** One trace: its report, the progress of the analysis, or the reason why there is no report. */
 export function Trace({ entry }: { entry: TraceEntry }) {
   const stopped = usePage((page) => page.stopped.has(entry.id));
   const resume = usePage((page) => page.resume);
   const { data, error } = useReport(entry, !stopped);
-  // While a file that has changed is analysed again, its earlier report stays.
+  // While a changed file is analyzed again, keep showing its previous report.
   const [report, setReport] = useState<Report | null>(null);
   if (data?.report && data.report !== report) setReport(data.report);
 
@@ -30,18 +30,18 @@ export function Trace({ entry }: { entry: TraceEntry }) {
                 resume(entry.id);
               }}
             >
-              Analyse
+              Analyze
             </Button>
           }
         >
-          The analysis of this trace was cancelled.
+          The analysis of this trace was canceled.
         </Notice>
       )}
       {!stopped && isPending(state) && !error && (
-        <Analysing entry={entry} state={data} again={report !== null} />
+        <Analyzing entry={entry} state={data} again={report !== null} />
       )}
       {error && !stopped && (
-        <Notice tone="error">The report of this trace could not be fetched: {error.message}.</Notice>
+        <Notice tone="error">Could not load the report of this trace: {error.message}.</Notice>
       )}
       {state === "failed" && data?.error && (
         <Problem title="This file cannot be diagnosed" problem={data.error} />

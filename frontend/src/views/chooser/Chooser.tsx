@@ -6,7 +6,7 @@ import { kindText } from "../../state/kinds";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
 
-/** A list longer than this is searched, not scrolled. */
+/** Show at most this many options. Users search a longer list. */
 const OPTIONS_SHOWN = 100;
 
 interface Props {
@@ -64,20 +64,19 @@ export function Chooser({ traces, entry }: Props) {
 }
 
 interface Option extends ComboboxItem {
-  /** Neither, where the line stands for no trace. */
+  /** Both are unset for the line that counts further options. */
   readonly state?: string;
   readonly note?: string;
 }
 
-/** What one line of a list says about the traces behind it. */
+/** Summarize the traces of one option: their state and a short note. */
 function summary(traces: readonly TraceEntry[]): { state: string; note: string } {
   const failed = traces.filter((trace) => trace.state === "failed");
   const latest = newest(traces);
   if (failed.length > 0 && failed.length === traces.length) {
-    return { state: "failed", note: failed[0]?.error?.what ?? "cannot be read" };
+    return { state: "failed", note: failed[0]?.error?.what ?? "unreadable" };
   }
-  if (failed.length > 0)
-    return { state: "partly", note: `${failed.length} of ${traces.length} cannot be read` };
+  if (failed.length > 0) return { state: "partly", note: `${failed.length} of ${traces.length} unreadable` };
   const known = latest?.limiter && latest.limiter !== "unknown";
   return {
     state: latest?.state ?? "new",
@@ -85,14 +84,14 @@ function summary(traces: readonly TraceEntry[]): { state: string; note: string }
   };
 }
 
-/** The first of those that are looked for, and how many more there are. */
+/** Return the first options that match the search, and a line that counts the others. */
 const found: OptionsFilter = ({ options, search, limit }) => {
   const all = options.filter((option) => "value" in option && matches(option.label, search));
   const left = all.length - limit;
   if (left <= 0) return all;
   return [
     ...all.slice(0, limit),
-    { value: "\0", label: `${count(left)} more: type a part of the name`, disabled: true },
+    { value: "\0", label: `${count(left)} more: type part of the name`, disabled: true },
   ];
 };
 
@@ -122,7 +121,7 @@ function Level({ label, width, value, options, onPick }: LevelProps) {
           limit={OPTIONS_SHOWN}
           filter={found}
           searchable
-          // What is typed looks for another one; it does not go into the name of this one.
+          // Select the text, so that typing starts a search and does not edit the current name.
           onFocus={(event) => {
             event.currentTarget.select();
           }}
@@ -132,7 +131,7 @@ function Level({ label, width, value, options, onPick }: LevelProps) {
           selectFirstOptionOnChange
           allowDeselect={false}
           maxDropdownHeight={420}
-          nothingFoundMessage="Nothing of that name"
+          nothingFoundMessage="No match"
           comboboxProps={{ width: "max-content", position: "bottom-start", shadow: "md" }}
           renderOption={({ option }) => <OptionLine option={option} />}
           onChange={(next) => {

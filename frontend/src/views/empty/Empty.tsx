@@ -21,26 +21,25 @@ with profile(
 const WHY: readonly (readonly [string, string])[] = [
   [
     "schedule(…)",
-    "skips the slow first steps and records six: enough to tell slow steps and growing memory, small enough to read quickly.",
+    "skips the slow first steps and records six. That is enough to detect slow steps and growing memory, and small enough to read quickly.",
   ],
-  ["prof.step()", "marks where each step ends. Without it nothing can be said per step."],
+  ["prof.step()", "marks the end of each step. Without it there are no figures per step."],
   [
     "with_stack=True",
-    "names your source lines in the findings. It makes the file larger and the steps slower.",
+    "adds your source lines to the findings. It makes the file larger and the steps slower.",
   ],
-  ["record_shapes, profile_memory", "keep tensor shapes and every allocation."],
+  ["record_shapes, profile_memory", "record tensor shapes and every allocation."],
 ];
 
-/** What to see when there is no trace yet: how to record one. */
+/** Shown while there is no trace: how to record one. */
 export function Empty({ problems }: { problems: ReactNode }) {
   return (
     <main className="gd-empty">
       {problems}
       <h1>No trace in this log directory yet</h1>
       <p>
-        Record a few training steps with <code>torch.profiler</code> into the directory that TensorBoard was
-        started with (<code>--logdir</code>). This page finds the trace by itself within seconds: there is
-        nothing to reload.
+        Record a few training steps with <code>torch.profiler</code> into TensorBoard&apos;s log directory (
+        <code>--logdir</code>). The trace appears here within seconds, without a reload.
       </p>
       <CodeBlock code={RECORD} label="recording block" />
       <dl>
@@ -54,9 +53,9 @@ export function Empty({ problems }: { problems: ReactNode }) {
         ))}
       </dl>
       <p className="gd-muted">
-        Files whose names end in <code>.pt.trace.json</code> or <code>.pt.trace.json.gz</code> are found, and
-        CUDA memory snapshots (<code>.pickle</code>), in the directory itself and in every directory below it.
-        A run is named after its directory.
+        The page lists files that end in <code>.pt.trace.json</code> or <code>.pt.trace.json.gz</code> and
+        CUDA memory snapshots (<code>.pickle</code>), in the log directory and all directories below it. A run
+        is named after its directory.
       </p>
     </main>
   );

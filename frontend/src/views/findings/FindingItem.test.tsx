@@ -27,21 +27,21 @@ beforeEach(() => {
 
 afterEach(cleanup);
 
-it("of memory is shown in the memory of its device", () => {
+it("shows a finding about memory in the memory view of its device", () => {
   shown({ cost_bytes: 2 ** 30 });
   expect(screen.getByText("on GPU 1")).toBeTruthy();
   fireEvent.click(screen.getByRole("button", { name: "Show in the memory view: A leak" }));
   expect(usePage.getState().memoryOf).toBe(1);
 });
 
-it("of memory is shown at its moment, too", () => {
+it("also shows a finding about memory on the timeline", () => {
   shown({ cost_bytes: 2 ** 30, ranges: [{ start_us: 100, end_us: 100, device: 1 }] });
   fireEvent.click(screen.getByRole("button", { name: "Show on the timeline: A leak" }));
   expect(usePage.getState().view).toEqual({ start_us: 80, end_us: 120 });
   expect(screen.getByRole("button", { name: "Show in the memory view: A leak" })).toBeTruthy();
 });
 
-it("of time that is nowhere in the recording is shown nowhere", () => {
+it("has no button to show a finding without a place", () => {
   shown({ cost_us: 500 });
   expect(screen.getAllByRole("button")).toHaveLength(1);
 });

@@ -20,7 +20,7 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
   const item = useRef<HTMLLIElement>(null);
   const cost = costText(finding, whole_us);
 
-  // A finding that is opened from elsewhere, by a link or the plan, is brought into sight.
+  // Scroll to a finding that was opened from elsewhere, by a link or the plan.
   useEffect(() => {
     if (opened) item.current?.scrollIntoView({ block: "nearest" });
   }, [opened]);
@@ -86,7 +86,7 @@ function Details({ finding }: Pick<Props, "finding">) {
         <FixPart finding={finding} />
         {costsMemory(finding) && finding.ranges.length > 0 && (
           <p className="gd-muted">
-            Where in time: <ShowOnTimeline of={finding} />
+            On the timeline: <ShowOnTimeline of={finding} />
           </p>
         )}
       </div>
@@ -99,7 +99,7 @@ function SavingLine({ finding }: Pick<Props, "finding">) {
   if (!saving) return null;
   return (
     <p className="gd-saving">
-      <span>A fix gives back</span> <b>{saving.range}</b> <span>({saving.share})</span>
+      <span>A fix saves</span> <b>{saving.range}</b> <span>({saving.share})</span>
       {saving.basis && <span className="gd-basis">{saving.basis}</span>}
     </p>
   );
@@ -112,7 +112,7 @@ function FixPart({ finding }: Pick<Props, "finding">) {
     <div className="gd-fix">
       <h3>Fix</h3>
       <p>{fix.text}</p>
-      {fix.code && <CodeBlock code={fix.code} label={`fix of ${finding.rule}`} />}
+      {fix.code && <CodeBlock code={fix.code} label={`fix for ${finding.rule}`} />}
       {fix.url.startsWith("https://") && (
         <a href={fix.url} target="_blank" rel="noopener noreferrer">
           {fix.url.replace(/^https:\/\//, "")}
@@ -122,7 +122,7 @@ function FixPart({ finding }: Pick<Props, "finding">) {
   );
 }
 
-/** What costs memory shows in the memory view best. */
+/** Shows a finding about memory in the memory view. */
 function ShowInMemory({ finding }: Pick<Props, "finding">) {
   const showMemoryOf = usePage((page) => page.showMemoryOf);
   return (

@@ -8,7 +8,7 @@ import { FindingItem } from "./FindingItem";
 import { Plan } from "./Plan";
 import { CheckedList, UncheckedList } from "./Others";
 
-/** What was found, as the report ranks it: worst, then most to gain, first; then what could not be checked, and what is fine. */
+/** The findings in the report's order, worst first. Then the rules that could not check, and those without a finding. */
 export function Findings({ report }: { report: Report }) {
   const opened = usePage((page) => page.finding);
   const keys = findingKeys(report.findings);
@@ -24,7 +24,7 @@ export function Findings({ report }: { report: Report }) {
         </span>
       }
     >
-      {report.findings.length === 0 && <p className="gd-nothing">Nothing found to fix.</p>}
+      {report.findings.length === 0 && <p className="gd-nothing">No problem found.</p>}
       {report.plan && <Plan plan={report.plan} findings={report.findings} keys={keys} />}
       <ol className="gd-findings">
         {report.findings.map((finding, at) => {

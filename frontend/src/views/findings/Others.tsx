@@ -2,13 +2,13 @@ import { plural, sentence, words } from "../../base/format";
 import { groupedByReason, type UncheckedGroup } from "../../state/findings";
 import type { Clear, Unchecked } from "../../wire/report";
 
-/** What this trace cannot show, why, and how to record one that can. */
+/** The rules that cannot tell from this trace, why, and what to record instead. */
 export function UncheckedList({ items, opened }: { items: readonly Unchecked[]; opened: boolean }) {
   if (items.length === 0) return null;
   return (
     <details className="gd-others" open={opened}>
       <summary>
-        Could not check{" "}
+        Cannot tell from this trace{" "}
         <span className="gd-muted">
           {items.length}
           <span className="gd-others-names">: {items.map(({ name }) => words(name)).join(", ")}</span>
@@ -45,13 +45,13 @@ function UncheckedItem({ group: { reason, how_to_record: how, rules } }: { group
   );
 }
 
-/** The rules that looked and found nothing. */
+/** The rules that found no problem. */
 export function CheckedList({ items }: { items: readonly Clear[] }) {
   if (items.length === 0) return null;
   return (
     <details className="gd-others">
       <summary>
-        Checked, nothing found <span className="gd-muted">{items.length}</span>
+        Checked, no problem found <span className="gd-muted">{items.length}</span>
       </summary>
       <ul>
         {items.map((item, at) => (

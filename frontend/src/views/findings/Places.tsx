@@ -2,10 +2,10 @@ import { bytes, codeLine, time } from "../../base/format";
 import type { Place } from "../../wire/report";
 import { More } from "../parts/More";
 
-/** Enough to see where the time goes; the others are one press away. */
+/** Places to show at first. The others are one click away. */
 const FIRST = 8;
 
-/** Where in the code a finding's time is spent. */
+/** The code lines that a finding's cost comes from. */
 export function Places({ places }: { places: readonly Place[] }) {
   if (places.length === 0) return null;
   return (

@@ -35,12 +35,12 @@ beforeEach(() => {
 
 afterEach(cleanup);
 
-it("opens the finding that a fix is for", () => {
+it("opens the finding of a fix", () => {
   fireEvent.click(screen.getByRole("button", { name: "Input pipeline" }));
   expect(usePage.getState().finding).toBe("GD101");
 });
 
-it("shows on the timeline what a fix is for", () => {
+it("shows the finding of a fix on the timeline", () => {
   fireEvent.click(screen.getByRole("button", { name: "Show on the timeline: Input" }));
   expect(usePage.getState().shown).toEqual({ row: "finding.GD101", place: 0 });
   expect(usePage.getState().view).toEqual({ start_us: -1000, end_us: 11_000 });

@@ -9,16 +9,16 @@ interface Props {
   readonly keys: readonly string[];
 }
 
-/** The order in which to make the fixes, and how long the step window is after each. */
+/** The fixes in their best order, with the length of the step window after each. */
 export function Plan({ plan, findings, keys }: Props) {
-  // One fix has no order; what it gives back stands in its finding.
+  // A single fix needs no order. Its finding shows what it saves.
   if (plan.fixes.length < 2) return null;
   return (
     <div className="gd-plan">
       <span className="gd-plan-title">Fix in this order</span>
       <ol>
         <li>
-          <span className="gd-muted">as recorded</span>
+          <span className="gd-muted">As recorded</span>
           <b>{time(plan.window_us)}</b>
         </li>
         {plan.fixes.map((fix) => (
@@ -26,8 +26,9 @@ export function Plan({ plan, findings, keys }: Props) {
         ))}
       </ol>
       <span className="gd-muted gd-plan-sum">
-        Together at most {time(plan.saving_us)}, {percent(plan.saving_us, plan.window_us)} of the window,
-        nothing counted twice. Replayed; unchanged, the replay is off by {percent(plan.error_share)}.
+        All fixes together save at most {time(plan.saving_us)}, {percent(plan.saving_us, plan.window_us)} of
+        the step window. From a replay that reproduces the recorded time to within {percent(plan.error_share)}
+        .
       </span>
     </div>
   );
@@ -54,7 +55,7 @@ function PlanStep({ fix, finding, openAs }: StepProps) {
         {words(fix.name)}
       </button>
       <b>{time(fix.window_us)}</b>
-      <span className="gd-muted">at most −{time(fix.saving_us)}</span>
+      <span className="gd-muted">saves at most {time(fix.saving_us)}</span>
       {finding && <ShowOnTimeline of={finding} />}
     </li>
   );

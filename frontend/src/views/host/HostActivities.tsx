@@ -14,27 +14,27 @@ const KINDS: Readonly<Record<string, string>> = {
   call: "Runtime call",
 };
 
-/** Where the main host thread's time went; for a trace without a GPU this is the diagnosis. */
+/** Time of the main host thread by activity. For a trace without a GPU this is the diagnosis. */
 export function HostActivities({ report }: { report: Report }) {
   if (report.host.length === 0) return null;
   const total_us = window_us(report);
   return (
     <Section
-      title="Where the host's time went"
-      aside={<span className="gd-muted">main thread over the step window, each moment counted once</span>}
+      title="Where host time went"
+      aside={<span className="gd-muted">main thread, in the step window; no time is counted twice</span>}
     >
       <More items={report.host} first={FIRST}>
         {(shown) => (
           <table className="gd-table">
             <thead>
               <tr>
-                <th scope="col">What</th>
+                <th scope="col">Activity</th>
                 <th scope="col">Kind</th>
                 <th scope="col">Where</th>
                 <th scope="col" className="gd-number">
                   Time
                 </th>
-                <th scope="col" className="gd-number" title="of the step window">
+                <th scope="col" className="gd-number" title="Share of the step window">
                   Share
                 </th>
                 <ShowTitle />

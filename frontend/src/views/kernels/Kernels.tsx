@@ -6,14 +6,14 @@ import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
 
 const FIRST = 10;
 
-/** What the GPU's own time went into. */
+/** GPU time by family of kernels. */
 export function Kernels({ report }: { report: Report }) {
   if (report.kernel_families.length === 0) return null;
   const several = report.devices.length > 1;
   return (
     <Section
       title="GPU time by kernel family"
-      aside={<span className="gd-muted">told by the kernels&apos; names; families may run side by side</span>}
+      aside={<span className="gd-muted">by kernel name; families can run concurrently</span>}
     >
       <More items={report.kernel_families} first={FIRST}>
         {(shown) => (
@@ -24,13 +24,21 @@ export function Kernels({ report }: { report: Report }) {
                 <th scope="col" className="gd-number">
                   Kernels
                 </th>
-                <th scope="col" className="gd-number" title="Sum of their durations">
+                <th scope="col" className="gd-number" title="Sum of the kernels' durations">
                   Time
                 </th>
-                <th scope="col" className="gd-number" title="of the step window: at least one of them ran">
+                <th
+                  scope="col"
+                  className="gd-number"
+                  title="Share of the step window in which at least one of them ran"
+                >
                   Share
                 </th>
-                <th scope="col" className="gd-number" title="of their time, as far as names tell">
+                <th
+                  scope="col"
+                  className="gd-number"
+                  title="Share of their time in kernels that use tensor cores, judging by their names"
+                >
                   Tensor cores
                 </th>
                 <ShowTitle />

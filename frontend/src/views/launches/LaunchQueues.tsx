@@ -4,28 +4,31 @@ import { More } from "../parts/More";
 
 const FIRST = 4;
 
-/** How much launched work stood ready for the GPU, stream by stream. */
+/** How much launched work was waiting for the GPU, by stream. */
 export function LaunchQueues({ queues }: { queues: readonly LaunchQueue[] }) {
   if (queues.length === 0) return null;
   const waited = queues.filter((queue) => queue.full_queue_launches > 0);
   return (
     <div className="gd-queues">
-      <h3>Launched and not yet begun, by stream</h3>
+      <h3>Launch queue depth</h3>
       <More items={queues} first={FIRST}>
         {(shown) => (
           <div className="gd-wide">
             <table className="gd-table gd-launches">
               <thead>
                 <tr>
-                  <th scope="col">Queue</th>
-                  <Title text="Launches" meaning="into this stream" />
-                  <Title text="Mean depth" meaning="over time, in the step window" />
-                  <Title text="Median depth" meaning="half of the time less was waiting" />
-                  <Title text="Most" meaning="waiting at one moment" />
-                  <Title text="Empty" meaning="share of the step window in which nothing was waiting" />
+                  <th scope="col">Stream</th>
+                  <Title text="Launches" meaning="Launches into this stream" />
+                  <Title
+                    text="Mean depth"
+                    meaning="Launches that wait for the GPU, mean over the step window"
+                  />
+                  <Title text="Median depth" meaning="Median over the step window" />
+                  <Title text="Max depth" meaning="Maximum over the step window" />
+                  <Title text="Empty" meaning="Share of the step window in which no launch was waiting" />
                   <Title
                     text="Not linked"
-                    meaning="work without a launch in the trace, counted from when it begins"
+                    meaning="Work without a launch in the trace. It counts from its start"
                   />
                 </tr>
               </thead>
@@ -72,8 +75,8 @@ function FullQueues({ queues }: { queues: readonly LaunchQueue[] }) {
   const waited_us = queues.reduce((sum, queue) => sum + queue.full_queue_us, 0);
   return (
     <p className="gd-muted">
-      {plural(launches, "launch", "launches")} waited {time(waited_us)} in all for a place in a full queue.
-      That is no fault: the GPU has work, and is behind.
+      {plural(launches, "launch", "launches")} blocked for {time(waited_us)} in total on a full queue. That is
+      not a problem: the host is ahead, and the GPU has work.
     </p>
   );
 }

@@ -18,32 +18,37 @@ interface Column {
 }
 
 const COLUMNS: readonly Column[] = [
-  { by: "launches", title: "Launches", meaning: "A graph launch counts once", text: count },
-  { by: "host_us", title: "In the calls", meaning: "Time of the host inside the launch calls", text: time },
+  {
+    by: "launches",
+    title: "Launches",
+    meaning: "Number of launches. A graph launch counts once",
+    text: count,
+  },
+  { by: "host_us", title: "Launch API", meaning: "Host time in the launch calls", text: time },
   {
     by: "full_queue_us",
-    title: "Full queue",
+    title: "Blocked on a full queue",
     meaning:
-      "Of the time in the calls: waiting for a place in a full queue. That is no fault: the GPU is behind",
+      "Part of the time in launch calls. A full queue is not a problem: the host is ahead, and the GPU has work",
     text: time,
   },
   {
     by: "dispatch_us",
-    title: "Dispatch",
-    meaning: "Time of the launching thread inside operators and outside any call, since its launch before",
+    title: "Operator overhead",
+    meaning: "Time of the launching thread in operators, outside of calls, since its previous launch",
     text: time,
   },
   {
     by: "python_us",
     title: "Python",
-    meaning: "Time of the launching thread inside no operator and no call, since its launch before",
+    meaning: "Time of the launching thread outside of operators and calls, since its previous launch",
     text: time,
   },
-  { by: "kernel_us", title: "On the GPU", meaning: "Time of the work that they launched", text: time },
+  { by: "kernel_us", title: "GPU time", meaning: "Time of the launched work on the GPU", text: time },
   {
     by: "empty_queue_share",
-    title: "Empty queue",
-    meaning: "Launches that found the GPU with nothing left to do",
+    title: "Launched on an idle GPU",
+    meaning: "Share of the launches that found the GPU with no work left",
     text: percent,
   },
   {
@@ -54,13 +59,13 @@ const COLUMNS: readonly Column[] = [
   },
   {
     by: "idle_per_step_us",
-    title: "Idle a step",
-    meaning: "GPU idle time caused, for each step",
+    title: "Idle per step",
+    meaning: "GPU idle time that these launches caused, per step",
     text: time,
   },
 ];
 
-/** Who launches the GPU's work, and what that costs: by operator, module, line or kernel. */
+/** The launches and what they cost, by operator, module, line or kernel. */
 export function Launches({ report }: { report: Report }) {
   const kinds = [...new Set(report.launch_hotspots.map((spot) => spot.kind))];
   const [chosen, setChosen] = useState<string | null>(null);
@@ -77,8 +82,8 @@ export function Launches({ report }: { report: Report }) {
         <span className="gd-controls">
           <TextInput
             size="xs"
-            aria-label="Find launches by name"
-            placeholder="Find"
+            aria-label="Filter launches by name"
+            placeholder="Filter"
             value={text}
             onChange={(event) => {
               setText(event.currentTarget.value);
@@ -87,7 +92,7 @@ export function Launches({ report }: { report: Report }) {
           {kinds.length > 1 && (
             <SegmentedControl
               size="xs"
-              aria-label="Launches by"
+              aria-label="Group launches"
               data={kinds.map((value) => ({ value, label: `By ${value}` }))}
               value={kind}
               onChange={setChosen}
@@ -125,7 +130,7 @@ export function Launches({ report }: { report: Report }) {
           </div>
         )}
       </More>
-      {spots.length === 0 && <p className="gd-nothing">No launch has that in its name.</p>}
+      {spots.length === 0 && <p className="gd-nothing">No launches match the filter.</p>}
       <LaunchQueues queues={report.launch_queues} />
     </Section>
   );
@@ -158,7 +163,7 @@ function HotspotRow({ spot, columns }: { spot: LaunchHotspot; columns: readonly 
           className="gd-number"
           title={
             by === "full_queue_us" && waited > 0
-              ? `${plural(waited, "launch", "launches")} waited`
+              ? `${plural(waited, "launch", "launches")} blocked`
               : undefined
           }
         >

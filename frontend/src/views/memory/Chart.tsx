@@ -14,7 +14,7 @@ interface Props {
   readonly columns: Columns | null;
   readonly marks: Marks;
   readonly bounds: Viewport;
-  /** Of the whole chart; 0 until it is measured. */
+  /** Width of the whole chart, or 0 until it is measured. */
   readonly width: number;
   readonly measure: RefCallback<HTMLDivElement | null>;
   readonly label: string;
@@ -23,12 +23,12 @@ interface Props {
 
 const HEIGHT_PX = 300;
 
-/** A pointer that moved less than this between down and up has clicked. */
+/** A pointer that moves less than this between down and up is a click. */
 const CLICK_PX = 4;
 
 const NOTHING: Columns = { time_us: [], low: [], high: [], reserved: [] };
 
-/** Allocated and reserved against time. Wheel and keys do as on the timeline; a drag chooses a range. */
+/** Allocated and reserved memory over time. Wheel and keys work as on the timeline. Dragging selects a range. */
 export function Chart({ columns, marks, bounds, width, measure, label, onStep }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const stage = useRef<HTMLDivElement>(null);
@@ -47,7 +47,7 @@ export function Chart({ columns, marks, bounds, width, measure, label, onStep }:
       style={{ height: HEIGHT_PX }}
       tabIndex={0}
       role="group"
-      aria-label={`${label}. Arrow keys move and zoom, 0 shows everything, n and p go from step to step, Escape clears.`}
+      aria-label={`${label}. Arrow keys pan and zoom, 0 shows everything, n and p select the next and previous step, Escape clears.`}
       onKeyDown={(event) => {
         if (event.ctrlKey || event.metaKey || event.altKey) return;
         const by = event.key === "n" ? 1 : event.key === "p" ? -1 : null;
@@ -71,7 +71,7 @@ export function Chart({ columns, marks, bounds, width, measure, label, onStep }:
   );
 }
 
-/** The plot lives as long as the element; it reads what to draw from the last render. */
+/** Keep one plot for the lifetime of the element. It draws the data of the latest render. */
 function usePlot(
   host: React.RefObject<HTMLDivElement | null>,
   columns: Columns,
@@ -99,7 +99,7 @@ function usePlot(
   }, [host, columns, marks, width, visible]);
 }
 
-/** A drag chooses a range, a click the step under the pointer. */
+/** Select a range by dragging, or a step by clicking. */
 function useBrush({ view, steps }: Marks, width: number, setHover: (x: number | null) => void) {
   const [drag, setDrag] = useState<{
     readonly x: number;
@@ -152,7 +152,7 @@ interface ReadingProps {
 const CARD_PX = 250;
 const AWAY_PX = 12;
 
-/** What the curves say under the pointer. */
+/** The values under the pointer. */
 function Reading({ columns, marks: { view, steps }, x, width }: ReadingProps) {
   const at_us = toTime(view, x, width);
   const at = columnAt(columns, at_us);

@@ -15,14 +15,14 @@ interface Props {
 
 const FIRST = 6;
 
-/** Who leaves more memory behind with each step. */
+/** The allocations that grow with each step, by operator and line. */
 export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
-  // What one site holds more, another may hold less.
+  // If the floor stays level, growth at one site is matched by another that shrinks.
   if (!trend || trend.state === "level" || sites.length === 0) return null;
   const unit = trend.unit;
   return (
     <div className="gd-memory-growing">
-      <h3>What grows</h3>
+      <h3>Growing allocations</h3>
       <More items={sites} first={FIRST}>
         {(shown) => (
           <div className="gd-wide">
@@ -31,18 +31,18 @@ export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
                 <tr>
                   <th scope="col">Allocated by</th>
                   <th scope="col" className="gd-number">
-                    A {unit}
+                    Per {unit}
                   </th>
-                  <th scope="col" className="gd-number" title="Alive at the end of the recording">
-                    Held
+                  <th scope="col" className="gd-number" title="Live at the end of the recording">
+                    Still live at end
                   </th>
-                  <th scope="col" className="gd-number" title="Allocations that are held">
-                    Times
+                  <th scope="col" className="gd-number" title="Number of allocations that are still live">
+                    Count
                   </th>
-                  <th scope="col" className="gd-number" title="The median of one allocation">
-                    Each
+                  <th scope="col" className="gd-number" title="Median size of an allocation">
+                    Size
                   </th>
-                  <th scope="col" className="gd-number" title="Steps that left some">
+                  <th scope="col" className="gd-number" title="Steps with allocations that are still live">
                     Steps
                   </th>
                   <th scope="col" className="gd-memory-when">
@@ -64,7 +64,7 @@ export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
   );
 }
 
-/** On the chart all of its moments are seen at once; another press takes the marks away. */
+/** Mark all allocations of the site on the chart. A second click removes the marks. */
 function markAll({ row }: Whereabouts): void {
   const { shown } = usePage.getState();
   usePage.setState(
@@ -109,7 +109,7 @@ function Stack({ stack }: { stack: string }) {
   );
 }
 
-/** When, as marks along the recording. */
+/** The times of the allocations, as marks along the recording. */
 function Spark({ ranges, bounds }: { ranges: readonly TimeRange[]; bounds: Viewport }) {
   return (
     <svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">

@@ -35,7 +35,7 @@ function shown(findings: object[]): void {
 
 const device = () => screen.getByRole<HTMLInputElement>("radio", { checked: true }).value;
 
-it("is of the device that the worst finding about memory is about, until another one is chosen", () => {
+it("shows the device of the worst finding about memory, until the user selects another", () => {
   const ofTime = { cost_us: 9, cost_bytes: 0, cost_bytes_per_step: 0, memory_device: 0 };
   shown([
     ofTime,
@@ -48,7 +48,7 @@ it("is of the device that the worst finding about memory is about, until another
   expect(device()).toBe("0");
 });
 
-it("is of the first device where no finding is about memory", () => {
+it("shows the first device if no finding is about memory", () => {
   shown([]);
   expect(device()).toBe("0");
 });

@@ -7,11 +7,11 @@ import { Section } from "../parts/Section";
 import { MemoryOfDevice } from "./MemoryOfDevice";
 import { NotRecorded } from "./NotRecorded";
 
-/** What memory did, what makes its peak, and what is not given back. */
+/** Memory over time, at its peak, and what stays allocated. */
 export function Memory({ entry, report }: { entry: TraceEntry; report: Report }) {
   const chosen = usePage((page) => page.memoryOf);
   const choose = usePage((page) => page.showMemoryOf);
-  // Until one is chosen, the device that the worst finding about memory is about.
+  // By default, the device of the worst finding about memory.
   const device = chosen ?? report.findings.find(costsMemory)?.memory_device;
   const memory = report.memory.find((one) => one.device === device) ?? report.memory[0];
   if (!memory) return <NotRecorded />;
@@ -23,7 +23,7 @@ export function Memory({ entry, report }: { entry: TraceEntry; report: Report })
         report.memory.length > 1 ? (
           <SegmentedControl
             size="xs"
-            aria-label="Memory of"
+            aria-label="Device"
             data={report.memory.map((one) => ({ value: String(one.device), label: memoryLabel(one) }))}
             value={String(memory.device)}
             onChange={(value) => {

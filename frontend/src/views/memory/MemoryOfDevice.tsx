@@ -55,16 +55,14 @@ export function MemoryOfDevice({ entry, memory }: Props) {
       </div>
       <div id={MEMORY_ID} className="gd-memory-body">
         <Controls slices={slices} steps={steps} onStep={step} />
-        {slices.failed && (
-          <p className="gd-nothing">The memory curve could not be fetched: {slices.failed}.</p>
-        )}
+        {slices.failed && <p className="gd-nothing">Could not load the memory curve: {slices.failed}.</p>}
         <Chart
           columns={slices.columns}
           marks={marks}
           bounds={slices.bounds}
           width={Math.round(width)}
           measure={ref}
-          label={`Memory of ${memoryLabel(memory)} against time`}
+          label={`Memory of ${memoryLabel(memory)} over time`}
           onStep={step}
         />
         <Legend memory={memory} scale={marks.scale} />
@@ -72,13 +70,13 @@ export function MemoryOfDevice({ entry, memory }: Props) {
       <GrowingSites memory={memory} bounds={slices.bounds} />
       <div className="gd-memory-parts">
         <RangePanel
-          // While a new range is on its way, the one before it is still shown, under its own name.
+          // While a new range loads, the previous one is still shown, with its own title.
           title={
             atPeak
-              ? "From the beginning to the peak"
+              ? "From the start to the peak"
               : selection
                 ? spanName(range ?? selection, steps)
-                : "The whole recording"
+                : "Whole recording"
           }
           slice={selection ? range : slices.whole}
           whole={selection === null}
@@ -117,7 +115,7 @@ function useMarks(memory: DeviceMemory, { columns, view }: MemorySlices, steps: 
   );
 }
 
-/** Chooses the next step, or the first one. */
+/** Select the step `by` places further on, or the first one. */
 function selectStep(steps: readonly StepMark[], by: 1 | -1): void {
   const { selection, setSelection } = usePage.getState();
   const now = steps.findIndex((step) => step.start_us === selection?.start_us);
@@ -142,7 +140,7 @@ function Controls({ slices, steps, onStep }: ControlsProps) {
         <>
           <span className="gd-muted">Selected {time(span(selection))}</span>
           <Button size="compact-xs" variant="light" onClick={zoomToSelection}>
-            Zoom to it
+            Zoom to selection
           </Button>
           <Button
             size="compact-xs"
@@ -155,16 +153,16 @@ function Controls({ slices, steps, onStep }: ControlsProps) {
           </Button>
         </>
       ) : (
-        <span className="gd-muted">Drag over a range, or click a step, to see what it keeps</span>
+        <span className="gd-muted">Drag to select a range, or click a step, to see what it allocates</span>
       )}
       {steps.length > 0 && (
         <span className="gd-buttons" role="group" aria-label="Steps">
-          <Key label="Previous step (p)" sign="‹" disabled={at === 0} by={-1} onStep={onStep} />
+          <Key label="Previous step (p)" symbol="‹" disabled={at === 0} by={-1} onStep={onStep} />
           <span className="gd-muted">{at >= 0 ? `Step ${at + 1} of ${steps.length}` : "Steps"}</span>
-          <Key label="Next step (n)" sign="›" disabled={at === steps.length - 1} by={1} onStep={onStep} />
+          <Key label="Next step (n)" symbol="›" disabled={at === steps.length - 1} by={1} onStep={onStep} />
         </span>
       )}
-      <Tooltip label="Show all of it (0)">
+      <Tooltip label="Show the whole recording (0)">
         <Button size="compact-xs" variant="default" onClick={fit}>
           Fit
         </Button>
@@ -175,13 +173,13 @@ function Controls({ slices, steps, onStep }: ControlsProps) {
 
 interface KeyProps {
   readonly label: string;
-  readonly sign: string;
+  readonly symbol: string;
   readonly disabled: boolean;
   readonly by: 1 | -1;
   readonly onStep: (by: 1 | -1) => void;
 }
 
-function Key({ label, sign, disabled, by, onStep }: KeyProps) {
+function Key({ label, symbol, disabled, by, onStep }: KeyProps) {
   return (
     <Tooltip label={label}>
       <ActionIcon
@@ -193,7 +191,7 @@ function Key({ label, sign, disabled, by, onStep }: KeyProps) {
           onStep(by);
         }}
       >
-        {sign}
+        {symbol}
       </ActionIcon>
     </Tooltip>
   );

@@ -27,16 +27,16 @@ function shown(peak_kinds: object[], peak_owners: object[]) {
   return onPick;
 }
 
-it("can be pressed where it is known who allocated, and only there", () => {
+it("has a button only for owners that are known", () => {
   const kinds = [LOG, BEFORE].map(({ kind, bytes }) => ({ kind, bytes }));
   const onPick = shown(kinds, [LOG, BEFORE]);
   fireEvent.click(screen.getByRole("button"));
   expect(onPick.mock.calls).toEqual([[LOG]]);
-  expect(screen.getByRole("note").getAttribute("aria-label")).toContain("From before");
+  expect(screen.getByRole("note").getAttribute("aria-label")).toContain("Allocated before recording");
 });
 
-it("says that nothing is known instead of showing one tile of it", () => {
+it("says that nothing is known instead of showing a single unknown tile", () => {
   shown([{ kind: "unknown", bytes: 1000 }], []);
-  expect(screen.getByText(/does not tell what its peak is made of/)).toBeTruthy();
+  expect(screen.getByText(/does not show what was allocated at its peak/)).toBeTruthy();
   expect(screen.queryByRole("list")).toBeNull();
 });

@@ -10,17 +10,17 @@ import { squarify, type Rect } from "./treemap";
 
 const HEIGHT_PX = 240;
 
-/** Smaller tiles bear no text, and are not stopped at by the keyboard. */
+/** Smaller tiles have no text, and the Tab key skips them. */
 const TEXT_FROM_PX = { width: 46, height: 16 } as const;
 
 interface Props {
   readonly memory: DeviceMemory;
-  /** The owner whose allocations are shown. */
+  /** The owner whose allocations the range panel highlights. */
   readonly picked: MemoryOwner | null;
   readonly onPick: (owner: MemoryOwner) => void;
 }
 
-/** What was alive at the peak: kinds, and within them who allocated. */
+/** Memory that was live at the peak, by kind and owner. */
 export function PeakOwners({ memory, picked, onPick }: Props) {
   const { ref, width } = useElementSize<HTMLUListElement>();
   const [pointed, setPointed] = useState<Tile | null>(null);
@@ -28,7 +28,7 @@ export function PeakOwners({ memory, picked, onPick }: Props) {
   if (kinds.length === 0) return null;
   const named = kinds.some(({ tiles }) => tiles.some(canBePicked));
   if (!named && kinds.every(({ kind }) => kind === "unknown")) {
-    return <p className="gd-muted">This recording does not tell what its peak is made of.</p>;
+    return <p className="gd-muted">This recording does not show what was allocated at its peak.</p>;
   }
   const whole = memory.peak_allocated_bytes;
   const areas = squarify(
@@ -36,10 +36,15 @@ export function PeakOwners({ memory, picked, onPick }: Props) {
     { x: 0, y: 0, width, height: HEIGHT_PX },
   );
   return (
-    <section className="gd-memory-peak" aria-label="What the peak is made of">
-      <h3>What the peak holds: {bytes(whole)}</h3>
+    <section className="gd-memory-peak" aria-label="Memory at the peak">
+      <h3>Memory at the peak: {bytes(whole)}</h3>
       <KindLegend kinds={kinds} whole={whole} />
-      <ul className="gd-treemap" ref={ref} style={{ height: HEIGHT_PX }} aria-label="Owners of the peak">
+      <ul
+        className="gd-treemap"
+        ref={ref}
+        style={{ height: HEIGHT_PX }}
+        aria-label="Owners of memory at the peak"
+      >
         {kinds.map((kind, at) => (
           <Tiles
             key={kind.kind}
@@ -52,11 +57,11 @@ export function PeakOwners({ memory, picked, onPick }: Props) {
       <p className="gd-memory-pointed" aria-live="polite">
         {pointed ? (
           <>
-            <b>{says(pointed, whole)}</b> {tileDetail(pointed)}
+            <b>{describe(pointed, whole)}</b> {tileDetail(pointed)}
           </>
         ) : (
           <span className="gd-muted">
-            Point at a tile for more{named && ", press it to see what it allocates until the peak"}.
+            Hover over a tile for details.{named && " Click it to see its allocations up to the peak."}
           </span>
         )}
       </p>
@@ -64,7 +69,7 @@ export function PeakOwners({ memory, picked, onPick }: Props) {
   );
 }
 
-/** What was there before, or is not known by name, has no allocations to show. */
+/** Only a named owner has allocations to show. Memory from before the recording has none. */
 function canBePicked(tile: Tile): boolean {
   return tile.owner !== null && tileTitle(tile) !== "";
 }
@@ -77,7 +82,7 @@ function KindLegend({ kinds, whole }: { kinds: readonly KindTiles[]; whole: numb
         <li key={kind} title={memoryKind(kind).meaning}>
           <span
             className="gd-swatch"
-            style={{ background: memoryKind(kind).colour[scheme] }}
+            style={{ background: memoryKind(kind).color[scheme] }}
             aria-hidden="true"
           />
           {memoryKind(kind).label} {bytes(size)} <span className="gd-muted">{percent(size, whole)}</span>
@@ -87,7 +92,7 @@ function KindLegend({ kinds, whole }: { kinds: readonly KindTiles[]; whole: numb
   );
 }
 
-function says(tile: Tile, whole: number): string {
+function describe(tile: Tile, whole: number): string {
   const what = [memoryKind(tile.kind).label, tileTitle(tile)].filter((part) => part !== "").join(": ");
   return `${what}, ${bytes(tile.bytes)} (${percent(tile.bytes, whole)})`;
 }
@@ -104,7 +109,7 @@ interface TilesProps {
 function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }: TilesProps) {
   const scheme = usePage((page) => page.scheme);
   if (!within) return null;
-  const background = memoryKind(kind).colour[scheme];
+  const background = memoryKind(kind).color[scheme];
   const rects = squarify(
     tiles.map((tile) => tile.bytes),
     within,
@@ -121,13 +126,13 @@ function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }
     );
     const named = {
       tabIndex: legible ? 0 : -1,
-      "aria-label": says(tile, whole),
+      "aria-label": describe(tile, whole),
       "data-legible": legible || undefined,
     };
     return (
       <li
         key={at}
-        title={says(tile, whole)}
+        title={describe(tile, whole)}
         style={{ left, top, width, height, background, color: textOn(background) }}
         onPointerEnter={() => {
           onPoint(tile);

@@ -6,25 +6,27 @@ import { More } from "../parts/More";
 interface Props {
   readonly title: string;
   readonly slice: MemorySlice | null;
-  /** All of the recording: what survives it is what is kept. */
+  /** True for the whole recording, where "live after range" and "still live at end" are the same. */
   readonly whole: boolean;
-  /** The owner of a part of the peak whose allocations are looked for: they come first. */
+  /** The owner whose allocations to highlight and show first. */
   readonly picked: MemoryOwner | null;
 }
 
 const FIRST = 8;
 
-/** What was allocated and freed in a range, and what of it survives. */
+/** What was allocated and freed in a range, and what stays allocated. */
 export function RangePanel({ title, slice, whole, picked }: Props) {
   const isPicked = (site: SliceSite) => picked !== null && sameSite(site, picked);
   const sites = slice ? [...slice.sites].sort((a, b) => Number(isPicked(b)) - Number(isPicked(a))) : [];
-  const told = slice !== null && slice.survived_bytes >= 0;
+  const known = slice !== null && slice.survived_bytes >= 0;
   return (
-    <section className="gd-memory-range" aria-label="What the range allocates and keeps" aria-live="polite">
+    <section className="gd-memory-range" aria-label="Allocations in the range" aria-live="polite">
       <h3>{title}</h3>
       {slice ? <Sums slice={slice} whole={whole} /> : <p className="gd-muted">Loading…</p>}
-      {slice && !told && (
-        <p className="gd-muted">This recording has no addresses: what survives cannot be told.</p>
+      {slice && !known && (
+        <p className="gd-muted">
+          This recording has no addresses, so it does not show which allocations stay live.
+        </p>
       )}
       {sites.length > 0 && (
         <More key={title} items={sites} first={FIRST}>
@@ -34,26 +36,26 @@ export function RangePanel({ title, slice, whole, picked }: Props) {
                 <tr>
                   <th scope="col">Allocated by</th>
                   <th scope="col" className="gd-number">
-                    Times
+                    Count
                   </th>
                   <th scope="col" className="gd-number">
                     Allocated
                   </th>
-                  {told && !whole && (
-                    <th scope="col" className="gd-number" title="Alive at the end of the range">
-                      Survives
+                  {known && !whole && (
+                    <th scope="col" className="gd-number" title="Live at the end of the range">
+                      Live after range
                     </th>
                   )}
-                  {told && (
-                    <th scope="col" className="gd-number" title="Alive at the end of the recording">
-                      Kept
+                  {known && (
+                    <th scope="col" className="gd-number" title="Live at the end of the recording">
+                      Still live at end
                     </th>
                   )}
                 </tr>
               </thead>
               <tbody>
                 {shown.map((site, at) => (
-                  <SiteRow key={at} site={site} told={told} whole={whole} picked={isPicked(site)} />
+                  <SiteRow key={at} site={site} known={known} whole={whole} picked={isPicked(site)} />
                 ))}
               </tbody>
             </table>
@@ -68,8 +70,8 @@ function Sums({ slice, whole }: { slice: MemorySlice; whole: boolean }) {
   const rows: readonly (readonly [string, number, string])[] = [
     ["Allocated", slice.allocated_bytes, plural(slice.allocations, "time")],
     ["Freed", slice.freed_bytes, plural(slice.frees, "time")],
-    ["Survives the range", whole ? -1 : slice.survived_bytes, plural(slice.survivors, "allocation")],
-    ["Kept to the recording's end", slice.kept_bytes, ""],
+    ["Live after range", whole ? -1 : slice.survived_bytes, plural(slice.survivors, "allocation")],
+    ["Still live at end", slice.kept_bytes, ""],
   ];
   return (
     <dl className="gd-facts">
@@ -88,13 +90,13 @@ function Sums({ slice, whole }: { slice: MemorySlice; whole: boolean }) {
 
 interface SiteProps {
   readonly site: SliceSite;
-  /** Whether it is known what survives. */
-  readonly told: boolean;
+  /** True if the recording shows which allocations stay live. */
+  readonly known: boolean;
   readonly whole: boolean;
   readonly picked: boolean;
 }
 
-function SiteRow({ site, told, whole, picked }: SiteProps) {
+function SiteRow({ site, known, whole, picked }: SiteProps) {
   return (
     <tr data-shown={picked || undefined}>
       <td className="gd-name">
@@ -102,17 +104,17 @@ function SiteRow({ site, told, whole, picked }: SiteProps) {
       </td>
       <td className="gd-number">{count(site.allocations)}</td>
       <td className="gd-number">{bytes(site.allocated_bytes)}</td>
-      {told && !whole && (
+      {known && !whole && (
         <td className="gd-number">{site.survived_bytes > 0 ? bytes(site.survived_bytes) : ""}</td>
       )}
-      {told && <td className="gd-number">{site.kept_bytes > 0 ? bytes(site.kept_bytes) : ""}</td>}
+      {known && <td className="gd-number">{site.kept_bytes > 0 ? bytes(site.kept_bytes) : ""}</td>}
     </tr>
   );
 }
 
-/** An operator and its line, each with all of its text on demand. */
+/** An operator and its line. Tooltips show the full text. */
 export function Site({ operator, line }: { operator: string; line: string }) {
-  if (!operator && !line) return <span className="gd-muted">not known</span>;
+  if (!operator && !line) return <span className="gd-muted">unknown</span>;
   return (
     <>
       {operator && <span title={operator}>{operator}</span>}

@@ -14,7 +14,7 @@ function shown(segments: DeviceMemory["segments"]): void {
   );
 }
 
-it("tells how much of each segment is used", () => {
+it("shows how much of each segment is used", () => {
   const segment = { address: "0x7f00", bytes: 2 ** 20, used_bytes: 2 ** 18, largest_free_bytes: 2 ** 19 };
   shown([{ ...segment, blocks: 3, expandable: true }]);
   const cells = screen
@@ -23,7 +23,7 @@ it("tells how much of each segment is used", () => {
   expect(cells).toEqual(["0x7f00 expandable", "1 MiB", "25.0 %", "512 KiB", "3"]);
 });
 
-it("is not there where nothing is known of segments", () => {
+it("shows nothing if there are no segments", () => {
   shown([]);
   expect(screen.queryByRole("table")).toBeNull();
 });

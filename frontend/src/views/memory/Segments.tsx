@@ -4,7 +4,7 @@ import { More } from "../parts/More";
 
 const FIRST = 6;
 
-/** Of a snapshot: what the driver gave in one piece, and how much of each is used. */
+/** The segments of a memory snapshot, which the driver allocates as one piece each, and how much of each is used. */
 export function Segments({ memory: { segments } }: { memory: DeviceMemory }) {
   if (segments.length === 0) return null;
   return (
@@ -22,7 +22,7 @@ export function Segments({ memory: { segments } }: { memory: DeviceMemory }) {
                 <th scope="col" className="gd-number">
                   Used
                 </th>
-                <th scope="col" className="gd-number" title="The largest free block">
+                <th scope="col" className="gd-number" title="Size of the largest free block">
                   Largest free
                 </th>
                 <th scope="col" className="gd-number">

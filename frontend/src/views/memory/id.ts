@@ -1,2 +1,2 @@
-/** Where "show in memory" scrolls to. */
+/** The element that "Show in the memory view" scrolls to. */
 export const MEMORY_ID = "gd-memory";

@@ -4,16 +4,16 @@ import { memoryKind } from "./kinds";
 
 const ALL = "parameter gradient optimizer_state activation temporary input before unknown".split(" ");
 
-it("knows every kind of the report, and shows others by their own name", () => {
+it("has a label for every kind of the report, and shows others by their name", () => {
   expect(new Set(ALL.map((kind) => memoryKind(kind).label)).size).toBe(ALL.length);
   expect(memoryKind("gremlins").label).toBe("gremlins");
   expect(memoryKind("constructor").label).toBe("constructor");
 });
 
-it.each(LOOKS)("can be told apart by %s eyes in the %s theme", (eyes, scheme) => {
+it.each(LOOKS)("has distinct colors for %s vision in the %s theme", (eyes, scheme) => {
   const alike = ALL.flatMap((a, at) =>
     ALL.slice(at + 1)
-      .filter((b) => distance(memoryKind(a).colour[scheme], memoryKind(b).colour[scheme], eyes) < CLEAR)
+      .filter((b) => distance(memoryKind(a).color[scheme], memoryKind(b).color[scheme], eyes) < CLEAR)
       .map((b) => `${a}-${b}`),
   );
   expect(alike).toEqual([]);

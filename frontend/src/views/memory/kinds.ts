@@ -1,53 +1,53 @@
-// What memory is held for: names, words and colours, the same wherever a kind is shown.
+// The kinds of memory, with their labels and colors.
 
 import type { Scheme } from "../../base/causes";
 
 interface Kind {
   readonly label: string;
   readonly meaning: string;
-  readonly colour: Readonly<Record<Scheme, string>>;
+  readonly color: Readonly<Record<Scheme, string>>;
 }
 
 const KINDS = {
   parameter: {
     label: "Parameters",
     meaning: "Weights of the model.",
-    colour: { light: "#407cac", dark: "#5997c6" },
+    color: { light: "#407cac", dark: "#5997c6" },
   },
   gradient: {
     label: "Gradients",
-    meaning: "Made in the backward pass and kept for the optimizer.",
-    colour: { light: "#c65a3a", dark: "#d9714f" },
+    meaning: "Allocated in the backward pass and kept for the optimizer.",
+    color: { light: "#c65a3a", dark: "#d9714f" },
   },
   optimizer_state: {
     label: "Optimizer state",
-    meaning: "Made by the optimizer and kept, such as Adam's moments.",
-    colour: { light: "#6457a7", dark: "#8175d5" },
+    meaning: "Allocated by the optimizer and kept, such as Adam's moments.",
+    color: { light: "#6457a7", dark: "#8175d5" },
   },
   activation: {
     label: "Activations",
-    meaning: "Made in the forward pass and kept for the backward pass.",
-    colour: { light: "#2f8f7a", dark: "#4fb39d" },
+    meaning: "Allocated in the forward pass and kept for the backward pass.",
+    color: { light: "#2f8f7a", dark: "#4fb39d" },
   },
   temporary: {
     label: "Temporary",
-    meaning: "Freed soon after it was made.",
-    colour: { light: "#e3c73a", dark: "#d9bf45" },
+    meaning: "Freed soon after it was allocated.",
+    color: { light: "#e3c73a", dark: "#d9bf45" },
   },
   input: {
     label: "Input",
-    meaning: "Data that was copied to the device.",
-    colour: { light: "#eea5c5", dark: "#f0b3cb" },
+    meaning: "Data copied to the device.",
+    color: { light: "#eea5c5", dark: "#f0b3cb" },
   },
   before: {
-    label: "From before",
-    meaning: "Alive when the recording began: what it is cannot be told.",
-    colour: { light: "#8b97a4", dark: "#6f7b89" },
+    label: "Allocated before recording",
+    meaning: "Live when the recording began. The recording does not show what it is for.",
+    color: { light: "#8b97a4", dark: "#6f7b89" },
   },
   unknown: {
-    label: "Not known",
-    meaning: "What it is held for cannot be told from this recording.",
-    colour: { light: "#d8dde2", dark: "#434a54" },
+    label: "Unknown",
+    meaning: "The recording does not show what it is for.",
+    color: { light: "#d8dde2", dark: "#434a54" },
   },
 } as const satisfies Record<string, Kind>;
 

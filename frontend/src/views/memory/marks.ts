@@ -1,4 +1,4 @@
-// What is drawn onto the memory chart beside its curves: steps, ranges, floors, their trend, the peak, the capacity.
+// Draws the marks on the memory chart: steps, ranges, floors, their trend, the peak, and the capacity.
 
 import type uPlot from "uplot";
 import type { Scheme } from "../../base/causes";
@@ -8,7 +8,7 @@ import { theme } from "../../canvas/theme";
 import { stepName } from "../../state/memory";
 import type { Scale } from "../../state/memoryCurve";
 import type { DeviceMemory, FloorTrend, StepMark } from "../../wire/report";
-import { chartColours } from "./colours";
+import { chartColors } from "./colors";
 
 export interface Marks {
   readonly memory: DeviceMemory;
@@ -17,13 +17,13 @@ export interface Marks {
   readonly scale: Scale;
   readonly scheme: Scheme;
   readonly selection: Viewport | null;
-  /** What a row of a table is shown by. */
+  /** All places of the table row that is shown. */
   readonly ranges: readonly Viewport[];
-  /** The one of them that was gone to. */
+  /** The current one of `ranges`. */
   readonly range: Viewport | null;
 }
 
-/** Room above the curves for the names of the steps. */
+/** Height above the curves, for the names of the steps. */
 export const HEAD_PX = 20;
 
 const FONT = '"Inter Variable", system-ui, sans-serif';
@@ -57,22 +57,22 @@ function penOf(plot: uPlot): Pen {
   };
 }
 
-/** Behind the curves. */
+/** Draw what is behind the curves. */
 export function drawBehind(plot: uPlot, marks: Marks): void {
   const pen = penOf(plot);
-  const colours = theme(marks.scheme);
+  const colors = theme(marks.scheme);
   clipped(pen, () => {
     marks.steps.forEach((step) => {
-      band(pen, { start_us: step.start_us, end_us: step.start_us }, colours.line);
+      band(pen, { start_us: step.start_us, end_us: step.start_us }, colors.line);
     });
     pen.ctx.globalAlpha = 0.5;
-    for (const range of marks.ranges) band(pen, range, colours.accent, 2);
+    for (const range of marks.ranges) band(pen, range, colors.accent, 2);
     pen.ctx.globalAlpha = 1;
-    for (const range of [marks.range, marks.selection]) if (range) band(pen, range, colours.band, 2);
+    for (const range of [marks.range, marks.selection]) if (range) band(pen, range, colors.band, 2);
   });
 }
 
-/** Over the curves. */
+/** Draw what is in front of the curves. */
 export function drawOver(plot: uPlot, marks: Marks): void {
   const pen = penOf(plot);
   const point = 2 * POINT_PX * pen.px;
@@ -80,7 +80,7 @@ export function drawOver(plot: uPlot, marks: Marks): void {
     drawSelection(pen, marks);
     drawTrend(pen, marks);
   });
-  // Points on the edges are drawn whole.
+  // Do not cut points at the edges.
   clipped({ ...pen, left: pen.left - point, right: pen.right + point, bottom: pen.bottom + point }, () => {
     drawFloors(pen, marks);
   });
@@ -93,7 +93,7 @@ export function drawOver(plot: uPlot, marks: Marks): void {
 
 function clipped({ ctx, left, right, top, bottom }: Pen, draw: () => void): void {
   ctx.save();
-  // uPlot leaves the last curve's dashes behind.
+  // uPlot does not reset the dashes of the last curve.
   ctx.setLineDash([]);
   ctx.beginPath();
   ctx.rect(left, top, right - left, bottom - top);
@@ -102,9 +102,9 @@ function clipped({ ctx, left, right, top, bottom }: Pen, draw: () => void): void
   ctx.restore();
 }
 
-function band({ ctx, x, top, bottom, px }: Pen, range: Viewport, colour: string, least_px = 1): void {
+function band({ ctx, x, top, bottom, px }: Pen, range: Viewport, color: string, least_px = 1): void {
   const left = x(range.start_us);
-  ctx.fillStyle = colour;
+  ctx.fillStyle = color;
   ctx.fillRect(left, top, Math.max(x(range.end_us) - left, least_px * px), bottom - top);
 }
 
@@ -139,19 +139,19 @@ function fitting(ctx: CanvasRenderingContext2D, names: readonly string[], room: 
   return names.find((name) => ctx.measureText(name).width <= room) ?? "";
 }
 
-/** The slope's confidence as a wedge around the line's middle, and the line. */
+/** Draw the trend line, and a wedge around its middle for the confidence interval of its slope. */
 function drawTrend(pen: Pen, { memory: { trend }, scheme }: Marks): void {
   if (!trend || trend.end_us <= trend.start_us) return;
   const { ctx, px } = pen;
-  const colours = chartColours(scheme);
+  const colors = chartColors(scheme);
   const [low, high] = wedge(trend);
-  ctx.fillStyle = colours.wedge;
+  ctx.fillStyle = colors.wedge;
   ctx.beginPath();
   line(pen, trend.start_us, low.start_bytes, trend.end_us, low.end_bytes);
   ctx.lineTo(pen.x(trend.end_us), pen.y(high.end_bytes));
   ctx.lineTo(pen.x(trend.start_us), pen.y(high.start_bytes));
   ctx.fill();
-  ctx.strokeStyle = colours.floor;
+  ctx.strokeStyle = colors.floor;
   ctx.lineWidth = 1.5 * px;
   ctx.setLineDash([6 * px, 4 * px]);
   ctx.beginPath();
@@ -170,7 +170,7 @@ interface Ends {
   readonly end_bytes: number;
 }
 
-/** Lines through the middle of the trend with the lowest and the highest slope of its confidence. */
+/** Lines through the middle of the trend, with the lowest and highest slope of its confidence interval. */
 export function wedge(trend: FloorTrend): [Ends, Ends] {
   const middle = (trend.start_bytes + trend.end_bytes) / 2;
   const units =
@@ -183,13 +183,13 @@ export function wedge(trend: FloorTrend): [Ends, Ends] {
 }
 
 function drawFloors({ ctx, x, y, px }: Pen, { memory: { floors }, scheme }: Marks): void {
-  ctx.strokeStyle = chartColours(scheme).floor;
+  ctx.strokeStyle = chartColors(scheme).floor;
   ctx.lineWidth = 1.5 * px;
   for (const { us, bytes: size, excused } of floors) {
     ctx.beginPath();
     ctx.arc(x(us), y(size), POINT_PX * px, 0, 2 * Math.PI);
-    // A warm-up's floor is hollow: it is not part of the trend.
-    ctx.fillStyle = excused ? theme(scheme).surface : chartColours(scheme).floor;
+    // The floor of a warm-up step is hollow, because it is not part of the trend.
+    ctx.fillStyle = excused ? theme(scheme).surface : chartColors(scheme).floor;
     ctx.fill();
     ctx.stroke();
   }
@@ -199,9 +199,9 @@ function drawPeak(pen: Pen, { memory, scheme }: Marks): void {
   const { ctx, x, y, left, right, px } = pen;
   const at = x(memory.peak_us);
   if (at < left - 1 || at > right + 1) return;
-  const colours = theme(scheme);
+  const colors = theme(scheme);
   const top = y(memory.peak_allocated_bytes);
-  ctx.fillStyle = colours.text;
+  ctx.fillStyle = colors.text;
   ctx.beginPath();
   ctx.moveTo(at, top);
   ctx.lineTo(at - 4 * px, top - 7 * px);
@@ -214,25 +214,25 @@ function drawPeak(pen: Pen, { memory, scheme }: Marks): void {
     `Peak ${bytes(memory.peak_allocated_bytes)}`,
     at + (onRight ? 8 : -8) * px,
     top - 7 * px,
-    colours,
+    colors,
   );
 }
 
 function drawCapacity(pen: Pen, { memory: { capacity_bytes: capacity }, scale, scheme }: Marks): void {
   if (!scale.capacity) return;
   const { ctx, left, right, y, px } = pen;
-  ctx.strokeStyle = chartColours(scheme).capacity;
+  ctx.strokeStyle = chartColors(scheme).capacity;
   ctx.lineWidth = 1.5 * px;
   ctx.beginPath();
   ctx.moveTo(left, y(capacity));
   ctx.lineTo(right, y(capacity));
   ctx.stroke();
-  ctx.fillStyle = chartColours(scheme).capacity;
+  ctx.fillStyle = chartColors(scheme).capacity;
   ctx.textAlign = "right";
   label(pen, `Capacity ${bytes(capacity)}`, right - 6 * px, y(capacity) + 10 * px, theme(scheme));
 }
 
-/** Text that stays readable over curves. */
+/** Draw text with an outline, so that it is readable in front of the curves. */
 function label({ ctx, px }: Pen, text: string, x: number, y: number, { surface }: { surface: string }): void {
   ctx.font = `600 ${SMALL_PX * px}px ${FONT}`;
   ctx.textBaseline = "middle";

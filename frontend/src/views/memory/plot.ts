@@ -1,11 +1,11 @@
-// uPlot, set up for memory against time. It asks for view, scale and colours whenever it draws.
+// Sets up uPlot for memory over time. It reads the view, the scale and the colors each time it draws.
 
 import uPlot from "uplot";
 import { moment } from "../../base/format";
 import { ticks } from "../../base/ticks";
 import { theme } from "../../canvas/theme";
 import { sizeMark, type Columns } from "../../state/memoryCurve";
-import { chartColours } from "./colours";
+import { chartColors } from "./colors";
 import { drawBehind, drawOver, HEAD_PX, type Marks } from "./marks";
 
 export const AXIS_PX = 74;
@@ -15,16 +15,16 @@ export const RIGHT_PX = 14;
 const FONT = '11px "Inter Variable", system-ui, sans-serif';
 const TICKS_APART_PX = 110;
 
-/** A time on the axis is about as wide as this; one that would run over the edge is left out. */
+/** Approximate width of a time label. A label that would cross the edge is left out. */
 const TIME_PX = 60;
 
-/** Sizes on the axis are powers of two apart, so that they are whole KiB, MiB or GiB. */
+/** Distances between ticks: powers of two, so that sizes are whole KiB, MiB or GiB. */
 const STEPS_BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 export function makePlot(host: HTMLElement, width: number, height: number, marks: () => Marks): uPlot {
   const grid = { stroke: () => theme(marks().scheme).faint, width: 1 };
   const axis = { stroke: () => theme(marks().scheme).muted, font: FONT, ticks: { show: false }, grid };
-  // The names of the steps stand above.
+  // No ticks in the area above the scale, where the names of the steps are.
   const onScale = (_: uPlot, splits: number[]) =>
     splits.map((size) => (size <= marks().scale.max ? size : null));
   const stepped = uPlot.paths.stepped?.({ align: 1 });
@@ -75,11 +75,11 @@ export function makePlot(host: HTMLElement, width: number, height: number, marks
       ],
       series: [
         {},
-        { ...line, stroke: "transparent", width: 0, fill: () => chartColours(marks().scheme).filled },
-        { ...line, stroke: () => chartColours(marks().scheme).allocated, width: 1.25 },
-        { ...line, stroke: () => chartColours(marks().scheme).reserved, width: 1.25, dash: [5, 3] },
+        { ...line, stroke: "transparent", width: 0, fill: () => chartColors(marks().scheme).filled },
+        { ...line, stroke: () => chartColors(marks().scheme).allocated, width: 1.25 },
+        { ...line, stroke: () => chartColors(marks().scheme).reserved, width: 1.25, dash: [5, 3] },
       ],
-      bands: [{ series: [2, 1], fill: () => chartColours(marks().scheme).between }],
+      bands: [{ series: [2, 1], fill: () => chartColors(marks().scheme).between }],
       hooks: {
         drawClear: [
           (u) => {
@@ -99,7 +99,7 @@ export function makePlot(host: HTMLElement, width: number, height: number, marks
   return plot;
 }
 
-/** uPlot leaves a gap where a value is null. */
+/** Convert columns for uPlot, which leaves a gap where a value is null. */
 export function dataOf({ time_us, low, high, reserved }: Columns): uPlot.AlignedData {
   const known = (column: readonly number[]) => column.map((value) => (Number.isNaN(value) ? null : value));
   return [time_us, known(low), known(high), known(reserved)];

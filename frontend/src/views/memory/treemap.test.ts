@@ -10,7 +10,7 @@ function overlap(a: Rect, b: Rect): number {
 }
 
 it.each([[[5]], [[6, 6, 4, 3, 2, 2, 1]], [[1000, 1, 1, 1]], [Array.from({ length: 60 }, (_, n) => 61 - n)]])(
-  "fills the whole, in proportion, without overlap: %j",
+  "fills the whole rectangle in proportion, without overlap: %j",
   (sizes) => {
     const rects = squarify(sizes, WITHIN);
     const total = sizes.reduce((sum, size) => sum + size, 0);
@@ -26,12 +26,12 @@ it.each([[[5]], [[6, 6, 4, 3, 2, 2, 1]], [[1000, 1, 1, 1]], [Array.from({ length
   },
 );
 
-it("makes tiles that are near to squares", () => {
+it("makes tiles that are close to squares", () => {
   for (const { width, height } of squarify([6, 6, 4, 3, 2, 2, 1], { x: 0, y: 0, width: 600, height: 400 }))
     expect(Math.max(width / height, height / width)).toBeLessThan(3);
 });
 
-it("has room for nothing", () => {
+it("handles no sizes and no room", () => {
   expect(squarify([], WITHIN)).toEqual([]);
   expect(squarify([3, 2], { ...WITHIN, width: 0 }).every(({ width }) => width === 0)).toBe(true);
 });

@@ -1,4 +1,4 @@
-// A squarified treemap (Bruls, Huizing, van Wijk 2000): areas in proportion, as near to squares as they can be.
+// A squarified treemap (Bruls, Huizing, van Wijk 2000): rectangles with given areas, close to squares.
 
 export interface Rect {
   readonly x: number;
@@ -7,7 +7,7 @@ export interface Rect {
   readonly height: number;
 }
 
-/** One rectangle for each size; sizes are positive, best largest first. The rectangles fill `within` exactly. */
+/** Return a rectangle per size. They fill `within`. Sizes are positive; descending order gives the best result. */
 export function squarify(sizes: readonly number[], within: Rect): Rect[] {
   const total = sizes.reduce((sum, size) => sum + size, 0);
   if (!(total > 0)) return sizes.map(() => ({ ...within, width: 0, height: 0 }));
@@ -27,7 +27,7 @@ export function squarify(sizes: readonly number[], within: Rect): Rect[] {
   return found;
 }
 
-/** How far from a square the worst of these is, laid along a side. */
+/** Worst aspect ratio of areas `first` to `end`, laid out along a side. */
 function worst(areas: readonly number[], first: number, end: number, side: number): number {
   const row = areas.slice(first, end);
   const sum = row.reduce((total, area) => total + area, 0);
@@ -36,7 +36,7 @@ function worst(areas: readonly number[], first: number, end: number, side: numbe
   return Math.max((side * side * most) / (sum * sum), (sum * sum) / (side * side * least));
 }
 
-/** Lays a row along the shorter side, and returns what is left. */
+/** Lay out a row along the shorter side, and return the remaining rectangle. */
 function lay(row: readonly number[], { x, y, width, height }: Rect, found: Rect[]): Rect {
   const sum = row.reduce((total, area) => total + area, 0);
   const across = width < height;

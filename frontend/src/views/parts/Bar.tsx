@@ -5,14 +5,14 @@ import type { Part } from "../../state/account";
 
 interface Props {
   readonly parts: readonly Part[];
-  /** What the parts are parts of. */
+  /** The time that percentages refer to. */
   readonly whole_us: number;
-  /** What the full width stands for, so that several bars share one scale. */
+  /** The time at full width, so that several bars can share a scale. */
   readonly scale_us?: number;
   readonly label: string;
 }
 
-/** Time by cause, as one stacked bar. */
+/** Time by cause as a stacked bar. */
 export function Bar({ parts, whole_us, scale_us = whole_us, label }: Props) {
   const scheme = usePage((page) => page.scheme);
   const text = parts.map((part) => `${cause(part.name).label} ${time(part.us)}`).join(", ");

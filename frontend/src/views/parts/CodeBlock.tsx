@@ -1,6 +1,6 @@
 import { Button, CopyButton } from "@mantine/core";
 
-/** Code to take away. */
+/** Code with a button to copy it. */
 export function CodeBlock({ code, label }: { code: string; label: string }) {
   const text = code.replace(/\n+$/, "");
   return (

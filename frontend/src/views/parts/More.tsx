@@ -8,10 +8,10 @@ interface Props<T> {
   readonly children: (shown: readonly T[]) => ReactNode;
 }
 
-/** Each press shows this many more: a page with thousands of rows at once answers no click. */
+/** Rows to add per click. Thousands of rows at once would make the page unresponsive. */
 const MORE = 100;
 
-/** The first few of a list that may be very long, and a way to the others. */
+/** The first items of a list of any length, and a button to show more. */
 export function More<T>({ items, first, children }: Props<T>) {
   const [shown, setShown] = useState(first);
   const left = items.length - shown;

@@ -6,7 +6,7 @@ interface Props {
   readonly action?: ReactNode;
 }
 
-/** One line about the page itself. */
+/** A message about the page itself. */
 export function Notice({ tone, children, action }: Props) {
   return (
     <div className="gd-notice" data-tone={tone} role={tone === "error" ? "alert" : "status"}>

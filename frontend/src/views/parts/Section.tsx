@@ -8,7 +8,7 @@ interface Props {
   readonly ref?: Ref<HTMLElement>;
 }
 
-/** A titled card. `aside` stands to the right of the title. */
+/** A card with a title. `aside` is on the right of the title. */
 export function Section({ title, aside, children, className = "", ref }: Props) {
   const id = useId();
   return (

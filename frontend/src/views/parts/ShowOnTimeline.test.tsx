@@ -50,7 +50,7 @@ const at = () => usePage.getState().shown;
 const view = () => usePage.getState().view;
 
 describe("a row", () => {
-  it("shows its first place with air around it, then the others, and the first again", () => {
+  it("shows its first place with a margin, then the others, and the first again", () => {
     press("Show on the timeline: aten::mm");
     expect(at()).toEqual({ row: "launches.0", place: 0 });
     expect(view()).toEqual({ start_us: 750, end_us: 2250 });
@@ -64,13 +64,13 @@ describe("a row", () => {
     expect(scrolled).toHaveBeenCalledTimes(5);
   });
 
-  it("shows something short with enough around it to be understood", () => {
+  it("shows a short range with enough context around it", () => {
     press("Show on the timeline: aten::mm");
     press("Next place");
     expect(view()).toEqual({ start_us: 4980, end_us: 5021 });
   });
 
-  it("is told apart from the others, and says the same wherever it stands", () => {
+  it("is highlighted, and shows its current place wherever it appears", () => {
     press("Show on the timeline: aten::mm");
     const marked = [...document.querySelectorAll("tr[data-shown]")].map((row) => row.textContent);
     expect(marked).toEqual(["matrices‹1 of 3›"]);
@@ -80,14 +80,14 @@ describe("a row", () => {
     expect(screen.queryByText("1 of 3")).toBeNull();
   });
 
-  it("can be clicked anywhere, unless it is nowhere on the timeline", () => {
+  it("can be clicked anywhere, unless it has no place on the timeline", () => {
     fireEvent.click(screen.getByText("nowhere"));
     expect(at()).toBeNull();
     fireEvent.click(screen.getByText("sums"));
     expect(at()).toEqual({ row: "launches.1", place: 0 });
   });
 
-  it("is kept by a link", () => {
+  it("is stored in a link", () => {
     press("Show on the timeline: aten::mm");
     press("Next place");
     const link = linkOf(usePage.getState());

@@ -6,10 +6,10 @@ import { TIMELINE_ID } from "../timeline/id";
 
 const Context = createContext<ReadonlyMap<object, Whereabouts>>(new Map());
 
-/** What the rows below it tell of is found on the timeline by this. */
+/** Gives the rows inside it their places on the timeline. */
 export const WhereaboutsProvider = Context.Provider;
 
-/** The row whose places are marked on the timeline now. */
+/** The row whose places are currently marked on the timeline, and the index of the current place. */
 export function useShown(): { readonly found: Whereabouts; readonly place: number } | null {
   const known = useContext(Context);
   const shown = usePage((page) => page.shown);
@@ -17,13 +17,13 @@ export function useShown(): { readonly found: Whereabouts; readonly place: numbe
   return found && found.ranges.length > shown.place ? { found, place: shown.place } : null;
 }
 
-/** Goes to one of a row's places: after the last comes the first. */
+/** Go to one of a row's places. The first follows the last. */
 function goTo({ row, ranges }: Whereabouts, wanted: number): void {
   const place = (wanted + ranges.length) % ranges.length;
   const range = ranges[place];
   if (!range) return;
   usePage.getState().show({ row, place }, range);
-  // Moves nothing while the timeline is in sight; a file of memory alone has only the memory view.
+  // Scrolls only if the timeline is out of sight. A memory file has no timeline, but a memory view.
   const where = document.getElementById(TIMELINE_ID) ?? document.getElementById(MEMORY_ID);
   where?.scrollIntoView({ block: "nearest", behavior: "smooth" });
 }
@@ -35,11 +35,11 @@ function useRow(of: object) {
 }
 
 interface Props {
-  /** The report's message that is shown beside it. */
+  /** The report's message that this element belongs to. */
   readonly of: object;
 }
 
-/** Shows on the timeline where this is: the first press goes to where it cost most, further ones to its other places. */
+/** A button that shows a row on the timeline: first its most expensive place, with further clicks the others. */
 export function ShowOnTimeline({ of }: Props) {
   const { found, place } = useRow(of);
   return found ? <Stepper found={found} place={place} /> : null;
@@ -47,7 +47,7 @@ export function ShowOnTimeline({ of }: Props) {
 
 interface StepperProps {
   readonly found: Whereabouts;
-  /** Null while another row is shown, or none. */
+  /** Null if this row is not the one that is shown. */
   readonly place: number | null;
 }
 
@@ -55,13 +55,13 @@ export function Stepper({ found, place }: StepperProps) {
   const { title, ranges } = found;
   const steps = place !== null && ranges.length > 1;
   const label = place === null ? "Show" : steps ? `${place + 1} of ${ranges.length}` : "Shown";
-  const says = place === null ? "Show on the timeline" : steps ? "Show the next place" : "Show it again";
+  const action = place === null ? "Show on the timeline" : steps ? "Show the next place" : "Show again";
   return (
     <span className="gd-stepper" data-shown={place !== null || undefined}>
       {steps && (
         <Arrow
-          sign="‹"
-          says="Previous place"
+          symbol="‹"
+          label="Previous place"
           onPress={() => {
             goTo(found, place - 1);
           }}
@@ -70,8 +70,8 @@ export function Stepper({ found, place }: StepperProps) {
       <button
         type="button"
         className="gd-link"
-        title={says}
-        aria-label={place === null ? `Show on the timeline: ${title}` : `${title}: ${label}. ${says}`}
+        title={action}
+        aria-label={place === null ? `Show on the timeline: ${title}` : `${title}: ${label}. ${action}`}
         onClick={() => {
           goTo(found, place === null ? 0 : place + 1);
         }}
@@ -80,8 +80,8 @@ export function Stepper({ found, place }: StepperProps) {
       </button>
       {steps && (
         <Arrow
-          sign="›"
-          says="Next place"
+          symbol="›"
+          label="Next place"
           onPress={() => {
             goTo(found, place + 1);
           }}
@@ -91,27 +91,27 @@ export function Stepper({ found, place }: StepperProps) {
   );
 }
 
-function Arrow({ sign, says, onPress }: { sign: string; says: string; onPress: () => void }) {
+function Arrow({ symbol, label, onPress }: { symbol: string; label: string; onPress: () => void }) {
   return (
-    <button type="button" className="gd-step" aria-label={says} title={says} onClick={onPress}>
-      {sign}
+    <button type="button" className="gd-step" aria-label={label} title={label} onClick={onPress}>
+      {symbol}
     </button>
   );
 }
 
 interface RowProps extends Props {
   readonly children: ReactNode;
-  /** What a click on the row does instead of showing it on the timeline. */
+  /** Replaces the action of a click on the row. */
   readonly onPress?: (found: Whereabouts) => void;
 }
 
-/** A row of a table whose last cell shows it on the timeline; a click anywhere on the row does the same. */
+/** A table row with a "Show" button in its last cell. A click anywhere on the row does the same. */
 export function LinkedRow({ of, children, onPress }: RowProps) {
   const { found, place } = useRow(of);
   const onClick = (event: MouseEvent) => {
-    // A name that is being marked to be copied, and the buttons, mean what they always mean.
-    const marked = window.getSelection()?.isCollapsed === false;
-    if (!found || marked || (event.target as Element).closest("button, summary")) return;
+    // Do not react to buttons, or while the user selects text to copy it.
+    const selecting = window.getSelection()?.isCollapsed === false;
+    if (!found || selecting || (event.target as Element).closest("button, summary")) return;
     if (onPress) onPress(found);
     else goTo(found, place === null ? 0 : place + 1);
   };
@@ -123,7 +123,7 @@ export function LinkedRow({ of, children, onPress }: RowProps) {
   );
 }
 
-/** The title of the column that LinkedRow adds. */
+/** The header of the column that LinkedRow adds. */
 export function ShowTitle() {
   return (
     <th scope="col" className="gd-show">

@@ -1,6 +1,6 @@
 import { Loader } from "@mantine/core";
 
-/** Before the first list of traces has come. */
+/** Shown until the first list of traces arrives. */
 export function Searching({ failed }: { failed: boolean }) {
   if (failed) return null;
   return (

@@ -9,16 +9,16 @@ import { CauseSwatch } from "../parts/CauseSwatch";
 import { Section } from "../parts/Section";
 import { ShowOnTimeline } from "../parts/ShowOnTimeline";
 
-/** More devices than this are chosen from a list. */
+/** With more devices than this, use a list instead of buttons. */
 const BUTTONS = 4;
 
-/** Where the step window's time went, in all and step by step. */
+/** Time by cause, for the step window and for each step. */
 export function Steps({ report }: { report: Report }) {
   const [chosen, setChosen] = useState(0);
   const device = report.devices[chosen] ?? report.devices[0];
   if (!device) return null;
   const { accounts, inferred } = stepsOf(report, device);
-  // One step is the window itself.
+  // A single step is the step window itself.
   const several = accounts.length > 1;
   return (
     <Section
@@ -68,7 +68,7 @@ function DeviceChoice({ devices, chosen, onChoose }: ChoiceProps) {
   );
 }
 
-/** The whole window by cause; as printed, the parts add up to the total. */
+/** The step window by cause. The displayed parts add up to the displayed total. */
 function Legend({ device }: { device: Device }) {
   const parts = windowParts(device);
   const times = column(
@@ -77,12 +77,12 @@ function Legend({ device }: { device: Device }) {
   );
   return (
     <table className="gd-legend">
-      <caption className="gd-unseen">The whole step window by cause</caption>
+      <caption className="gd-unseen">Step window by cause</caption>
       {[true, false].map((works) => (
         <tbody key={works ? "works" : "idle"}>
           <tr>
             <th scope="rowgroup" colSpan={3} className="gd-over">
-              {works ? "The GPU works" : "The GPU is idle, by cause"}
+              {works ? "GPU busy" : "GPU idle, by cause"}
             </th>
           </tr>
           {parts.map(
@@ -135,14 +135,14 @@ function StepBars({ accounts, inferred }: BarsProps) {
   );
 }
 
-/** No steps were recorded: what is shown in their place, and why it may be taken for steps. */
+/** Explains what the bars show if no steps were recorded. */
 function Inferred({ inferred }: { inferred: InferredSteps }) {
   return (
     <p className="gd-inferred">
-      <b>{inferred.are_steps ? "Inferred steps." : "A repetition, not known to be of steps."}</b>{" "}
-      {inferredReason(inferred)} It comes {plural(inferred.repetitions, "time")}, with{" "}
-      {plural(inferred.period_launches, "launch", "launches")} each, and takes {time(inferred.median_us)}{" "}
-      (median).
+      <b>{inferred.are_steps ? "Inferred steps." : "Repetition of launches, possibly not of steps."}</b>{" "}
+      {inferredReason(inferred)} There are {plural(inferred.repetitions, "repetition")} of{" "}
+      {plural(inferred.period_launches, "launch", "launches")} each. The median takes{" "}
+      {time(inferred.median_us)}.
     </p>
   );
 }

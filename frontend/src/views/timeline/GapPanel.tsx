@@ -16,12 +16,12 @@ interface Props {
   readonly gap: GapKey;
 }
 
-/** What led to a gap: what ran before, what the host did meanwhile, who launched what ended it. */
+/** Explains a gap: what ran before, what the host did meanwhile, and which launch ended it. */
 export function GapPanel({ entry, gap }: Props) {
   const openGap = usePage((page) => page.openGap);
   const { data, error, isLoading } = useGap(entry, gap);
   return (
-    <aside className="gd-gap" aria-label="The selected gap">
+    <aside className="gd-gap" aria-label="Selected gap">
       <CloseButton
         className="gd-gap-close"
         size="sm"
@@ -65,15 +65,15 @@ function Chain({ chain }: { chain: GapChain }) {
         ))}
       </ul>
       <ol className="gd-chain">
-        <Link title="Before, on the GPU">
+        <Link title="On the GPU before">
           {chain.before ? (
             <Work work={chain.before} />
           ) : (
-            <p className="gd-muted">Nothing: the GPU's first work ends this gap.</p>
+            <p className="gd-muted">Nothing. The gap ends with the first GPU work of the trace.</p>
           )}
         </Link>
         {chain.host.length > 0 && (
-          <Link title="Meanwhile, on the host">
+          <Link title="On the host meanwhile">
             <Meanwhile segments={chain.host} whole_us={whole_us} />
           </Link>
         )}
@@ -81,10 +81,10 @@ function Chain({ chain }: { chain: GapChain }) {
           {chain.launch ? (
             <Launch call={chain.launch} />
           ) : (
-            <p className="gd-muted">The trace does not say.</p>
+            <p className="gd-muted">Unknown: the trace has no launch for this work.</p>
           )}
         </Link>
-        <Link title="After, on the GPU">
+        <Link title="On the GPU after">
           {chain.after ? <Work work={chain.after} /> : <p className="gd-muted">Nothing.</p>}
         </Link>
       </ol>
@@ -168,7 +168,7 @@ function Meanwhile({ segments, whole_us }: { segments: readonly HostSegment[]; w
             setAll(!all);
           }}
         >
-          {all ? "Only the longest" : `And ${activities.length - main.length} shorter`}
+          {all ? "Show only the longest" : `Show ${activities.length - main.length} shorter`}
         </button>
       )}
     </>

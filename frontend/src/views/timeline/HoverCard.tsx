@@ -13,13 +13,13 @@ interface Props {
 const CARD_PX = 330;
 const AWAY_PX = 14;
 
-/** "3 launches queued"; between two figures where it changes faster than can be shown. */
+/** "3 launches queued", or a range if the depth changes faster than the screen can show. */
 export function queuedText([least, most]: readonly [number, number]): string {
   if (least === most) return `${plural(most, "launch", "launches")} queued`;
   return `${count(least)} to ${count(most)} launches queued`;
 }
 
-/** What lies under the pointer, exactly. */
+/** The exact figures of what is under the pointer. */
 export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
   const isGap = hit.row.kind === "gaps";
   const left = x + AWAY_PX + CARD_PX > width ? Math.max(0, x - AWAY_PX - CARD_PX) : x + AWAY_PX;
@@ -30,7 +30,7 @@ export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
         {isGap && <CauseSwatch name={hit.name} />}
         {isGap ? cause(hit.name).label : hit.queued ? queuedText(hit.queued) : hit.name}
       </b>
-      {hit.count > 1 && <p>{count(hit.count)} events, merged: zoom in to tell them apart.</p>}
+      {hit.count > 1 && <p>{count(hit.count)} merged events. Zoom in to see each.</p>}
       {isGap && <p>{cause(hit.name).meaning}</p>}
       <dl>
         <dt>Duration</dt>
@@ -42,7 +42,7 @@ export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
         <dt>{hit.queued ? "Queue" : isGap ? "Device" : "Kind"}</dt>
         <dd>{isGap || hit.queued ? hit.row.title : kindLabel(hit.kind)}</dd>
       </dl>
-      {hit.gap !== null && <p className="gd-hint">Click to see what led to this gap.</p>}
+      {hit.gap !== null && <p className="gd-hint">Click to see what caused this gap.</p>}
     </div>
   );
 }

@@ -26,13 +26,13 @@ interface Props {
   readonly bounds: Viewport;
   readonly gaps: readonly Gap[];
   readonly width: number;
-  /** As tall as the panel beside it. */
+  /** True if the lanes must be as tall as the gap panel next to them. */
   readonly tall: boolean;
   readonly measure: RefCallback<HTMLDivElement | null>;
   readonly onToggle: (what: keyof LaneChoices, key: string) => void;
 }
 
-/** Higher than this the lanes scroll by themselves. */
+/** Taller lanes scroll inside the timeline. */
 const TALLEST_PX = 460;
 const NO_MARKS: readonly Viewport[] = [];
 const EMPTY: Rows = { rows: [], height: 0 };
@@ -54,7 +54,7 @@ export function Lanes({ slice, rows, view, bounds, gaps, width, tall, measure, o
       style={{ height }}
       tabIndex={0}
       role="group"
-      aria-label="Timeline. Arrow keys move and zoom, 0 shows everything, n and p go from gap to gap, longest first."
+      aria-label="Timeline. Arrow keys pan and zoom, 0 shows everything, n and p select the next shorter and longer gap, Escape clears."
       onScroll={(event) => {
         setScroll(event.currentTarget.scrollTop);
       }}
@@ -117,7 +117,7 @@ function Label({ row, onToggle }: LabelProps) {
           type="button"
           className="gd-outer"
           aria-expanded={row.first === 0}
-          title="Frames that are open during the whole trace"
+          title="Frames that span the whole trace"
           onClick={() => {
             onToggle("withOuter", row.key);
           }}
@@ -129,7 +129,7 @@ function Label({ row, onToggle }: LabelProps) {
   );
 }
 
-/** A row that is newly shown may be of a device whose lanes are out of sight; its further places move nothing. */
+/** Scroll to the lanes of the current place's device, if they are out of sight. */
 function useLaneInSight(scroller: RefObject<HTMLDivElement | null>, { rows }: Rows, height: number): void {
   const shown = useShown();
   const found = shown?.found;
@@ -181,7 +181,7 @@ function useDrawing(canvas: RefObject<HTMLCanvasElement | null>, drawn: Drawn): 
       const ratio = window.devicePixelRatio;
       const wide = Math.round(width * ratio);
       const high = Math.round(height * ratio);
-      // Setting the size clears the canvas, even to what it was.
+      // Assigning the size clears the canvas, even if it does not change.
       if (element.width !== wide) element.width = wide;
       if (element.height !== high) element.height = high;
       context.setTransform(ratio, 0, 0, ratio, 0, 0);

@@ -13,7 +13,7 @@ import { Lanes } from "./Lanes";
 import { Toolbar } from "./Toolbar";
 import { useSlices } from "./useSlices";
 
-/** When each thing happened, on the GPU and on the host. */
+/** The activity of the GPU and the host over time. */
 export function Timeline({ entry }: { entry: TraceEntry }) {
   const wanted = usePage((page) => page.view);
   const openedGap = usePage((page) => page.gap);

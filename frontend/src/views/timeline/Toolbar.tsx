@@ -33,7 +33,7 @@ export function Toolbar({ view, bounds, gaps, loading }: Props) {
               zoomToSelection();
             }}
           >
-            Zoom to it
+            Zoom to selection
           </Button>
           <Button
             size="compact-xs"
@@ -57,7 +57,7 @@ export function Toolbar({ view, bounds, gaps, loading }: Props) {
       <span className="gd-buttons" role="group" aria-label="Gaps, longest first">
         <Key
           label="Longer gap (p)"
-          sign="‹"
+          symbol="‹"
           disabled={gaps.length === 0 || at === 0}
           onPress={() => {
             stepGap(gaps, -1);
@@ -66,7 +66,7 @@ export function Toolbar({ view, bounds, gaps, loading }: Props) {
         <span className="gd-muted">{at >= 0 ? `Gap ${at + 1} of ${gaps.length}` : "Gaps"}</span>
         <Key
           label={at >= 0 ? "Shorter gap (n)" : "Longest gap (n)"}
-          sign="›"
+          symbol="›"
           disabled={gaps.length === 0 || at === gaps.length - 1}
           onPress={() => {
             stepGap(gaps, 1);
@@ -76,14 +76,14 @@ export function Toolbar({ view, bounds, gaps, loading }: Props) {
       <span className="gd-buttons" role="group" aria-label="Zoom">
         <Key
           label="Zoom out (-)"
-          sign="−"
+          symbol="−"
           onPress={() => {
             zoomBy(view, bounds, false);
           }}
         />
         <Key
           label="Zoom in (+)"
-          sign="+"
+          symbol="+"
           onPress={() => {
             zoomBy(view, bounds, true);
           }}
@@ -100,16 +100,16 @@ export function Toolbar({ view, bounds, gaps, loading }: Props) {
 
 interface KeyProps {
   readonly label: string;
-  readonly sign: string;
+  readonly symbol: string;
   readonly disabled?: boolean;
   readonly onPress: () => void;
 }
 
-function Key({ label, sign, disabled = false, onPress }: KeyProps) {
+function Key({ label, symbol, disabled = false, onPress }: KeyProps) {
   return (
     <Tooltip label={label}>
       <ActionIcon size="sm" variant="default" aria-label={label} disabled={disabled} onClick={onPress}>
-        {sign}
+        {symbol}
       </ActionIcon>
     </Tooltip>
   );

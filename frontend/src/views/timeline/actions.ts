@@ -1,4 +1,4 @@
-// What keys and buttons do to the view. The same for both.
+// The actions of the keys and buttons of the timeline.
 
 import { aired, pan, span, zoom, type Viewport } from "../../base/viewport";
 import type { Gap } from "../../canvas/slice";
@@ -23,12 +23,12 @@ export function fit(): void {
   usePage.getState().setView(null);
 }
 
-/** To the trace's start, at the same zoom. */
+/** Go to the start of the trace without zooming. */
 export function home(view: Viewport, bounds: Viewport): void {
   usePage.getState().setView(pan(view, bounds.start_us - view.start_us, bounds));
 }
 
-/** Opens the gap that is `by` places further down the list of gaps, longest first. */
+/** Open the gap `by` places further down the list of gaps, longest first. */
 export function stepGap(gaps: readonly Gap[], by: -1 | 1): void {
   if (gaps.length === 0) return;
   const { gap, openGap, setView } = usePage.getState();
@@ -46,13 +46,13 @@ export function zoomToSelection(): void {
   setSelection(null);
 }
 
-/** The step at this time as a range, if there is one. */
+/** Return the range of the step at this time, if there is one. */
 export function stepAt(steps: readonly Viewport[], at_us: number): Viewport | null {
   const step = steps.find(({ start_us, end_us }) => start_us <= at_us && at_us < end_us);
   return step ? { start_us: step.start_us, end_us: step.end_us } : null;
 }
 
-/** Whether the key meant something to the timeline. */
+/** Run the action of a key. Returns false if the key has none. */
 export function onKey(key: string, view: Viewport, bounds: Viewport, gaps: readonly Gap[]): boolean {
   const does = keys(view, bounds, gaps)[key.length === 1 ? key.toLowerCase() : key];
   does?.();

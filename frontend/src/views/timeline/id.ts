@@ -1,2 +1,2 @@
-/** Where "show on timeline" scrolls to. */
+/** The element that "Show on the timeline" scrolls to. */
 export const TIMELINE_ID = "gd-timeline";

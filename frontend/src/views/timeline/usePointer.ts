@@ -36,14 +36,14 @@ interface Drag {
   readonly moved: boolean;
 }
 
-/** A pointer that moved less than this between down and up has clicked. */
+/** A pointer that moves less than this between down and up is a click. */
 const CLICK_PX = 4;
 
-/** How much one unit of the wheel zooms; a usual notch is 100 units. */
+/** Zoom per unit of the wheel. A notch is usually 100 units. */
 const WHEEL_ZOOM = 0.0016;
 const LINE_PX = 30;
 
-/** A page that scrolls past under a pointer at rest goes on scrolling: its wheel was not meant for the timeline. */
+/** If the page scrolled this recently under a resting pointer, the wheel keeps scrolling the page. */
 const PAGE_SCROLL_MS = 250;
 
 export function usePointer(stage: Stage) {
@@ -135,7 +135,7 @@ export function usePointer(stage: Stage) {
   };
 }
 
-/** React listens to wheels passively; zooming must keep the page from scrolling. */
+/** Zoom and pan with the wheel. React's wheel listeners are passive, so they cannot stop the page from scrolling. */
 export function useWheel({ canvas, view, bounds, width }: Wheeled, onZoom: () => void): void {
   const latest = useRef({ view, bounds, width, onZoom });
   useEffect(() => {
@@ -149,7 +149,7 @@ export function useWheel({ canvas, view, bounds, width }: Wheeled, onZoom: () =>
       if (event.target === document) pageScrolled = event.timeStamp;
     };
     const onMove = (event: MouseEvent) => {
-      // The browser also tells of moves when only the page under the pointer moved.
+      // Browsers also send move events when only the page moved under the pointer.
       if (event.movementX !== 0 || event.movementY !== 0) pageScrolled = -Infinity;
     };
     const onWheel = (event: WheelEvent) => {

@@ -7,17 +7,17 @@ import { sliceOf, type Slice } from "../../canvas/slice";
 import { useTimeline } from "../../state/queries";
 import type { Problem, Timeline, TraceEntry } from "../../wire/report";
 
-/** While one zooms, slices are asked for only when the hand rests this long. */
+/** While the user zooms, wait for a pause of this length before requesting a slice. */
 const REST_MS = 90;
 
 export interface Slices {
-  /** The whole trace, coarse: there until a finer slice comes. */
+  /** The whole trace at low resolution, shown until a finer slice arrives. */
   readonly overview: Slice | null;
-  /** The best slice there is for the view. */
+  /** The finest slice available for the view. */
   readonly best: Slice | null;
-  /** All of the trace; null until it is known. */
+  /** The range of the whole trace, or null until it is known. */
   readonly bounds: Viewport | null;
-  /** What is seen. */
+  /** The visible range. */
   readonly view: Viewport;
   readonly depths: Depths;
   readonly loading: boolean;
@@ -26,7 +26,7 @@ export interface Slices {
 
 const NOWHERE: Viewport = { start_us: 0, end_us: 1 };
 
-/** A trace of one event without a length still has to be drawn on some axis. */
+/** A trace of a single event without duration still needs a time axis. */
 const SHORTEST_US = 1;
 
 function extent({ start_us, end_us }: Slice): Viewport {
@@ -37,7 +37,7 @@ function useSlice(data: Timeline | undefined): Slice | null {
   return useMemo(() => (data?.state === "ready" ? sliceOf(data) : null), [data]);
 }
 
-/** `wanted` is the view that was asked for, null for all of the trace; `width_px` is 0 until it is measured. */
+/** Load the slices for the view `wanted`, or the whole trace if null. `width_px` is 0 until it is measured. */
 export function useSlices(entry: TraceEntry, wanted: Viewport | null, width_px: number): Slices {
   const width = tileWidth(width_px);
   const whole = useTimeline(entry, null, width, width_px > 0);

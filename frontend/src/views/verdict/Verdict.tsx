@@ -6,7 +6,7 @@ import { TraceInfo_Status, type Recorded, type Report, type TraceInfo } from "..
 const LIMITERS: Readonly<Record<string, string>> = {
   input: "Input",
   launch: "Kernel launches",
-  sync: "Synchronisation",
+  sync: "Synchronization",
   python: "Python on the host",
   compute: "GPU computing",
   copy: "Copies",
@@ -26,7 +26,7 @@ function headline(limiter: string, onGpu: boolean): string {
   return LIMITERS[limiter] ?? limiter;
 }
 
-/** One name and one sentence for what limits this job, and the figures to weigh it with. */
+/** What limits the job, in one name and one sentence, with key figures. */
 export function Verdict({ report }: { report: Report }) {
   const { trace, verdict, steps, devices } = report;
   const limiter = verdict?.limiter ?? "unknown";
@@ -65,7 +65,7 @@ function Fact({ name, value }: { name: string; value: string }) {
 }
 
 function gpus({ devices, trace }: Report): string {
-  const names = [...new Set(devices.map((device) => device.name || "GPU without a name"))].join(", ");
+  const names = [...new Set(devices.map((device) => device.name || "unnamed GPU"))].join(", ");
   const what =
     devices.length === 0
       ? "No GPU activity recorded"
@@ -83,17 +83,20 @@ function Badges({ trace }: { trace: TraceInfo }) {
   return (
     <span className="gd-badges">
       {trace.simulated && (
-        <b data-tone="simulated" title="Written by a simulator, not recorded on a GPU.">
+        <b data-tone="simulated" title="A simulator wrote this trace. It was not recorded on a GPU.">
           Simulated
         </b>
       )}
       {trace.status === TraceInfo_Status.PARTIAL && (
-        <b data-tone="warning" title="The file ends in the middle: it was read up to its last whole event.">
+        <b data-tone="warning" title="The file is truncated. It was read up to its last complete event.">
           Partial
         </b>
       )}
       {trace.status === TraceInfo_Status.WRITING && (
-        <b data-tone="warning" title="The file still grows: this is what it holds so far.">
+        <b
+          data-tone="warning"
+          title="The file is still being written. The report covers what it contains so far."
+        >
           Writing
         </b>
       )}
@@ -102,13 +105,13 @@ function Badges({ trace }: { trace: TraceInfo }) {
 }
 
 const RECORDED: readonly (readonly [keyof Recorded, string, string])[] = [
-  ["steps", "steps", "prof.step() after each step"],
-  ["stacks", "stacks", "with_stack=True"],
-  ["shapes", "shapes", "record_shapes=True"],
-  ["memory", "memory", "profile_memory=True"],
+  ["steps", "steps", "Call prof.step() after each step"],
+  ["stacks", "stacks", "Record with with_stack=True"],
+  ["shapes", "shapes", "Record with record_shapes=True"],
+  ["memory", "memory", "Record with profile_memory=True"],
 ];
 
-/** What the recording holds decides what can be said: what is missing is shown, too. */
+/** What was recorded and what was not, because that decides what the report can say. */
 function RecordedLine({ recorded }: { recorded: Recorded }) {
   return (
     <ul className="gd-recorded" aria-label="Recorded">
@@ -116,7 +119,7 @@ function RecordedLine({ recorded }: { recorded: Recorded }) {
         <li
           key={key}
           data-missing={!recorded[key] || undefined}
-          title={recorded[key] ? `Recorded: ${label}` : `Not recorded. To record it: ${how}`}
+          title={recorded[key] ? "Recorded" : `Not recorded. ${how}`}
         >
           <span aria-hidden="true">{recorded[key] ? "✓" : "✗"}</span> {label}
           {!recorded[key] && <span className="gd-unseen"> not recorded</span>}

@@ -7,26 +7,26 @@ import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
 const FIRST = 6;
 
 const KINDS: Readonly<Record<string, string>> = {
-  print: "A tensor as text",
-  size: "A size that only the GPU knows (nonzero, boolean index)",
-  condition: "An if on a tensor's value",
+  print: "Printing a tensor",
+  size: "Size that only the GPU knows (nonzero, boolean index)",
+  condition: "Branch on a tensor's value",
   item: ".item() or float()",
   copy_to_host: "Copy to the host (.cpu(), .tolist())",
   copy_to_device: "Copy to the device",
-  device: "Wait for the whole device",
-  event: "Wait for an event",
-  stream: "Wait for a stream",
+  device: "Device synchronization",
+  event: "Event synchronization",
+  stream: "Stream synchronization",
   copy: "Copy",
 };
 
-/** Where the host stopped until the GPU had caught up, and what that cost the GPU. */
+/** The calls that blocked the host until the GPU had caught up, and the GPU idle time after them. */
 export function Waits({ report }: { report: Report }) {
   if (report.sync_sites.length === 0) return null;
   return (
     <Section
-      title="Waits for the GPU"
+      title="Synchronizations"
       aside={
-        <span className="gd-muted">a wait costs nothing while the GPU still has work queued after it</span>
+        <span className="gd-muted">a synchronization costs nothing if the GPU still has work queued</span>
       }
     >
       <More items={report.sync_sites} first={FIRST}>
@@ -34,15 +34,19 @@ export function Waits({ report }: { report: Report }) {
           <table className="gd-table gd-waits">
             <thead>
               <tr>
-                <th scope="col">Wait</th>
+                <th scope="col">Type</th>
                 <th scope="col">Where</th>
                 <th scope="col" className="gd-number">
-                  Times
+                  Count
                 </th>
-                <th scope="col" className="gd-number" title="How long the host stood still">
-                  Host held
+                <th
+                  scope="col"
+                  className="gd-number"
+                  title="Host time inside the call, while it waits for the GPU"
+                >
+                  Host blocked
                 </th>
-                <th scope="col" className="gd-number" title="Until the host had launched something new">
+                <th scope="col" className="gd-number" title="GPU idle time until the next launch arrives">
                   GPU idle after
                 </th>
                 <ShowTitle />

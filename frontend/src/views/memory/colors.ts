@@ -1,11 +1,11 @@
-// The colours of the memory chart.
+// The colors of the memory chart.
 
 import type { Scheme } from "../../base/causes";
 
-export interface ChartColours {
+export interface ChartColors {
   readonly allocated: string;
   readonly filled: string;
-  /** Between the lowest and the highest value under one pixel. */
+  /** Between the minimum and maximum within one pixel. */
   readonly between: string;
   readonly reserved: string;
   readonly floor: string;
@@ -13,7 +13,7 @@ export interface ChartColours {
   readonly capacity: string;
 }
 
-const COLOURS: Readonly<Record<Scheme, ChartColours>> = {
+const COLORS: Readonly<Record<Scheme, ChartColors>> = {
   light: {
     allocated: "#407cac",
     filled: "rgb(64 124 172 / 14%)",
@@ -34,6 +34,6 @@ const COLOURS: Readonly<Record<Scheme, ChartColours>> = {
   },
 };
 
-export function chartColours(scheme: Scheme): ChartColours {
-  return COLOURS[scheme];
+export function chartColors(scheme: Scheme): ChartColors {
+  return COLORS[scheme];
 }

@@ -9,11 +9,11 @@ import type { ReportState, TraceEntry } from "../../wire/report";
 interface Props {
   readonly entry: TraceEntry;
   readonly state: ReportState | undefined;
-  /** An earlier version of this file is on the page meanwhile. */
+  /** The page still shows the report of an earlier version of the file. */
   readonly again: boolean;
 }
 
-export function Analysing({ entry, state, again }: Props) {
+export function Analyzing({ entry, state, again }: Props) {
   const stop = usePage((page) => page.stop);
   const client = useQueryClient();
   const share = state?.progress ?? 0;
@@ -27,19 +27,19 @@ export function Analysing({ entry, state, again }: Props) {
     }
   };
   return (
-    <div className="gd-analysing" role="status" data-again={again || undefined}>
+    <div className="gd-analyzing" role="status" data-again={again || undefined}>
       <div>
         <b>{title(entry, state, again)}</b>
         <span className="gd-muted">
           {bytes(entry.size_bytes)}
           {state?.stage ? ` · ${state.stage}` : ""}
         </span>
-        <span className="gd-analysing-share">{share > 0 ? percent(share) : ""}</span>
+        <span className="gd-analyzing-share">{share > 0 ? percent(share) : ""}</span>
         <Button size="compact-xs" variant="default" onClick={() => void cancel()}>
           Cancel
         </Button>
       </div>
-      <Progress value={100 * share} size="sm" animated={share > 0} aria-label="Progress of the analysis" />
+      <Progress value={100 * share} size="sm" animated={share > 0} aria-label="Analysis progress" />
     </div>
   );
 }
@@ -47,5 +47,5 @@ export function Analysing({ entry, state, again }: Props) {
 function title(entry: TraceEntry, state: ReportState | undefined, again: boolean): string {
   if (entry.writing && !entry.content) return "Waiting for the file to be written";
   if (state?.state === "queued") return "Waiting for a free worker";
-  return again ? "The file has changed: analysing it again" : "Analysing this trace";
+  return again ? "The file has changed. Analyzing it again" : "Analyzing this trace";
 }
