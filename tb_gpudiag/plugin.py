@@ -1,7 +1,8 @@
-"""The TensorBoard plugin: routes, and nothing else. What they serve is in service/.
+"""The TensorBoard plugin's routes. service/ does the work behind them.
 
-GET only, no route takes a path or an address, ids are looked up in the scanned log directory: TensorBoard
-checks neither host nor origin, so any page that the user visits can send requests here.
+TensorBoard checks neither host nor origin, so any page that the user visits can send requests here. Routes
+therefore answer GET only, and take no path or URL: they look up ids among the traces that the scan of the
+log directory found, and among the rules.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from tb_gpudiag.service.settings import settings_from
 
 PLUGIN_NAME = "gpudiag"
 
-# A user who opens the page sees the tab at once where the directory is quick; otherwise after a reload.
+# With a fast log directory the tab is there when the page opens. Otherwise it appears after a reload.
 FIRST_SCAN_WAIT_S = 0.2
 
-# Wider than any screen; a slice's cost goes with it.
+# Wider than any screen. The cost of a slice grows with its width.
 MOST_PIXELS = 8192
 DEFAULT_PIXELS = 1024
 
@@ -38,7 +39,7 @@ STATIC = Path(__file__).parent / "static"
 ENTRY_MODULE = "index.js"
 BUILD_COMMAND = "cd frontend && npm ci && npm run build"
 
-# Vite puts a hash of the content into the name of each file but the entry: those never change.
+# Vite puts a hash of the content into every file name except the entry's, so these files never change.
 _HASHED = re.compile(r"-[A-Za-z0-9_-]{8}\.\w+$")
 _YEAR_S = 365 * 24 * 3600
 
@@ -54,7 +55,7 @@ _MIME = {
     ".wasm": "application/wasm",
 }
 
-# What the tab shows in place of a frontend that was never built: without it the tab would stay blank.
+# The entry module of a checkout without a built frontend. Without it the tab would stay blank.
 _NOT_BUILT = f"""export function render() {{
   document.body.textContent =
     "The Diagnosis page of this gpudiag checkout is not built. Run, in the checkout: {BUILD_COMMAND}";
@@ -65,7 +66,7 @@ Route = Callable[[wrappers.Request], wrappers.Response]
 
 
 class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard ships no types
-    """The Diagnosis tab over `context.logdir` or `context.flags.logdir_spec`."""
+    """The Diagnosis tab for `context.logdir` or `context.flags.logdir_spec`."""
 
     plugin_name = PLUGIN_NAME
 
@@ -76,8 +77,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         self._traces_of: tuple[int, str] = (-1, "")  # generation, JSON
 
     def close(self) -> None:
-        """Ends what runs in the background. TensorBoard never calls it: at its exit all of that ends by
-        itself."""
+        """Stop the background work, which also ends with the process. TensorBoard never calls this."""
         self._service.close()
 
     def is_active(self) -> bool:
@@ -95,6 +95,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             "/timeline": self._timeline,
             "/memory": self._memory,
             "/gap": self._gap,
+            "/rule": self._rule,
             "/cancel": self._cancel,
             "/status": self._status,
             "/static/*": self._static,
@@ -102,8 +103,8 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return {path: _application(route) for path, route in routes.items()}
 
     def _traces(self, request: wrappers.Request) -> wrappers.Response:
-        # Asked every few seconds by each open page, and long where the directory is large: what the page has
-        # already is not sent again. No 304: it has no Content-Type, of which TensorBoard warns each time.
+        # Each open page polls this every few seconds, and the list can be long. Do not resend one that the
+        # page has. Not as a 304, because TensorBoard warns about responses without a Content-Type.
         generation = self._service.generation()
         if _integer(request, "known", -1, low=-1, high=2**32 - 1) == generation:
             return _json(request, to_json(pb.TraceList(generation=generation, unchanged=True)))
@@ -162,6 +163,16 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             )
         return _json(request, to_json(found))
 
+    def _rule(self, request: wrappers.Request) -> wrappers.Response:
+        # Imported on use: the rules take 0.3 s to import, which must not delay TensorBoard's start.
+        from tb_gpudiag.rules.all import find_rule
+
+        rule = find_rule(_text(request, "id"))
+        if rule is None:
+            raise UsageError("No rule has this id.", where="id", remedy="`gpudiag explain` lists the rules.")
+        page = {"id": rule.id, "name": rule.name, "title": rule.title, "markdown": rule.page}
+        return _json(request, json.dumps(page))
+
     def _cancel(self, request: wrappers.Request) -> wrappers.Response:
         return _json(request, json.dumps({"cancelled": self._service.cancel(_text(request, "id"))}))
 
@@ -173,7 +184,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
     def _static(self, request: wrappers.Request) -> wrappers.Response:
         name = request.path.partition("/static/")[2]
-        # Looked up in a list of what is there: no name can lead anywhere else.
+        # Look the name up in the list of files, so that no name can lead out of the directory.
         path = _static_files().get(name)
         if path is None and name == ENTRY_MODULE:
             return _respond(request, _NOT_BUILT, "text/javascript")
@@ -185,7 +196,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
 
 def _application(route: Route) -> Any:
-    """`route` as a WSGI application: GET only, and errors as a Problem."""
+    """Wrap `route` as a WSGI application that answers GET only, and errors with a Problem."""
 
     def answer(request: wrappers.Request) -> wrappers.Response:
         if request.method != "GET":
@@ -209,7 +220,7 @@ def _application(route: Route) -> Any:
 
 
 def _static_files() -> dict[str, Path]:
-    """Name below static/ -> file. Links are left out."""
+    """Return the files below static/ by relative name, without symbolic links."""
     found = {}
     for directory, _, names in os.walk(STATIC):
         for name in names:
@@ -227,7 +238,7 @@ def _text(request: wrappers.Request, name: str) -> str:
 
 
 def _range(request: wrappers.Request) -> tuple[float | None, float | None, int]:
-    """Start and end (None: of the trace), and for how many pixels."""
+    """Return start and end in µs (None: those of the trace), and the width in pixels."""
     start_us, end_us = _number(request, "start_us"), _number(request, "end_us")
     if start_us is not None and end_us is not None and end_us <= start_us:
         raise UsageError("end_us must be greater than start_us.", where="end_us")
@@ -243,7 +254,7 @@ def _number(request: wrappers.Request, name: str) -> float | None:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UsageError(f"The parameter {name} is no number.", where=name)
+        raise UsageError(f"The parameter {name} is not a number.", where=name)
     return value
 
 
@@ -259,7 +270,7 @@ def _integer(request: wrappers.Request, name: str, default: int | None, *, low: 
 def _respond(
     request: wrappers.Request, content: bytes | str, content_type: str, **more: Any
 ) -> wrappers.Response:
-    # Never given data: http_util would turn that into JSON in slow Python.
+    # Pass text, never data: http_util would serialize data to JSON in slow Python.
     response: wrappers.Response = http_util.Respond(request, content, content_type, **more)
     return response
 

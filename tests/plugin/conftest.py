@@ -1,5 +1,4 @@
-"""What the plugin's tests share: servers, and a log directory. TensorBoard's header checks must find
-nothing to complain about."""
+"""Servers and a log directory for the plugin's tests. TensorBoard's header checks must find no problem."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from tests.service.helpers import hasten
 
 @pytest.fixture(autouse=True)
 def no_complaint(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """TensorBoard checks the headers of every response, and warns."""
+    """TensorBoard checks the headers of every response, and logs warnings."""
     with caplog.at_level(logging.WARNING, "tensorboard"):
         yield
     assert [record.getMessage() for record in caplog.records if record.name == "tensorboard"] == []

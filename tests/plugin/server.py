@@ -1,4 +1,4 @@
-"""A TensorBoard with the plugin, asked as a browser would."""
+"""A TensorBoard with the plugin, for requests as from a browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASE = "/data/plugin/gpudiag"
 
 
 class Server:
-    """A TensorBoard over one log directory, asked as a browser would."""
+    """A TensorBoard for one log directory, with a client."""
 
     def __init__(self, **flags: Any) -> None:
         self.prefix = flags.get("path_prefix", "")
@@ -42,7 +42,7 @@ class Server:
         return json.loads(answer.data)
 
     def ready(self, route: str) -> Any:
-        """The answer once the analysis is done."""
+        """Return the response once the analysis is done."""
 
         def ask() -> Any:
             found = self.json(route)

@@ -1,4 +1,4 @@
-"""Requests that make no sense, or mean harm, are refused with their reason."""
+"""Invalid and malicious requests are refused with a reason."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pytest
 
 from tests.plugin.server import BASE, Server
 
+ROUTES = ["traces", "report", "timeline", "memory", "gap", "rule", "cancel", "status", "static/index.js"]
+
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
 def test_only_get_is_answered(serve: Callable[..., Server], log: Path, method: str) -> None:
     server = serve()
-    for route in ("traces", "report", "timeline", "memory", "gap", "cancel", "status", "static/index.js"):
+    for route in ROUTES:
         answer = server.client.open(f"{BASE}/{route}", method=method)
         assert answer.status_code == 405
         assert answer.headers["Allow"] == "GET"
@@ -71,7 +73,7 @@ def test_an_id_that_is_not_in_the_list_leads_nowhere(
         "id={id}&width=٣",
     ],
 )
-def test_a_slice_that_makes_no_sense_is_refused_with_its_reason(
+def test_an_invalid_slice_is_refused_with_a_reason(
     serve: Callable[..., Server], log: Path, query: str
 ) -> None:
     server = serve()
@@ -83,9 +85,7 @@ def test_a_slice_that_makes_no_sense_is_refused_with_its_reason(
 
 
 @pytest.mark.parametrize("device", ["", "x", "-2", "1.5", "0x0", "9" * 10_000, "3"])
-def test_memory_of_a_device_that_is_not_there_is_refused(
-    serve: Callable[..., Server], log: Path, device: str
-) -> None:
+def test_memory_of_an_unknown_device_is_refused(serve: Callable[..., Server], log: Path, device: str) -> None:
     server = serve()
     id_ = server.only_id()
     server.ready(f"report?id={id_}")
@@ -97,17 +97,27 @@ def test_memory_of_a_device_that_is_not_there_is_refused(
 @pytest.mark.parametrize(
     "query", ["", "device=0", "gap=0", "device=x&gap=0", "device=0&gap=-1", "device=0&gap=1.5"]
 )
-def test_a_gap_that_makes_no_sense_is_refused(serve: Callable[..., Server], log: Path, query: str) -> None:
+def test_an_invalid_gap_is_refused(serve: Callable[..., Server], log: Path, query: str) -> None:
     server = serve()
     assert server.get(f"gap?id={server.only_id()}&{query}").status_code == 400
 
 
-def test_a_gap_that_the_trace_does_not_have_is_refused(serve: Callable[..., Server], log: Path) -> None:
+def test_an_unknown_gap_is_refused(serve: Callable[..., Server], log: Path) -> None:
     server = serve()
     id_ = server.only_id()
     server.ready(f"report?id={id_}")
     assert server.get(f"gap?id={id_}&device=0&gap=4000").status_code == 400
     assert server.get(f"gap?id={id_}&device=7&gap=0").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "query", ["", "id=", "id=GD000", "id=../rules/input_pipeline.md", "id=%00", "id=" + "a" * 10_000]
+)
+def test_an_unknown_rule_is_refused(serve: Callable[..., Server], log: Path, query: str) -> None:
+    answer = serve().get(f"rule?{query}")
+    assert answer.status_code == 400
+    problem = json.loads(answer.data)
+    assert (set(problem), problem["where"]) == ({"what", "where", "remedy"}, "id")
 
 
 def test_numbers_beyond_the_trace_are_answered(serve: Callable[..., Server], log: Path) -> None:

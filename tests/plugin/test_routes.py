@@ -13,6 +13,7 @@ import pytest
 from tensorboard.plugins import base_plugin
 
 from tb_gpudiag.loader import Loader
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.service.index import LogIndex
 from tb_gpudiag.trace.find import Found
 from tests.plugin.server import Server
@@ -63,6 +64,15 @@ def test_memory_is_served_by_device_and_range(serve: Callable[..., Server], log:
     part = server.json(f"memory?id={id_}&device=0&start_us=100&end_us=200.5&width=800")
     assert (part["start_us"], part["end_us"], part["allocated_bytes"]) == (100, 200.5, 0)
     assert part["allocated"] == {"time_us": [100], "low": [1024], "high": [1024]}
+
+
+def test_every_rule_is_explained(serve: Callable[..., Server], log: Path) -> None:
+    server = serve()
+    for rule in RULES:
+        found = server.json(f"rule?id={rule.id}")
+        assert (found["id"], found["name"], found["title"]) == (rule.id, rule.name, rule.title)
+        assert found["markdown"].startswith(f"# {rule.id} ")
+        assert "\n## Fix\n" in found["markdown"]
 
 
 def test_what_is_not_ready_is_answered_at_once(serve: Callable[..., Server], log: Path) -> None:
