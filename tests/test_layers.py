@@ -101,9 +101,6 @@ def test_imports_point_one_way() -> None:
 LEAVES = ("memory", "kernels", "launching", "waiting", "stepping", "replay")
 """Rooms of facts/ beside its core. Each imports the core and trace/; facts.py imports all of them."""
 
-CROSSINGS = {("facts.launching.clusters", "facts.kernels")}
-"""Clusters of small kernels need the kernels' families."""
-
 
 def room(dotted: str) -> str | None:
     """The room of a name below tb_gpudiag, such as "facts.memory"; None at the top of a layer."""
@@ -121,7 +118,7 @@ def crossings(module: str, tree: ast.AST) -> Iterator[str]:
         path = f"tb_gpudiag/{module.replace('.', '/')}.py:{line} imports {name}"
         if own == "facts.core":
             yield f"{path}\n  the core of facts/ must not depend on a leaf: move what it needs into the core"
-        elif own.startswith("facts.") and other != "facts.core" and (module, other) not in CROSSINGS:
+        elif own.startswith("facts.") and other != "facts.core":
             yield f"{path}\n  leaves of facts/ do not know one another: facts.py brings them together"
         elif own.startswith("rules.") and other != "rules.shared":
             yield f"{path}\n  families of rules do not know one another: share through rules/shared/"

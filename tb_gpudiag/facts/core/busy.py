@@ -9,9 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
-from tb_gpudiag.facts.core.names import COMMUNICATION_KERNEL, match
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import Bool, Category, Events, Int64
+from tb_gpudiag.trace.vocabulary.kernel_names import COMMUNICATION_KERNEL
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import OPEN, Host
 from tb_gpudiag.facts.core.intervals import Intervals, expand, overlapping, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.names import BLOCKING_CALL, match
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
 from tb_gpudiag.facts.core.threads import Activity
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64, UInt8
+from tb_gpudiag.trace.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
 
 # A launching thread that waits hands over to another launching thread. Jobs have one or two of them a device;
 # more than these few only cost time.
@@ -23,8 +24,7 @@ _MOST_THREADS = 8
 # CUPTI's own kinds of overhead (Kineto's `overhead` events). The first is the driver loading a kernel at its
 # first use: the user pays for it without the profiler too. A full command buffer is the launch queue's bound:
 # nothing to explain.
-_LAZY_LOADING = "Lazy Function Loading"
-_NOT_OVERHEAD = frozenset({_LAZY_LOADING, "Command Buffer Full"})
+_NOT_OVERHEAD = frozenset({LAZY_LOADING, COMMAND_BUFFER_FULL})
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class HostTime:
         overhead = np.flatnonzero(events.category == Category.OVERHEAD)
         if not len(overhead):
             return pieces
-        lazy = np.array([events.names[i] == _LAZY_LOADING for i in events.name[overhead]], np.bool_)
+        lazy = np.array([events.names[i] == LAZY_LOADING for i in events.name[overhead]], np.bool_)
         ours = np.array([events.names[i] not in _NOT_OVERHEAD for i in events.name[overhead]], np.bool_)
         for chosen, cause in ((overhead[lazy], Cause.COMPILE), (overhead[ours], Cause.PROFILER)):
             spans = union(events.start_ns[chosen], events.end_ns[chosen])

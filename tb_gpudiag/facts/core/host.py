@@ -6,11 +6,13 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.facts.core import names
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import Activity, HostTree
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64, UInt8
+from tb_gpudiag.trace.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
+from tb_gpudiag.trace.vocabulary.frames import Frame, place_frame, stack_place
 
 OPEN = np.uint8(255)
 """Cause of an activity that says nothing by itself: the thread may be waiting for another one."""
@@ -29,12 +31,12 @@ class Host:
 
     @cached_property
     def loader(self) -> Bool:
-        return self.tree.under(names.match(self.events, names.LOADER) & (self.tree.depth >= 0))
+        return self.tree.under(match(self.events, torch_frames.LOADER) & (self.tree.depth >= 0))
 
     def loads(self, window: Window) -> Int64:
         """The outermost loader spans that begin in the window: one for each batch that was fetched."""
         events, parent = self.events, self.tree.parent
-        fetch = names.match(events, names.BATCH) & self.loader
+        fetch = match(events, torch_frames.BATCH) & self.loader
         inner = (parent != NONE) & self.tree.under(fetch)[parent]
         begins = (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
         return np.flatnonzero(fetch & ~inner & begins).astype(np.int64)
@@ -42,7 +44,7 @@ class Host:
     @cached_property
     def engine_wait(self) -> Bool:
         python = self.events.category == Category.PYTHON_FUNCTION
-        found: Bool = names.match(self.events, names.ENGINE_WAIT) & python
+        found: Bool = match(self.events, torch_frames.ENGINE_WAIT) & python
         return found
 
     @cached_property
@@ -50,36 +52,36 @@ class Host:
         """Frames of the profiler that never returned in the trace, such as those open when recording began.
         User code runs "inside" them, so they are nobody's."""
         python = self.events.category == Category.PYTHON_FUNCTION
-        found: Bool = python & names.match(self.events, names.PROFILER_FRAME) & self._holds_work
+        found: Bool = python & match(self.events, torch_frames.PROFILER_FRAME) & self._holds_work
         return found
 
     @cached_property
     def _holds_work(self) -> Bool:
         """Host spans with an operator or a call below them."""
         work = (self.events.category == Category.CPU_OP) | self._is_call
-        return self.tree.any_below(work & ~names.match(self.events, names.PROFILER_FRAME))
+        return self.tree.any_below(work & ~match(self.events, torch_frames.PROFILER_FRAME))
 
     @cached_property
     def cause(self) -> UInt8:
         """Shape (n,): what an idle GPU is put down to while this span is the innermost one; OPEN if it does
         not tell."""
-        events, match = self.events, names.match
+        events = self.events
         cause = np.full(len(events), OPEN, np.uint8)
         python = events.category == Category.PYTHON_FUNCTION
         operator = events.category == Category.CPU_OP
         cause[python & ~self.engine_wait] = Cause.PYTHON
         cause[operator] = Cause.DISPATCH
         cause[self._is_call] = Cause.DISPATCH
-        cause[self._is_call & match(events, names.LAUNCH_CALL)] = Cause.LAUNCH
+        cause[self._is_call & match(events, api_calls.LAUNCH_CALL)] = Cause.LAUNCH
         cause[
-            match(events, names.COLLECTIVE) & (operator | (events.category == Category.USER_ANNOTATION))
+            match(events, operators.COLLECTIVE) & (operator | (events.category == Category.USER_ANNOTATION))
         ] = Cause.COLLECTIVE
-        cause[match(events, names.PROFILER_FRAME) & (python | operator)] = Cause.PROFILER
+        cause[match(events, torch_frames.PROFILER_FRAME) & (python | operator)] = Cause.PROFILER
         cause[self.see_through] = OPEN
-        cause[self._is_call & match(events, names.BLOCKING_CALL)] = Cause.SYNC
-        cause[self._is_call & match(events, names.ALLOCATOR_CALL)] = Cause.ALLOCATOR
-        cause[self._is_call & match(events, names.MODULE_LOAD_CALL)] = Cause.COMPILE
-        compiling = self.tree.under(match(events, names.COMPILE) & (self.tree.depth >= 0))
+        cause[self._is_call & match(events, api_calls.BLOCKING_CALL)] = Cause.SYNC
+        cause[self._is_call & match(events, api_calls.ALLOCATOR_CALL)] = Cause.ALLOCATOR
+        cause[self._is_call & match(events, api_calls.MODULE_LOAD_CALL)] = Cause.COMPILE
+        compiling = self.tree.under(match(events, compile_spans.COMPILE) & (self.tree.depth >= 0))
         cause[compiling] = Cause.COMPILE
         cause[self.loader] = Cause.INPUT
         return cause
@@ -92,7 +94,7 @@ class Host:
 
     @cached_property
     def place(self) -> Int64:
-        """The nearest frame that a user could change (names.place_frame): a number for `frame`, or NONE.
+        """The nearest frame that a user could change (frames.place_frame): a number for `frame`, or NONE.
 
         Autograd's threads run no Python: there it is the frame of the forward operator that made the node.
         """
@@ -101,7 +103,7 @@ class Host:
     @cached_property
     def module(self) -> Int64:
         """The nearest `nn.Module: X` event, or NONE; in backward the forward operator's."""
-        own = np.where(names.match(self.events, names.MODULE), np.arange(len(self.events)), NONE)
+        own = np.where(match(self.events, marks.MODULE), np.arange(len(self.events)), NONE)
         return self._with_forward(self.tree.nearest(own))
 
     def _with_forward(self, found: Int64) -> Int64:
@@ -131,27 +133,27 @@ class Host:
         node = (events.category == Category.CPU_OP) & (events.sequence != NONE) & (events.forward_thread > 0)
         return self.tree.nearest(np.where(node, np.arange(len(events)), NONE))
 
-    def frame(self, place: int) -> names.Frame | None:
+    def frame(self, place: int) -> Frame | None:
         """The frame with this number of `place`."""
         return None if place == NONE else self._own_frames[0][place]
 
     @cached_property
-    def _own_frames(self) -> tuple[list[names.Frame], Int64]:
+    def _own_frames(self) -> tuple[list[Frame], Int64]:
         """The distinct frames, and shape (n,): the index of the one that the event itself names, or NONE."""
         events = self.events
-        numbers: dict[names.Frame, int] = {}
+        numbers: dict[Frame, int] = {}
 
-        def number(frame: names.Frame | None) -> int:
+        def number(frame: Frame | None) -> int:
             return NONE if frame is None else numbers.setdefault(frame, len(numbers))
 
         own = np.full(len(events), NONE, np.int64)
         python = events.category == Category.PYTHON_FUNCTION
         if python.any():
-            of_name = np.array([number(names.place_frame(name)) for name in events.names], np.int64)
+            of_name = np.array([number(place_frame(name)) for name in events.names], np.int64)
             own[python] = of_name[events.name[python]]
         stacked = events.call_stack != NONE
         if stacked.any():
-            of_stack = np.array([number(names.stack_place(stack)) for stack in events.call_stacks], np.int64)
+            of_stack = np.array([number(stack_place(stack)) for stack in events.call_stacks], np.int64)
             own[stacked] = of_stack[events.call_stack[stacked]]
         return list(numbers), own
 

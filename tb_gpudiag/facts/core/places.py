@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.names import Frame
 from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.vocabulary.frames import Frame
 
 
 class PlaceTime(NamedTuple):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from tb_gpudiag.facts.core.intervals import Intervals, clip, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Bool, Category, Events, Int32, Int64
-
-_PAGEABLE = re.compile(r"Memcpy .*\((Pageable -> .*|.* -> Pageable)\)", re.S)
-_TO_DEVICE = re.compile(r"Memcpy HtoD.*", re.S)
-_TO_HOST = re.compile(r"Memcpy DtoH.*", re.S)
+from tb_gpudiag.trace.vocabulary import gpu_copies
 
 
 @dataclass(frozen=True)
@@ -50,9 +46,9 @@ def find_transfers(events: Events, work: Work) -> Transfers:
         launch,
         np.where(launch == NONE, 0, events.duration_ns[launch]),
         events.bytes[event],
-        match(events, _PAGEABLE)[event],
-        match(events, _TO_DEVICE)[event],
-        match(events, _TO_HOST)[event],
+        match(events, gpu_copies.PAGEABLE)[event],
+        match(events, gpu_copies.TO_DEVICE)[event],
+        match(events, gpu_copies.TO_HOST)[event],
     )
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
-
-_BATCHED_MATMUL = re.compile(r"aten::(bmm|baddbmm_?|_baddbmm\w*|matmul|einsum)")
+from tb_gpudiag.trace.vocabulary.operators import BATCHED_MATMUL
 
 # Scale, mask, cast, dropout and their like, between the softmax and each product.
 _MOST_BETWEEN = 8
@@ -60,6 +58,6 @@ def _launched_by_batched_matmul(kernels: Kernels, work: Work, host: Host) -> Boo
     """Shape (k,)."""
     launch = kernels.launches(work)
     operator = np.where(launch == NONE, NONE, host.operator[launch])
-    named = match(host.events, _BATCHED_MATMUL)
+    named = match(host.events, BATCHED_MATMUL)
     found: Bool = (kernels.family == Family.GEMM) & (operator != NONE) & named[operator]
     return found

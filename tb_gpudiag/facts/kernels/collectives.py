@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +9,9 @@ import numpy as np
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.intervals import Intervals, clip, intersect
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.facts.kernels.kernels import Kernels, function_name
+from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
-
-_KIND = re.compile(
-    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|cross_device_reduce|"
-    r"dispatch|combine|(?<![a-z])reduce(?=_)",
-    re.I,
-)
+from tb_gpudiag.trace.vocabulary.kernel_names import collective_kind
 
 
 @dataclass(frozen=True)
@@ -41,7 +35,7 @@ def collectives(kernels: Kernels, busy: Busy, window: Window) -> list[Collective
     chosen = kernels.family == Family.COLLECTIVE
     names = busy.events.names
     number, member = np.unique(busy.events.name[kernels.event[chosen]], return_inverse=True)
-    kind = np.array([_kind(names[i]) for i in number], object)
+    kind = np.array([collective_kind(names[i]) for i in number], object)
     exposed = exposed_communication(busy, window)
     found = []
     own = np.zeros(len(chosen), np.bool_)
@@ -51,8 +45,3 @@ def collectives(kernels: Kernels, busy: Busy, window: Window) -> list[Collective
         ran = kernels.union(own)
         found.append(CollectiveTime(name, int(own.sum()), ran.total, intersect(ran, exposed).total))
     return sorted(found, key=lambda c: (-c.exposed_ns, -c.time_ns, c.name))
-
-
-def _kind(name: str) -> str:
-    found = _KIND.search(function_name(name))
-    return found[0] if found else function_name(name)

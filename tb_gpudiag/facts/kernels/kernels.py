@@ -2,104 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 
 from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.names import COMMUNICATION_KERNEL
 from tb_gpudiag.facts.core.ranges import Ranges, longest
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Bool, Category, Events, Float32, Int32, Int64, UInt8
-from tb_gpudiag.trace.vocabulary.kernel_families import (
-    ALIGNMENT,
-    FAMILIES,
-    FP32_CORES,
-    HALF,
-    TENSOR_CORES,
-    Arithmetic,
-    Family,
-)
-
-# Elements that one 16-byte load holds: what tensor cores need every row to be a multiple of.
-_WIDE_HALF = 8
-_WIDE_TF32 = 4
-
-_FAMILIES = [
-    (row.family, re.compile(row.function, re.I), re.compile(row.within, re.I | re.S)) for row in FAMILIES
-]
-_BRACKET = re.compile(r"[<>()]")
-_HALF = re.compile(HALF, re.I)
-_TENSOR_CORES = re.compile(TENSOR_CORES, re.I)
-_FP32_CORES = re.compile(FP32_CORES, re.I)
-_ALIGNMENT = re.compile(ALIGNMENT)
-_SOFTMAX = re.compile(r"softmax(?!.*loss)", re.I | re.S)
-_MATRIX = frozenset({Family.GEMM, Family.CONVOLUTION, Family.ATTENTION})
-
-MATRIX_FAMILIES = np.array(sorted(_MATRIX), np.uint8)
-"""Families whose arithmetic is worth tensor cores."""
-
-
-class KernelName(NamedTuple):
-    """What one name tells. `unaligned`: rows of a length that tensor cores cannot load in whole 16 bytes."""
-
-    family: Family
-    arithmetic: Arithmetic = Arithmetic.UNKNOWN
-    unaligned: bool = False
-    softmax: bool = False
-
-
-@lru_cache(maxsize=65_536)
-def read_name(name: str) -> KernelName:
-    """A kernel's family and arithmetic. Unknown names are OTHER, UNKNOWN."""
-    family = _family(name)
-    if family not in _MATRIX:
-        return KernelName(family, softmax=_SOFTMAX.search(name) is not None)
-    half = _HALF.search(name) is not None
-    if _TENSOR_CORES.search(name):
-        arithmetic = Arithmetic.TENSOR_CORES
-    elif _FP32_CORES.search(name):
-        arithmetic = Arithmetic.HALF_ON_FP32_CORES if half else Arithmetic.FP32_CORES
-    else:
-        arithmetic = Arithmetic.UNKNOWN
-    alignment = _ALIGNMENT.search(name)
-    wide = _WIDE_HALF if half else _WIDE_TF32
-    unaligned = arithmetic == Arithmetic.TENSOR_CORES and alignment is not None and int(alignment[1]) < wide
-    return KernelName(family, arithmetic, unaligned)
-
-
-def function_name(name: str) -> str:
-    """A C++ signature without its template arguments and parameters: `void at::f<4, g(int)>(int)` is
-    `void at::f`."""
-    kept: list[str] = []
-    opened: list[str] = []
-    at = 0
-    for bracket in _BRACKET.finditer(name):
-        sign = bracket[0]
-        if not opened:
-            kept.append(name[at : bracket.start()])
-        if sign in "<(":
-            opened.append(sign)
-        elif opened and (sign == ")") == (opened[-1] == "("):  # `a > b` inside parentheses closes nothing
-            opened.pop()
-        at = bracket.end()
-    if not opened:
-        kept.append(name[at:])
-    return "".join(kept)
-
-
-def _family(name: str) -> Family:
-    if COMMUNICATION_KERNEL.fullmatch(name):
-        return Family.COLLECTIVE
-    function = function_name(name)
-    for family, in_function, within in _FAMILIES:
-        if in_function.search(function) and within.search(name):
-            return family
-    return Family.OTHER
+from tb_gpudiag.trace.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
+from tb_gpudiag.trace.vocabulary.kernel_names import read_name
 
 
 @dataclass(frozen=True)
@@ -152,7 +66,7 @@ class Kernels:
     @cached_property
     def matrix(self) -> Bool:
         """Matrix products, convolutions and attention."""
-        return np.isin(self.family, MATRIX_FAMILIES)
+        return np.isin(self.family, np.array(MATRIX_FAMILIES, np.uint8))
 
     def union(self, chosen: Bool) -> Intervals:
         """When at least one of the chosen ran."""

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.vocabulary.operators import LINEAR
 
 # No tensor has a longer side; what a hostile trace says beyond that is no number to reckon with.
 _LARGEST = 2**40
-_LINEAR = re.compile(r"aten::linear")
 
 
 def time_by_shapes(host: Host, launch: Int64, duration_ns: Int64) -> list[tuple[str, int]]:
@@ -40,7 +39,7 @@ def batch_of_one(host: Host, window: Window, least: int) -> bool:
     known = events.shapes != NONE
     known &= (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
     calls = np.flatnonzero(known)
-    calls = calls[match(events, _LINEAR)[calls]]
+    calls = calls[match(events, LINEAR)[calls]]
     shapes = {events.input_shapes[i] for i in np.unique(events.shapes[calls])}
     return len(calls) >= least and all(
         len(inputs := matrices(shape)) > 0 and inputs[0][0] == 1 for shape in shapes

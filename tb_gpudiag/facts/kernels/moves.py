@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from enum import IntEnum
 
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Int64
+from tb_gpudiag.trace.vocabulary import gpu_copies, operators
+from tb_gpudiag.trace.vocabulary.kernel_names import LAYOUT_KERNEL
 
 
 class Move(IntEnum):
@@ -23,16 +24,10 @@ class Move(IntEnum):
 
 
 _OPERATORS = (
-    (Move.CAST, re.compile(r"aten::(to|_to_copy|type_as|float|half|bfloat16|double)")),
-    (Move.LAYOUT, re.compile(r"aten::(contiguous|clone|reshape|flatten|_reshape_copy|unfold)")),
-    (Move.COPY, re.compile(r"aten::copy_")),
+    (Move.CAST, operators.CAST),
+    (Move.LAYOUT, operators.LAYOUT_CHANGE),
+    (Move.COPY, operators.COPY),
 )
-_MOVER = re.compile(r"aten::(copy_|clone|_to_copy)")
-"""What launches it in the end."""
-
-# A library's own changes of layout, around its convolutions and products.
-_LAYOUT_KERNEL = re.compile(r".*(nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|[Bb]atched_transpose).*", re.S)
-_ON_DEVICE = re.compile(r"Memcpy DtoD.*|CopyDeviceToDevice.*", re.S)
 
 
 def find_moves(kernels: Kernels, work: Work, host: Host) -> Int64:
@@ -41,14 +36,12 @@ def find_moves(kernels: Kernels, work: Work, host: Host) -> Int64:
     launch = kernels.launches(work)
     operator = np.where(launch == NONE, NONE, host.operator[launch])
     found = np.full(len(launch), NONE, np.int64)
-    here = kernels.is_kernel | match(events, _ON_DEVICE)[kernels.event]
-    here &= (operator != NONE) & match(events, _MOVER)[operator]
+    here = kernels.is_kernel | match(events, gpu_copies.ON_DEVICE)[kernels.event]
+    here &= (operator != NONE) & match(events, operators.DATA_MOVER)[operator]
     if here.any():
-        of_name = np.full(len(events.names), len(Move), np.int64)
-        for i, name in enumerate(events.names):
-            of_name[i] = next((move for move, pattern in _OPERATORS if pattern.fullmatch(name)), len(Move))
+        of_name = kind_by_name(events.names, _OPERATORS, len(Move))
         on_host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8))
         least = host.tree.least(np.where(on_host, of_name[events.name], len(Move)))
         found[here] = least[operator[here]]
-    found[kernels.is_kernel & match(events, _LAYOUT_KERNEL)[kernels.event]] = Move.LAYOUT
+    found[kernels.is_kernel & match(events, LAYOUT_KERNEL)[kernels.event]] = Move.LAYOUT
     return np.where(found == len(Move), NONE, found)

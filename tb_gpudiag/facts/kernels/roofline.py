@@ -15,17 +15,7 @@ from tb_gpudiag.facts.kernels.matmuls import matrices
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
-
-# Which inputs are multiplied, and whether the second one is transposed.
-_FACTORS = {
-    "aten::mm": (0, False),
-    "aten::bmm": (0, False),
-    "aten::addmm": (1, False),
-    "aten::baddbmm": (1, False),
-    "aten::linear": (0, True),
-}
-_HALF = frozenset({"c10::Half", "c10::BFloat16"})
-_SIZE_BYTES = {"float": 4, "c10::Half": 2, "c10::BFloat16": 2}
+from tb_gpudiag.trace.vocabulary.operators import HALF_PRECISION, MATMUL_FACTORS, NUMBER_BYTES
 
 
 @dataclass(frozen=True)
@@ -107,16 +97,16 @@ def _product(
     operator: str, shapes: str, types: str, calls: int, time_ns: int, arithmetic: Arithmetic, peaks: Peaks
 ) -> Product | None:
     """None of what is no product that the shapes tell, or in another number format."""
-    if operator not in _FACTORS or not time_ns:
+    if operator not in MATMUL_FACTORS or not time_ns:
         return None
-    skipped, transposed = _FACTORS[operator]
+    skipped, transposed = MATMUL_FACTORS[operator]
     sizes = _sizes(shapes, skipped, transposed)
     number = _number(types, skipped)
     if sizes is None or number is None:
         return None
     batch, rows, inner, columns = sizes
     operations = 2 * batch * rows * inner * columns * calls
-    moved = _SIZE_BYTES[number] * batch * (rows * inner + inner * columns + rows * columns) * calls
+    moved = NUMBER_BYTES[number] * batch * (rows * inner + inner * columns + rows * columns) * calls
     peak = _peak(number, arithmetic, operations, time_ns, peaks)
     return Product(
         operator,
@@ -163,12 +153,12 @@ def _number(types: str, skipped: int) -> str | None:
     if not isinstance(inputs, list) or len(inputs) < skipped + 2:
         return None
     first, second = inputs[skipped : skipped + 2]
-    return first if isinstance(first, str) and first == second and first in _SIZE_BYTES else None
+    return first if isinstance(first, str) and first == second and first in NUMBER_BYTES else None
 
 
 def _peak(number: str, arithmetic: Arithmetic, operations: int, time_ns: int, peaks: Peaks) -> float:
     """TFLOP/s. FP32 goes through tensor cores as TF32; where no kernel's name tells, the rate does."""
-    if number in _HALF:
+    if number in HALF_PRECISION:
         return peaks.half
     slow = arithmetic != Arithmetic.TENSOR_CORES and operations / (time_ns * 1e3) <= peaks.fp32
     return peaks.fp32 if slow or not peaks.tf32 else peaks.tf32

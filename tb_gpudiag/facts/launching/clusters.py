@@ -3,7 +3,6 @@ parameters or time steps does, and chains of elementwise kernels."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -12,16 +11,15 @@ import numpy as np
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, expand, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.facts.kernels.kernels import MATRIX_FAMILIES, read_name
 from tb_gpudiag.trace.events import NONE, Bool, Int64
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.trace.vocabulary.kernel_families import MATRIX_FAMILIES, Family
+from tb_gpudiag.trace.vocabulary.kernel_names import read_name
+from tb_gpudiag.trace.vocabulary.marks import PARAMETER_LOOP
 
 LONGEST_PERIOD = 6
 """Launches of one turn of a loop: an optimizer without foreach has one to six a parameter."""
-
-_MARK = re.compile(r"Optimizer\.(?P<what>step|zero_grad)#.*|torch::autograd::AccumulateGrad", re.S)
 
 
 class ClusterKind(IntEnum):
@@ -75,7 +73,7 @@ def find_clusters(
     family = np.zeros(len(events.names), np.uint8)
     used = np.unique(kernel)
     family[used] = [read_name(events.names[i]).family for i in used]
-    matrix = np.isin(family[kernel], MATRIX_FAMILIES) & (module == NONE)
+    matrix = np.isin(family[kernel], np.array(MATRIX_FAMILIES, np.uint8)) & (module == NONE)
     barred = _counts(matrix | (family[kernel] == Family.COLLECTIVE) | (name == NONE))
 
     start, stop, period = _repetitions(turns, operator, barred, least_turns)
@@ -114,7 +112,7 @@ def find_clusters(
 
 
 def _kind(mark: str, period: int) -> ClusterKind:
-    found = _MARK.fullmatch(mark)
+    found = PARAMETER_LOOP.fullmatch(mark)
     if found is None:
         return ClusterKind.LOOP if period else ClusterKind.ELEMENTWISE
     if found["what"] is None:
@@ -170,7 +168,7 @@ def _members(start: Int64, stop: Int64) -> Int64:
 def _marks(host: Host, calls: Int64) -> Int64:
     """Shape of `calls`: the name's index of the nearest mark around each, or NONE."""
     events = host.events
-    marks = match(events, _MARK)
+    marks = match(events, PARAMETER_LOOP)
     found = np.full(len(calls), NONE, np.int64)
     at = calls.copy()
     while (at != NONE).any():

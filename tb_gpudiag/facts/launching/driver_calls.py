@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Int64
 

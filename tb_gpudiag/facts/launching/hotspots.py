@@ -11,6 +11,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.ranges import MOST_RANGES, Ranges
 from tb_gpudiag.facts.launching.launch_costs import LaunchCosts
 from tb_gpudiag.trace.events import NONE, Events, Int64
+from tb_gpudiag.trace.vocabulary.marks import module_name
 
 Kind = Literal["operator", "module", "line", "kernel"]
 KINDS: tuple[Kind, ...] = ("operator", "module", "line", "kernel")
@@ -94,7 +95,7 @@ def _groups(events: Events, costs: LaunchCosts, host: Host, kind: Kind) -> Int64
 def _label(events: Events, host: Host, group: int, kind: Kind) -> str:
     if group == NONE:
         return _NOWHERE[kind]
-    return str(host.frame(group)) if kind == "line" else events.names[group].removeprefix("nn.Module: ")
+    return str(host.frame(group)) if kind == "line" else module_name(events.names[group])
 
 
 def _places(events: Events, costs: LaunchCosts, some: Int64) -> tuple[Int64, Int64, Int64]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.facts.core import names
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.memory.phase import Phase, phase_of_spans, phase_of_stack
 from tb_gpudiag.trace.events import NONE, Category, Int64, MemoryEvents, UInt8
-
-# Operators that only get memory for the one that called them.
-_GETS_MEMORY = re.compile(r"aten::(_?empty\w*|new_empty\w*|resize_\w*|set_|_resize_output_?)")
+from tb_gpudiag.trace.vocabulary.operators import GETS_MEMORY
 
 
 class MemoryContext:
@@ -54,7 +51,7 @@ class MemoryContext:
         """The innermost operator that does more than get memory (aten::empty and the like do it for others),
         else the innermost one; an event, or NONE."""
         host = self._host
-        does = (host.events.category == Category.CPU_OP) & ~names.match(host.events, _GETS_MEMORY)
+        does = (host.events.category == Category.CPU_OP) & ~match(host.events, GETS_MEMORY)
         wanted = self._of(host.tree.nearest(np.where(does, np.arange(len(does)), NONE)))
         return np.where(wanted == NONE, self._of(host.operator), wanted)
 

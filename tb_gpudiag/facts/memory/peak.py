@@ -8,12 +8,13 @@ from enum import Enum
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.names import Frame
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.facts.memory.sites import frame_of_stack, groups, module_class, span_name
+from tb_gpudiag.facts.memory.sites import groups, span_name
 from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryEvents, MemoryPurpose, UInt8
+from tb_gpudiag.trace.vocabulary.frames import Frame, innermost_place
+from tb_gpudiag.trace.vocabulary.marks import module_class
 
 
 class MemoryKind(Enum):
@@ -199,7 +200,7 @@ def _owners(
             _KINDS[kind[first[i]]],
             span_name(host, int(allocations.operator[row])),
             module_class(span_name(host, int(allocations.module[row]))),
-            host.frame(place) if stack == NONE else frame_of_stack(memory.stacks[stack]),
+            host.frame(place) if stack == NONE else innermost_place(memory.stacks[stack]),
         )
         sums = found.setdefault(key, [0, 0, 0])
         sums[0] += int(total[i])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from enum import IntEnum
 from functools import lru_cache
 
 import numpy as np
 
-from tb_gpudiag.facts.core import names
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.trace.events import NONE, Bool, Category, UInt8
+from tb_gpudiag.trace.vocabulary import marks, operators, torch_frames
 
 
 class Phase(IntEnum):
@@ -35,58 +35,36 @@ class Phase(IntEnum):
 _MAIN = (Phase.BACKWARD, Phase.OPTIMIZER, Phase.ZERO_GRAD)
 
 _MARKS = {
-    Phase.OPTIMIZER: re.compile(r"Optimizer\.step#.*|\[pl\]\[.*optimizer_step.*", re.S),
-    Phase.ZERO_GRAD: re.compile(r"Optimizer\.zero_grad#.*|\[pl\]\[.*optimizer_zero_grad.*", re.S),
+    Phase.OPTIMIZER: marks.OPTIMIZER_STEP,
+    Phase.ZERO_GRAD: marks.ZERO_GRAD,
 }
-_NODE = re.compile(r"autograd::engine::evaluate_function.*", re.S)
 
-# Frames, in traces and in the stacks of snapshots. Marks begin inside a frame of the profiler and end outside
-# of it, so that they hold next to nothing; `wrapper` is around the step of every optimizer.
 _FRAMES = {
-    Phase.OPTIMIZER: re.compile(
-        r"(.*[/\\])?torch[/\\]optim[/\\]optimizer\.py\(\d+\): wrapper|"
-        r"(.*[/\\])?\w*optim\w*[/\\](?!lr_scheduler)[^(]*\(\d+\): (step|_\w+_step)",
-        re.S,
-    ),
-    Phase.ZERO_GRAD: re.compile(r"(.*[/\\])?torch[/\\](optim|nn)[/\\].*\(\d+\): zero_grad", re.S),
-    Phase.BACKWARD: re.compile(
-        names.ENGINE_WAIT.pattern
-        + r"|.*\(\d+\): torch::autograd::(Engine|generated|python::PythonEngine)::.*",
-        re.S,
-    ),
-    Phase.PARAMETER: re.compile(
-        r"(.*[/\\])?torch[/\\]nn[/\\]modules[/\\]module\.py\(\d+\): "
-        r"(to|cuda|half|float|double|bfloat16|_apply)|"
-        r"(.*[/\\])?torch[/\\]nn[/\\]modules[/\\]\w+\.py\(\d+\): (__init__|reset_parameters)",
-        re.S,
-    ),
-    Phase.INPUT: names.LOADER,
-    Phase.FORWARD: re.compile(
-        r"nn\.Module: .*|"
-        r"(.*[/\\])?torch[/\\]nn[/\\]modules[/\\]\w+\.py\(\d+\): (forward|_call_impl|_wrapped_call_impl)",
-        re.S,
-    ),
+    Phase.OPTIMIZER: torch_frames.OPTIMIZER_FRAME,
+    Phase.ZERO_GRAD: torch_frames.ZERO_GRAD_FRAME,
+    Phase.BACKWARD: torch_frames.BACKWARD_FRAME,
+    Phase.PARAMETER: torch_frames.PARAMETER_FRAME,
+    Phase.INPUT: torch_frames.LOADER,
+    Phase.FORWARD: torch_frames.FORWARD_FRAME,
 }
-
-_COPIES = re.compile(r"aten::(to|_to_copy|copy_|cuda|_copy_from|pin_memory|_pin_memory)")
 
 
 def phase_of_spans(host: Host, transfers: Transfers) -> UInt8:
     """Shape (n,): the phase of what is innermost in each host span."""
-    events, tree, match = host.events, host.tree, names.match
+    events, tree = host.events, host.tree
     operator = events.category == Category.CPU_OP
     python = events.category == Category.PYTHON_FUNCTION
     mark = events.category == Category.USER_ANNOTATION
     own = np.full(len(events), NONE, np.int64)
     numbered = operator & (events.sequence != NONE)
-    node = (operator & match(events, _NODE)) | (numbered & (events.forward_thread > 0))
+    node = (operator & match(events, operators.BACKWARD_NODE)) | (numbered & (events.forward_thread > 0))
     own[node | host.engine_wait] = Phase.BACKWARD
     for phase, pattern in _MARKS.items():
         own[(match(events, pattern) & mark) | (match(events, _FRAMES[phase]) & python)] = phase
     main = tree.nearest(own)
     # An optimizer calls no modules, and nothing in it has gradients: what does inside its step is a closure's
     # forward pass. Inside backward, a forward pass computes activations again.
-    forward = (match(events, names.MODULE) & python) | (numbered & (events.forward_thread <= 0))
+    forward = (match(events, marks.MODULE) & python) | (numbered & (events.forward_thread <= 0))
     inner = tree.nearest(np.where(forward & (own == NONE), Phase.FORWARD, own))
     main[(inner == Phase.FORWARD) & (main == Phase.OPTIMIZER)] = NONE
     found = np.full(len(events), Phase.UNKNOWN, np.uint8)
@@ -104,7 +82,7 @@ def _takes_from_host(host: Host, transfers: Transfers) -> Bool:
     copying[launch] = True
     if not len(launch):
         return copying
-    return host.tree.under(host.tree.any_below(copying) & names.match(host.events, _COPIES))
+    return host.tree.under(host.tree.any_below(copying) & match(host.events, operators.DEVICE_COPY))
 
 
 def phase_of_stack(stack: str) -> Phase:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.trace.events import (
     CALL_CATEGORIES,
@@ -20,12 +19,10 @@ from tb_gpudiag.trace.events import (
     Segments,
     UInt8,
 )
+from tb_gpudiag.trace.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
 
 MOST_SEGMENTS = 100
 """Segments that are told one by one; a device has hundreds."""
-
-_TAKE = re.compile(r"(cuda|hip)(Malloc|MallocAsync)|cuMem(Create|Alloc(_v2)?)|hipMemCreate")
-_GIVE = re.compile(r"(cuda|hip)(Free|FreeAsync)|cuMem(Release|Free(_v2)?)|hipMemRelease")
 
 
 @dataclass(frozen=True)
@@ -141,11 +138,11 @@ def _call_retries(host: Host, around: Int64) -> int:
     operator = host.operator[around[around != NONE]]
     allocates[operator[operator != NONE]] = True
     calls = events.where(*CALL_CATEGORIES)
-    calls = calls[(match(events, _TAKE) | match(events, _GIVE))[calls]]
+    calls = calls[(match(events, DEVICE_ALLOCATION) | match(events, DEVICE_FREE))[calls]]
     calls = calls[host.operator[calls] != NONE]
     calls = calls[allocates[host.operator[calls]]]
     calls = calls[np.lexsort((events.start_ns[calls], events.thread[calls]))]
-    takes = match(events, _TAKE)[calls]
+    takes = match(events, DEVICE_ALLOCATION)[calls]
     same = host.operator[calls[1:]] == host.operator[calls[:-1]]
     return int((~takes[:-1] & takes[1:] & same).sum())
 

@@ -7,20 +7,19 @@ replaced by a larger one (a cache that is concatenated), where nothing lives lon
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.names import Frame, match, parse_frame, place_frame
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.floor import Float64, Floors, evenly, theil_sen
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.trace.events import NONE, Category, Int64, MemoryEvents, UInt8
-
-JOINS = re.compile(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", re.S)
-"""Operators that make one larger tensor of several."""
+from tb_gpudiag.trace.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
+from tb_gpudiag.trace.vocabulary.marks import module_class, module_name
+from tb_gpudiag.trace.vocabulary.operators import JOINS
 
 MOST_COLUMNS = 250
 """Floors at which sites are measured; of more, evenly spaced ones."""
@@ -207,7 +206,7 @@ def _site(
     operator, stack = int(allocations.operator[one]), int(allocations.stack[one])
     place = int(allocations.place[one])
     text = memory.stacks[stack] if stack != NONE else host_stack(host, operator)
-    frame = host.frame(place) if place != NONE else frame_of_stack(text)
+    frame = host.frame(place) if place != NONE else innermost_place(text)
     counts, half = table.count[number].astype(np.float64), (len(x) + 1) // 2
     count_per_unit = theil_sen(x, counts)[0]
     phases = np.bincount(phase[allocations.event[held]], weights=size, minlength=len(Phase))
@@ -246,7 +245,7 @@ def _module(event: Int64, size: Int64, host: Host) -> str:
     code, number = np.unique(host.events.name[event[known]], return_inverse=True)
     names = [host.events.names[int(i)] for i in code]
     if len(names) == 1:
-        return names[0].removeprefix("nn.Module: ")
+        return module_name(names[0])
     held: dict[str, float] = {}
     for name, total in zip(names, np.bincount(number.reshape(-1), weights=size[known]), strict=True):
         held[module_class(name)] = held.get(module_class(name), 0.0) + total
@@ -264,23 +263,5 @@ def host_stack(host: Host, event: int) -> str:
     chain = [i for i in host.tree.ancestors(event) if not host.see_through[i]] if event != NONE else []
     frames = [events.names[events.name[i]] for i in chain if events.category[i] == Category.PYTHON_FUNCTION]
     if not frames and event != NONE and events.call_stack[event] != NONE:
-        frames = [part.strip() for part in events.call_stacks[events.call_stack[event]].split(";")][::-1]
+        frames = old_call_stack(events.call_stacks[events.call_stack[event]])[::-1]
     return "\n".join([frame for frame in frames if parse_frame(frame) is not None][-MOST_FRAMES:])
-
-
-def frame_of_stack(stack: str) -> Frame | None:
-    """Of a snapshot's frames, outermost first, the innermost of Python that a user could change."""
-    for line in reversed(stack.split("\n")):
-        frame = place_frame(line)
-        if frame is not None and frame.file.endswith(".py"):
-            return frame
-    return None
-
-
-_MODULE = re.compile(r"nn\.Module: (.*?)(_\d+)?", re.S)
-
-
-def module_class(name: str) -> str:
-    """`Linear` of `nn.Module: Linear_3`."""
-    found = _MODULE.fullmatch(name)
-    return found[1] if found else name

@@ -9,9 +9,10 @@ from itertools import pairwise
 import numpy as np
 
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.names import EVENT_RECORD, EVENT_WAIT, match
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Events, Int64
+from tb_gpudiag.trace.vocabulary.api_calls import EVENT_RECORD, EVENT_WAIT
 
 # Work that began this soon after other work ended, and later than its launch explains, waited for it.
 # Turnarounds on a stream take 1-3 us, waits across streams 2-10 us.

@@ -8,17 +8,19 @@ from enum import Enum
 
 import numpy as np
 
-from tb_gpudiag.facts.core import names
 from tb_gpudiag.facts.core.account import Account, slices
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import Ledger
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.stepping.repetition import Repetition, find_repetition
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64
+from tb_gpudiag.trace.vocabulary.api_calls import BLOCKING_CALL
+from tb_gpudiag.trace.vocabulary.marks import MODULE
 
 
 class Sign(Enum):
@@ -126,7 +128,7 @@ def _in_time(events: Events, calls: _Calls, found: Repetition) -> tuple[Int64, I
     begins = np.r_[np.int64(0), calls.end_ns][found.start]
     waits = events.where(*CALL_CATEGORIES)
     waits = waits[
-        names.match(events, names.BLOCKING_CALL)[waits]
+        match(events, BLOCKING_CALL)[waits]
         & (events.thread[waits] == events.thread[calls.event[found.start[0]]])
     ]
     ends = np.r_[np.int64(0), np.sort(events.end_ns[waits])]
@@ -143,7 +145,7 @@ def _in_time(events: Events, calls: _Calls, found: Repetition) -> tuple[Int64, I
 def _sign(events: Events, host: Host, calls: _Calls, found: Repetition) -> tuple[Sign, str]:
     first, last = int(calls.event[found.start[0]]), int(calls.event[found.start[-1] + found.period - 1])
     shared = set(_ancestors(host.tree, first)) & set(_ancestors(host.tree, last))
-    module = names.match(events, names.MODULE)
+    module = match(events, MODULE)
     inside = [i for i in shared if module[i] or events.category[i] == Category.CPU_OP]
     if inside:
         return Sign.ONE_CALL, events.names[events.name[min(inside, key=lambda i: int(host.tree.depth[i]))]]

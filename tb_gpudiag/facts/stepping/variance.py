@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +14,10 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import Ledger
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.names import STEP, match, parse_frame
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
+from tb_gpudiag.trace.vocabulary.frames import with_any_numbers
+from tb_gpudiag.trace.vocabulary.marks import STEP
 
 
 @dataclass(frozen=True)
@@ -105,18 +106,9 @@ def only_in(host: Host, steps: StepTimes, chosen: Bool) -> list[tuple[str, int]]
     return [
         (events.names[i], int(total[i]))
         for i in longest
-        if not any(map(_numbered(events.names[i]).fullmatch, others))
+        if not any(map(with_any_numbers(events.names[i]).fullmatch, others))
     ]
 
 
 _MOST_NAMES = 5
 """Names of what only some steps did: what follows is small, and each is looked for among all others."""
-
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
-
-
-def _numbered(name: str) -> re.Pattern[str]:
-    """The name with any number for each of its numbers; a Python frame as it is, for its number is a line."""
-    if parse_frame(name) is not None:
-        return re.compile(re.escape(name))
-    return re.compile(r"(0x[0-9a-fA-F]+|\d+)".join(map(re.escape, _NUMBER.split(name))))

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.facts.core import names
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.core.steps import Steps, Window
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Int64
+from tb_gpudiag.trace.vocabulary import compile_spans
+from tb_gpudiag.trace.vocabulary.marks import COMPILED_REGION
 
 
 class Making(IntEnum):
@@ -27,11 +29,11 @@ class Making(IntEnum):
 
 
 _NAMES = (
-    (Making.DYNAMO, names.DYNAMO),
-    (Making.CAPTURE, names.GRAPH_CAPTURE),
-    (Making.EXTENSION, names.EXTENSION),
-    (Making.AUTOTUNE, names.AUTOTUNE),
-    (Making.TRITON, names.TRITON),
+    (Making.DYNAMO, compile_spans.DYNAMO),
+    (Making.CAPTURE, compile_spans.GRAPH_CAPTURE),
+    (Making.EXTENSION, compile_spans.EXTENSION),
+    (Making.AUTOTUNE, compile_spans.AUTOTUNE),
+    (Making.TRITON, compile_spans.TRITON),
 )
 
 
@@ -56,9 +58,7 @@ class Makings(NamedTuple):
 def makings(host: Host, event: Int64) -> Makings:
     """event: shape (k,), host events whose cause is Cause.COMPILE, or NONE."""
     events = host.events
-    of_name = np.full(len(events.names), Making.LOADING, np.int64)
-    for i, name in enumerate(events.names):
-        of_name[i] = next((kind for kind, pattern in _NAMES if pattern.fullmatch(name)), Making.LOADING)
+    of_name = kind_by_name(events.names, _NAMES, Making.LOADING)
     if not (of_name != Making.LOADING).any():
         return Makings(np.full(len(event), Making.LOADING, np.int64), event)
     on_host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8))
@@ -72,16 +72,16 @@ def compiled_functions(host: Host, steps: Steps, window: Window) -> list[Compile
     """Those that begin in the window, in order. A function that has just been compiled runs next on its
     thread: the name of that run says which one it is."""
     events = host.events
-    found = names.match(events, names.COMPILED_FUNCTION)
+    found = match(events, compile_spans.COMPILED_FUNCTION)
     if not found.any():
-        found = names.match(events, names.COMPILED_FUNCTION_FRAME)
+        found = match(events, compile_spans.COMPILED_FUNCTION_FRAME)
     found &= (host.tree.depth >= 0) & (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
     compiled = np.flatnonzero(found & (host.tree.outermost(found) == np.arange(len(events))))
     region = _next_region(host, compiled)
     step = _steps_at(steps, events.start_ns[compiled])
     result = []
     for event, run, name in zip(compiled.tolist(), region.tolist(), step, strict=True):
-        told = names.COMPILED_REGION.fullmatch(events.names[events.name[run]]) if run != NONE else None
+        told = COMPILED_REGION.fullmatch(events.names[events.name[run]]) if run != NONE else None
         function, before = (told["function"], int(told["before"][:9])) if told else ("", NONE)
         result.append(CompiledFunction(event, int(events.duration_ns[event]), function, before, name))
     return result
@@ -91,7 +91,7 @@ def _next_region(host: Host, compiled: Int64) -> Int64:
     """Of each compilation, the first compiled function that begins on its thread after its end and before the
     next compilation; NONE where there is none."""
     events = host.events
-    regions = np.flatnonzero(names.match(events, names.COMPILED_REGION) & (host.tree.depth >= 0))
+    regions = np.flatnonzero(match(events, COMPILED_REGION) & (host.tree.depth >= 0))
     # Each thread on a stretch of time of its own.
     stride = int(events.end_ns.max(initial=0)) + 1
 

@@ -7,9 +7,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from tb_gpudiag.facts.core import names
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Int64
+from tb_gpudiag.trace.vocabulary import host_libraries
 
 
 class Chore(IntEnum):
@@ -24,11 +24,11 @@ class Chore(IntEnum):
 
 
 _NAMES = (
-    (Chore.GARBAGE, names.GARBAGE_COLLECTION),
-    (Chore.LOGGING, names.LOGGING),
-    (Chore.SAVING, names.SAVING),
-    (Chore.TOKENIZING, names.TOKENIZING),
-    (Chore.PREPARING, names.PREPARING),
+    (Chore.GARBAGE, host_libraries.GARBAGE_COLLECTION),
+    (Chore.LOGGING, host_libraries.LOGGING),
+    (Chore.SAVING, host_libraries.SAVING),
+    (Chore.TOKENIZING, host_libraries.TOKENIZING),
+    (Chore.PREPARING, host_libraries.PREPARING),
 )
 
 _OTHER = len(Chore)

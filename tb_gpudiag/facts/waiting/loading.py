@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from enum import IntEnum
 
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.core.matching import kind_by_name
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.vocabulary import operators, torch_frames
+from tb_gpudiag.trace.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 
 
 class LoadPart(IntEnum):
@@ -24,33 +25,25 @@ class LoadPart(IntEnum):
     PIN = 5  # the batch copied into pinned memory
 
 
-# Frames of torch.utils.data; the innermost one decides.
+# What happens inside one of these belongs to it; the innermost one decides.
 _FRAMES = (
-    (LoadPart.START, r"dataloader\.py\(\d+\): (_get_iterator|__init__)"),
-    (LoadPart.WAIT, r"dataloader\.py\(\d+\): (_try_get_data|_get_data)"),
-    (LoadPart.ITEMS, r"_utils[/\\]fetch\.py\(\d+\): .*"),
-    (LoadPart.COLLATE, r"_utils[/\\]collate\.py\(\d+\): .*"),
-    (LoadPart.PIN, r"_utils[/\\]pin_memory\.py\(\d+\): .*"),
+    (LoadPart.START, torch_frames.LOADER_START),
+    (LoadPart.WAIT, torch_frames.LOADER_WAIT),
+    (LoadPart.ITEMS, torch_frames.LOADER_FETCH),
+    (LoadPart.COLLATE, torch_frames.LOADER_COLLATE),
+    (LoadPart.PIN, torch_frames.LOADER_PIN),
+    (LoadPart.RECEIVE, torch_frames.LOADER_RECEIVE),
 )
-# Inside the queue: a batch that has come is unpickled, and its tensors are mapped.
-_RECEIVE = re.compile(
-    r"<built-in function loads>|(.*[/\\])?torch[/\\]multiprocessing[/\\]reductions\.py.*", re.S
-)
-_FOLDER = r"(.*[/\\])?torch[/\\]utils[/\\]data[/\\]"
-# Without frames the operators tell of these two; with frames, items may use them too.
+# Without frames, operators identify these two; with frames, items may use the same operators.
 _OPERATORS = (
-    (LoadPart.COLLATE, r"aten::(_?stack|_?cat)"),
-    (LoadPart.PIN, r"aten::_?pin_memory"),
+    (LoadPart.COLLATE, operators.COLLATE),
+    (LoadPart.PIN, operators.PIN),
 )
-
-
-SINGLE_PROCESS = "_SingleProcessDataLoaderIter"
-MULTI_PROCESS = "_MultiProcessingDataLoaderIter"
 
 
 def loader_kind(host: Host) -> str:
     """Which of torch's iterators fetched; "" where the trace does not say."""
-    for kind in (SINGLE_PROCESS, MULTI_PROCESS):
+    for kind in (SINGLE_PROCESS_ITERATOR, MULTI_PROCESS_ITERATOR):
         if any(kind in name for name in host.events.names):
             return kind
     return ""
@@ -66,14 +59,10 @@ def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int
     """ns of each part. event: shape (k,), host events under data loading, or NONE; weight_ns: shape (k,), the
     time that each stands for. What the trace does not tell apart is left out."""
     events = host.events
-    signs = [(part, re.compile(_FOLDER + tail, re.S)) for part, tail in _FRAMES]
-    if not any(match(events, pattern).any() for _, pattern in signs):
-        signs = [(part, re.compile(name)) for part, name in _OPERATORS]
-    else:
-        signs.append((LoadPart.RECEIVE, _RECEIVE))
-    part_of = np.full(len(events.names), NONE, np.int64)
-    for part, pattern in signs:
-        part_of[[pattern.fullmatch(name) is not None for name in events.names]] = part
+    part_of = kind_by_name(events.names, _FRAMES, NONE)
+    used = part_of[events.name]
+    if not ((used != NONE) & (used != LoadPart.RECEIVE)).any():
+        part_of = kind_by_name(events.names, _OPERATORS, NONE)
     found = np.full(len(event), NONE, np.int64)
     received = np.zeros(len(event), np.bool_)
     at = event.copy()

@@ -3,7 +3,6 @@ stood idle for afterwards."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -11,11 +10,12 @@ import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import Ledger
-from tb_gpudiag.facts.core.names import match
+from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.core.ranges import Ranges, longest
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.trace.events import NONE, Int64, UInt8
+from tb_gpudiag.trace.vocabulary import api_calls, operators, torch_frames
 
 
 class SyncKind(IntEnum):
@@ -39,19 +39,16 @@ class SyncKind(IntEnum):
 
 # What encloses the call: frames and operators of PyTorch.
 _AROUND = (
-    (SyncKind.PRINT, re.compile(r"(.*[/\\])?torch[/\\]_tensor_str\.py\(\d+\): .*", re.S)),
-    (
-        SyncKind.SIZE,
-        re.compile(r"aten::(nonzero(_numpy)?|argwhere|masked_select|_?unique\w*|repeat_interleave)"),
-    ),
-    (SyncKind.CONDITION, re.compile(r"aten::is_nonzero")),
-    (SyncKind.ITEM, re.compile(r"aten::(item|_local_scalar_dense|equal)")),
+    (SyncKind.PRINT, torch_frames.TENSOR_PRINT),
+    (SyncKind.SIZE, operators.DATA_DEPENDENT_SIZE),
+    (SyncKind.CONDITION, operators.CONDITION),
+    (SyncKind.ITEM, operators.SINGLE_VALUE),
 )
-# The call itself, in CUDA's and HIP's names.
+# The call itself.
 _CALL = (
-    (SyncKind.DEVICE, re.compile(r"((cuda|hip)(Device|Thread)|cuCtx)Synchronize")),
-    (SyncKind.EVENT, re.compile(r"(cuda|hip|cu)EventSynchronize")),
-    (SyncKind.STREAM, re.compile(r"(cuda|hip|cu)StreamSynchronize")),
+    (SyncKind.DEVICE, api_calls.DEVICE_WAIT),
+    (SyncKind.EVENT, api_calls.EVENT_WAIT),
+    (SyncKind.STREAM, api_calls.STREAM_WAIT),
 )
 
 
@@ -71,9 +68,7 @@ class SyncSite:
 def sync_kinds(host: Host, transfers: Transfers, calls: Int64) -> UInt8:
     """calls: shape (k,), event indices of calls that wait. Shape (k,): the SyncKind of each."""
     events = host.events
-    around = np.full(len(events.names), len(SyncKind), np.uint8)
-    for kind, pattern in reversed(_AROUND):
-        around[[pattern.fullmatch(name) is not None for name in events.names]] = kind
+    around = kind_by_name(events.names, _AROUND, len(SyncKind)).astype(np.uint8)
     found = np.full(len(calls), len(SyncKind), np.uint8)
     at = calls.copy()
     while (at != NONE).any():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.facts.core.names import Frame
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Floors, Trend, evenly
@@ -16,6 +15,7 @@ from tb_gpudiag.report.building.units import UINT32_MAX, place, us
 from tb_gpudiag.rules.rule import Place
 from tb_gpudiag.rules.shared.leak import state_of
 from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.trace.vocabulary.frames import Frame
 from tb_gpudiag.wording.format import one_line
 
 FLOORS_LIMIT = 2_000

@@ -18,12 +18,13 @@ import numpy.typing as npt
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.memory.sites import frame_of_stack, site_keys, span_name
+from tb_gpudiag.facts.memory.sites import site_keys, span_name
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.curves import CurveSlice, Pyramid, build_pyramid, pack, slice_curve, unpack
 from tb_gpudiag.report.slices.timeline import NS_PER_US, Prepared, clamped_ns, step_marks
 from tb_gpudiag.report.slices.timeline_text import TextTable, text_at
 from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.vocabulary.frames import innermost_place
 
 # A node has up to 16 GPUs, and the CPU.
 MOST_DEVICES = 64
@@ -166,7 +167,7 @@ def _grouped(facts: Facts, device: DeviceMemory, groups: dict[Group, int]) -> In
         place, stack = int(allocations.place[first]), int(allocations.stack[first])
         frame = host.frame(place) if place != NONE else None
         if frame is None and stack != NONE:
-            frame = frame_of_stack(memory.stacks[stack])
+            frame = innermost_place(memory.stacks[stack])
         group = Group(span_name(host, int(allocations.operator[first])), *(frame or ("", 0, "")))
         number[index] = groups.setdefault(group, len(groups))
     return number[site]

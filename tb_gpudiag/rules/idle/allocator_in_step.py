@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.names import ALLOCATOR_CALL
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NO_GPU,
@@ -20,6 +19,7 @@ from tb_gpudiag.rules.rule import (
     Saving,
 )
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
+from tb_gpudiag.trace.vocabulary.api_calls import ALLOCATOR_CALL
 from tb_gpudiag.wording.format import count, share, time_ns
 
 # PyTorch's caching allocator keeps what it got, so a steady step asks the driver for nothing. 1 % leaves room

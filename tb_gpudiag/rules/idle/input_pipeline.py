@@ -7,7 +7,7 @@ import numpy as np
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.host_tasks import Chore
-from tb_gpudiag.facts.waiting.loading import SINGLE_PROCESS, LoadPart, batches, load_parts, loader_kind
+from tb_gpudiag.facts.waiting.loading import LoadPart, batches, load_parts, loader_kind
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
     Answer,
@@ -23,6 +23,7 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.host_task_fixes import CHORES
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places, removing
 from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.trace.vocabulary.torch_frames import SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.format import count, share, time_ns
 
 # Fetching a batch should cost the GPU next to nothing: it can be done while the GPU computes. Practice takes
@@ -119,7 +120,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         evidence.append(Evidence("per step", time_ns(cost_ns / steps)))
     if kind:
         evidence.append(Evidence("loader", kind))
-    single = kind == SINGLE_PROCESS
+    single = kind == SINGLE_PROCESS_ITERATOR
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
     if single:
         how = "in the training process itself"

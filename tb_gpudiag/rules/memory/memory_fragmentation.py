@@ -3,7 +3,6 @@ up by it, a hint where it has room."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from tb_gpudiag.facts.facts import Facts
@@ -25,6 +24,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.recording_advice import memory_not_recorded
+from tb_gpudiag.trace.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.wording.format import count, share, size_bytes
 
 # The usual rule of thumb. Public traces have 1.01 to 1.33 times as much reserved as allocated at the peak;
@@ -47,8 +47,6 @@ LARGEST_PIECE_SHARE = 0.5
 
 MOST_PLACES = 3
 """The largest of what is alive at the peak: what the free pieces lie between."""
-
-_GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch\w*", re.S)
 
 _EXPANDABLE = """# In the shell, or before torch is imported. PYTORCH_ALLOC_CONF is the newer name.
 os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True\""""
@@ -186,7 +184,7 @@ def _fix(facts: Facts, memory: DeviceMemory) -> Fix:
     segments = memory.reserve.segments
     if segments is not None and segments.expandable:
         return Fix("Segments are expandable already: ask for fewer different sizes.", _PAD, url)
-    if facts.calls.count_by_name(_GRAPH_LAUNCH):
+    if facts.calls.count_by_name(GRAPH_LAUNCH):
         return Fix(
             "CUDA graphs hold pools of their own: capture them into one shared pool, the largest first.",
             _POOL,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.facts.core.names import LAUNCH_CALL
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Answer, Claimed, Clear, Evidence, Finding, Rule, Severity
 from tb_gpudiag.rules.shared.recording_advice import record_again
+from tb_gpudiag.trace.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.wording.format import count
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.facts.memory.sites import JOINS, GrowingSite
+from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.trace.vocabulary.operators import JOINS, LOSS
+from tb_gpudiag.trace.vocabulary.torch_frames import MODULE_FRAME
 
 # A cause is named when it makes up half of what grows,
 CAUSE_SHARE = 0.5
@@ -19,9 +20,6 @@ SCALAR_BYTES = 512
 
 # and one operator's outputs, kept, are a hook's; those of so many are what a backward pass would need.
 GRAPH_OPERATORS = 2
-
-# In the stacks of a snapshot modules have no frames of their own.
-_MODULE_FRAME = re.compile(r"torch[/\\]nn[/\\]modules[/\\]\w+\.py\(\d+\): (forward|_\w*call_impl)")
 
 
 @dataclass(frozen=True)
@@ -115,8 +113,6 @@ OTHER = Cause(
 kept.append(features.detach().cpu())   # or off the GPU""",
 )
 
-_LOSS = re.compile(r"aten::(\w*loss\w*|cross_entropy\w*|sum|mean|binary_cross_entropy\w*|kl_div|norm)", re.S)
-
 
 def loss_of(sites: list[GrowingSite]) -> GrowingSite | None:
     """What is one number each time, made by a loss or a sum: the smallest, named so, outside of modules."""
@@ -125,7 +121,7 @@ def loss_of(sites: list[GrowingSite]) -> GrowingSite | None:
         for site in sites
         if site.size_bytes <= SCALAR_BYTES
         and site.phase is not Phase.BACKWARD
-        and _LOSS.fullmatch(site.operator)
+        and LOSS.fullmatch(site.operator)
     ]
     return min(losses, key=lambda s: (s.size_bytes, "loss" not in s.operator, s.module), default=None)
 
@@ -166,4 +162,4 @@ def _may_be_metric(site: GrowingSite) -> bool:
 
 
 def _is_in_module(site: GrowingSite) -> bool:
-    return bool(site.module) or _MODULE_FRAME.search(site.stack) is not None
+    return bool(site.module) or MODULE_FRAME.search(site.stack) is not None

@@ -29,6 +29,10 @@ class Family(IntEnum):
         return self.name.lower()
 
 
+MATRIX_FAMILIES = (Family.GEMM, Family.CONVOLUTION, Family.ATTENTION)
+"""Families whose arithmetic is worth tensor cores."""
+
+
 class FamilyRow(NamedTuple):
     """A kernel is of this family if `function` is found in its name without template arguments and
     parameters, and `within`, where given, in the whole name."""
@@ -110,7 +114,8 @@ FAMILIES: tuple[FamilyRow, ...] = (
     ),
     FamilyRow(Family.COPY, r"copy|memcpy|memset|transpose|permute|gather|scatter|slice|concat|cat_kernel"),
 )
-"""The first row that fits decides, upper and lower case alike. Collectives are told by names.py."""
+"""The first row that fits decides, upper and lower case alike. COMMUNICATION_KERNEL comes before all of them
+(see kernel_names.py)."""
 
 
 class Arithmetic(IntEnum):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tb_gpudiag.facts.core.names import place_frame, stack_place
 from tb_gpudiag.trace.events import NONE
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
@@ -132,42 +129,6 @@ def test_hotspots_by_operator_line_and_kernel() -> None:
     assert {h.key for h in facts.hotspots("kernel")} == {"add_kernel", "g1"}
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("train.py(12): step", "train.py(12): step"),
-        ("/home/me/job/main.py(3): <module>", "/home/me/job/main.py(3): <module>"),
-        (
-            "transformers/image_transforms.py(390): normalize",
-            "transformers/image_transforms.py(390): normalize",
-        ),
-        (r"C:\job\train.py(7): run", r"C:\job\train.py(7): run"),
-        ("torch/nn/modules/module.py(1743): _call_impl", None),
-        ("/usr/lib/python3.11/site-packages/torch/_ops.py(1): __call__", None),
-        ("threading.py(982): run", None),
-        ("multiprocessing/spawn.py(122): spawn_main", None),
-        ("numpy/core/shape_base.py(372): stack", None),
-        ("<built-in method run_backward of x object at 0x7f>", None),
-        ("<frozen importlib._bootstrap>(1): _load", None),
-        ("nn.Module: Linear_0", None),
-        ("aten::mm", None),
-        ("profile.py(4): main", "profile.py(4): main"),
-    ],
-)
-def test_which_frames_are_a_place(name: str, expected: str | None) -> None:
-    frame = place_frame(name)
-    assert (str(frame) if frame else None) == expected
-
-
-def test_an_old_call_stack_names_the_users_line() -> None:
-    site = "/home/me/env/lib/python3.7/site-packages/"
-    libraries = [f"{site}torch/nn/functional.py(9): relu", f"{site}torchvision/models/resnet.py(5): forward"]
-    stack = ";".join([*libraries, "job.py(46): <module>"])
-    frame = stack_place(stack)
-    assert frame is not None
-    assert (frame.file, frame.line, frame.function) == ("job.py", 46, "<module>")
-
-
 def test_hotspots_by_module() -> None:
     trace = TraceBuilder()
     main = trace.thread()
@@ -196,22 +157,3 @@ def test_a_backward_kernel_belongs_to_its_forward_operators_line_and_module() ->
         "model.py(9): forward": 1,
     }
     assert {h.key: h.launches for h in facts.hotspots("module")} == {"Linear_0": 1, "Linear_1": 1}
-
-
-@pytest.mark.parametrize(
-    ("kernel", "communicates"),
-    [
-        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", True),
-        ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", True),
-        ("rcclGenericKernel<1, false>(ncclDevComm*)", True),
-        ("void vllm::all_reduce_kernel<float>(int)", True),
-        ("void at::native::reduce_kernel<512, 1>(int)", False),
-        ("sm90_xmma_gemm_bf16bf16_bf16f32", False),
-    ],
-)
-def test_which_kernels_communicate(kernel: str, communicates: bool) -> None:
-    trace = TraceBuilder()
-    trace.thread().launch(kernel, at=0, us=5, runs_at=10, runs_us=20)
-    device = facts_of(trace).device
-    assert device is not None
-    assert (device.busy.communicating.total > 0) == communicates

@@ -1,4 +1,4 @@
-"""Kernel families, attention in pieces, and collectives: names that were recorded, and stories."""
+"""Kernel families over the step window, unfused attention, and collectives."""
 
 from __future__ import annotations
 
@@ -6,92 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.facts.kernels.attention import unfused_attention
 from tb_gpudiag.facts.kernels.collectives import collectives
-from tb_gpudiag.facts.kernels.kernels import function_name, read_name
 from tb_gpudiag.trace.read import read_trace
-from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic, Family
+from tb_gpudiag.trace.vocabulary.kernel_families import Family
 from tests.builder import HostThread, TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.facts import facts_of
 
 US = 1000
-
-NAMES = [
-    line.split(maxsplit=1)
-    for line in (Path(__file__).parent / "kernel_names.txt").read_text(encoding="utf-8").splitlines()
-    if not line.startswith("#")
-]
-
-
-@pytest.mark.parametrize(("family", "name"), NAMES)
-def test_a_recorded_name_is_of_its_family(family: str, name: str) -> None:
-    assert read_name(name).family.label == family
-
-
-def test_the_names_have_every_family() -> None:
-    assert {family for family, _ in NAMES} == {family.label for family in Family}
-
-
-@pytest.mark.parametrize(
-    ("name", "arithmetic", "unaligned"),
-    [
-        ("ampere_sgemm_128x64_nn", Arithmetic.FP32_CORES, False),
-        ("volta_scudnn_128x64_relu_interior_nn_v1", Arithmetic.FP32_CORES, False),
-        (
-            "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>()",
-            Arithmetic.FP32_CORES,
-            False,
-        ),
-        (
-            "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc_nchw_tilesize128x128x8_stage3_warpsize2x2x1_g1_"
-            "ffma_aligna4_alignc4_execute_kernel__5x_cudnn",
-            Arithmetic.FP32_CORES,
-            False,
-        ),
-        ("ampere_fp16_sgemm_fp16_128x64_tn", Arithmetic.HALF_ON_FP32_CORES, False),
-        ("volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn", Arithmetic.TENSOR_CORES, False),
-        ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_cublas", Arithmetic.TENSOR_CORES, False),
-        ("nvjet_hsh_256x128_64x4_1x2_h_bz_coopA_NNT", Arithmetic.TENSOR_CORES, False),
-        ("Cijk_Ailk_Bljk_SB_MT128x64x16_SN_1LDSB0_APM1", Arithmetic.FP32_CORES, False),
-        ("Cijk_Ailk_Bljk_S_B_Bias_UserArgs_MT64x64x16_MI16x16x1_SN", Arithmetic.TENSOR_CORES, False),
-        ("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>()", 1, True),
-        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2>()", 1, True),
-        (
-            "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8>()",
-            1,
-            False,
-        ),
-        # TF32 has four elements in 16 bytes.
-        ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align4>()", 1, False),
-        ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_tn_align1>()", 1, True),
-        (
-            "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16>()",
-            Arithmetic.UNKNOWN,
-            False,
-        ),
-        ("void at::native::vectorized_elementwise_kernel<4, at::native::tf32_functor>()", 0, False),
-    ],
-)
-def test_a_name_tells_what_multiplies(name: str, arithmetic: int, unaligned: bool) -> None:
-    assert (read_name(name).arithmetic, read_name(name).unaligned) == (arithmetic, unaligned)
-
-
-def test_a_function_is_named_without_arguments() -> None:
-    assert function_name("void at::f<4, g(int)::{lambda()#1}>(int, h<2>)") == "void at::f"
-    assert function_name("void (anonymous namespace)::f<1>(int)") == "void ::f"
-    assert function_name("E<(((8)>(0)))&&x<1>::y, void>::type f<2>()") == "E::type f"
-    assert function_name("volta_sgemm_128x32_nt") == "volta_sgemm_128x32_nt"
-    assert function_name("cut_off<int, std::array<char*") == "cut_off"
-
-
-@given(st.text())
-def test_any_text_has_a_family(name: str) -> None:
-    assert read_name(name).family in Family
 
 
 def device_of(facts: Facts) -> DeviceFacts:

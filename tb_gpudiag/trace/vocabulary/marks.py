@@ -1,0 +1,40 @@
+"""Marks around stretches of host time: those of torch.profiler, optimizers, Lightning, and torch.compile."""
+
+from __future__ import annotations
+
+import re
+
+from tb_gpudiag.trace.vocabulary.patterns import any_of
+
+# torch.profiler's schedule: one for each step().
+STEP = any_of(r"ProfilerStep\s?#\d+")
+
+_MODULE_PREFIX = "nn.Module: "
+
+# torch.profiler with stacks: each call of a module, such as `nn.Module: Linear_3`.
+MODULE = any_of(_MODULE_PREFIX + ".*", flags=re.S)
+_MODULE_PARTS = re.compile(_MODULE_PREFIX + r"(.*?)(_\d+)?", re.S)
+
+# torch.optim marks its methods, such as `Optimizer.step#SGD.step`; Lightning its hooks.
+OPTIMIZER_STEP = any_of(r"Optimizer\.step#.*", r"\[pl\]\[.*optimizer_step.*", flags=re.S)
+ZERO_GRAD = any_of(r"Optimizer\.zero_grad#.*", r"\[pl\]\[.*optimizer_zero_grad.*", flags=re.S)
+
+# Marks inside which the same operators run for one parameter after another: the optimizer's methods (`what`
+# says which), and autograd's node that adds a gradient to the one that is already there.
+PARAMETER_LOOP = any_of(
+    r"Optimizer\.(?P<what>step|zero_grad)#.*", r"torch::autograd::AccumulateGrad", flags=re.S
+)
+
+# A function that torch.compile compiled, as it runs: its number, and how often it had been compiled before.
+COMPILED_REGION = any_of(r"Torch-Compiled Region: (?P<function>.*\d+)/(?P<before>\d+)")
+
+
+def module_name(name: str) -> str:
+    """Return `Linear_3` for `nn.Module: Linear_3`, and any other name as it is."""
+    return name.removeprefix(_MODULE_PREFIX)
+
+
+def module_class(name: str) -> str:
+    """Return `Linear` for `nn.Module: Linear_3`, and any other name as it is."""
+    found = _MODULE_PARTS.fullmatch(name)
+    return found[1] if found else name

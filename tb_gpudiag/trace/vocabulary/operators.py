@@ -1,0 +1,62 @@
+"""Operators as PyTorch's dispatcher and autograd name them: `aten::...`, `c10d::...`, autograd's nodes."""
+
+from __future__ import annotations
+
+import re
+
+from tb_gpudiag.trace.vocabulary.patterns import any_of
+
+# Matrix products and the layers that consist of one.
+BATCHED_MATMUL = any_of(r"aten::(bmm|baddbmm_?|_baddbmm\w*|matmul|einsum)")
+LINEAR = any_of(r"aten::linear")
+
+MATMUL_FACTORS = {
+    "aten::mm": (0, False),
+    "aten::bmm": (0, False),
+    "aten::addmm": (1, False),
+    "aten::baddbmm": (1, False),
+    "aten::linear": (0, True),
+}
+"""Operator -> (index of the first of the two inputs that it multiplies, whether the second is transposed)."""
+
+NUMBER_BYTES = {"float": 4, "c10::Half": 2, "c10::BFloat16": 2}
+"""Number format of an input, as the profiler writes it, -> bytes of one number."""
+
+HALF_PRECISION = frozenset({"c10::Half", "c10::BFloat16"})
+
+# Operators that move data without computing, by what they are called for.
+CAST = any_of(r"aten::(to|_to_copy|type_as|float|half|bfloat16|double)")
+LAYOUT_CHANGE = any_of(r"aten::(contiguous|clone|reshape|flatten|_reshape_copy|unfold)")
+COPY = any_of(r"aten::copy_")
+# What all of these call in the end to launch the kernel or the copy.
+DATA_MOVER = any_of(r"aten::(copy_|clone|_to_copy)")
+# What may copy between host and device.
+DEVICE_COPY = any_of(r"aten::(to|_to_copy|copy_|cuda|_copy_from|pin_memory|_pin_memory)")
+
+# Operators that make the host wait for a value from the GPU.
+DATA_DEPENDENT_SIZE = any_of(r"aten::(nonzero(_numpy)?|argwhere|masked_select|_?unique\w*|repeat_interleave)")
+CONDITION = any_of(r"aten::is_nonzero")
+SINGLE_VALUE = any_of(r"aten::(item|_local_scalar_dense|equal)")
+
+# Operators that only get memory, for the operator that called them.
+GETS_MEMORY = any_of(r"aten::(_?empty\w*|new_empty\w*|resize_\w*|set_|_resize_output_?)")
+# Operators that make one larger tensor of several.
+JOINS = any_of(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", flags=re.S)
+# Operators that a loss ends with.
+LOSS = any_of(r"aten::(\w*loss\w*|cross_entropy\w*|sum|mean|binary_cross_entropy\w*|kl_div|norm)", flags=re.S)
+
+# Without Python frames, what default_collate and pinning look like.
+COLLATE = any_of(r"aten::(_?stack|_?cat)")
+PIN = any_of(r"aten::_?pin_memory")
+
+# Autograd's engine running one node of the backward pass.
+BACKWARD_NODE = any_of(r"autograd::engine::evaluate_function.*", flags=re.S)
+
+# Collective operations of c10d and its back ends, on the host's side.
+COLLECTIVE = any_of(
+    r"(nccl|rccl|gloo|mpi|ucc):.*",
+    r"c10d::.*",
+    r"_c10d_functional::.*",
+    r"record_param_comms",
+    r"ncclGroup\w+",
+)

@@ -1,0 +1,20 @@
+"""Parts of patterns that several tables of names share, and the function that compiles them."""
+
+from __future__ import annotations
+
+import re
+
+PATH = r"(.*/)?"
+"""Any folders in front of a path."""
+
+PACKAGE = r"(.*/(?:(?:site|dist)-packages|lib/python3\.\d+)/)?"
+"""In front of a path that begins with a package's own folder: nothing, where the profiler cut the path, or
+the folder in which packages are installed."""
+
+IN_FILE = r"\.py\(\d+\): .*"
+"""Any frame of a Python file whose path precedes it."""
+
+
+def any_of(*alternatives: str, flags: int = 0) -> re.Pattern[str]:
+    """Compile the alternatives into one pattern, in which `/` also matches the separator of Windows."""
+    return re.compile("|".join(f"(?:{p})" for p in alternatives).replace("/", r"[/\\]"), flags)
