@@ -77,7 +77,7 @@ def test_a_page_names_every_threshold_that_the_rule_has(rule: Rule) -> None:
     shares = {name: value for name, value in vars(module).items() if name.endswith("_SHARE")}
     if rule.error_share is not None:
         shares["error_share"] = rule.error_share
-    threshold = rule.page.split("## Threshold")[1].split("## ")[0].replace(" %", "%")
+    threshold = rule.page.split("## Threshold")[1].split("## ")[0]
     for name, value in shares.items():
         assert f"{value * 100:g}%" in threshold, (
             f'{_page_of(rule)}: "Threshold" does not mention {value * 100:g}% ({name} of '
