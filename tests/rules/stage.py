@@ -1,5 +1,4 @@
-"""A tiny job for the rules: one step of 1,000 µs with one gap in it, and a host that does one thing
-meanwhile."""
+"""A tiny job for the rules: one step of 1,000 µs with one gap, during which the host does one thing."""
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ from pathlib import Path
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Finding
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.wording.quantity import Quantity
 from tests.builder import HostThread, TraceBuilder
 
 STEP_AT = 100.0
@@ -19,15 +19,14 @@ LAUNCH_US = 5.0
 LATENCY_US = 1.0
 
 Act = Callable[[HostThread, float, float], object]
-"""Told what the host does: (thread, at, us)."""
+"""Adds what the host does to the trace: (thread, at, us)."""
 
 
 def one_gap(act: Act, idle_us: float) -> TraceBuilder:
-    """The GPU works from before the step to 300 µs, and again from 306 µs + idle_us to the step's end at
-    1,100 µs.
+    """Build a step in which the GPU works until 300 µs, and from 306 µs + idle_us to the end at 1,100 µs.
 
     The host acts from 200 µs to 300 µs + idle_us, then launches (5 µs), and the kernel starts 1 µs later. So
-    idle_us / 10 is the gap's percentage of the step window, the launch and its latency (0.6 %) left out.
+    idle_us / 10 is the gap's percentage of the step window, not counting the launch and its latency (0.6%).
     """
     trace = TraceBuilder()
     main = trace.thread()
@@ -42,7 +41,7 @@ def one_gap(act: Act, idle_us: float) -> TraceBuilder:
 
 
 def healthy() -> TraceBuilder:
-    """The host launches far ahead of a GPU that is never idle."""
+    """Build a step whose host launches far ahead of a GPU that is never idle."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)
@@ -55,7 +54,7 @@ def healthy() -> TraceBuilder:
 
 
 def without_gpu() -> TraceBuilder:
-    """A job that ran on the CPU."""
+    """Build a job that runs on the CPU."""
     trace = TraceBuilder(devices=())
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)
@@ -68,16 +67,21 @@ def facts_of(trace: TraceBuilder, folder: Path) -> Facts:
 
 
 def finding(answer: Answer) -> Finding:
-    """The one finding that a rule was to make."""
+    """Return the only finding of an answer."""
     (found,) = findings(answer)
     return found
 
 
 def findings(answer: Answer) -> list[Finding]:
-    """What a rule found, if it did."""
+    """Return the findings of an answer; fail if there are none."""
     found = answer if isinstance(answer, list) else [answer]
     assert all(isinstance(one, Finding) for one in found), answer
     return [one for one in found if isinstance(one, Finding)]
+
+
+def figures(found: Finding) -> dict[str, tuple[Quantity | str, ...]]:
+    """Map each evidence label to its value and details, independent of how they are printed."""
+    return {evidence.label: (evidence.value, *evidence.details) for evidence in found.evidence}
 
 
 def is_clear(answer: Answer) -> bool:

@@ -1,13 +1,15 @@
-"""GD102: Python or one long operator on the host keeps the GPU waiting."""
+"""GD102: Python or a slow operator on the CPU keeps the GPU idle."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.host_tasks import Chore
+from tb_gpudiag.facts.waiting.host_tasks import Chore, Chores
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
     Answer,
@@ -20,181 +22,205 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
+from tb_gpudiag.rules.shared.evidence import part_time, per_step, window_time
 from tb_gpudiag.rules.shared.fewer_launches import batch_evidence, graph_evidence
-from tb_gpudiag.rules.shared.host_task_fixes import CHORES
+from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS, in_short_dry_gaps, issuing
 from tb_gpudiag.rules.shared.lost_time import Lost, host_time, lost_time, places, removing
-from tb_gpudiag.trace.events import NONE, Bool
-from tb_gpudiag.wording.format import count, one_line, share, time_ns
+from tb_gpudiag.trace.events import NONE, Bool, Int64
+from tb_gpudiag.wording.format import one_line, share, time_ns
+from tb_gpudiag.wording.quantity import duration, number
 
-# As for launching (launch_bound.py): healthy public traces lose below 1 % to the host, host-bound ones 10 to
-# 60 %.
+# As in launch_bound.py: healthy public traces lose below 1% to the host, host-bound ones 10 to 60%.
 LEAST_SHARE = 0.05
 
-# A chore that need not be done in every step is worth a word from where its fix could be measured: step times
-# vary by 1-2 % from run to run.
-LEAST_CHORE_SHARE = 0.02
-_SELDOM_DONE = frozenset({Chore.GARBAGE, Chore.LOGGING, Chore.SAVING})
+# Host tasks that need not run in every step are reported as soon as their fix is measurable: step times vary
+# by 1 to 2% from run to run.
+LEAST_TASK_SHARE = 0.02
+_RARELY_NEEDED = frozenset({Chore.GARBAGE, Chore.LOGGING, Chore.SAVING})
+
+_INPUT_TASKS = frozenset({Chore.TOKENIZING, Chore.PREPARING})
 
 _HOST = np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 
-# Half of the host's own work is a modest aim for batching or compiling it; out of the loop, or beside the
-# computing, all of it goes.
+# Batching or compiling the host's work should remove at least half of it. Moving it out of the loop, or
+# overlapping it with GPU work, removes all of it.
 LEAST_REMOVED = 0.5
 
 _CODE = """# Find the line: record with stacks, and look at the places of this finding.
 with torch.profiler.profile(with_stack=True, ...) as prof:
     ...
 
-# Python between operators: let the compiler take it out; a CUDA graph runs none of it,
-model = torch.compile(model)                            # or mode="reduce-overhead" (fixed shapes, no waits)
-# do it for the whole batch instead of item by item,
+# Remove Python between operators: compile it, or replay it as a CUDA graph,
+model = torch.compile(model)                            # or mode="reduce-overhead" (fixed shapes, no syncs)
+# process the whole batch instead of item by item,
 batch = processor(images, return_tensors="pt")      # not: [processor(i) for i in images]
-# move it to the GPU or into the loader's workers, or out of the loop (logging, metrics, checkpoints)."""
+# or move it to the GPU, into the loader's workers, or out of the loop (logging, metrics, checkpoints)."""
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Idle time in user code between operators, and in operators that are no matter of launching. What a
-    chore of the host takes is a finding of its own."""
-    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
+    """Find idle time in Python between operators, and in operators that GD201 does not cover. Each known host
+    task, such as logging, is a finding of its own."""
     device = facts.device
     if device is None:
         return CannotTell(
-            "without GPU activity it is not known what the host kept waiting",
+            "without GPU activity, it is unknown what the host delays",
             "Record with ProfilerActivity.CUDA on a machine with a GPU.",
         )
-    python, dispatch = lost.of(Cause.PYTHON), lost.of(Cause.DISPATCH, Cause.LAUNCH) & ~issuing(lost, device)
-    chosen = python | dispatch
+    lost = lost_time(facts.window, device, facts.host_pieces, claimed)
+    python, operators = lost.of(Cause.PYTHON), lost.of(Cause.DISPATCH, Cause.LAUNCH) & ~issuing(lost, device)
+    chosen = python | operators
     total_ns = lost.total_ns(chosen)
-    if lost.share(total_ns) < min(LEAST_SHARE, LEAST_CHORE_SHARE):
+    if lost.share(total_ns) < min(LEAST_SHARE, LEAST_TASK_SHARE):
         return _clear(lost, total_ns)
-    chore = np.where(lost.event == NONE, NONE, facts.chores.kind[lost.event])
-    found, spoken_of = [], EMPTY
+    tasks, steps, computing_ns = facts.chores, len(facts.steps), int(device.whole.computing_ns[0])
+    kinds = np.where(lost.event == NONE, NONE, tasks.kind[lost.event])
+    found, reported = [], EMPTY
     for kind in Chore:
-        own = chosen & (chore == kind)
-        least = LEAST_CHORE_SHARE if kind in _SELDOM_DONE else LEAST_SHARE
-        if lost.share(lost.total_ns(own)) >= least:
-            on_host = _main_thread(facts, kind)
-            found.append(_of_chore(facts, lost, own, kind, on_host))
-            spoken_of = union(np.r_[spoken_of.start, on_host.start], np.r_[spoken_of.end, on_host.end])
-            chosen &= ~own
+        own = chosen & (kinds == kind)
+        least = LEAST_TASK_SHARE if kind in _RARELY_NEEDED else LEAST_SHARE
+        if lost.share(lost.total_ns(own)) < least:
+            continue
+        on_host = _main_thread(facts.host_pieces, tasks.kind, kind)
+        found.append(_task_finding(facts.host, tasks, lost, own, kind, on_host, steps, computing_ns))
+        reported = union(np.r_[reported.start, on_host.start], np.r_[reported.end, on_host.end])
+        chosen &= ~own
     if lost.share(lost.total_ns(chosen)) >= LEAST_SHARE:
-        found.append(_general(facts, lost, chosen, python, spoken_of))
+        on_host = subtract(_host_work(facts.host_pieces), reported)
+        advice = batch_evidence(facts.host, facts.window)
+        short_ns = lost.total_ns(chosen & in_short_dry_gaps(lost, device))
+        if 2 * short_ns >= lost.total_ns(chosen):  # a CUDA graph would remove it with the launches
+            waits = facts.calls.waits_between_launches(facts.window)
+            advice.append(graph_evidence(waits, facts.same_shapes))
+        stacks = facts.recorded.stacks
+        found.append(_general_finding(facts.host, lost, chosen, python, on_host, advice, stacks=stacks))
     return sorted(found, key=lambda f: -f.cost_ns) or _clear(lost, total_ns)
 
 
 def _clear(lost: Lost, cost_ns: int) -> Clear:
     return Clear(
-        f"the GPU waited {share(cost_ns, lost.window_ns)} of the step window for Python and slow operators"
+        f"Python and slow CPU operators keep the GPU idle {share(cost_ns, lost.window_ns)} of the step window"
     )
 
 
-def _of_chore(facts: Facts, lost: Lost, chosen: Bool, kind: Chore, on_host: Intervals) -> Finding:
-    words, chores = CHORES[kind], facts.chores
-    cost_ns, steps = lost.total_ns(chosen), len(facts.steps)
-    calls = np.unique(chores.call[lost.event[chosen]])
-    per_step = f", {count(round(len(calls) / steps))} a step" if steps else ""
+def _task_finding(
+    host: Host,
+    tasks: Chores,
+    lost: Lost,
+    chosen: Bool,
+    kind: Chore,
+    on_host: Intervals,
+    steps: int,
+    computing_ns: int,
+) -> Finding:
+    """on_host: the main thread's time in this task, also while the GPU was busy."""
+    known = HOST_TASK_FIXES[kind]
+    cost_ns, event = lost.total_ns(chosen), lost.event[chosen]
+    calls = len(np.unique(tasks.call[event]))
+    summary = (
+        f"The GPU has finished its work while the host is still {known.activity}, before the next launch."
+    )
+    if kind in _INPUT_TASKS and on_host.total > computing_ns:
+        summary += (
+            f" It takes {time_ns(on_host.total)}, longer than the GPU computes ({time_ns(computing_ns)})."
+        )
     return Finding(
-        title=f"The GPU waits {share(cost_ns, lost.window_ns)} of the time for {words.what}",
-        summary=f"The GPU had finished, and the host was busy {words.doing} before the next launch."
-        + _longer_than_the_model(facts, kind, on_host.total),
-        fix=words.fix,
+        title=f"{known.label} keeps the GPU idle {share(cost_ns, lost.window_ns)} of the time",
+        summary=summary,
+        fix=known.fix,
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            Evidence(f"GPU idle under {words.what}", time_ns(cost_ns)),
-            Evidence("calls", f"{count(len(calls))}{per_step}"),
-            Evidence("the main thread's time in them", time_ns(on_host.total)),
+            window_time(f"Idle during {known.noun}", cost_ns, lost.window_ns),
+            Evidence("Calls", number(calls), per_step(calls, steps)),
+            Evidence("Main thread's time in them", duration(on_host.total)),
         ],
-        # The library's own lines nobody changes: the place is the line that calls it.
-        places=places(facts.host, chores.caller[lost.event[chosen]], lost.length_ns[chosen]),
+        # Users do not edit the library, so the place is the line that calls it.
+        places=places(host, tasks.caller[event], lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(on_host, words.removed),
+        removable=removing(on_host, known.least_removed),
     )
 
 
-def _main_thread(facts: Facts, kind: Chore) -> Intervals:
-    """The main thread's time in this chore, whether the GPU waited or not; the loader's is the loader's."""
-    pieces = facts.host_pieces
+def _main_thread(pieces: Pieces, task: Int64, kind: Chore) -> Intervals:
+    """The main thread's time in this kind of task, whether or not the GPU was idle, without data loading.
+
+    task: kind of task of each event, or NONE, shape (n,).
+    """
     some = (pieces.event != NONE) & np.isin(pieces.cause, _HOST)
-    some[some] = facts.chores.kind[pieces.event[some]] == kind
+    some[some] = task[pieces.event[some]] == kind
     return union(pieces.start_ns[some], pieces.end_ns[some])
 
 
-def _longer_than_the_model(facts: Facts, kind: Chore, host_ns: int) -> str:
-    """A word where making the model's input takes longer than the model."""
-    device = facts.device
-    if kind not in {Chore.TOKENIZING, Chore.PREPARING} or device is None:
-        return ""
-    computing_ns = int(device.whole.computing_ns[0])
-    if host_ns <= computing_ns:
-        return ""
-    return f" It takes {time_ns(host_ns)}, longer than the GPU computes ({time_ns(computing_ns)})."
+def _general_finding(
+    host: Host,
+    lost: Lost,
+    chosen: Bool,
+    python: Bool,
+    on_host: Intervals,
+    advice: list[Evidence],
+    *,
+    stacks: bool,
+) -> Finding:
+    """Everything but the host tasks that have findings of their own.
 
-
-def _general(facts: Facts, lost: Lost, chosen: Bool, python: Bool, spoken_of: Intervals) -> Finding:
-    """What is left, without the host time that other findings speak of."""
-    cost_ns, python = lost.total_ns(chosen), chosen & python
-    found = places(facts.host, lost.event[chosen], lost.length_ns[chosen])
-    mostly = "Python" if lost.total_ns(python) * 2 >= cost_ns else "operators on the host"
-    at = f" Most of it is in {found[0].function} ({found[0].file})." if found and found[0].file else ""
-    unseen = "" if facts.recorded.stacks else " The trace has no Python stacks, so the lines are not known."
+    on_host: the main thread's time that a fix can remove. stacks: the trace has Python stacks.
+    """
+    cost_ns, python_ns = lost.total_ns(chosen), lost.total_ns(chosen & python)
+    found = places(host, lost.event[chosen], lost.length_ns[chosen])
+    subject = "Python keeps" if python_ns * 2 >= cost_ns else "Slow CPU operators keep"
+    at = f" Most of this time is in {found[0].function} ({found[0].file})." if found and found[0].file else ""
+    no_stacks = "" if stacks else " The trace has no Python stacks, so the lines are unknown."
     return Finding(
-        title=f"The GPU waits {share(cost_ns, lost.window_ns)} of the time for {mostly}",
-        summary="The GPU had finished, and the host was still busy with its own work before the next launch."
-        f"{at}{unseen}",
+        title=f"{subject} the GPU idle {share(cost_ns, lost.window_ns)} of the time",
+        summary="The GPU has finished its work while the host is still busy with its own, before the next "
+        f"launch.{at}{no_stacks}",
         fix=Fix(
-            "Take the host's work out of the GPU's way: compile it, batch it, or do it beside the computing.",
+            "Get the host's work out of the GPU's way: compile it, batch it, or overlap it with GPU work.",
             _CODE,
             "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
         ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            Evidence("GPU idle under Python", time_ns(lost.total_ns(python))),
-            Evidence("GPU idle under slow operators", time_ns(lost.total_ns(chosen & ~python))),
-            *_unseen(facts, lost, chosen),
-            *batch_evidence(facts),
-            *_graph(facts, lost, chosen),
-            Evidence("longest stretch", _longest(facts, lost, chosen)),
+            window_time("Idle during host work", cost_ns, lost.window_ns),
+            part_time("Python between operators", python_ns, cost_ns),
+            part_time("Slow CPU operators", cost_ns - python_ns, cost_ns),
+            *_unlocated(host, lost, chosen),
+            *advice,
+            _longest(host, lost, chosen),
         ],
         places=found,
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(subtract(_host_work(facts), spoken_of), LEAST_REMOVED),
+        removable=removing(on_host, LEAST_REMOVED),
     )
 
 
-def _unseen(facts: Facts, lost: Lost, chosen: Bool) -> list[Evidence]:
-    """A word where the trace has neither a line nor an operator: the places do not stand for that time."""
-    host, seen = facts.host, lost.event != NONE
-    seen[seen] = (host.place[lost.event[seen]] != NONE) | (host.operator[lost.event[seen]] != NONE)
-    unseen_ns = lost.total_ns(chosen & ~seen)
-    return [Evidence("of this without any line or operator", time_ns(unseen_ns))] if unseen_ns else []
+def _unlocated(host: Host, lost: Lost, chosen: Bool) -> list[Evidence]:
+    """Time for which the trace has neither a line nor an operator, and that the places do not include."""
+    located = lost.event != NONE
+    event = lost.event[located]
+    located[located] = (host.place[event] != NONE) | (host.operator[event] != NONE)
+    time = lost.total_ns(chosen & ~located)
+    return [Evidence("Without a line or operator", duration(time))] if time else []
 
 
-def _graph(facts: Facts, lost: Lost, chosen: Bool) -> list[Evidence]:
-    """Where most of it lies between small kernels, a CUDA graph would take it away with the launches."""
-    assert facts.device is not None
-    short_ns = lost.total_ns(chosen & in_short_dry_gaps(lost, facts.device))
-    return [graph_evidence(facts)] if 2 * short_ns >= lost.total_ns(chosen) else []
-
-
-def _longest(facts: Facts, lost: Lost, chosen: Bool) -> str:
-    """How long it is, and which operator's launch ended it: without stacks this is how to find it."""
+def _longest(host: Host, lost: Lost, chosen: Bool) -> Evidence:
+    """The longest stretch and the operator whose launch ended it, which helps to find it without stacks."""
     stretch = lost.ranges(chosen)[0]
     length_ns = stretch.end_ns - stretch.start_ns
     launch = lost.launch[chosen & (lost.start_ns == stretch.start_ns)]
-    after = places(facts.host, launch, np.full_like(launch, length_ns), by_operator=True)
-    before = f", before {one_line(after[0].operator, 80)}" if after and after[0].operator else ""
-    return time_ns(length_ns) + before
+    after = places(host, launch, np.full_like(launch, length_ns), by_operator=True)
+    before = (f"before {one_line(after[0].operator, 80)}",) if after and after[0].operator else ()
+    return Evidence("Longest stretch", duration(length_ns), before)
 
 
-def _host_work(facts: Facts) -> Intervals:
-    """Python, and operators that take longer than the way to a launch."""
-    python = host_time(facts.host_pieces, Cause.PYTHON)
-    slow = host_time(facts.host_pieces, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
+def _host_work(pieces: Pieces) -> Intervals:
+    """Python, and operators that take longer than a short launch gap."""
+    python = host_time(pieces, Cause.PYTHON)
+    slow = host_time(pieces, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
     return union(np.r_[python.start, slow.start], np.r_[python.end, slow.end])
 
 

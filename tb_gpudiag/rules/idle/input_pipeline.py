@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.host_tasks import Chore
 from tb_gpudiag.facts.waiting.loading import LoadPart, batches, load_parts, loader_kind
@@ -20,40 +22,40 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
-from tb_gpudiag.rules.shared.host_task_fixes import CHORES
-from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places, removing
-from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.rules.shared.evidence import part_time, window_time
+from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
+from tb_gpudiag.rules.shared.lost_time import Lost, host_time, lost_time, places, removing
+from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.trace.vocabulary.torch_frames import SINGLE_PROCESS_ITERATOR
-from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.wording.quantity import duration, number
 
-# Fetching a batch should cost the GPU next to nothing: it can be done while the GPU computes. Practice takes
-# 5 % of the step as the point where it is worth a look; with working loaders, public traces show 1.5 % and
-# less.
+# Fetching a batch should cost the GPU next to nothing, since it can overlap with computing. 5% of the step is
+# a rule of thumb for when to look into it. Public traces whose loaders keep up show at most 1.5%.
 LEAST_SHARE = 0.05
 
-# A first batch that takes so many times the others' median is the start of an epoch, and no steady state.
+# A first batch that takes this many times the median of the others starts an epoch and is not steady state.
 SLOW_FIRST = 3
 
-# What takes a tenth of the waiting is worth a line.
-LEAST_CHORE = 0.1
+# Host tasks with at least this share of the waiting are listed.
+LEAST_TASK = 0.1
 
-# Text can be tokenized once and for all: where that is most of the waiting, it is the fix.
+# Text can be tokenized once, before training. That is the fix if tokenizing takes this share of the waiting.
 MOSTLY = 0.5
 
 _PARTS = {
-    LoadPart.START: "of that, starting the loader and its workers",
-    LoadPart.WAIT: "of that, waiting for a worker's batch",
-    LoadPart.RECEIVE: "of that, taking over a worker's batch",
-    LoadPart.ITEMS: "of that, fetching items",
-    LoadPart.COLLATE: "of that, collating",
-    LoadPart.PIN: "of that, pinning",
+    LoadPart.START: "Starting the loader",
+    LoadPart.WAIT: "Waiting for workers",
+    LoadPart.RECEIVE: "Receiving from workers",
+    LoadPart.ITEMS: "Fetching items",
+    LoadPart.COLLATE: "Collating",
+    LoadPart.PIN: "Pinning",
 }
 
 _WORKERS = """loader = DataLoader(
     dataset,
     batch_size=batch_size,
-    num_workers=8,            # from 0: try 4, 8, 16, up to the CPU cores of this rank
-    persistent_workers=True,  # keep them from epoch to epoch
+    num_workers=8,            # try 4, 8, 16, up to the CPU cores of this rank
+    persistent_workers=True,  # keep workers from epoch to epoch
     prefetch_factor=4,
     pin_memory=True,
 )
@@ -69,105 +71,108 @@ _SLOW_WORKERS = """loader = DataLoader(
     prefetch_factor=4,
     pin_memory=True,
 )
-# Then make one item cheaper: cache what is decoded, move augmentation to the GPU,
-# and call torch.set_num_threads(1) in worker_init_fn so that workers do not fight for cores."""
+# Then make each item cheaper: cache decoded data, move augmentation to the GPU,
+# and call torch.set_num_threads(1) in worker_init_fn so that workers do not compete for cores."""
 
-_TAKE_OVER = """loader = DataLoader(
+_RECEIVING = """loader = DataLoader(
     dataset,
     batch_size=batch_size,
     num_workers=num_workers,
-    pin_memory=True,          # a thread of the loader takes batches over, and pins them, ahead of time
+    pin_memory=True,          # a thread of the loader receives and pins batches ahead of time
     persistent_workers=True,
 )
-# A batch of few large tensors is taken over faster than one of many small ones:
+# A few large tensors arrive faster than many small ones:
 # let collate_fn return stacked tensors, not lists of them."""
 
 _URL = "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading"
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Idle time under data loading, anywhere below a loader's __next__."""
+    """Find idle time under data loading, anywhere below a loader's __next__."""
     lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     if not lost.window_ns:
-        return CannotTell("the trace holds no host or GPU activity")
+        return CannotTell("the trace has no host or GPU activity")
     chosen = lost.of(Cause.INPUT)
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
-        return Clear(
-            f"the {_waits(lost)} {share(cost_ns, lost.window_ns)} of the step window for data loading"
-        )
-    kind = loader_kind(facts.host)
-    fetch_ns, steps = batches(facts.host, facts.window)[1], len(facts.steps)
-    chores = facts.chores.time_ns(lost.event[chosen], lost.length_ns[chosen])
-    parts = load_parts(facts.host, lost.event[chosen], lost.length_ns[chosen])
-    evidence = [
-        Evidence(
-            "waiting for data", f"{time_ns(cost_ns)}, {share(cost_ns, lost.window_ns)} of the step window"
-        ),
-        *(
-            Evidence(_PARTS[part], f"{time_ns(ns)}, {share(ns, cost_ns)}")
-            for part, ns in sorted(parts.items(), key=lambda pair: -pair[1])
-        ),
-        *(
-            Evidence(f"of that, {CHORES[chore].what}", f"{time_ns(ns)}, {share(ns, cost_ns)}")
-            for chore, ns in chores.items()
-            if ns >= LEAST_CHORE * cost_ns
-        ),
-        Evidence("batches fetched", count(len(fetch_ns))),
-        *_slow_first(fetch_ns),
-    ]
-    if steps:
-        evidence.append(Evidence("per step", time_ns(cost_ns / steps)))
-    if kind:
-        evidence.append(Evidence("loader", kind))
-    single = kind == SINGLE_PROCESS_ITERATOR
+        return Clear(lost.sentence("data loading", cost_ns))
+    fetch_ns = batches(facts.host, facts.window)[1]
+    tasks = facts.chores.time_ns(lost.event[chosen], lost.length_ns[chosen])
+    return _finding(facts.host, facts.host_pieces, lost, chosen, fetch_ns, tasks, len(facts.steps))
+
+
+def _finding(
+    host: Host,
+    pieces: Pieces,
+    lost: Lost,
+    chosen: Bool,
+    fetch_ns: Int64,
+    tasks: dict[Chore, int],
+    steps: int,
+) -> Finding:
+    """fetch_ns: how long each batch took to fetch, in order, shape (b,). tasks: ns of each host task."""
+    cost_ns = lost.total_ns(chosen)
+    event, length_ns = lost.event[chosen], lost.length_ns[chosen]
+    kind, parts = loader_kind(host), load_parts(host, event, length_ns)
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
-    if single:
-        how = "in the training process itself"
-    elif receiving:
-        how = "by worker processes, and taking them over from there is what takes most of the time"
-    else:
-        how = "by worker processes that do not keep up"
-    known = f"Batches are made {how}. " if kind else ""
+    mostly_tokenizing = tasks.get(Chore.TOKENIZING, 0) >= MOSTLY * cost_ns
     return Finding(
-        title=f"The {_waits(lost)} {share(cost_ns, lost.window_ns)} of the time "
-        + ("on" if lost.device == NO_DEVICE else "for")
-        + " the next batch",
-        summary=f"{known}Until a batch is there, nothing can be launched. "
-        "Loading can run beside the computing, so most of this time is not needed.",
-        fix=CHORES[Chore.TOKENIZING].fix
-        if chores.get(Chore.TOKENIZING, 0) >= MOSTLY * cost_ns
-        else _fix(single or not kind, receiving),
+        title=lost.sentence("Data loading", cost_ns),
+        summary=f"{_who_loads(kind, receiving=receiving)}Nothing can launch until the next batch arrives. "
+        "Loading can overlap with computing, so most of this time is avoidable.",
+        fix=HOST_TASK_FIXES[Chore.TOKENIZING].fix if mostly_tokenizing else _fix(kind, receiving=receiving),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
-        evidence=evidence,
-        places=places(facts.host, lost.event[chosen], lost.length_ns[chosen]),
+        evidence=[
+            window_time("Waiting for data", cost_ns, lost.window_ns),
+            *(
+                part_time(_PARTS[part], ns, cost_ns)
+                for part, ns in sorted(parts.items(), key=lambda pair: -pair[1])
+            ),
+            *(
+                part_time(HOST_TASK_FIXES[task].label, ns, cost_ns)
+                for task, ns in tasks.items()
+                if ns >= LEAST_TASK * cost_ns
+            ),
+            Evidence("Batches fetched", number(len(fetch_ns))),
+            *_slow_first(fetch_ns),
+            *([Evidence("Waiting per step", duration(cost_ns / steps))] if steps else []),
+            *([Evidence("Loader", kind)] if kind else []),
+        ],
+        places=places(host, event, length_ns),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(host_time(facts.host_pieces, Cause.INPUT)),
+        removable=removing(host_time(pieces, Cause.INPUT)),
     )
 
 
-def _waits(lost: Lost) -> str:
-    return "main thread spends" if lost.device == NO_DEVICE else "GPU waits"
-
-
-def _fix(no_workers: bool, receiving: bool) -> Fix:
-    if no_workers:
-        return Fix("Load batches in worker processes, ahead of time.", _WORKERS, _URL)
+def _who_loads(kind: str, *, receiving: bool) -> str:
+    """A sentence on which process loads the batches; empty if the trace does not say."""
+    if not kind:
+        return ""
+    if kind == SINGLE_PROCESS_ITERATOR:
+        return "The training process itself loads the batches. "
     if receiving:
-        return Fix("Let the loader's own thread take batches over, and send fewer tensors.", _TAKE_OVER, _URL)
-    return Fix("Give the loader more workers, or make one item cheaper to load.", _SLOW_WORKERS, _URL)
+        return "Worker processes load the batches, and receiving them takes most of the time. "
+    return "Worker processes load the batches and do not keep up. "
+
+
+def _fix(kind: str, *, receiving: bool) -> Fix:
+    if kind in {"", SINGLE_PROCESS_ITERATOR}:
+        return Fix("Load batches ahead of time, in worker processes.", _WORKERS, _URL)
+    if receiving:
+        return Fix("Let a thread of the loader receive batches, and send fewer tensors.", _RECEIVING, _URL)
+    return Fix("Give the loader more workers, or make each item cheaper to load.", _SLOW_WORKERS, _URL)
 
 
 def _slow_first(fetch_ns: Int64) -> list[Evidence]:
-    """fetch_ns: of the batches, in order. A word where the first one took far longer than the others."""
+    """The first batch, if it took far longer than the others. fetch_ns: in order, shape (b,)."""
     if len(fetch_ns) < 3:
         return []
     first, others = float(fetch_ns[0]), float(np.median(fetch_ns[1:]))
     if first < SLOW_FIRST * others:
         return []
-    return [Evidence("first batch", f"{time_ns(first)}, the others {time_ns(others)} in the median")]
+    return [Evidence("First batch", duration(first), (duration(others, "median of the others"),))]
 
 
 RULE = Rule("GD101", "input_pipeline", "Waiting for data", check, error_share=0.20)

@@ -1,4 +1,4 @@
-"""GD105: work was queued, yet the GPU was idle; the trace does not show why."""
+"""GD105: the GPU was idle although work was queued, and the trace does not show why."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
+from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
-from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.quantity import duration, number
 
-# Queueing is health, not illness; only idle time beside a full queue is worth a word, and little of it is
-# normal: dependencies between streams and copies.
+# A filled queue is healthy. A little idle time while work is queued is normal too: streams and copies depend
+# on each other.
 LEAST_SHARE = 0.05
 
-_CODE = """# Kineto's synchronisation events show which stream waited for which event:
+_CODE = """# Kineto's synchronization events show which stream waited for which event:
 from torch._C._profiler import _ExperimentalConfig
 
 with torch.profiler.profile(
@@ -34,51 +36,35 @@ with torch.profiler.profile(
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Idle time in which the next work had already been launched, for longer than a bare turnaround."""
+    """Find idle time, longer than a turnaround, during which the next work had already been launched."""
     if facts.device is None:
         return NO_GPU
     lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     chosen = lost.of(Cause.QUEUED)
     cost_ns = lost.total_ns(chosen)
+    cost_share = share(cost_ns, lost.window_ns)
     if lost.share(cost_ns) < LEAST_SHARE:
-        return Clear(
-            f"the GPU was idle beside queued work for {share(cost_ns, lost.window_ns)} of the step window"
-        )
+        return Clear(f"the GPU is idle {cost_share} of the step window with work queued")
     gaps = len(set(lost.gap[chosen].tolist()))
     earlier_ns = lost.total_ns(chosen & (lost.end_ns <= facts.device.busy.span.start_ns))
     longest = int(lost.length_ns[chosen].max())
     return Finding(
-        title=f"The GPU is idle for {share(cost_ns, lost.window_ns)} of the time although work is queued",
+        title=f"The GPU is idle {cost_share} of the time with work queued",
         summary="The work that ended these gaps had been launched before they began, so the host was not "
-        "late. It "
-        "waited for something else: an event of another stream, another rank, another process on the same "
-        "GPU. The "
-        "cause is not visible in this trace.",
+        "late. The work waited for something else: an event of another stream, another rank, or another "
+        "process on the same GPU. The cause is not visible in this trace.",
         fix=Fix(
-            "Record with synchronisation events; with several ranks, compare them: the one that waits least "
-            "is the one "
-            "that the others wait for.",
+            "Record with synchronization events. With several ranks, record all of them and compare: the "
+            "others wait for the rank that waits least.",
             _CODE,
             "https://docs.pytorch.org/docs/stable/profiler.html",
         ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            Evidence(
-                "idle beside queued work",
-                f"{time_ns(cost_ns)}, {share(cost_ns, lost.window_ns)} of the window",
-            ),
-            Evidence("gaps", f"{count(gaps)}, the longest {time_ns(longest)}"),
-            *(
-                [
-                    Evidence(
-                        "before the GPU's first work in the trace",
-                        f"{time_ns(earlier_ns)}; it may have been busy with work from before the recording",
-                    )
-                ]
-                if earlier_ns
-                else []
-            ),
+            window_time("Idle with work queued", cost_ns, lost.window_ns),
+            Evidence("Gaps", number(gaps), (duration(longest, "longest"),)),
+            *_before_first_work(earlier_ns),
         ],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
@@ -86,4 +72,12 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     )
 
 
-RULE = Rule("GD105", "queued_not_visible", "Queued, cause not visible", check)
+def _before_first_work(idle_ns: int) -> list[Evidence]:
+    """Idle time before the GPU's first recorded work, which may have been busy."""
+    if not idle_ns:
+        return []
+    caveat = "the GPU may have been busy with work from before the recording"
+    return [Evidence("Before the first recorded GPU work", duration(idle_ns), (caveat,))]
+
+
+RULE = Rule("GD105", "queued_not_visible", "Idle with work queued", check)

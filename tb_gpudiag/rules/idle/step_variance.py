@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.variance import StepTimes, only_in
@@ -24,139 +28,162 @@ from tb_gpudiag.rules.rule import (
     Saving,
     Severity,
 )
-from tb_gpudiag.rules.shared.host_task_fixes import CHORES
-from tb_gpudiag.rules.shared.lost_time import IDLE, NO_DEVICE, lost_time, places
+from tb_gpudiag.rules.shared.evidence import window_time
+from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
+from tb_gpudiag.rules.shared.lost_time import IDLE, Lost, lost_time, places
 from tb_gpudiag.rules.shared.slow_start import leading_slow_steps
 from tb_gpudiag.trace.events import NONE, Int64
-from tb_gpudiag.wording.format import count, one_line, share, time_ns
+from tb_gpudiag.wording.format import count, one_line, time_ns
+from tb_gpudiag.wording.quantity import duration, number, ratio
 
-# Steady steps of public traces lie within 6 % of their median, uneven ones 20 to 35 % above it.
+# Steady steps of public traces are within 6% of their median, uneven ones 20 to 35% above it.
 SLOW_RATIO = 1.2
 
-# Step times vary by 1-2 % from run to run: less than that nobody can measure after the fix.
+# Step times vary by 1 to 2% from run to run, so a smaller effect of the fix could not be measured.
 LEAST_SHARE = 0.02
 
-# From here on uneven steps are one of the larger things that a job loses.
+# From here on, uneven steps are among the larger losses of a job.
 WARNING_SHARE = 0.10
 
-# The first one is no measure (work from before it can be in it), and of two others neither is the usual one.
+# The first step is excluded, since it can contain earlier work. Of two others, neither is the usual one.
 FEWEST_STEPS = 4
 
-# What only the slow steps did is worth a line if it took this much of what they took longer.
+# What only slow steps do is listed from this share of their extra time.
 ONLY_SHARE = 0.1
 
 _STEPS_SHOWN = 5
 _PARTS_SHOWN = 3
 
 _COMPUTING = "computing"
-_WORK = (_COMPUTING, "communicating, not hidden", "copying, not hidden")
+_WORK = (_COMPUTING, "communicating, exposed", "copying, exposed")
+
+
+@dataclass(frozen=True)
+class _Uneven:
+    """Slow steps and the others they are compared with, as indices of `steps`."""
+
+    steps: StepTimes
+    slow: Int64
+    others: Int64
+    usual_ns: float  # median of both
+
+    @cached_property
+    def length_ns(self) -> Int64:
+        """Length of every step, shape (k,)."""
+        return self.steps.times.end_ns - self.steps.times.start_ns
+
+    @cached_property
+    def excess_ns(self) -> int:
+        """How much longer the slow steps took than as many median ones."""
+        return int((self.length_ns[self.slow] - self.usual_ns).sum())
+
+    @cached_property
+    def slowest(self) -> Int64:
+        """The slow steps, slowest first."""
+        return self.slow[np.argsort(-self.length_ns[self.slow], kind="stable")]
 
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Steps that take longer than the median one, part by part against the others."""
+    """Find steps that take longer than the median, and compare them part by part with the others."""
     steps = facts.step_times
     if steps is None or len(steps) < FEWEST_STEPS:
         known = len(steps) if steps is not None else 0
         return CannotTell(
-            f"it takes {FEWEST_STEPS} steps to compare them, and the trace has {known}",
+            f"comparing steps takes at least {FEWEST_STEPS}, and the trace has {known}",
             "Record six steps or more after warming up: schedule(wait=1, warmup=2, active=6).",
         )
     length = steps.times.end_ns - steps.times.start_ns
     compared = np.arange(max(1, leading_slow_steps(length)[0]), len(steps))
     if len(compared) < FEWEST_STEPS - 1:
         return CannotTell(
-            f"after the warm-up {count(len(compared), 'step')} can be compared, and it takes "
-            f"{FEWEST_STEPS - 1}",
+            f"comparing steps takes at least {FEWEST_STEPS - 1} after the warm-up, and the trace has "
+            f"{len(compared)}",
             "Skip more steps before recording: raise wait and warmup in the schedule.",
         )
     usual_ns = float(np.median(length[compared]))
     if usual_ns <= 0:
         return CannotTell("most steps have no GPU work in the trace")
     slow = compared[length[compared] > SLOW_RATIO * usual_ns]
-    excess_ns = int((length[slow] - usual_ns).sum())
-    window_ns = facts.window.duration_ns
-    if excess_ns < LEAST_SHARE * window_ns or not len(slow):
+    uneven = _Uneven(steps, slow, np.setdiff1d(compared, slow), usual_ns)
+    if uneven.excess_ns < LEAST_SHARE * facts.window.duration_ns or not len(slow):
         slowest = int(length[compared].max())
-        return Clear(f"the slowest step took {time_ns(slowest)}, the median one {time_ns(usual_ns)}")
-    others = np.setdiff1d(compared, slow)
-    return _finding(facts, steps, slow, others, excess_ns, usual_ns)
+        return Clear(f"the slowest step took {time_ns(slowest)}, the median {time_ns(usual_ns)}")
+    lost = lost_time(facts.window, facts.device, facts.host_pieces)
+    return _finding(uneven, facts.host, lost, inferred=not facts.recorded.steps)
 
 
-def _finding(
-    facts: Facts, steps: StepTimes, slow: Int64, others: Int64, excess_ns: int, usual_ns: float
-) -> Finding:
-    times, window_ns = steps.times, facts.window.duration_ns
-    length = times.end_ns - times.start_ns
-    grown = _grown(steps, slow, others)
-    cause = next((c for label, _, c in grown[:1] if c is not None), None)
-    main = grown[0][0] if grown else ""
-    slowest = slow[np.argsort(-length[slow], kind="stable")]
+def _finding(uneven: _Uneven, host: Host, lost: Lost, *, inferred: bool) -> Finding:
+    steps, times, length_ns = uneven.steps, uneven.steps.times, uneven.length_ns
+    slowest, excess_ns = uneven.slowest, uneven.excess_ns
+    grown = _grown(uneven)
+    main, cause = (grown[0][0], grown[0][2]) if grown else ("", None)
     chosen = np.zeros(len(steps), np.bool_)
-    chosen[slow] = True
-    only = [(name, ns) for name, ns in only_in(facts.host, steps, chosen) if ns >= ONLY_SHARE * excess_ns]
-    named = "" if facts.recorded.steps else "inferred "
-    ratio = length[slow].max() / usual_ns
-    work = _work(steps, slow, others)
+    chosen[uneven.slow] = True
+    only = [(name, ns) for name, ns in only_in(host, steps, chosen) if ns >= ONLY_SHARE * excess_ns]
+    work = _work(uneven)
+    slow_steps = count(len(slowest), "inferred step" if inferred else "step")
+    longest = ratio(length_ns[slowest[0]] / uneven.usual_ns, "the median")
     return Finding(
-        title=f"{count(len(slow), f'{named}step')} of {len(steps)} took up to {ratio:.1f} times the median",
-        summary=f"What grew most in them is {main}. "
-        + (f"Only they ran {one_line(only[0][0], 120)}. " if only else "")
-        + "What an average over steps says is mixed from both kinds of step.",
+        title=f"{slow_steps} of {len(steps)} took up to {longest}",
+        summary=f"Compared with the other steps, {main} grew most. "
+        + (f"Only slow steps ran {one_line(only[0][0], 120)}. " if only else "")
+        + "Averages over all steps mix both kinds.",
         fix=_fix(cause, main, only, same=not work),
         saving=Saving(0, excess_ns, "at most; other findings count the same time"),
         evidence=[
-            Evidence("median step", time_ns(usual_ns)),
+            Evidence("Median step", duration(uneven.usual_ns)),
             Evidence(
-                "slow steps",
-                ", ".join(f"{times.names[i]} {time_ns(int(length[i]))}" for i in slowest[:_STEPS_SHOWN]),
+                "Slow steps",
+                number(len(slowest)),
+                tuple(duration(int(length_ns[i]), f"({times.names[i]})") for i in slowest[:_STEPS_SHOWN]),
             ),
-            Evidence(
-                "longer than the median", f"{time_ns(excess_ns)}, {share(excess_ns, window_ns)} of the window"
-            ),
-            *(Evidence(f"more {label}", time_ns(ns)) for label, ns, _ in grown[:_PARTS_SHOWN]),
+            Evidence("Slowest step", longest),
+            window_time("Longer than the median", excess_ns, lost.window_ns),
+            *(Evidence(f"Extra {label}", duration(ns)) for label, ns, _ in grown[:_PARTS_SHOWN]),
             *work,
-            *(Evidence("only in slow steps", f"{one_line(name)} {time_ns(ns)}") for name, ns in only),
+            *(Evidence("Only in slow steps", one_line(name), (duration(ns),)) for name, ns in only),
         ],
-        places=_places(facts, steps, slow, others, cause),
-        ranges=[
-            Range(
-                int(times.start_ns[i]), int(times.end_ns[i]), facts.device.id if facts.device else NO_DEVICE
-            )
-            for i in slowest
-        ],
-        severity=Severity.WARNING if excess_ns >= WARNING_SHARE * window_ns else Severity.INFO,
+        places=_places(uneven, host, lost, cause) if cause is not None else [],
+        ranges=[Range(int(times.start_ns[i]), int(times.end_ns[i]), lost.device) for i in slowest],
+        severity=Severity.WARNING if excess_ns >= WARNING_SHARE * lost.window_ns else Severity.INFO,
     )
 
 
-def _grown(steps: StepTimes, slow: Int64, others: Int64) -> list[tuple[str, int, Cause | None]]:
-    """(part, ns more in all slow steps than in as many others, its cause if it is idle), the largest
-    first."""
-    times = steps.times
+def _grown(uneven: _Uneven) -> list[tuple[str, int, Cause | None]]:
+    """Parts of the steps that grew, most first: (name, extra ns in all slow steps, its cause if it is idle
+    time)."""
+    times = uneven.steps.times
     work = zip(_WORK, (times.computing_ns, times.communicating_ns, times.copying_ns), strict=True)
     parts: list[tuple[str, Int64, Cause | None]] = [(label, ns, None) for label, ns in work]
     parts += [(IDLE[cause], times.idle_ns[:, cause], cause) for cause in Cause]
+    slow, others = uneven.slow, uneven.others
     more = [
         (label, int(ns[slow].sum() - len(slow) * np.median(ns[others])), cause) for label, ns, cause in parts
     ]
     return sorted((part for part in more if part[1] > 0), key=lambda part: -part[1])
 
 
-def _work(steps: StepTimes, slow: Int64, others: Int64) -> list[Evidence]:
-    """How much GPU work was launched, where it differs: then the slow steps do something else."""
-    own, usual = float(np.median(steps.work[slow])), float(np.median(steps.work[others]))
+def _work(uneven: _Uneven) -> list[Evidence]:
+    """Number of kernels and copies per step, if slow steps launch more or fewer than the others."""
+    work = uneven.steps.work
+    own, usual = float(np.median(work[uneven.slow])), float(np.median(work[uneven.others]))
     if own == usual:
         return []
-    return [Evidence("kernels and copies in a slow step", f"{own:,.0f}, in another {usual:,.0f}")]
+    return [
+        Evidence(
+            "Kernels and copies",
+            number(own, suffix="per slow step"),
+            (number(usual, suffix="per other step"),),
+        )
+    ]
 
 
-def _places(facts: Facts, steps: StepTimes, slow: Int64, others: Int64, cause: Cause | None) -> list[Place]:
-    """Where in the code the cause took longer than in the other steps."""
-    if cause is None:
-        return []
-    lost, times = lost_time(facts.window, facts.device, facts.host_pieces), steps.times
+def _places(uneven: _Uneven, host: Host, lost: Lost, cause: Cause) -> list[Place]:
+    """Places in the code where this cause took longer in slow steps than in the others."""
+    times, slow, others = uneven.steps.times, uneven.slow, uneven.others
     some = lost.of(cause) & (lost.event != NONE)
     start, end, event = lost.start_ns[some], lost.end_ns[some], lost.event[some]
-    frame = facts.host.place[event]
+    frame = host.place[event]
 
     def inside(chosen: Int64) -> Int64:
         return coverage(Intervals(times.start_ns[chosen], times.end_ns[chosen]), start, end)
@@ -167,35 +194,37 @@ def _places(facts: Facts, steps: StepTimes, slow: Int64, others: Int64, cause: C
     expected = np.bincount(member, weights=inside(others)) * len(slow) / len(others)
     more = np.maximum(in_slow - expected, 0) / np.maximum(in_slow, 1)
     weight = np.rint(own * more[member]).astype(np.int64)
-    return [place for place in places(facts.host, event, weight) if place.time_ns]
+    return [place for place in places(host, event, weight) if place.time_ns]
 
 
 def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], *, same: bool) -> Fix:
-    chores = [chore for name, _ in only if (chore := chore_of(name)) is not None]
-    if chores:
-        return CHORES[chores[0]].fix
+    """main: name of the part that grew most; only: (name, ns) of what only slow steps ran; same: slow steps
+    launch as much as the others."""
+    tasks = [task for name, _ in only if (task := chore_of(name)) is not None]
+    if tasks:
+        return HOST_TASK_FIXES[tasks[0]].fix
     if cause in {Cause.COMPILE, Cause.ALLOCATOR}:
-        return Fix("Look for what changes from step to step: other shapes compile and allocate again.")
+        return Fix("Find what changes from step to step: new shapes compile and allocate again.")
     if only:
         return Fix(
-            "Do what only these steps do seldom, elsewhere, or beside the training.",
-            CHORES[Chore.SAVING].fix.code,
+            "Run what only slow steps do less often, elsewhere, or in parallel with training.",
+            HOST_TASK_FIXES[Chore.SAVING].fix.code,
         )
     if cause is Cause.INPUT:
         return Fix(
-            "Batches do not come evenly: give the loader more workers and a larger prefetch_factor, and look "
-            "at the items that take long."
+            "Batches arrive unevenly: give the loader more workers and a larger prefetch_factor, and look "
+            "for items that take long to load."
         )
     if not same:
-        return Fix("Look at what these steps launch and others do not, such as an evaluation.")
+        return Fix("Find what these steps launch and others do not, such as an evaluation.")
     if main == _COMPUTING:
         return Fix(
-            "As many kernels took longer: look for longer sequences, and whether the GPU was shared or "
-            "throttled."
+            "The same number of kernels took longer: look for longer sequences, and check whether the GPU "
+            "was shared or throttled."
         )
     return Fix(
-        "These steps launched as much as the others, and did it more slowly: record again, and look what "
-        "else ran on the machine if it is still so."
+        "These steps launched as much as the others, only more slowly. Record again; if it persists, check "
+        "what else runs on the machine."
     )
 
 

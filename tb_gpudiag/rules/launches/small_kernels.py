@@ -1,4 +1,4 @@
-"""GD202: clusters of small kernels that one operator, or none at all, could do."""
+"""GD202: clusters of small kernels that one kernel, or none at all, could replace."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.intervals import Intervals, intersect
-from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import intersect
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clusters
 from tb_gpudiag.rules.rule import (
     NO_GPU,
@@ -22,32 +24,31 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
+from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.fewer_launches import graph_evidence, larger_batch_evidence
 from tb_gpudiag.rules.shared.launch_gaps import in_short_dry_gaps
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, host_time, lost_time, places, removing
 from tb_gpudiag.trace.events import NONE, Bool
-from tb_gpudiag.wording.format import count, one_line, share, time_ns
+from tb_gpudiag.wording.format import count, one_line, share
+from tb_gpudiag.wording.quantity import duration, number
 
-# Each cluster has a fix of its own, so each is told from where its fix could be measured: step times vary by
-# 1-2 % from run to run.
+# Each cluster has its own fix, and a fix must be measurable: step times vary by 1 to 2% from run to run.
 LEAST_SHARE = 0.02
 
-# A loop over ten parameters or time steps is worth writing as one operator. Shorter repetitions are found in
-# the layers of any model.
+# A loop over ten parameters or time steps is worth writing as one operator. The layers of any model contain
+# shorter repetitions.
 LEAST_TURNS = 10
 LEAST_CHAIN = 10
 
-# A kernel that runs longer than an idle GPU takes to reach the next one (idle.TURNAROUND_NS) hides its
-# successor's launch.
+# A kernel that runs longer than the turnaround of an idle GPU (idle.TURNAROUND_NS) hides the next launch.
 LARGEST_MEAN_NS = 20_000
 
-# What one launch for all of them leaves: public traces of foreach and fused optimizers keep 1 to 10 % of the
-# launches.
+# Public traces of foreach and fused optimizers keep 1 to 10% of the launches.
 LEAST_REMOVED = 0.9
 
 
 class _Kind(NamedTuple):
-    what: str
+    source: str  # completes "small kernels from ..."
     fix: str
     code: str
     url: str
@@ -59,32 +60,32 @@ _COMPILE_URL = "https://docs.pytorch.org/docs/stable/generated/torch.compile.htm
 
 _KINDS = {
     ClusterKind.OPTIMIZER_STEP: _Kind(
-        "the optimizer's step, one parameter after another",
-        "Let the optimizer treat all parameters in one launch.",
+        "the optimizer step, one parameter at a time",
+        "Let the optimizer update all parameters in one launch.",
         """optimizer = torch.optim.AdamW(model.parameters(), fused=True)    # one kernel for many parameters
 optimizer = torch.optim.Adagrad(model.parameters(), foreach=True)  # where there is no fused form""",
         _OPTIMIZER_URL,
     ),
     ClusterKind.ZERO_GRAD: _Kind(
-        "setting gradients to zero, one parameter after another",
+        "filling gradients with zeros, one parameter at a time",
         "Drop the gradients instead of filling them with zeros.",
-        """optimizer.zero_grad(set_to_none=True)   # no kernel at all; the default from PyTorch 2.0 on""",
+        """optimizer.zero_grad(set_to_none=True)   # no kernel at all; the default since PyTorch 2.0""",
         _ZERO_GRAD_URL,
     ),
     ClusterKind.ACCUMULATE: _Kind(
-        "adding each gradient to the one that is there, one parameter after another",
-        "Drop the gradients before the backward pass: then each new one is kept as it is.",
-        """optimizer.zero_grad(set_to_none=True)   # not zeros to add to; the default from PyTorch 2.0 on""",
+        "adding each gradient to the existing one, one parameter at a time",
+        "Drop the gradients before the backward pass, so that each new one is stored instead of added.",
+        """optimizer.zero_grad(set_to_none=True)   # no zeros to add to; the default since PyTorch 2.0""",
         _ZERO_GRAD_URL,
     ),
     ClusterKind.LOOP: _Kind(
         "a loop over tensors or time steps",
         "Write the loop as one operator over all of them, or compile it.",
-        """# Over a list of tensors: all in one launch.
+        """# Over a list of tensors: one launch for all.
 torch._foreach_add_(gradients, parameters, alpha=weight_decay)
 torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
 
-# Over items or time steps: one tensor with one dimension more.
+# Over items or time steps: one tensor with an extra dimension.
 y = torch.stack(inputs) * scale                  # instead of: [x * scale for x in inputs]
 y, h = torch.nn.LSTM(n, n)(x)                    # instead of a loop over an LSTMCell
 
@@ -92,10 +93,10 @@ step = torch.compile(step)                       # or let the compiler fuse it""
         _COMPILE_URL,
     ),
     ClusterKind.ELEMENTWISE: _Kind(
-        "elementwise operators, one after another",
-        "Let the compiler fuse them into one kernel.",
+        "a chain of elementwise operators",
+        "Let torch.compile fuse them into one kernel.",
         """@torch.compile
-def activation(x, bias, mask):                    # the lines around the chain, as a function
+def activation(x, bias, mask):                    # put the chain into a function
     return torch.nn.functional.gelu(x + bias) * mask""",
         _COMPILE_URL,
     ),
@@ -103,12 +104,12 @@ def activation(x, bias, mask):                    # the lines around the chain, 
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Idle time before each launch of a cluster but its first: the loop's Python, dispatch, launch and
-    latency."""
+    """Find idle time before all launches of a cluster but its first: the loop's Python, operator overhead,
+    launch calls and latency."""
     device = facts.device
     if device is None:
         return NO_GPU
-    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
+    lost = lost_time(facts.window, device, facts.host_pieces, claimed)
     clusters = find_clusters(
         facts.host,
         facts.work,
@@ -118,65 +119,72 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         least_chain=LEAST_CHAIN,
     )
     late = in_short_dry_gaps(lost, device) & lost.of(Cause.PYTHON, *ISSUING) & (lost.launch != NONE)
-    most_call = max((int(cluster.calls.max()) for cluster in clusters), default=0)
-    idle = np.bincount(lost.launch[late], weights=lost.length_ns[late], minlength=most_call + 1)
-    found = []
-    most = 0
-    for cluster in clusters:
-        cost_ns = int(idle[cluster.calls[~cluster.first]].sum())
-        if cluster.gpu_ns > LARGEST_MEAN_NS * len(cluster.calls):
-            continue
-        most = max(most, cost_ns)
-        if lost.share(cost_ns) >= LEAST_SHARE:
-            found.append((cost_ns, cluster))
-    if not found:
+    costs_ns = _idle_ns(lost, late, clusters)
+    if lost.share(max(costs_ns, default=0)) < LEAST_SHARE:
+        most = share(max(costs_ns, default=0), lost.window_ns)
         return Clear(
-            f"no cluster of small kernels leaves the GPU idle for more than {share(most, lost.window_ns)} of "
-            f"the step window"
+            f"no cluster of small kernels keeps the GPU idle for more than {most} of the step window"
         )
-    found.sort(key=lambda pair: -pair[0])
-    return [_finding(facts, device, lost, late, cluster) for _, cluster in found]
+    advice = [
+        graph_evidence(facts.calls.waits_between_launches(facts.window), facts.same_shapes),
+        *larger_batch_evidence(device, facts.memory, facts.window),
+    ]
+    order = sorted(range(len(clusters)), key=lambda i: -costs_ns[i])
+    return [
+        _finding(facts.host, facts.host_pieces, lost, late, clusters[i], advice)
+        for i in order
+        if lost.share(costs_ns[i]) >= LEAST_SHARE
+    ]
 
 
-def _finding(facts: Facts, device: DeviceFacts, lost: Lost, late: Bool, cluster: Cluster) -> Finding:
+def _idle_ns(lost: Lost, late: Bool, clusters: list[Cluster]) -> list[int]:
+    """Idle time of each cluster, not counting the launches that begin one; 0 if its kernels are long.
+
+    late: mask of the segments that count, shape (s,) as in Lost.
+    """
+    last_call = max((int(cluster.calls.max()) for cluster in clusters), default=0)
+    idle = np.bincount(lost.launch[late], weights=lost.length_ns[late], minlength=last_call + 1)
+    return [
+        0
+        if cluster.gpu_ns > LARGEST_MEAN_NS * len(cluster.calls)
+        else int(idle[cluster.calls[~cluster.first]].sum())
+        for cluster in clusters
+    ]
+
+
+def _finding(
+    host: Host, pieces: Pieces, lost: Lost, late: Bool, cluster: Cluster, advice: list[Evidence]
+) -> Finding:
     kind = _KINDS[cluster.kind]
     launches = len(cluster.calls)
     chosen = late & np.isin(lost.launch, cluster.calls[~cluster.first])
     cost_ns = lost.total_ns(chosen)
-    where = one_line(cluster.mark, 80) or kind.what
+    source = one_line(cluster.mark, 80) or kind.source
     operators = ", ".join(dict.fromkeys(cluster.operators))
+    mean = duration(cluster.gpu_ns / launches)
+    spans = intersect(cluster.spans, host_time(pieces, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH))
     return Finding(
-        title=f"{count(launches, 'small kernel')} of {where} leave the GPU idle for "
+        title=f"{count(launches, 'small kernel')} from {source} keep the GPU idle "
         f"{share(cost_ns, lost.window_ns)} of the time",
-        summary=f"{kind.what[0].upper()}{kind.what[1:]}: each launch starts "
-        f"{time_ns(cluster.gpu_ns / launches)} of GPU work on average, and the GPU has finished "
-        "before the next one arrives.",
+        summary=f"Small kernels from {kind.source}: each launch starts {mean} of GPU work on average, and "
+        "the GPU finishes it before the next launch arrives.",
         fix=Fix(kind.fix, kind.code, kind.url),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
+            window_time("Idle before these launches", cost_ns, lost.window_ns),
+            Evidence("Launches", number(launches), (number(cluster.clusters, "cluster"),)),
+            *([Evidence("Operators", one_line(operators, 200))] if operators else []),
             Evidence(
-                "GPU idle before their launches",
-                f"{time_ns(cost_ns)}, {share(cost_ns, lost.window_ns)} of the window",
+                "GPU time", duration(cluster.gpu_ns), (duration(cluster.gpu_ns / launches, "per launch"),)
             ),
-            Evidence(
-                "launches", f"{count(launches)} in {count(cluster.clusters, 'cluster')}, one after another"
-            ),
-            *([Evidence("operators", one_line(operators, 200))] if operators else []),
-            Evidence("GPU time of them", time_ns(cluster.gpu_ns)),
-            graph_evidence(facts),
-            *larger_batch_evidence(facts, device),
+            *advice,
         ],
-        places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
+        places=places(host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(_inside(facts, cluster), LEAST_REMOVED),
+        removable=removing(spans, LEAST_REMOVED),
     )
-
-
-def _inside(facts: Facts, cluster: Cluster) -> Intervals:
-    """The main thread's time from each cluster's first launch to its last."""
-    return intersect(cluster.spans, host_time(facts.host_pieces, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH))
 
 
 RULE = Rule("GD202", "small_kernels", "Clusters of small kernels", check, error_share=0.30)

@@ -1,4 +1,4 @@
-"""GD601: collectives that nothing computes beside."""
+"""GD601: collectives that do not overlap with computing."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
+from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.rules.shared.lost_time import longest
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
-from tb_gpudiag.wording.format import count, one_line, share, time_ns
+from tb_gpudiag.wording.format import one_line, share
+from tb_gpudiag.wording.quantity import duration, number, share_of
 
-# Public traces of jobs with collectives show 2 % where they are few and small, and 15 to 64 % where
-# communication is what an engineer would speak of first. A tenth is also what the verdict asks of a limiter.
+# Public traces of jobs with few and small collectives show 2%, and those in which communication is the main
+# problem 15 to 64%. The verdict also requires a tenth of the step window before it names a limiter.
 LEAST_SHARE = 0.10
 
 KINDS_SHOWN = 4
@@ -36,14 +38,14 @@ _CODE = """model = DistributedDataParallel(
     gradient_as_bucket_view=True,   # no copy into the bucket
 )
 
-# Accumulate gradients, and talk once for several batches:
+# Accumulate gradients, and communicate once for several batches:
 with model.no_sync():
     criterion(model(x), y).backward()"""
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Time in which a communication kernel ran and nothing computed. Waiting for a slower rank is inside
-    it."""
+    """Find time in which a communication kernel runs and nothing computes, including the time it waits for a
+    slower rank."""
     time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
@@ -53,35 +55,36 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         return Clear("no communication kernel ran in the step window")
     exposed = subtract(exposed_communication(device.busy, facts.window), claimed.get(device.id, EMPTY))
     cost_ns = exposed.total
+    cost_share = share(cost_ns, time.window_ns)
     if time.share(cost_ns) < LEAST_SHARE:
-        return Clear(
-            f"communication that is not hidden under computing takes {time.of_window(cost_ns)} of the step "
-            "window"
-        )
+        return Clear(f"exposed communication takes {cost_share} of the step window")
     chosen = kernels.family == Family.COLLECTIVE
     ran_ns = time.total_ns(chosen)
     own_ns = np.zeros(len(chosen), np.int64)
     own_ns[chosen] = coverage(exposed, kernels.start_ns[chosen], kernels.end_ns[chosen])
     return Finding(
-        title=f"Communication that nothing hides takes {time.of_window(cost_ns)} of the time",
-        summary="The GPU runs collectives and computes nothing beside them. A collective's kernel also "
-        "waits for the slowest rank, and one rank's trace does not tell how much of it is waiting: "
-        "compare with the others'.",
+        title=f"Exposed communication takes {cost_share} of the time",
+        summary="The GPU runs collectives and computes nothing meanwhile. A collective's kernel also waits "
+        "for the slowest rank, and a single rank's trace does not show how much of the time is waiting: "
+        "compare with the other ranks.",
         fix=Fix(
-            "Overlap communication with computing, talk less often, or find the rank that the others wait "
-            "for.",
+            "Overlap communication with computing, communicate less often, or find the rank that the others "
+            "wait for.",
             _CODE,
             "https://docs.pytorch.org/docs/stable/notes/ddp.html",
         ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            Evidence("communication", f"{time.figure(chosen)}, {count(int(chosen.sum()), 'kernel')}"),
-            Evidence("of this not hidden", f"{time_ns(cost_ns)}, {share(cost_ns, ran_ns)}"),
+            window_time("Exposed communication", cost_ns, time.window_ns),
+            Evidence("Exposed share", share_of(cost_ns, ran_ns, "of the communication time")),
+            window_time("Communication", ran_ns, time.window_ns),
+            Evidence("Communication kernels", number(int(chosen.sum()))),
             *(
                 Evidence(
                     one_line(kind.name, 60),
-                    f"{count(kind.kernels)}, {time_ns(kind.time_ns)}, not hidden {time_ns(kind.exposed_ns)}",
+                    number(kind.kernels, "kernel"),
+                    (duration(kind.time_ns), duration(kind.exposed_ns, "exposed")),
                 )
                 for kind in kinds[:KINDS_SHOWN]
             ),
@@ -92,4 +95,4 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     )
 
 
-RULE = Rule("GD601", "exposed_communication", "Communication that nothing hides", check, error_share=0.30)
+RULE = Rule("GD601", "exposed_communication", "Exposed communication", check, error_share=0.30)

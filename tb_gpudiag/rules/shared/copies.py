@@ -1,35 +1,33 @@
-"""What the rules about copies share: which are large, and how fast they run."""
+"""Constants and evidence shared by the rules about copies."""
 
 from __future__ import annotations
 
-from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.rules.rule import Evidence
 from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.wording.quantity import bandwidth
 
-# Reading a loss or a few statistics back is a copy too, but its price is the wait (host_sync), not the memory
-# it lands in. From about 64 KiB on the bytes themselves take longer than the call.
+# Reading back a loss or a few statistics is a copy too, but it costs a wait (host_sync), whatever memory it
+# copies to. From about 64 KiB the transfer itself takes longer than the call.
 LEAST_BYTES = 64 * 1024
 
 # A pinned copy of less than this does not reach the bus's speed.
 LEAST_FOR_SPEED = 1 << 20
 
 
-def speed(facts: Facts, copies: Int64) -> list[Evidence]:
-    """The bytes a second of these copies, beside the best that large pinned ones of the trace reach."""
-    transfers = facts.transfers
+def speed(transfers: Transfers, copies: Int64) -> list[Evidence]:
+    """Bandwidth of these copies, next to the best that large pinned copies of the trace reach."""
     duration_ns = transfers.end_ns - transfers.start_ns
     copies = copies[transfers.bytes[copies] != NONE]
     size, time = int(transfers.bytes[copies].sum()), int(duration_ns[copies].sum())
     if not time:
         return []
-    rate = f"{size / time:.1f} GB/s"
     pinned = (
         (transfers.to_device | transfers.to_host)
         & ~transfers.pageable
         & (transfers.bytes >= LEAST_FOR_SPEED)
         & (duration_ns > 0)
     )
-    if pinned.any():
-        best = float((transfers.bytes[pinned] / duration_ns[pinned]).max())
-        rate += f"; pinned copies of this trace reach {best:.1f} GB/s"
-    return [Evidence("effective bandwidth", rate)]
+    best = (transfers.bytes[pinned] / duration_ns[pinned]).max(initial=0)  # bytes per ns are GB/s
+    details = (bandwidth(best, "reached by pinned copies of this trace"),) if best else ()
+    return [Evidence("Effective bandwidth", bandwidth(size / time), details)]

@@ -1,59 +1,67 @@
-"""What stands in the way of fewer launches, as far as a trace tells: for the rules about launching."""
+"""Evidence on how to launch less: CUDA graphs, larger batches."""
 
 from __future__ import annotations
 
-from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.facts import DeviceFacts, Facts
-from tb_gpudiag.facts.kernels.matmuls import batch_of_one
-from tb_gpudiag.rules.rule import Evidence
-from tb_gpudiag.wording.format import count, share
+from collections.abc import Sequence
 
-# Fewer linear layers than these may be a head that works on one thing by design.
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.facts import DeviceFacts
+from tb_gpudiag.facts.kernels.matmuls import batch_of_one
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.rules.rule import Evidence
+from tb_gpudiag.wording.format import count
+from tb_gpudiag.wording.quantity import number, share_of
+
+# Fewer linear layers than this may be a head that works on a single item by design.
 FEWEST_LAYERS = 4
 
-# Memory that is in use at the peak, up to which a larger batch is worth a word; and the share of waiting for
-# data from which it helps nobody.
+# Suggest a larger batch only if at most this share of the memory is in use at the peak, and the GPU waits for
+# data for less than this share of the step window.
 ROOM_SHARE = 0.5
 INPUT_SHARE = 0.05
 
 
-def graph_evidence(facts: Facts) -> Evidence:
-    """Whether the whole step could be one launch."""
-    waits = facts.calls.waits_between_launches(facts.window)
-    same = facts.same_shapes
-    against = [
-        *([f"the host waits for the GPU {count(waits, 'time')} in the step window"] if waits else []),
-        *(["operators or their shapes differ from step to step"] if same is False else []),
+def graph_evidence(waits: int, same_shapes: bool | None) -> Evidence:
+    """Say whether a CUDA graph could replay the whole step.
+
+    waits: synchronizations between launches in the step window. same_shapes: every step runs the same
+    operators on the same shapes; None if the trace does not say.
+    """
+    obstacles = [
+        *([f"{count(waits, 'synchronization')} in the step window"] if waits else []),
+        *(["operators or their shapes differ from step to step"] if same_shapes is False else []),
     ]
-    if against:
-        return Evidence("CUDA graph", f"not as it is: {', and '.join(against)}")
-    if same:
-        steps = "each step has the same operators and matrix products"
-        return Evidence("CUDA graph", f"possible: no wait for the GPU is in the step window, and {steps}")
-    shapes = "if shapes stay the same, which the trace does not tell"
-    return Evidence("CUDA graph", f"possible {shapes}: no wait for the GPU is in the step window")
+    if obstacles:
+        return Evidence("CUDA graph", f"not as it is: {', and '.join(obstacles)}")
+    if same_shapes:
+        same = "every step runs the same operators and matmuls"
+        return Evidence("CUDA graph", f"possible: no synchronization in the step window, and {same}")
+    unknown = "if shapes stay the same, which the trace does not say"
+    return Evidence("CUDA graph", f"possible {unknown}: no synchronization in the step window")
 
 
-def larger_batch_evidence(facts: Facts, device: DeviceFacts) -> list[Evidence]:
-    """A word for a larger batch only where memory is known to have room, and data is not what is short."""
-    waiting = device.ledger.by_cause(facts.window).get(Cause.INPUT, 0)
-    memory = next((m for m in facts.memory if m.device == device.id), None)
-    if memory is None or not memory.capacity_bytes or waiting >= INPUT_SHARE * facts.window.duration_ns:
+def larger_batch_evidence(
+    device: DeviceFacts, memory: Sequence[DeviceMemory], window: Window
+) -> list[Evidence]:
+    """Suggest a larger batch if memory is known to have room and the GPU does not wait for data."""
+    waiting = device.ledger.by_cause(window).get(Cause.INPUT, 0)
+    own = next((m for m in memory if m.device == device.id), None)
+    if own is None or not own.capacity_bytes or waiting >= INPUT_SHARE * window.duration_ns:
         return []
-    if memory.curve.relative:  # what was there before the recording is not known
+    if own.curve.relative:  # allocations from before the recording are unknown
         return []
-    used = max(memory.peak_allocated_bytes, memory.peak_reserved_bytes) / memory.capacity_bytes
-    if used > ROOM_SHARE:
+    used = max(own.peak_allocated_bytes, own.peak_reserved_bytes)
+    if used > ROOM_SHARE * own.capacity_bytes:
         return []
-    return [
-        Evidence("larger batch", f"there is room: {share(used)} of the GPU's memory is in use at the peak")
-    ]
+    peak = share_of(used, own.capacity_bytes, "of the GPU's memory in use at the peak")
+    return [Evidence("Room for a larger batch", peak)]
 
 
-def batch_evidence(facts: Facts) -> list[Evidence]:
-    """A word where items go through the model one by one, as far as shapes tell."""
-    if not batch_of_one(facts.host, facts.window, FEWEST_LAYERS):
+def batch_evidence(host: Host, window: Window) -> list[Evidence]:
+    """Report items that go through the model one by one, if shapes show it."""
+    if not batch_of_one(host, window, FEWEST_LAYERS):
         return []
-    return [
-        Evidence("items in a batch", "1, in every linear layer; several at once take hardly more launches")
-    ]
+    advice = "in every linear layer; larger batches need hardly more launches"
+    return [Evidence("Batch size", number(1), (advice,))]

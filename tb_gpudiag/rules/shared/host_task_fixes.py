@@ -1,4 +1,4 @@
-"""What the host did beside the model, in words, and what helps: for the rules that find it."""
+"""Names and fixes of host tasks, such as logging and garbage collection, for the rules that find them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,32 @@ from tb_gpudiag.facts.waiting.host_tasks import Chore
 from tb_gpudiag.rules.rule import Fix
 
 
-class ChoreWords(NamedTuple):
-    """`removed` is the least share of the time that the fix takes away."""
+class HostTaskFix(NamedTuple):
+    """What to call a host task, and how to fix it."""
 
-    what: str  # ends "the GPU waits for"
-    doing: str  # ends "the host was busy"
+    noun: str  # completes "... keeps the GPU idle"
+    activity: str  # completes "the host was busy ..."
     fix: Fix
-    removed: float
+    least_removed: float  # share of the time that the fix removes at least
+
+    @property
+    def label(self) -> str:
+        """The noun with a capital letter."""
+        return self.noun[0].upper() + self.noun[1:]
 
 
-# Done every hundredth time, or beside the training, next to nothing is left of it; batching or a faster
-# library takes half of it at least.
-_SELDOM = 0.9
+# Running a task every hundredth time, or in parallel with training, removes nearly all of it. Batching or a
+# faster library removes at least half.
+_RARELY = 0.9
 _FASTER = 0.5
 
-CHORES = {
-    Chore.GARBAGE: ChoreWords(
+HOST_TASK_FIXES = {
+    Chore.GARBAGE: HostTaskFix(
         "garbage collection",
         "collecting garbage",
         Fix(
-            "Collect garbage when it suits the job, and not in every step.",
-            """# What is alive now is not looked at again, and nothing is collected in the middle of a step:
+            "Collect garbage at fixed intervals instead of in every step.",
+            """# Exempt the objects that exist now, and never collect in the middle of a step:
 gc.freeze()
 gc.disable()
 for step, batch in enumerate(loader):
@@ -37,44 +42,44 @@ for step, batch in enumerate(loader):
         gc.collect()""",
             "https://docs.python.org/3/library/gc.html",
         ),
-        _SELDOM,
+        _RARELY,
     ),
-    Chore.LOGGING: ChoreWords(
+    Chore.LOGGING: HostTaskFix(
         "logging",
         "writing logs",
         Fix(
-            "Log every N steps, and let another thread write.",
+            "Log every N steps, and write from another thread.",
             """if step % 100 == 0:                              # not in every step
     writer.add_scalar("loss", loss, step)
 
-# Log lines go to a queue, and a thread writes them:
+# Send log lines to a queue that a thread writes:
 records = queue.SimpleQueue()
 logging.getLogger().handlers = [logging.handlers.QueueHandler(records)]
 logging.handlers.QueueListener(records, logging.FileHandler("train.log")).start()
 
-for batch in tqdm(loader, mininterval=5): ...    # a progress bar that is drawn every 5 s""",
+for batch in tqdm(loader, mininterval=5): ...    # redraw the progress bar every 5 s""",
             "https://docs.python.org/3/library/logging.handlers.html#queuehandler",
         ),
-        _SELDOM,
+        _RARELY,
     ),
-    Chore.SAVING: ChoreWords(
-        "saving",
+    Chore.SAVING: HostTaskFix(
+        "saving files",
         "saving a file",
         Fix(
-            "Save seldom, and from another thread.",
-            """# The copy is made at once; writing it runs beside the next steps.
+            "Save less often, and from another thread.",
+            """# Copy right away, and write the copy while the next steps run.
 state = {k: v.to("cpu") for k, v in model.state_dict().items()}
 saver.submit(torch.save, state, path)            # concurrent.futures.ThreadPoolExecutor(1)""",
             "https://docs.pytorch.org/docs/stable/distributed.checkpoint.html",
         ),
-        _SELDOM,
+        _RARELY,
     ),
-    Chore.TOKENIZING: ChoreWords(
+    Chore.TOKENIZING: HostTaskFix(
         "tokenizing text",
         "tokenizing text",
         Fix(
-            "Tokenize once before the training, or whole batches in the loader's workers.",
-            """dataset = dataset.map(lambda rows: tokenizer(rows["text"]), batched=True)   # once, and kept
+            "Tokenize once before training, or whole batches in the loader's workers.",
+            """dataset = dataset.map(lambda rows: tokenizer(rows["text"]), batched=True)   # once, and cached
 
 tokenizer = AutoTokenizer.from_pretrained(name, use_fast=True)
 inputs = tokenizer(texts, padding=True, return_tensors="pt")   # not: [tokenizer(t) for t in texts]""",
@@ -82,11 +87,11 @@ inputs = tokenizer(texts, padding=True, return_tensors="pt")   # not: [tokenizer
         ),
         _FASTER,
     ),
-    Chore.PREPARING: ChoreWords(
-        "preparing images, sound or video",
-        "preparing images, sound or video",
+    Chore.PREPARING: HostTaskFix(
+        "preparing images, audio or video",
+        "preparing images, audio or video",
         Fix(
-            "Prepare the next batch in the loader's workers, on the GPU, or once before the training.",
+            "Prepare the next batch in the loader's workers, on the GPU, or once before training.",
             """# In worker processes, while the GPU computes:
 loader = DataLoader(dataset, batch_size=64, num_workers=8, pin_memory=True)   # dataset[i] prepares item i
 

@@ -1,4 +1,4 @@
-"""Short gaps that the host let run dry: idle time on the way to a launch."""
+"""Short launch gaps: the queue ran dry, and the next launch arrived within a millisecond."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tb_gpudiag.facts.facts import DeviceFacts
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost
 from tb_gpudiag.trace.events import Bool
 
-# The way from one operator's end to its successor's kernel takes 5 to 200 us. A gap of over a millisecond is
-# not made by a launch: the host did something else, and that has a rule of its own.
+# From the end of one operator to the kernel of the next takes 5 to 200 us. In a gap over a millisecond the
+# host did something other than launching, and other rules cover that.
 LONGEST_GAP_NS = 1_000_000
 
 
 def issuing(lost: Lost, device: DeviceFacts) -> Bool:
-    """Shape (s,): the segments on the way to a launch, in short gaps that the host let run dry."""
+    """Mask of the segments on the way to a launch in short launch gaps, shape (s,)."""
     return lost.of(*ISSUING) & in_short_dry_gaps(lost, device)
 
 
 def in_short_dry_gaps(lost: Lost, device: DeviceFacts) -> Bool:
-    """Shape (s,): the segments of short gaps that the host let run dry."""
+    """Mask of the segments in short gaps that began with an empty queue, shape (s,)."""
     trigger = device.ledger.gaps.trigger[lost.gap]
     dry = np.isin(trigger, np.array([Trigger.STARVED, Trigger.DRAINED], np.uint8))
     return dry & (lost.gap_ns <= LONGEST_GAP_NS)

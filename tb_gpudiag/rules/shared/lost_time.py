@@ -1,4 +1,4 @@
-"""What the ledger's rules share: picking stretches of lost time, and saying where in the code they lie."""
+"""Lost time: select stretches of idle time by cause, and find the code they belong to."""
 
 from __future__ import annotations
 
@@ -16,42 +16,43 @@ from tb_gpudiag.facts.facts import DeviceFacts
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Place, Range, Removable
 from tb_gpudiag.trace.events import NONE, Bool, Int64, UInt8
+from tb_gpudiag.wording.format import share
 
-# A page shows a handful; what follows is a list nobody reads.
+# A page shows a handful. Longer lists go unread.
 MOST_PLACES = 5
 MOST_RANGES = 20
 
 NO_DEVICE = -1
-"""The device of stretches when no GPU was recorded: the main host thread's own time."""
+"""Device id of the main host thread's time, used when no GPU was recorded."""
 
 ISSUING = (Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY)
-"""Causes that are the price of a launch, from inside its operator to the kernel's start."""
+"""Causes on the way to a launch: from entering its operator to the start of the kernel."""
 
 
 IDLE = {
     Cause.INPUT: "data loading",
     Cause.COMPILE: "compilation",
-    Cause.SYNC: "blocking calls",
+    Cause.SYNC: "synchronization",
     Cause.ALLOCATOR: "memory allocation",
     Cause.COLLECTIVE: "collective calls",
     Cause.PYTHON: "Python between operators",
-    Cause.DISPATCH: "operators on the host",
+    Cause.DISPATCH: "CPU operator overhead",
     Cause.LAUNCH: "launch calls",
     Cause.LATENCY: "launch latency",
-    Cause.QUEUED: "work queued, cause not visible",
+    Cause.QUEUED: "queued work, cause not visible",
     Cause.UNLINKED: "work without a recorded launch",
-    Cause.PROFILER: "the profiler itself",
+    Cause.PROFILER: "the profiler",
 }
-"""What a GPU that is idle waits for, in words."""
+"""What an idle GPU waits for, as a noun."""
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Lost time in the step window: idle segments of the busiest device, or without a GPU the main thread's
-    time.
+    """Lost time in the step window: idle segments of the busiest device, or the main thread's time if there
+    is no GPU.
 
-    Shape (s,) each, in order of time, clipped to the window. gap_ns is the length of the gap that a segment
-    is in.
+    Columns have shape (s,), are sorted by time and clipped to the window. gap_ns is the length of the gap
+    that contains the segment.
     """
 
     device: int
@@ -59,44 +60,52 @@ class Lost:
     start_ns: Int64
     end_ns: Int64
     cause: UInt8
-    event: Int64  # what the time is put down to, or NONE
+    event: Int64  # the host event the time is attributed to, or NONE
     drained_ns: Int64
     gap: Int64
     gap_ns: Int64
-    launch: Int64  # of the work that ended the gap, or NONE
+    launch: Int64  # launch of the work that ended the gap, or NONE
 
     @property
     def length_ns(self) -> Int64:
         return self.end_ns - self.start_ns
 
     def of(self, *causes: Cause) -> Bool:
-        """Shape (s,)."""
+        """Mask of the segments with one of these causes, shape (s,)."""
         return np.isin(self.cause, np.array(causes, np.uint8))
 
     def total_ns(self, chosen: Bool) -> int:
         return int(self.length_ns[chosen].sum())
 
     def share(self, nanoseconds: int) -> float:
-        """Of the step window; 0 of an empty one."""
+        """Share of the step window, 0 to 1; 0 if the window is empty."""
         return nanoseconds / self.window_ns if self.window_ns else 0.0
 
+    def sentence(self, subject: str, nanoseconds: int) -> str:
+        """Say for how long `subject`, such as "data loading", keeps the GPU idle; without a GPU, how long it
+        takes."""
+        cost_share = share(nanoseconds, self.window_ns)
+        if self.device == NO_DEVICE:
+            return f"{subject} takes {cost_share} of the main thread's time"
+        return f"{subject} keeps the GPU idle {cost_share} of the time"
+
     def claims(self, chosen: Bool) -> dict[int, Intervals]:
-        """The instants of the chosen segments. Host time is nobody else's: it claims nothing."""
+        """Intervals of the chosen segments, by device. Host time is never claimed."""
         if self.device == NO_DEVICE:
             return {}
         return {self.device: self.stretches(chosen)}
 
     def stretches(self, chosen: Bool) -> Intervals:
-        """The chosen segments, neighbours joined."""
+        """The chosen segments, with adjacent ones merged."""
         return union(self.start_ns[chosen], self.end_ns[chosen])
 
     def ranges(self, chosen: Bool) -> list[Range]:
-        """The longest stretches, the longest first."""
+        """The longest of the chosen stretches, longest first, for the timeline."""
         return longest(self.stretches(chosen), self.device)
 
 
 def longest(stretches: Intervals, device: int) -> list[Range]:
-    """Where a finding shows on the timeline."""
+    """The longest stretches as timeline ranges, longest first."""
     order = np.argsort(stretches.start - stretches.end, kind="stable")[:MOST_RANGES]
     return [Range(int(stretches.start[i]), int(stretches.end[i]), device) for i in order]
 
@@ -104,7 +113,7 @@ def longest(stretches: Intervals, device: int) -> list[Range]:
 def lost_time(
     window: Window, device: DeviceFacts | None, host_pieces: Pieces, claimed: Claimed = NOTHING_CLAIMED
 ) -> Lost:
-    """The busiest device's idle time over the step window, less what is claimed; without a device, the main
+    """Return the device's idle time in the step window, minus claimed time; without a device, the main
     thread's whole time."""
     if device is None:
         pieces = host_pieces
@@ -134,21 +143,21 @@ def lost_time(
 
 
 def host_time(pieces: Pieces, *causes: Cause, at_least_ns: int = 0) -> Intervals:
-    """The main thread's time with these causes, hidden under GPU work or not, in stretches of at least so
-    long."""
+    """Return the main thread's time with these causes, in pieces of at least `at_least_ns`, whether or not
+    the GPU was busy meanwhile."""
     some = np.isin(pieces.cause, np.array(causes, np.uint8))
     some &= pieces.end_ns - pieces.start_ns >= at_least_ns
     return union(pieces.start_ns[some], pieces.end_ns[some])
 
 
 def removing(host: Intervals, share: float = 1.0) -> Removable:
-    """A fix that takes this host time away: all of it, or at least this share."""
+    """A fix that removes between `share` and all of this host time."""
     most = Change(host)
     return Removable(most if share == 1.0 else Change(host, share), most)
 
 
 def places(host: Host, event: Int64, weight_ns: Int64, *, by_operator: bool = False) -> list[Place]:
-    """Host events as places in the user's code, the weightiest first: see facts/places.py."""
+    """Map host events to places in the user's code, sorted by time, most first."""
     found = by_place(host, event, weight_ns, by_operator=by_operator, most=MOST_PLACES)
     return [
         Place(operator=operator, time_ns=ns)

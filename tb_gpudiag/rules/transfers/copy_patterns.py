@@ -1,11 +1,15 @@
-"""GD303: copies that need not be: a tensor that goes to the host and comes back, many tiny ones."""
+"""GD303: avoidable copies: tensors copied to the host and back, many tiny copies."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, intersect, subtract, union
-from tb_gpudiag.facts.core.transfers import in_window, round_trips
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.transfers import Transfers, in_window, round_trips
 from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.facts.waiting.loading import batches
 from tb_gpudiag.rules.rule import (
@@ -21,143 +25,152 @@ from tb_gpudiag.rules.rule import (
     Saving,
 )
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, speed
+from tb_gpudiag.rules.shared.evidence import per_step, window_time
 from tb_gpudiag.rules.shared.launch_gaps import in_short_dry_gaps
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, longest, lost_time, places
 from tb_gpudiag.trace.events import NONE, Bool, Int64
-from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
+from tb_gpudiag.wording.format import count, share
+from tb_gpudiag.wording.quantity import duration, number, share_of, size
 
-# Less could not be measured after the fix (see host_sync.py).
+# The effect of a fix of less than this could not be measured (see host_sync.py).
 LEAST_SHARE = 0.02
 
-# Once or twice may be a checkpoint or chance; a job that computes on the host does it in every step.
+# One or two may be a checkpoint or chance. A job that computes on the host does it in every step.
 LEAST_ROUND_TRIPS = 3
 
-# A few scalars a step are no matter; a loop over fields or items is.
+# A few scalars per step do no harm, a loop over fields or items does.
 LEAST_TINY = 10
 
-_STAY = """# What the host does with the tensor between the two copies can be done on the GPU:
+_STAY = """# Do on the GPU what the host does with the tensor between the two copies:
 boxes = torchvision.ops.nms(boxes, scores, 0.5)     # instead of: nms(boxes.cpu(), ...).to(device)
 order = scores.argsort()                            # instead of: numpy.argsort(scores.cpu().numpy())
-# If it has to be done on the host: for the step before, while the GPU computes this one."""
+# If it has to run on the host, process the previous step while the GPU computes this one."""
 
-_PACK = """# One copy of everything instead of many of little:
+_PACK = """# One large copy instead of many tiny ones:
 packed = torch.tensor([lengths, offsets, labels]).pin_memory().to(device, non_blocking=True)
 lengths, offsets, labels = packed.unbind()
-# Constants: make them on the GPU, once.
+# Create constants on the GPU, once.
 mask = torch.ones(n, device=device)                 # instead of: torch.ones(n).to(device)"""
 
 _URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
 
+@dataclass(frozen=True)
+class _Copies:
+    """The device's copies in the step window."""
+
+    host: Host
+    transfers: Transfers
+    window: Window
+    device: DeviceFacts
+    there: Bool  # mask of the device's copies that begin in the window, shape (t,) as in Transfers
+
+    def exposed(self, copies: Int64, claimed: Claimed) -> Intervals:
+        """When these copies run, nothing computes, and no earlier finding claims the time."""
+        ran = self.transfers.ran(copies, self.window)
+        return subtract(intersect(ran, self.device.busy.copying), claimed.get(self.device.id, EMPTY))
+
+
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Time in which the GPU did not compute from such a copy to the host until it was back, and idle time
-    before tiny copies to the GPU."""
+    """Find time in which the GPU does not compute from a copy to the host until the tensor is back, and time
+    lost to tiny copies to the GPU."""
     device = facts.device
     if device is None:
         return NO_GPU
-    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
     there = in_window(facts.transfers, device.id, facts.window)
-    trips = _round_trips(facts, device, lost, there, claimed)
+    copies = _Copies(facts.host, facts.transfers, facts.window, device, there)
+    lost = lost_time(facts.window, device, facts.host_pieces, claimed)
+    trips = _round_trips(copies, lost, claimed, facts.steps.start_ns)
     if trips is not None:
         own, before = trips.claims[device.id], claimed.get(device.id, EMPTY)
         both = union(np.r_[before.start, own.start], np.r_[before.end, own.end])
         claimed = {**claimed, device.id: both}
-        lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
-    found = [f for f in (trips, _tiny(facts, device, lost, there, claimed)) if f is not None]
-    return found or Clear("no tensor goes to the host and back, and tiny copies cost next to nothing")
+        lost = lost_time(facts.window, device, facts.host_pieces, claimed)
+    tiny = _tiny_copies(copies, lost, claimed, len(facts.steps))
+    found = [f for f in (trips, tiny) if f is not None]
+    return found or Clear("no tensor is copied to the host and back, and tiny copies cost next to nothing")
 
 
-def _round_trips(
-    facts: Facts, device: DeviceFacts, lost: Lost, there: Bool, claimed: Claimed
-) -> Finding | None:
-    transfers = facts.transfers
-    if int((there & transfers.to_host & (transfers.bytes >= LEAST_BYTES)).sum()) < LEAST_ROUND_TRIPS:
+def _round_trips(copies: _Copies, lost: Lost, claimed: Claimed, steps_start_ns: Int64) -> Finding | None:
+    transfers, window, device = copies.transfers, copies.window, copies.device
+    if int((copies.there & transfers.to_host & (transfers.bytes >= LEAST_BYTES)).sum()) < LEAST_ROUND_TRIPS:
         return None
-    borders = np.r_[facts.steps.start_ns, batches(facts.host, facts.window)[0]]
-    out, back = round_trips(transfers, there, borders, LEAST_BYTES)
+    borders = np.r_[steps_start_ns, batches(copies.host, window)[0]]
+    out, back = round_trips(transfers, copies.there, borders, LEAST_BYTES)
     if len(out) < LEAST_ROUND_TRIPS:
         return None
     spans = union(transfers.start_ns[out], transfers.end_ns[back])
-    spans = clip(spans, facts.window.start_ns, facts.window.end_ns)
+    spans = clip(spans, window.start_ns, window.end_ns)
     idle = union(lost.start_ns, lost.end_ns)
     copying = subtract(device.busy.copying, claimed.get(device.id, EMPTY))
     claim = intersect(spans, union(np.r_[idle.start, copying.start], np.r_[idle.end, copying.end]))
     if lost.share(claim.total) < LEAST_SHARE:
         return None
-    size = int(transfers.bytes[out].sum())
+    copied = int(transfers.bytes[out].sum())
     return _finding(
-        facts,
-        device,
+        copies,
         claim,
-        lost.window_ns,
-        title=f"Tensors go to the host and back: {share(claim.total, lost.window_ns)} of the time",
-        summary=f"{count(len(out), 'time')} a copy to the host is followed by one of exactly the same size "
-        "back to the GPU. Meanwhile the GPU computes nothing.",
-        fix=Fix("Do on the GPU what is done to the tensor in between.", _STAY, _URL),
+        np.r_[out, back],
+        title=f"Round trips to the host cost {share(claim.total, lost.window_ns)} of the time",
+        summary=f"{count(len(out), 'time')}, a tensor is copied to the host, and then as many bytes are "
+        "copied back to the GPU. Meanwhile the GPU computes nothing.",
+        fix=Fix("Do on the GPU what the host does with these tensors.", _STAY, _URL),
         evidence=[
-            Evidence("round trips", f"{count(len(out))}, {size_bytes(size)} each way"),
-            Evidence("the GPU's time meanwhile", time_ns(claim.total)),
+            window_time("Time without computing", claim.total, lost.window_ns),
+            Evidence("Round trips", number(len(out)), (size(copied, "each way"),)),
         ],
-        copies=np.r_[out, back],
     )
 
 
-def _tiny(facts: Facts, device: DeviceFacts, lost: Lost, there: Bool, claimed: Claimed) -> Finding | None:
-    transfers = facts.transfers
+def _tiny_copies(copies: _Copies, lost: Lost, claimed: Claimed, steps: int) -> Finding | None:
+    transfers = copies.transfers
     small = (transfers.bytes != NONE) & (transfers.bytes < LEAST_BYTES)
-    tiny = np.flatnonzero(there & transfers.to_device & small & (transfers.launch != NONE))
+    tiny = np.flatnonzero(copies.there & transfers.to_device & small & (transfers.launch != NONE))
     if len(tiny) < LEAST_TINY:
         return None
-    # What a wait drained is the wait's (host_sync), whatever ends the gap.
+    # Idle time after a synchronization belongs to host_sync, whatever ends the gap.
     late = (
-        in_short_dry_gaps(lost, device)
+        in_short_dry_gaps(lost, copies.device)
         & lost.of(*ISSUING)
         & (lost.drained_ns == 0)
         & np.isin(lost.launch, transfers.launch[tiny])
     )
-    exposed = _exposed(facts, device, tiny, claimed)
+    exposed = copies.exposed(tiny, claimed)
     claim = union(np.r_[lost.start_ns[late], exposed.start], np.r_[lost.end_ns[late], exposed.end])
     if lost.share(claim.total) < LEAST_SHARE:
         return None
-    steps = len(facts.steps)
-    per_step = f", {count(round(len(tiny) / steps))} a step" if steps else ""
+    median = size(float(np.median(transfers.bytes[tiny])), "median size")
     return _finding(
-        facts,
-        device,
+        copies,
         claim,
-        lost.window_ns,
+        tiny,
         title=f"{count(len(tiny), 'tiny copy', 'tiny copies')} to the GPU cost "
         f"{share(claim.total, lost.window_ns)} of the time",
         summary="Each copies so little that the call takes longer than the copy, and the GPU waits for the "
         "next one.",
-        fix=Fix("Pack them into one copy, or make the tensors on the GPU.", _PACK, _URL),
+        fix=Fix("Pack them into one copy, or create the tensors on the GPU.", _PACK, _URL),
         evidence=[
-            Evidence(
-                "tiny copies",
-                f"{count(len(tiny))}{per_step}, {size_bytes(float(np.median(transfers.bytes[tiny])))} in "
-                "the median",
-            ),
-            Evidence("GPU idle before them", time_ns(lost.total_ns(late))),
+            window_time("Time without computing", claim.total, lost.window_ns),
+            Evidence("Idle before tiny copies", duration(lost.total_ns(late))),
+            Evidence("Tiny copies", number(len(tiny)), (*per_step(len(tiny), steps), median)),
         ],
-        copies=tiny,
     )
 
 
 def _finding(
-    facts: Facts,
-    device: DeviceFacts,
+    copies: _Copies,
     claim: Intervals,
-    window_ns: int,
+    chosen: Int64,
     *,
     title: str,
     summary: str,
     fix: Fix,
     evidence: list[Evidence],
-    copies: Int64,
 ) -> Finding:
-    transfers = facts.transfers
-    time = int((transfers.end_ns - transfers.start_ns)[copies].sum())
-    exposed = _exposed(facts, device, copies, NOTHING_CLAIMED)
+    """claim: the finding's cost; chosen: its copies, as indices of Transfers."""
+    transfers = copies.transfers
+    time = int((transfers.end_ns - transfers.start_ns)[chosen].sum())
+    exposed_ns = copies.exposed(chosen, NOTHING_CLAIMED).total
     return Finding(
         title=title,
         summary=summary,
@@ -166,19 +179,13 @@ def _finding(
         saving=Saving(0, claim.total),
         evidence=[
             *evidence,
-            Evidence("copying", f"{time_ns(time)}, {share(exposed.total, time)} not hidden under computing"),
-            *speed(facts, copies),
+            Evidence("Copying", duration(time), (share_of(exposed_ns, time, "exposed"),)),
+            *speed(transfers, chosen),
         ],
-        places=places(facts.host, transfers.launch[copies], transfers.in_call_ns[copies], by_operator=True),
-        ranges=longest(claim, device.id),
-        claims={device.id: claim},
+        places=places(copies.host, transfers.launch[chosen], transfers.in_call_ns[chosen], by_operator=True),
+        ranges=longest(claim, copies.device.id),
+        claims={copies.device.id: claim},
     )
 
 
-def _exposed(facts: Facts, device: DeviceFacts, copies: Int64, claimed: Claimed) -> Intervals:
-    """Where these copies ran, nothing computed, and nobody claimed it."""
-    ran = facts.transfers.ran(copies, facts.window)
-    return subtract(intersect(ran, device.busy.copying), claimed.get(device.id, EMPTY))
-
-
-RULE = Rule("GD303", "copy_patterns", "Copies that need not be", check, error_share=0.20)
+RULE = Rule("GD303", "copy_patterns", "Avoidable copies", check, error_share=0.20)

@@ -1,4 +1,4 @@
-"""GD304: copies between host and GPU that nothing hides."""
+"""GD304: copies between host and GPU that do not overlap with computing."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from tb_gpudiag.rules.rule import (
     Saving,
 )
 from tb_gpudiag.rules.shared.copies import speed
+from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import longest, places
-from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
+from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.quantity import number, share_of, size
 
-# Public traces lose up to 3 % so. A batch that is copied while the GPU computes the one before costs nothing;
-# from 5 % on, the second stream that this takes is worth its lines.
+# Public traces lose up to 3%. A batch that is copied while the GPU computes the previous one costs nothing;
+# from 5%, the second stream that this takes is worth the code.
 LEAST_SHARE = 0.05
 
-_CODE = """# Copy the next batch on a stream of its own, while this one is computed:
+_CODE = """# Copy the next batch on its own stream, while the GPU computes this one:
 copying = torch.cuda.Stream()
 
 def ahead(loader):
@@ -42,58 +44,49 @@ def ahead(loader):
         batch = following
     yield batch
 
-# Better than any copy is none: keep on the GPU what is used again, and copy bytes, not floats.
+# Better still, avoid copies: keep what is used again on the GPU, and copy bytes, not floats.
 x = images_uint8.to(device, non_blocking=True).float().div_(255)"""
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Time in which copies from and to the host ran, nothing computed, and which is no other finding's."""
+    """Find time in which copies from and to the host run, nothing computes, and no earlier finding claims."""
     device = facts.device
     if device is None:
         return NO_GPU
     window, transfers = facts.window, facts.transfers
     chosen = in_window(transfers, device.id, window) & (transfers.to_device | transfers.to_host)
-    exposed = intersect(transfers.ran(chosen, window), device.busy.copying)
-    exposed = subtract(exposed, claimed.get(device.id, EMPTY))
+    copying = transfers.ran(chosen, window)
+    exposed = subtract(intersect(copying, device.busy.copying), claimed.get(device.id, EMPTY))
     cost_ns = exposed.total
+    cost_share = share(cost_ns, window.duration_ns)
     if cost_ns < LEAST_SHARE * window.duration_ns or not cost_ns:
-        return Clear(
-            f"copies from and to the host that nothing hides cost {share(cost_ns, window.duration_ns)} of "
-            "the step window"
-        )
+        return Clear(f"exposed copies from and to the host take {cost_share} of the step window")
     copies = np.flatnonzero(chosen)
-    copying_ns = transfers.ran(chosen, window).total
-    in_ns = int((transfers.end_ns - transfers.start_ns)[chosen & transfers.to_device].sum())
-    all_ns = int((transfers.end_ns - transfers.start_ns)[chosen].sum())
+    taken_ns = transfers.end_ns - transfers.start_ns
+    in_ns, all_ns = int(taken_ns[chosen & transfers.to_device].sum()), int(taken_ns[chosen].sum())
+    copied = float(np.maximum(transfers.bytes[copies], 0).sum())
     return Finding(
-        title=f"Copies between host and GPU stand alone for {share(cost_ns, window.duration_ns)} of the time",
-        summary="While they run, the GPU computes nothing. On a stream of their own, ahead of time, they "
-        "would run beside the computing.",
+        title=f"Exposed copies take {cost_share} of the time",
+        summary="While these copies between host and GPU run, the GPU computes nothing. On their own stream, "
+        "ahead of time, they would overlap with computing.",
         fix=Fix(
-            "Copy the next batch while this one is computed, or copy less.",
+            "Copy the next batch while the GPU computes this one, or copy less.",
             _CODE,
             "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
         ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            Evidence(
-                "copies",
-                f"{count(len(copies))}, {size_bytes(float(np.maximum(transfers.bytes[copies], 0).sum()))}",
-            ),
-            Evidence("not hidden under computing", f"{time_ns(cost_ns)} of {time_ns(copying_ns)}"),
-            Evidence("to the GPU", share(in_ns, all_ns)),
-            *speed(facts, copies),
+            window_time("Exposed", cost_ns, window.duration_ns),
+            Evidence("Exposed share", share_of(cost_ns, copying.total, "of the copying time")),
+            Evidence("Copies", number(len(copies)), (size(copied),)),
+            Evidence("Copies to the GPU", share_of(in_ns, all_ns, "of their total time")),
+            *speed(transfers, copies),
         ],
-        places=places(
-            facts.host,
-            transfers.launch[copies],
-            (transfers.end_ns - transfers.start_ns)[copies],
-            by_operator=True,
-        ),
+        places=places(facts.host, transfers.launch[copies], taken_ns[copies], by_operator=True),
         ranges=longest(exposed, device.id),
         claims={device.id: exposed},
     )
 
 
-RULE = Rule("GD304", "exposed_copies", "Copies that nothing hides", check, error_share=0.20)
+RULE = Rule("GD304", "exposed_copies", "Exposed copies", check, error_share=0.20)

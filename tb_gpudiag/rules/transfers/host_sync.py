@@ -1,4 +1,4 @@
-"""GD301: the host waits for the GPU, and then the GPU waits for the host."""
+"""GD301: the host synchronizes with the GPU, and afterwards the GPU waits for the host."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import union
+from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Change
+from tb_gpudiag.facts.waiting.host_tasks import Chore
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, sync_kinds
 from tb_gpudiag.rules.rule import (
     NO_GPU,
@@ -24,128 +27,136 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
-from tb_gpudiag.rules.shared.host_task_fixes import CHORES
+from tb_gpudiag.rules.shared.evidence import part_time, window_time
+from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.lost_time import IDLE, Lost, longest, lost_time, places
-from tb_gpudiag.trace.events import NONE, Int64
-from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.trace.events import NONE, Int64, UInt8
+from tb_gpudiag.wording.format import count, share
+from tb_gpudiag.wording.quantity import duration, number
 
-# Step times vary by 1-2 % from run to run: less than that nobody can measure after the fix.
+# Step times vary by 1 to 2% from run to run, so a smaller effect of the fix could not be measured.
 LEAST_SHARE = 0.02
 
-# Of what the GPU waited for after a wait, a tenth is worth a line.
+# What keeps the GPU idle after synchronizations is listed from this share of the cost.
 LEAST_PART = 0.1
 
 MOST_KINDS = 4
-"""Kinds of wait that the evidence lists."""
+"""Number of kinds of synchronization in the evidence."""
 
-_SELDOM = """# Reading a value makes the host wait for all the GPU's work. Do it seldom:
+_RARELY = """# Reading a value makes the host wait for all work of the GPU. Do it rarely:
 total = torch.zeros((), device=device)
 for step, (x, y) in enumerate(loader):
     loss = train_step(x, y)
-    total += loss.detach()            # stays on the GPU, no waiting
+    total += loss.detach()            # stays on the GPU, no synchronization
     if step % 100 == 99:
-        log(total.item() / 100)       # one wait in 100 steps
+        log(total.item() / 100)       # one synchronization in 100 steps
         total.zero_()
-# To find every line that waits: torch.cuda.set_sync_debug_mode("warn")"""
+# To find every line that synchronizes: torch.cuda.set_sync_debug_mode("warn")"""
 
-_FIXED_SIZE = """# How many elements are chosen is known to the GPU only, and the host waits for it.
+_FIXED_SIZE = """# Only the GPU knows how many elements are selected, so the host waits for the number.
 y = torch.where(mask, a, b)                     # instead of: y = b.clone(); y[mask] = a[mask]
 loss = (loss_per_item * mask).sum() / mask.sum()  # instead of: loss_per_item[mask].mean()
-x = x.repeat_interleave(counts, output_size=n)  # where the host knows the size, say it"""
+x = x.repeat_interleave(counts, output_size=n)  # pass the size if the host knows it"""
 
 _ON_THE_GPU = """# A tensor's value as a condition makes the host wait for it. Decide on the GPU,
 y = torch.where(flag, a, b)                     # instead of: y = a if flag else b
-# or decide by what the host knows already: shapes, lengths, a flag of its own."""
+# or by what the host already knows: shapes, lengths, a flag of its own."""
 
 _COPY = """loader = DataLoader(dataset, ..., pin_memory=True)
 for x, y in loader:
     x = x.to(device, non_blocking=True)         # from pinned memory: returns at once
     y = y.to(device, non_blocking=True)
-# Better than any copy is none:
+# Better still, avoid the copy:
 index = torch.arange(n, device=device)          # instead of: torch.arange(n).to(device)"""
 
-_COPY_BACK = """# Collect on the GPU, and fetch everything at once after the loop:
+_COPY_BACK = """# Collect on the GPU, and copy everything at once after the loop:
 outputs.append(out.detach())                    # instead of: out.detach().cpu()
 ...
 outputs = torch.cat(outputs).cpu()
-# Within the loop, into pinned memory, and waited for only when it is read:
+# In the loop, copy into pinned memory, and wait only before reading it:
 buffer.copy_(out, non_blocking=True)
 copied = torch.cuda.Event(); copied.record()"""
 
-_SYNCHRONIZE = """# For timing, events do not empty the queue:
+_SYNCHRONIZE = """# For timing, events do not drain the queue:
 start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 start.record()
 train_step(x, y)
 end.record()                                    # read start.elapsed_time(end) some steps later
-# For order between streams, the GPU can wait instead of the host:
+# To order streams, let the GPU wait instead of the host:
 stream.wait_event(event)                        # instead of: event.synchronize()"""
 
-# Each kind of wait in words, and what helps.
+# Each kind of synchronization: its name, and how to fix it.
 _KINDS = {
-    SyncKind.PRINT: ("print of a tensor", "Print every N steps, and only what is on the host.", _SELDOM),
+    SyncKind.PRINT: ("Printing a tensor", "Print every N steps, and only what is on the host.", _RARELY),
     SyncKind.SIZE: (
         "nonzero, boolean index or another size that only the GPU knows",
-        "Keep sizes fixed: mask with torch.where or a product instead of choosing elements.",
+        "Keep sizes fixed: mask with torch.where or a multiplication instead of selecting elements.",
         _FIXED_SIZE,
     ),
     SyncKind.CONDITION: (
-        "a tensor's value as a condition",
-        "Decide on the GPU, or by what the host knows already.",
+        "Condition on a tensor's value",
+        "Decide on the GPU, or by what the host already knows.",
         _ON_THE_GPU,
     ),
     SyncKind.ITEM: (
         ".item() or float() of a tensor",
         "Keep values on the GPU, and read them every N steps.",
-        _SELDOM,
+        _RARELY,
     ),
     SyncKind.COPY_TO_HOST: (
-        "copy to the host",
-        "Collect results on the GPU and fetch them at once, or copy into pinned memory.",
+        "Copy to the host",
+        "Collect results on the GPU and copy them all at once, or copy into pinned memory.",
         _COPY_BACK,
     ),
     SyncKind.COPY_TO_DEVICE: (
-        "copy to the GPU that waits",
-        "Copy from pinned memory with non_blocking=True, or make the tensor on the GPU.",
+        "Blocking copy to the GPU",
+        "Copy from pinned memory with non_blocking=True, or create the tensor on the GPU.",
         _COPY,
     ),
     SyncKind.DEVICE: (
-        "wait for the whole device",
-        "Take torch.cuda.synchronize() out of the loop.",
+        "Waiting for the whole device",
+        "Remove torch.cuda.synchronize() from the loop.",
         _SYNCHRONIZE,
     ),
-    SyncKind.EVENT: ("wait for an event", "Let a stream wait for the event, not the host.", _SYNCHRONIZE),
-    SyncKind.STREAM: ("wait for a stream", "Let the GPU wait for the stream, not the host.", _SYNCHRONIZE),
-    SyncKind.COPY: ("copy that waits", "Copy with pinned memory on the host's side.", _COPY),
+    SyncKind.EVENT: (
+        "Waiting for an event",
+        "Let a stream wait for the event instead of the host.",
+        _SYNCHRONIZE,
+    ),
+    SyncKind.STREAM: (
+        "Waiting for a stream",
+        "Let the GPU wait for the stream instead of the host.",
+        _SYNCHRONIZE,
+    ),
+    SyncKind.COPY: ("Blocking copy", "Copy from or to pinned memory with non_blocking=True.", _COPY),
 }
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Idle time after blocking calls, at most as long as the host had been held in them: had it not been
-    held, it would have been that much further ahead."""
+    """Find idle time after synchronizations, each at most as long as the host was blocked: without the
+    synchronization, the host would have been that much further ahead."""
     device = facts.device
     if device is None:
         return NO_GPU
-    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
+    lost = lost_time(facts.window, device, facts.host_pieces, claimed)
     gaps = device.ledger.gaps
     chosen = lost.drained_ns > 0
     cost_ns = int(lost.drained_ns[chosen].sum())
+    cost_share = share(cost_ns, lost.window_ns)
     if lost.share(cost_ns) < LEAST_SHARE:
-        return Clear(
-            f"after blocking calls the GPU waited {share(cost_ns, lost.window_ns)} of the step window for "
-            f"new work"
-        )
+        return Clear(f"synchronizations leave the GPU idle {cost_share} of the step window")
     claim = union(lost.start_ns[chosen], lost.start_ns[chosen] + lost.drained_ns[chosen])
     per_gap = np.zeros(len(gaps), np.int64)
     np.add.at(per_gap, lost.gap[chosen], lost.drained_ns[chosen])
     drained = np.flatnonzero(per_gap)
-    calls = gaps.blocked_in[drained]
-    kinds = _by_kind(facts, calls, per_gap[drained], gaps.blocked_ns[drained])
+    calls, blocked_ns = gaps.blocked_in[drained], gaps.blocked_ns[drained]
+    kinds = _by_kind(sync_kinds(facts.host, facts.transfers, calls), per_gap[drained], blocked_ns)
     inside_ns = lost.total_ns(lost.of(Cause.SYNC) & chosen)
+    tasks = facts.chores.time_ns(lost.event, lost.drained_ns)
     return Finding(
-        title=f"Waiting for the GPU's results costs {share(cost_ns, lost.window_ns)} of the time",
-        summary=f"{count(len(drained), 'time')} in the step window the host stopped until the GPU had "
-        "finished all queued work. Each time the GPU then stood idle until the host had launched something "
-        "new.",
+        title=f"Synchronizations leave the GPU idle {cost_share} of the time",
+        summary=f"{count(len(drained), 'time')} in the step window, the host waits until the GPU has "
+        "finished all queued work. The GPU is then idle until the host launches something new.",
         fix=Fix(
             *_KINDS[kinds[0].kind][1:],
             "https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution",
@@ -153,16 +164,14 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         cost_ns=cost_ns,
         saving=Saving(inside_ns, cost_ns),
         evidence=[
-            Evidence(
-                "GPU idle after waits", f"{time_ns(cost_ns)}, {share(cost_ns, lost.window_ns)} of the window"
-            ),
-            *_refilling(facts, lost, cost_ns),
-            Evidence("host held until the GPU was done", time_ns(float(gaps.blocked_ns[drained].sum()))),
+            window_time("Idle after synchronizations", cost_ns, lost.window_ns),
+            *_refilling(lost, tasks, cost_ns),
+            Evidence("Host blocked", duration(int(blocked_ns.sum()))),
             *(
                 Evidence(
                     _KINDS[k.kind][0],
-                    f"{count(k.waits, 'wait')}, host held {time_ns(k.held_ns)} until the GPU was done, GPU "
-                    f"idle after {time_ns(k.refill_ns)}",
+                    number(k.waits, "synchronization"),
+                    (duration(k.blocked_ns, "host blocked"), duration(k.refill_ns, "GPU idle after")),
                 )
                 for k in kinds[:MOST_KINDS]
             ),
@@ -170,52 +179,58 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         places=places(facts.host, calls, per_gap[drained], by_operator=True),
         ranges=longest(claim, device.id),
         claims={device.id: claim},
-        removable=_without_waits(facts, calls),
+        removable=_removable(facts.host, facts.transfers, facts.host_time.blocking, calls),
     )
 
 
-def _refilling(facts: Facts, lost: Lost, cost_ns: int) -> list[Evidence]:
-    """What the GPU then waited for, as far as it is a good part: the host's chores among it."""
+def _refilling(lost: Lost, tasks: dict[Chore, int], cost_ns: int) -> list[Evidence]:
+    """What the GPU waits for after synchronizations, most first: causes, and host tasks among them.
+
+    tasks: ns of each host task.
+    """
     spent = np.zeros(len(Cause), np.int64)
     np.add.at(spent, lost.cause, lost.drained_ns)
-    chores = facts.chores.time_ns(lost.event, lost.drained_ns)
     parts = [(IDLE[cause], int(spent[cause])) for cause in Cause]
-    parts += [(CHORES[chore].what, ns) for chore, ns in chores.items()]
+    parts += [(HOST_TASK_FIXES[task].noun, ns) for task, ns in tasks.items()]
     parts.sort(key=lambda part: -part[1])
     return [
-        Evidence(f"of that, {what}", time_ns(ns)) for what, ns in parts if ns >= max(1, LEAST_PART * cost_ns)
+        part_time(f"Idle during {what}", ns, cost_ns)
+        for what, ns in parts
+        if ns >= max(1, LEAST_PART * cost_ns)
     ]
 
 
 class _Kind(NamedTuple):
     kind: SyncKind
     waits: int
-    held_ns: int
-    refill_ns: int
+    blocked_ns: int  # how long the host was blocked
+    refill_ns: int  # how long the GPU was idle afterwards
 
 
-def _by_kind(facts: Facts, calls: Int64, refill_ns: Int64, held_ns: Int64) -> list[_Kind]:
-    """The waits of each kind, those that cost most first. Shape (g,) each: of the drained gaps."""
-    of_call = sync_kinds(facts.host, facts.transfers, calls)
+def _by_kind(kind: UInt8, refill_ns: Int64, blocked_ns: Int64) -> list[_Kind]:
+    """Sum up the synchronizations by kind, most idle time first. Columns have shape (g,), one row per gap."""
     found = [
-        _Kind(kind, int(chosen.sum()), int(held_ns[chosen].sum()), int(refill_ns[chosen].sum()))
-        for kind in SyncKind
-        if (chosen := of_call == kind).any()
+        _Kind(k, int(chosen.sum()), int(blocked_ns[chosen].sum()), int(refill_ns[chosen].sum()))
+        for k in SyncKind
+        if (chosen := kind == k).any()
     ]
     return sorted(found, key=lambda k: -k.refill_ns)
 
 
-def _without_waits(facts: Facts, drained: Int64) -> Removable:
-    """At least the waits that let the queue run dry go, at most all of them: not every value can be done
-    without. Those of copies to the device stay: they have a rule of their own (pageable_copies)."""
-    calls, transfers, operator = facts.host_time.blocking, facts.transfers, facts.host.operator
+def _removable(host: Host, transfers: Transfers, blocking: Int64, drained: Int64) -> Removable:
+    """A fix removes at least the synchronizations that drained the queue, and at most all: some values are
+    needed. Those of copies to the device stay, since pageable_copies covers them.
+
+    blocking: all blocking calls; drained: those that drained the queue.
+    """
+    operator = host.operator
     copies = transfers.launch[transfers.to_device & (transfers.launch != NONE)]
-    copying = np.isin(calls, copies) | (
-        (operator[calls] != NONE) & np.isin(operator[calls], operator[copies])
+    copying = np.isin(blocking, copies) | (
+        (operator[blocking] != NONE) & np.isin(operator[blocking], operator[copies])
     )
-    removable = calls[~copying]
+    removable = blocking[~copying]
     least = removable[np.isin(removable, drained)]
     return Removable(Change(unblocked=tuple(least.tolist())), Change(unblocked=tuple(removable.tolist())))
 
 
-RULE = Rule("GD301", "host_sync", "Waiting for the GPU", check, error_share=0.20)
+RULE = Rule("GD301", "host_sync", "Synchronizations", check, error_share=0.20)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.idle.compilation_in_step import RULE
-from tb_gpudiag.rules.rule import Finding
+from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import HostThread, TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, finding, findings, healthy, is_clear, one_gap
+from tests.rules.stage import cannot_tell, facts_of, figures, finding, findings, healthy, is_clear, one_gap
 
 
 def _load_module(main: HostThread, at: float, us: float) -> None:
@@ -43,69 +43,66 @@ def test_cannot_tell_from_a_trace_without_activity(tmp_path: Path) -> None:
 
 
 def _recompiling(steps: dict[int, int | None], count: int = 6) -> TraceBuilder:
-    """Steps of 1,000 µs, idle for 500 µs in those where a function is compiled; and how often it had been."""
+    """Build steps of 1,000 µs. Those in `steps` compile a function and are idle for 500 µs; the values say
+    how often it had been compiled before, None if the trace does not say."""
     trace = TraceBuilder()
     main = trace.thread()
-    for number in range(count):
-        at = number * 1000.0
-        main.step(number, at=at, us=1000)
+    for step in range(count):
+        at = step * 1000.0
+        main.step(step, at=at, us=1000)
         main.frame("train.py(12): train_step", at=at, us=1000)
-        idle = 500 if number in steps else 0
+        idle = 500 if step in steps else 0
         if idle:
             main.frame("torch/_dynamo/convert_frame.py(1647): _compile", at=at + 5, us=490)
             main.op("_compile.compile_inner (dynamo_timed)", at=at + 10, us=480)
             main.frame("/tmp/torchinductor_me/x/abc.py(10): <module>", at=at + 100, us=200)
-        before = steps.get(number)
+        before = steps.get(step)
         if before is not None:
             main.op(f"Torch-Compiled Region: 3/{before}", at=at + 500, us=40)
         main.launch("gemm", at=at + idle + 5, us=5, runs_at=at + idle + 12, runs_us=980 - idle)
     return trace
 
 
-def _evidence(answer: Finding) -> dict[str, str]:
-    return {e.label: e.text for e in answer.evidence}
-
-
-def test_says_which_function_is_compiled_again_how_often_when_and_for_whom(tmp_path: Path) -> None:
+def test_names_the_recompiled_function_its_caller_and_its_steps(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_recompiling({1: 1, 4: 2}), tmp_path)))
-    evidence = _evidence(found)
-    assert "again" in found.title
+    evidence = figures(found)
+    assert found.title.startswith("Recompilation")
     assert "mark_dynamic" in found.fix.code
-    assert evidence["functions compiled"] == "2"
-    assert evidence["in"] == "ProfilerStep#1, ProfilerStep#4"
-    shown = [e.text for e in found.evidence if e.label == "function 3"]
-    assert shown == [
-        "480 µs, called from train_step (train.py:12), compiled 1 time before, in ProfilerStep#1",
-        "480 µs, called from train_step (train.py:12), compiled 2 times before, in ProfilerStep#4",
+    assert evidence["Compiled functions"] == (number(2),)
+    assert evidence["Steps with compilation"] == (number(2), "ProfilerStep#1", "ProfilerStep#4")
+    caller = "called from train_step (train.py:12)"
+    assert [(e.value, *e.details) for e in found.evidence if e.label == "Function 3"] == [
+        (duration(480_000), caller, number(1, "earlier compilation"), "in ProfilerStep#1"),
+        (duration(480_000), caller, number(2, "earlier compilation"), "in ProfilerStep#4"),
     ]
     assert [(p.file, p.line) for p in found.places] == [("train.py", 12)]
 
 
 @pytest.mark.parametrize(
-    ("steps", "again"),
+    ("steps", "recompiled"),
     [
         ({0: 0}, False),  # for the first time
         ({0: 0, 3: 0}, False),  # another function for the first time
         ({3: 1}, True),
-        ({0: 0, 1: 1}, False),  # a size was found to change in the second step, and it was over
-        ({0: None, 4: None}, True),  # the trace does not say, but steady steps compile
+        ({0: 0, 1: 1}, False),  # the second step showed that a size changes, and that was all
+        ({0: None, 4: None}, True),  # the trace does not say so, but steady steps compile
         ({4: None}, False),
     ],
 )
-def test_compiling_again_is_told_from_the_warm_up(
-    steps: dict[int, int | None], again: bool, tmp_path: Path
+def test_distinguishes_recompilation_from_the_warm_up(
+    steps: dict[int, int | None], recompiled: bool, tmp_path: Path
 ) -> None:
     found = finding(RULE.check(facts_of(_recompiling(steps), tmp_path)))
-    assert ("again" in found.title) is again
-    assert ("mark_dynamic" in found.fix.code) is again
+    assert found.title.startswith("Recompilation") is recompiled
+    assert ("mark_dynamic" in found.fix.code) is recompiled
 
 
-def test_without_stacks_the_compilers_own_marks_tell(tmp_path: Path) -> None:
+def test_without_stacks_it_uses_the_spans_of_the_compiler(tmp_path: Path) -> None:
     trace = _recompiling({1: 1, 4: 2})
     trace.recording.host = [span for span in trace.recording.host if span.kind != "frame"]
-    evidence = _evidence(finding(RULE.check(facts_of(trace, tmp_path))))
-    assert evidence["functions compiled"] == "2"
-    assert evidence["function 3"].startswith("480 µs, compiled")
+    evidence = figures(finding(RULE.check(facts_of(trace, tmp_path))))
+    assert evidence["Compiled functions"] == (number(2),)
+    assert evidence["Function 3"][:2] == (duration(480_000), number(2, "earlier compilation"))
 
 
 def test_loading_is_a_finding_of_its_own(tmp_path: Path) -> None:
@@ -118,4 +115,4 @@ def test_loading_is_a_finding_of_its_own(tmp_path: Path) -> None:
     assert (compiled.cost_ns, loaded.cost_ns) == (140_000, 60_000)
     assert "Loading" in loaded.title
     assert "CUDA_MODULE_LOADING=EAGER" in loaded.fix.code
-    assert _evidence(loaded)["calls that load"] == "1"
+    assert figures(loaded)["Loading calls"] == (number(1),)

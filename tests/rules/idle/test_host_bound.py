@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.idle.host_bound import RULE
+from tb_gpudiag.wording.format import time_ns
+from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import (
     Act,
     cannot_tell,
     facts_of,
+    figures,
     finding,
     findings,
     healthy,
@@ -26,6 +29,10 @@ def _python(main: HostThread, at: float, us: float) -> None:
 def test_fires_on_python_between_operators_and_names_the_line(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(one_gap(_python, 300), tmp_path)))
     assert found.cost_ns == 300_000
+    assert figures(found)["Idle during host work"] == (
+        duration(300_000),
+        share_of(300_000, 1_000_000, "of the step window"),
+    )
     assert (found.places[0].file, found.places[0].line, found.places[0].function) == (
         "augment.py",
         40,
@@ -34,7 +41,7 @@ def test_fires_on_python_between_operators_and_names_the_line(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("idle_us", "said"), [(900, True), (1_100, False)])
-def test_a_cuda_graph_is_spoken_of_where_python_lies_between_small_kernels(
+def test_mentions_cuda_graphs_if_python_runs_between_small_kernels(
     idle_us: float, said: bool, tmp_path: Path
 ) -> None:
     trace = TraceBuilder()
@@ -43,7 +50,7 @@ def test_a_cuda_graph_is_spoken_of_where_python_lies_between_small_kernels(
     main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
     main.launch("after", at=300 + idle_us, us=5, runs_at=306 + idle_us, runs_us=2_694 - idle_us)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert ("CUDA graph" in {e.label for e in found.evidence}) == said
+    assert ("CUDA graph" in figures(found)) == said
 
 
 def test_fires_on_one_long_operator(tmp_path: Path) -> None:
@@ -55,7 +62,7 @@ def test_fires_on_one_long_operator(tmp_path: Path) -> None:
     main.launch("after", at=1800, us=5, runs_at=1806, runs_us=1294)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert found.cost_ns == 1_505_000  # up to the launch's return
-    assert "operators" in found.title
+    assert found.title.startswith("Slow CPU operators")
 
 
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
@@ -70,7 +77,7 @@ def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
 
 
-def _chore(name: str, *, by: str = "train.py(30): log_metrics") -> Act:
+def _task(name: str, *, by: str = "train.py(30): log_metrics") -> Act:
     def act(main: HostThread, at: float, us: float) -> None:
         main.frame(by, at=at, us=us)
         main.frame(name, at=at, us=us)
@@ -79,41 +86,41 @@ def _chore(name: str, *, by: str = "train.py(30): log_metrics") -> Act:
 
 
 @pytest.mark.parametrize(
-    ("name", "idle_us", "what", "code"),
+    ("name", "idle_us", "title", "code"),
     [
-        ("<built-in function collect>", 21, "garbage collection", "gc.freeze()"),
-        ("logging/__init__.py(1479): info", 21, "logging", "QueueListener"),
-        ("<built-in function print>", 21, "logging", "% 100"),
-        ("torch/serialization.py(944): save", 21, "saving", "submit(torch.save"),
+        ("<built-in function collect>", 21, "Garbage collection", "gc.freeze()"),
+        ("logging/__init__.py(1479): info", 21, "Logging", "QueueListener"),
+        ("<built-in function print>", 21, "Logging", "% 100"),
+        ("torch/serialization.py(944): save", 21, "Saving files", "submit(torch.save"),
         (
             "<built-in method encode of tokenizers.Tokenizer object at 0x7ff1>",
             51,
-            "tokenizing text",
+            "Tokenizing text",
             "batched=True",
         ),
-        ("PIL/Image.py(2332): resize", 51, "preparing images", "num_workers"),
+        ("PIL/Image.py(2332): resize", 51, "Preparing images", "num_workers"),
     ],
 )
-def test_a_chore_is_named_with_its_own_fix_and_the_line_that_calls_it(
-    name: str, idle_us: float, what: str, code: str, tmp_path: Path
+def test_a_host_task_has_its_own_fix_and_names_the_line_that_calls_it(
+    name: str, idle_us: float, title: str, code: str, tmp_path: Path
 ) -> None:
-    found = finding(RULE.check(facts_of(one_gap(_chore(name), idle_us), tmp_path)))
+    found = finding(RULE.check(facts_of(one_gap(_task(name), idle_us), tmp_path)))
     assert found.cost_ns == idle_us * 1000
-    assert what in found.title
+    assert found.title.startswith(title)
     assert code in found.fix.code
     assert (found.places[0].file, found.places[0].function) == ("train.py", "log_metrics")
-    assert {e.label: e.text for e in found.evidence}["calls"] == "1, 1 a step"
+    assert figures(found)["Calls"] == (number(1), number(1, suffix="per step"))
 
 
 @pytest.mark.parametrize(
     ("name", "idle_us"),
     [("<built-in function collect>", 19), ("PIL/Image.py(2332): resize", 49)],
 )
-def test_a_chore_just_under_its_threshold_is_clear(name: str, idle_us: float, tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(one_gap(_chore(name), idle_us), tmp_path)))
+def test_a_host_task_just_under_its_threshold_is_clear(name: str, idle_us: float, tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(one_gap(_task(name), idle_us), tmp_path)))
 
 
-def test_a_chore_and_the_rest_are_two_findings_that_share_no_time(tmp_path: Path) -> None:
+def test_a_host_task_and_the_rest_are_two_findings_that_share_no_time(tmp_path: Path) -> None:
     def act(main: HostThread, at: float, us: float) -> None:
         main.frame("<built-in function collect>", at=at + us - 40, us=40)
 
@@ -127,7 +134,7 @@ def test_a_chore_and_the_rest_are_two_findings_that_share_no_time(tmp_path: Path
     assert garbage.removable.most.host.total == 40_000
 
 
-def test_without_stacks_no_chore_is_guessed(tmp_path: Path) -> None:
+def test_without_stacks_all_of_it_is_python(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
@@ -135,18 +142,19 @@ def test_without_stacks_no_chore_is_guessed(tmp_path: Path) -> None:
     main.op("aten::mm", at=495, us=20)
     main.launch("after", at=500, us=5, runs_at=506, runs_us=594)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert "for Python" in found.title
+    assert found.title.startswith("Python keeps")
     assert "no Python stacks" in found.summary
-    evidence = {e.label: e.text for e in found.evidence}
-    assert evidence["of this without any line or operator"] == "195 µs"
-    assert evidence["longest stretch"] == "195 µs, before aten::mm"
+    evidence = figures(found)
+    assert evidence["Without a line or operator"] == (duration(195_000),)
+    assert evidence["Longest stretch"] == (duration(195_000), "before aten::mm")
 
 
-def test_what_makes_the_models_input_is_compared_with_the_model(tmp_path: Path) -> None:
+def test_compares_preparing_the_input_with_the_gpu_time_of_the_model(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=1000)
     main.frame("PIL/Image.py(2332): resize", at=0, us=800)
     main.launch("gemm", at=810, us=5, runs_at=820, runs_us=180)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert "It takes 800 µs, longer than the GPU computes (180 µs)." in found.summary
+    longer = f"It takes {time_ns(800_000)}, longer than the GPU computes ({time_ns(180_000)})."
+    assert longer in found.summary

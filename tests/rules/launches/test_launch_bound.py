@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.launches.launch_bound import RULE
+from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, without_gpu
 
 
 def _confetti(kernel_us: float, kernels: int = 50, slow_us: float = 0) -> TraceBuilder:
-    """Every 20 µs an operator of 18 µs launches a kernel (at 8 µs, 7 µs, starting 1 µs later) that soon
-    ends. `slow_us`: one more operator after them, which is slow by itself."""
+    """Build a step in which, every 20 µs, an operator of 18 µs launches a short kernel: launched at 8 µs for
+    7 µs, starting 1 µs later. With `slow_us`, one more operator follows that is slow by itself."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=20 * kernels + slow_us)
@@ -28,36 +29,47 @@ def _confetti(kernel_us: float, kernels: int = 50, slow_us: float = 0) -> TraceB
 
 def test_fires_on_kernels_shorter_than_their_launches(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_confetti(3), tmp_path)))
-    # Before each kernel 8 µs of dispatch, 7 of launching and 1 of latency; the 1 µs between operators is
-    # Python's.
-    assert found.cost_ns == 50 * 16_000
-    assert {e.label: e.text for e in found.evidence}["issued on an empty queue"] == "100 %"
+    # Before each kernel 8 µs of operator overhead, 7 of the launch call and 1 of latency. The 1 µs between
+    # operators is Python.
+    cost_ns = 50 * 16_000
+    assert found.cost_ns == cost_ns
+    evidence = figures(found)
+    assert evidence["Idle in short launch gaps"] == (
+        duration(cost_ns),
+        share_of(cost_ns, 1_000_000, "of the step window"),
+    )
+    assert evidence["Launches"] == (number(50), number(50, suffix="per step"))
+    assert evidence["Launched on an idle GPU"] == (share_of(50, 50, "of the launches"),)
     assert found.places[0].operator == "aten::add"
     assert found.places[0].file == "model.py"
 
 
-def test_names_the_operator_with_most_launches_and_a_batch_of_one(tmp_path: Path) -> None:
+def test_names_the_operator_with_most_launches_and_a_batch_size_of_one(tmp_path: Path) -> None:
     trace = _confetti(3)
     main = trace.thread()
     for i in range(4):
         main.op("aten::linear", at=200 * i, us=10, shapes=[[1, 128, 768], [768, 768], [768]])
-    evidence = {e.label: e.text for e in finding(RULE.check(facts_of(trace, tmp_path))).evidence}
-    assert evidence["operator with most launches"] == "aten::add: 50, 50 a step"
-    assert evidence["items in a batch"].startswith("1,")
+    evidence = figures(finding(RULE.check(facts_of(trace, tmp_path))))
+    assert evidence["Operator with most launches"] == (
+        "aten::add",
+        number(50, "launch", "launches"),
+        number(50, suffix="per step"),
+    )
+    assert evidence["Batch size"][0] == number(1)
 
 
 @pytest.mark.parametrize("first", [[64, 128, 768], [128, 768], []])
-def test_says_nothing_of_batches_where_a_layer_gets_more(first: list[int], tmp_path: Path) -> None:
+def test_does_not_mention_the_batch_size_if_a_layer_gets_more_items(first: list[int], tmp_path: Path) -> None:
     trace = _confetti(3)
     main = trace.thread()
     for i in range(4):
         main.op("aten::linear", at=200 * i, us=10, shapes=[[1, 128, 768], [768, 768], [768]])
     main.op("aten::linear", at=900, us=10, shapes=[first, [768, 768]])
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert "items in a batch" not in {e.label for e in found.evidence}
+    assert "Batch size" not in figures(found)
 
 
-def test_an_operator_that_is_slow_by_itself_is_not_what_fewer_launches_give_back(tmp_path: Path) -> None:
+def test_fewer_launches_do_not_save_the_time_of_a_slow_operator(tmp_path: Path) -> None:
     (tmp_path / "slow").mkdir()
     bare = finding(RULE.check(facts_of(_confetti(3), tmp_path)))
     both = finding(RULE.check(facts_of(_confetti(3, slow_us=4000), tmp_path / "slow")))
@@ -67,15 +79,15 @@ def test_an_operator_that_is_slow_by_itself_is_not_what_fewer_launches_give_back
 
 
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
-    # 19.2 µs of 20 are computed: what is left of each gap is the launch's end and the latency, 4 %.
+    # The GPU computes for 19.2 of 20 µs. The rest of each gap, 4%, is launch and latency.
     assert is_clear(RULE.check(facts_of(_confetti(19.2), tmp_path)))
 
 
-def test_many_launches_far_ahead_of_the_gpu_are_health(tmp_path: Path) -> None:
+def test_many_launches_far_ahead_of_the_gpu_are_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
 
 
-def test_long_gaps_are_not_made_by_a_launch(tmp_path: Path) -> None:
+def test_long_gaps_do_not_count(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=9000)

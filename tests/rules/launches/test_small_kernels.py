@@ -7,8 +7,18 @@ import pytest
 from tb_gpudiag.rules.launches import launch_bound
 from tb_gpudiag.rules.launches.small_kernels import RULE
 from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import Generation, HostThread, TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, finding, findings, healthy, is_clear, without_gpu
+from tests.rules.stage import (
+    cannot_tell,
+    facts_of,
+    figures,
+    finding,
+    findings,
+    healthy,
+    is_clear,
+    without_gpu,
+)
 
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
 
@@ -23,8 +33,8 @@ def _loop(
     step_us: float = 2000,
     generation: Generation = "C2",
 ) -> TraceBuilder:
-    """Every 20 µs an operator of 18 µs launches a kernel (at 8 µs, 7 µs, starting 1 µs later); before and
-    after the loop, the GPU is busy."""
+    """Build a loop in which, every 20 µs, an operator of 18 µs launches a kernel: launched at 8 µs for 7 µs,
+    starting 1 µs later. The GPU is busy before and after the loop."""
     trace = TraceBuilder(generation)
     main = trace.thread()
     main.step(0, at=0, us=step_us)
@@ -41,14 +51,21 @@ def _loop(
     return trace
 
 
-def test_fires_on_gradients_that_are_filled_with_zeros(tmp_path: Path) -> None:
+def test_fires_on_gradients_filled_with_zeros(tmp_path: Path) -> None:
     trace = _loop(["aten::fill_"], mark="Optimizer.zero_grad#SGD.zero_grad")
     found = RULE.check(facts_of(trace, tmp_path))
     assert isinstance(found, list)
     (one,) = found
     # Idle from 120 to 136 µs before the second kernel, and for 18 of 20 µs before each of 18 more.
-    assert one.cost_ns == 16_000 + 18 * 18_000
-    assert "20 small kernels of Optimizer.zero_grad#SGD.zero_grad" in one.title
+    cost_ns = 16_000 + 18 * 18_000
+    assert one.cost_ns == cost_ns
+    assert "20 small kernels from Optimizer.zero_grad#SGD.zero_grad" in one.title
+    evidence = figures(one)
+    assert evidence["Idle before these launches"] == (
+        duration(cost_ns),
+        share_of(cost_ns, 2_000_000, "of the step window"),
+    )
+    assert evidence["Launches"] == (number(20), number(1, "cluster"))
     assert "set_to_none=True" in one.fix.code
     assert (one.places[0].file, one.places[0].line) == ("train.py", 40)
 
@@ -64,28 +81,28 @@ def test_the_fix_fits_the_loop(operators: list[str], mark: str, fix: str, tmp_pa
     found = RULE.check(facts_of(_loop(operators, mark=mark), tmp_path))
     assert isinstance(found, list)
     assert fix in found[0].fix.code
-    assert {e.label: e.text for e in found[0].evidence}["operators"] == ", ".join(sorted(operators))
+    assert figures(found[0])["Operators"] == (", ".join(sorted(operators)),)
 
 
-def test_gradients_that_are_added_to_zeros_need_no_kernel(tmp_path: Path) -> None:
+def test_gradients_added_to_zeros_need_no_kernel(tmp_path: Path) -> None:
     trace = _loop(["aten::add_"])
     main = HostThread(trace, trace.recording.host[0].thread)
     for i in range(20):
         main.op("torch::autograd::AccumulateGrad", at=99.5 + 20 * i, us=19)
     (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
-    assert "20 small kernels of torch::autograd::AccumulateGrad" in one.title
+    assert "20 small kernels from torch::autograd::AccumulateGrad" in one.title
     assert "set_to_none=True" in one.fix.code
 
 
 @pytest.mark.parametrize("generation", ["A", "C2"])
-def test_a_larger_batch_is_spoken_of_where_memory_is_known_to_have_room(
+def test_suggests_a_larger_batch_if_memory_is_known_to_have_room(
     generation: Generation, tmp_path: Path
 ) -> None:
-    """The oldest traces do not say what was allocated before the recording."""
+    """The oldest traces do not say how much was allocated before the recording."""
     trace = _loop(["aten::fill_"], generation=generation)
     HostThread(trace, trace.recording.host[0].thread).alloc(2**20, at=10)
     (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
-    assert ("larger batch" in {e.label for e in one.evidence}) == (generation == "C2")
+    assert ("Room for a larger batch" in figures(one)) == (generation == "C2")
 
 
 def test_elementwise_operators_in_a_row_are_one_chain(tmp_path: Path) -> None:
@@ -99,17 +116,17 @@ def test_elementwise_operators_in_a_row_are_one_chain(tmp_path: Path) -> None:
 
 def test_just_under_the_thresholds_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_loop(["aten::fill_"], turns=9), tmp_path / "turns")))
-    # 340 µs are 1.98 % of 17,200 µs.
+    # 340 µs are 1.98% of 17,200 µs.
     assert is_clear(RULE.check(facts_of(_loop(["aten::fill_"], step_us=17_200), tmp_path / "share")))
     assert not is_clear(RULE.check(facts_of(_loop(["aten::fill_"], step_us=17_000), tmp_path / "over")))
 
 
-def test_layers_of_a_model_are_no_loop(tmp_path: Path) -> None:
+def test_layers_of_a_model_are_not_a_loop(tmp_path: Path) -> None:
     layers = _loop(["aten::addmm", "aten::relu"], kernel="ampere_sgemm_128x64_tn")
     assert is_clear(RULE.check(facts_of(layers, tmp_path)))
 
 
-def test_kernels_of_one_operator_are_no_loop(tmp_path: Path) -> None:
+def test_kernels_of_one_operator_are_not_a_loop(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=1000)
@@ -119,11 +136,11 @@ def test_kernels_of_one_operator_are_no_loop(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
 
 
-def test_many_launches_far_ahead_of_the_gpu_are_health(tmp_path: Path) -> None:
+def test_many_launches_far_ahead_of_the_gpu_are_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
 
 
-def test_its_time_is_not_counted_again_as_launching(tmp_path: Path) -> None:
+def test_launch_bound_does_not_count_its_time_again(tmp_path: Path) -> None:
     facts = facts_of(_loop(["aten::fill_"]), tmp_path)
     alone = finding(launch_bound.RULE.check(facts))
     assert alone.cost_ns > 300_000
@@ -131,23 +148,23 @@ def test_its_time_is_not_counted_again_as_launching(tmp_path: Path) -> None:
     assert "GD201" not in {f.rule.id for f in run_rules(facts).findings}
 
 
-@pytest.mark.parametrize(("waits", "said"), [(0, "possible"), (1, "1 time")])
-def test_says_what_stands_in_a_cuda_graph_s_way(waits: int, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("waits", "said"), [(0, "possible"), (1, "not as it is: 1 sync")])
+def test_says_what_prevents_a_cuda_graph(waits: int, said: str, tmp_path: Path) -> None:
     trace = _loop(["aten::fill_"])
     main = HostThread(trace, trace.recording.host[0].thread)
     for _ in range(waits):
         main.sync(at=30, us=20)
     found = RULE.check(facts_of(trace, tmp_path))
     assert isinstance(found, list)
-    assert said in {e.label: e.text for e in found[0].evidence}["CUDA graph"]
+    assert said in str(figures(found[0])["CUDA graph"])
 
 
 @pytest.mark.parametrize(
     ("sizes", "said"),
     [
-        ([4, 8, 8], "each step has the same operators and matrix products"),
+        ([4, 8, 8], "every step runs the same operators and matmuls"),
         ([8, 8, 9], "shapes differ from step"),
-        ([0, 0, 0], "which the trace does not tell"),
+        ([0, 0, 0], "which the trace does not say"),
     ],
 )
 def test_a_cuda_graph_needs_the_same_shapes_in_every_step(
@@ -164,7 +181,7 @@ def test_a_cuda_graph_needs_the_same_shapes_in_every_step(
         main.op("aten::mm", at=1000 * step + 500, us=20, shapes=[[size, 4], [4, 2]] if size else None)
         main.launch("gemm", at=1000 * step + 505, us=5, runs_at=1000 * step + 515, runs_us=5)
     (one,) = findings(RULE.check(facts_of(trace, tmp_path)))
-    assert said in {e.label: e.text for e in one.evidence}["CUDA graph"]
+    assert said in str(figures(one)["CUDA graph"])
 
 
 def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Lost time, less what earlier findings are made of."""
+"""Lost time without the time that earlier findings claim."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ pairs = st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 400_000)), ma
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories(), pairs)
-def test_what_is_taken_is_not_lost_again(story: TraceBuilder, spans: list[tuple[int, int]]) -> None:
+def test_claimed_time_is_not_lost_again(story: TraceBuilder, spans: list[tuple[int, int]]) -> None:
     facts = facts_of(story)
     device = facts.device
     if device is None:
         return
-    taken = union(np.array([a for a, _ in spans], np.int64), np.array([b for _, b in spans], np.int64))
+    claimed = union(np.array([a for a, _ in spans], np.int64), np.array([b for _, b in spans], np.int64))
     all_of_it, left = (
         lost_time(facts.window, facts.device, facts.host_pieces),
-        lost_time(facts.window, facts.device, facts.host_pieces, {device.id: taken}),
+        lost_time(facts.window, facts.device, facts.host_pieces, {device.id: claimed}),
     )
     everything = np.ones(len(all_of_it.start_ns), np.bool_)
     idle = all_of_it.stretches(everything)
-    assert int(left.length_ns.sum()) == idle.total - intersect(idle, taken).total
+    assert int(left.length_ns.sum()) == idle.total - intersect(idle, claimed).total
     assert ((left.drained_ns >= 0) & (left.drained_ns <= left.length_ns)).all()
     assert int(left.drained_ns.sum()) <= int(all_of_it.drained_ns.sum())
 
@@ -55,8 +55,8 @@ def _item_then_python(main: HostThread, at: float, us: float) -> object:
     return main.sync(at=at, us=102).frame("train.py(9): log", at=at + 102, us=us - 102)
 
 
-def test_a_finding_that_is_under_its_threshold_without_what_is_taken_is_not_made(tmp_path: Path) -> None:
-    """The host was held for 100 µs and then late by 130: the wait gives back 100 of them, Python the rest."""
+def test_there_is_no_finding_if_unclaimed_time_is_under_the_threshold(tmp_path: Path) -> None:
+    """The host is blocked for 100 µs and then late by 130: GD301 claims 100 of them, and Python the rest."""
     facts: Facts = staged(one_gap(_item_then_python, 130), tmp_path)
     costs = {found.rule.id: found.finding.cost_ns for found in run_rules(facts, RULES).findings}
     assert "GD301" in costs

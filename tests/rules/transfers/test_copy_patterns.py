@@ -6,8 +6,10 @@ import pytest
 
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.transfers.copy_patterns import RULE
+from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tests.builder import TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear, without_gpu
+from tests.rules.stage import cannot_tell, facts_of, figures, findings, healthy, is_clear, without_gpu
 
 SIZE = 1 << 20
 
@@ -15,8 +17,8 @@ SIZE = 1 << 20
 def _there_and_back(
     trips: int = 3, *, host_us: float = 100, back: int = SIZE, new_step: bool = False
 ) -> TraceBuilder:
-    """Steps of 1,000 µs. In each the GPU works for 790 µs, then copies to the host for 10 µs, is idle for
-    host_us, copies back for 10 µs, and works again."""
+    """Build steps of 1,000 µs. In each, the GPU computes for 790 µs, copies to the host for 10 µs, is idle
+    for host_us, copies back for 10 µs, and computes again."""
     trace = TraceBuilder()
     main = trace.thread()
     for i in range(trips):
@@ -34,7 +36,7 @@ def _there_and_back(
 
 
 def _tiny(copies: int, *, idle_us: float = 10, step_us: float = 1000, bytes: int = 64) -> TraceBuilder:
-    """A busy GPU that is idle before each of some copies, for idle_us, and copies for 2 µs."""
+    """Build a step whose GPU is idle for idle_us before each of several copies of 2 µs, and else computes."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=step_us)
@@ -56,16 +58,20 @@ def _tiny(copies: int, *, idle_us: float = 10, step_us: float = 1000, bytes: int
     return trace
 
 
-def test_fires_on_tensors_that_go_to_the_host_and_back(tmp_path: Path) -> None:
-    found = RULE.check(facts_of(_there_and_back(), tmp_path))
-    assert isinstance(found, list)
-    (one,) = found
-    assert one.cost_ns == 3 * 120_000  # both copies, and what is between them
-    assert {e.label: e.text for e in one.evidence}["round trips"] == "3, 3 MiB each way"
+def test_fires_on_tensors_copied_to_the_host_and_back(tmp_path: Path) -> None:
+    facts = facts_of(_there_and_back(), tmp_path)
+    (one,) = findings(RULE.check(facts))
+    assert one.cost_ns == 3 * 120_000  # both copies, and the time between them
+    evidence = figures(one)
+    assert evidence["Time without computing"] == (
+        duration(360_000),
+        share_of(360_000, facts.window.duration_ns, "of the step window"),
+    )
+    assert evidence["Round trips"] == (number(3), size(3 * SIZE, "each way"))
     assert (one.places[0].file, one.places[0].line) == ("train.py", 9)
 
 
-def test_the_round_trip_is_not_counted_again_as_a_wait_or_as_a_copy(tmp_path: Path) -> None:
+def test_other_rules_do_not_count_a_round_trip_again(tmp_path: Path) -> None:
     facts = facts_of(_there_and_back(), tmp_path)
     assert facts.device is not None
     found = run_rules(facts).findings
@@ -82,28 +88,33 @@ def test_the_round_trip_is_not_counted_again_as_a_wait_or_as_a_copy(tmp_path: Pa
         _there_and_back(new_step=True),
         _tiny(9),
         _tiny(10, bytes=64 * 1024),
-        _tiny(10, step_us=6_100),  # 120 µs are 1.97 %
+        _tiny(10, step_us=6_100),  # 120 µs are 1.97%
         healthy(),
     ],
-    ids=["twice", "another size", "in another step", "nine", "not tiny", "under 2 %", "healthy"],
+    ids=["twice", "another size", "in another step", "nine", "not tiny", "under 2%", "healthy"],
 )
 def test_just_under_the_thresholds_is_clear(trace: TraceBuilder, tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
 
 
 def test_fires_on_many_tiny_copies(tmp_path: Path) -> None:
-    found = RULE.check(facts_of(_tiny(10), tmp_path))
-    assert isinstance(found, list)
-    (one,) = found
+    (one,) = findings(RULE.check(facts_of(_tiny(10), tmp_path)))
     assert one.cost_ns == 10 * 12_000
-    assert one.title.startswith("10 tiny copies to the GPU cost 12.0 %")
+    assert one.title.startswith(f"10 tiny copies to the GPU cost {share(0.12)}")
+    assert figures(one)["Tiny copies"] == (
+        number(10),
+        number(10, suffix="per step"),
+        size(64, "median size"),
+    )
 
 
-def test_speed_stands_beside_what_pinned_copies_reach(tmp_path: Path) -> None:
-    found = RULE.check(facts_of(_there_and_back(), tmp_path))
-    assert isinstance(found, list)
-    speed = {e.label: e.text for e in found[0].evidence}["effective bandwidth"]
-    assert speed == "104.9 GB/s; pinned copies of this trace reach 104.9 GB/s"
+def test_compares_the_bandwidth_with_pinned_copies(tmp_path: Path) -> None:
+    (one,) = findings(RULE.check(facts_of(_there_and_back(), tmp_path)))
+    gb_per_s = SIZE / 10_000
+    assert figures(one)["Effective bandwidth"] == (
+        bandwidth(gb_per_s),
+        bandwidth(gb_per_s, "reached by pinned copies of this trace"),
+    )
 
 
 def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:

@@ -4,54 +4,66 @@ from pathlib import Path
 
 from tb_gpudiag.rules.transfers.exposed_copies import RULE
 from tb_gpudiag.rules.transfers.pageable_copies import RULE as PAGEABLE
+from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tests.builder import TraceBuilder
-from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+from tests.rules.stage import (
+    STEP_AT,
+    STEP_US,
+    cannot_tell,
+    facts_of,
+    figures,
+    finding,
+    healthy,
+    is_clear,
+    without_gpu,
+)
 
 MIB = 1 << 20
 
 
-def _copying(us: float, *, beside: bool = False, pinned: bool = True, size: int = MIB) -> TraceBuilder:
-    """A step of 1,000 µs copies a batch, and computes after it, or beside it."""
+def _copying(us: float, *, overlaps: bool = False, pinned: bool = True, bytes: int = MIB) -> TraceBuilder:
+    """Build a step of 1,000 µs that copies a batch, and computes afterwards or at the same time."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)
     main.frame("train.py(9): fetch", at=STEP_AT, us=50)
     main.op("aten::copy_", at=STEP_AT, us=30)
     main.copy(
-        "HtoD", at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=us, bytes=size, pinned=pinned, stream=20
+        "HtoD", at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=us, bytes=bytes, pinned=pinned, stream=20
     )
-    begins = STEP_AT + 20 + (0 if beside else us)
+    begins = STEP_AT + 20 + (0 if overlaps else us)
     main.launch("gemm", at=STEP_AT + 60, us=5, runs_at=begins, runs_us=STEP_AT + STEP_US - begins)
     return trace
 
 
-def test_fires_on_pinned_copies_that_stand_alone(tmp_path: Path) -> None:
+def test_fires_on_exposed_pinned_copies(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_copying(60), tmp_path)))
     assert found.cost_ns == 60_000
     assert found.saving is not None
     assert found.saving.high_ns == 60_000
     assert "Stream" in found.fix.code
     assert (found.places[0].file, found.places[0].operator) == ("train.py", "aten::copy_")
-    evidence = {e.label: e.text for e in found.evidence}
-    assert evidence["copies"] == "1, 1 MiB"
-    assert evidence["to the GPU"] == "100 %"
-    assert evidence["effective bandwidth"].startswith("17.5 GB/s")
+    evidence = figures(found)
+    assert evidence["Exposed"] == (duration(60_000), share_of(60_000, 1_000_000, "of the step window"))
+    assert evidence["Copies"] == (number(1), size(MIB))
+    assert evidence["Copies to the GPU"] == (share_of(1, 1, "of their total time"),)
+    assert evidence["Effective bandwidth"][0] == bandwidth(MIB / 60_000)
 
 
-def test_copies_of_unknown_size_have_no_speed(tmp_path: Path) -> None:
-    evidence = finding(RULE.check(facts_of(_copying(60, size=-1), tmp_path))).evidence
-    assert "effective bandwidth" not in {e.label for e in evidence}
+def test_copies_of_unknown_size_have_no_bandwidth(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(_copying(60, bytes=-1), tmp_path)))
+    assert "Effective bandwidth" not in figures(found)
 
 
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_copying(49), tmp_path)))
 
 
-def test_a_copy_beside_computing_costs_nothing(tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(_copying(600, beside=True), tmp_path)))
+def test_a_copy_that_overlaps_with_computing_costs_nothing(tmp_path: Path) -> None:
+    assert is_clear(RULE.check(facts_of(_copying(600, overlaps=True), tmp_path)))
 
 
-def test_what_another_rule_speaks_of_is_not_counted_again(tmp_path: Path) -> None:
+def test_does_not_count_claimed_time_again(tmp_path: Path) -> None:
     facts = facts_of(_copying(400, pinned=False), tmp_path)
     assert is_clear(RULE.check(facts, finding(PAGEABLE.check(facts)).claims))
 

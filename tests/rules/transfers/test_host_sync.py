@@ -3,38 +3,51 @@ from __future__ import annotations
 from pathlib import Path
 
 from tb_gpudiag.rules.transfers.host_sync import RULE
+from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import HostThread
-from tests.rules.stage import cannot_tell, facts_of, finding, healthy, is_clear, one_gap, without_gpu
+from tests.rules.stage import (
+    cannot_tell,
+    facts_of,
+    figures,
+    finding,
+    healthy,
+    is_clear,
+    one_gap,
+    without_gpu,
+)
 
 
 def _sync_then_python(main: HostThread, at: float, us: float) -> None:
-    """The host waits until the GPU has drained at 300 µs, and then takes its time."""
+    """Block the host until the GPU has drained at 300 µs, then keep it busy."""
     main.op("aten::item", at=at, us=300 - at)
     main.sync(at=at, us=300 - at)
 
 
-def test_fires_on_the_gap_after_a_wait_and_names_what_waited(tmp_path: Path) -> None:
+def test_fires_on_the_gap_after_a_synchronization_and_names_its_kind(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(one_gap(_sync_then_python, 40), tmp_path)))
     assert 40_000 <= found.cost_ns <= 46_000  # with the launch and its latency
-    waits = {e.label: e.text for e in found.evidence}[".item() or float() of a tensor"]
-    assert waits.startswith("1 wait, host held 100 µs until the GPU was done, GPU idle after 4")
+    assert figures(found)[".item() or float() of a tensor"] == (
+        number(1, "synchronization"),
+        duration(100_000, "host blocked"),
+        duration(found.cost_ns, "GPU idle after"),
+    )
     assert "total.item()" in found.fix.code
     assert found.places[0].operator == "aten::item"
     assert found.places[0].file == "train.py"
 
 
-def test_says_what_the_gpu_waited_for_after_the_wait(tmp_path: Path) -> None:
+def test_says_what_the_gpu_waits_for_after_the_synchronization(tmp_path: Path) -> None:
     def act(main: HostThread, at: float, us: float) -> None:
         _sync_then_python(main, at, us)
         main.frame("<built-in function print>", at=301, us=us - 101)
 
     found = finding(RULE.check(facts_of(one_gap(act, 40), tmp_path)))
-    evidence = {e.label: e.text for e in found.evidence}
-    assert evidence["of that, Python between operators"] == "40 µs"
-    assert evidence["of that, logging"] == "39 µs"
+    evidence = figures(found)
+    assert evidence["Idle during Python between operators"][0] == duration(40_000)
+    assert evidence["Idle during logging"][0] == duration(39_000)
 
 
-def test_the_fix_fits_the_kind_of_wait(tmp_path: Path) -> None:
+def test_the_fix_fits_the_kind_of_synchronization(tmp_path: Path) -> None:
     def choose(main: HostThread, at: float, us: float) -> None:
         main.op("aten::index", at=at, us=310 - at).op("aten::nonzero", at=at + 1, us=308 - at)
         main.sync(at=at + 2, us=298 - at)
@@ -46,9 +59,9 @@ def test_the_fix_fits_the_kind_of_wait(tmp_path: Path) -> None:
     assert "elapsed_time" in finding(RULE.check(facts_of(one_gap(synchronize, 40), tmp_path / "2"))).fix.code
 
 
-def test_a_wait_costs_no_more_than_it_lasted(tmp_path: Path) -> None:
-    # Held for 100 µs: without the wait the host would have been 100 µs ahead, and the GPU idle for 200 µs
-    # less 100.
+def test_a_synchronization_costs_no_more_than_it_blocked_the_host(tmp_path: Path) -> None:
+    # The host is blocked for 100 µs. Without the synchronization it would be 100 µs ahead, and the GPU idle
+    # for 100 µs instead of 200.
     found = finding(RULE.check(facts_of(one_gap(_sync_then_python, 200), tmp_path)))
     assert found.cost_ns == 100_000
 
@@ -57,7 +70,7 @@ def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(one_gap(_sync_then_python, 13), tmp_path)))
 
 
-def test_a_wait_with_work_still_queued_costs_nothing(tmp_path: Path) -> None:
+def test_a_synchronization_with_work_still_queued_costs_nothing(tmp_path: Path) -> None:
     trace = healthy()
     HostThread(trace, trace.recording.host[0].thread).sync(
         "cudaEventSynchronize", at=400, us=200
@@ -69,7 +82,9 @@ def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
 
 
-def test_a_fix_takes_at_least_the_waits_that_drained_and_at_most_every_wait(tmp_path: Path) -> None:
+def test_a_fix_removes_at_least_what_drained_the_queue_and_at_most_all(
+    tmp_path: Path,
+) -> None:
     trace = one_gap(_sync_then_python, 40)
     main = next(iter(trace.recording.threads))
     trace.thread(tid=main).sync("cudaEventSynchronize", at=900, us=20)  # the GPU has work queued beyond it

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.transfers.pageable_copies import RULE
+from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tests.builder import TraceBuilder
 from tests.builder.story import Direction
-from tests.rules.stage import cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, without_gpu
 
 MIB = 2**20
 
@@ -15,7 +16,7 @@ MIB = 2**20
 def _copying(
     copy_us: float, *, bytes: int = 8 * MIB, pinned: bool = False, direction: Direction = "HtoD"
 ) -> TraceBuilder:
-    """A step of 1,000 µs: a kernel, a copy that nothing overlaps, and a kernel right after it."""
+    """Build a step of 1,000 µs: a kernel, a copy that overlaps with nothing, and a kernel right after it."""
     trace = TraceBuilder()
     main = trace.thread()
     main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
@@ -27,9 +28,15 @@ def _copying(
     return trace
 
 
-def test_fires_on_copies_that_nothing_hides(tmp_path: Path) -> None:
+def test_fires_on_exposed_pageable_copies(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_copying(200), tmp_path)))
     assert found.cost_ns == 200_000
+    evidence = figures(found)
+    assert evidence["Time without computing"] == (
+        duration(200_000),
+        share_of(200_000, 1_000_000, "of the step window"),
+    )
+    assert evidence["Pageable copies"] == (number(1), size(8 * MIB), bandwidth(8 * MIB / 200_000))
     assert found.places[0].file == "train.py"
     assert "pin_memory" in found.fix.code
 
@@ -48,7 +55,7 @@ def test_pinned_memory_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_copying(200, pinned=True), tmp_path)))
 
 
-def test_reading_a_few_bytes_back_is_a_wait_and_no_copy(tmp_path: Path) -> None:
+def test_reading_back_a_few_bytes_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_copying(200, bytes=64 * 1024 - 1), tmp_path)))
 
 
