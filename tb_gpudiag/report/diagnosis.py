@@ -1,4 +1,4 @@
-"""From a path to a Report: the layers in a row."""
+"""Diagnose a trace file: read it, compute its facts, run the rules, build the Report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from tb_gpudiag.trace.find import TraceFile, find_traces
 from tb_gpudiag.trace.read import read_trace
 
 Progress = Callable[[float, str], None]
-"""Called with the share that is done (0 to 1) and what is being done."""
+"""Called with the share that is done (0 to 1) and the current stage."""
 
-# Of the whole time, reading takes about this much on large traces.
+# Share of the time that reading takes on large traces.
 _READING_SHARE = 0.7
 
 
 def diagnose_file(file: TraceFile, progress: Progress | None = None) -> pb.Report:
-    """Reads and diagnoses one trace file. Raises the TraceError family."""
+    """Read and diagnose one trace file.
+
+    Raises:
+        TraceError: the file cannot be read.
+    """
 
     def reading(share: float, stage: str) -> None:
         if progress is not None:
@@ -32,8 +36,13 @@ def diagnose_file(file: TraceFile, progress: Progress | None = None) -> pb.Repor
 
 
 def diagnose_path(path: str) -> pb.Report:
-    """Diagnoses the one trace at a path. Raises NothingToRead, UsageError (several traces), or the TraceError
-    family."""
+    """Find and diagnose the only trace at a path.
+
+    Raises:
+        NothingToRead: there is no trace.
+        UsageError: there are several traces.
+        TraceError: the file cannot be read.
+    """
     found = find_traces(path)
     if not found.files:
         if found.problems:
@@ -41,11 +50,11 @@ def diagnose_path(path: str) -> pb.Report:
         raise NothingToRead(
             "no trace was found",
             where=path,
-            remedy="name a .pt.trace.json or .pickle file, or a directory that holds one",
+            remedy="name a .pt.trace.json or .pickle file, or a directory that contains one",
         )
     if len(found.files) > 1:
         raise UsageError(
-            f"holds {len(found.files)} traces, and one report is about one",
+            f"contains {len(found.files)} traces, and a report is about one trace",
             where=path,
             remedy="name one trace file",
         )

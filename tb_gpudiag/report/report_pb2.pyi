@@ -301,12 +301,16 @@ class PlannedFix(_message.Message):
     def __init__(self, finding: _Optional[int] = ..., rule: _Optional[str] = ..., name: _Optional[str] = ..., saving_us: _Optional[float] = ..., window_us: _Optional[float] = ...) -> None: ...
 
 class Evidence(_message.Message):
-    __slots__ = ("label", "value")
+    __slots__ = ("label", "value", "number", "unit")
     LABEL_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
     label: str
     value: str
-    def __init__(self, label: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    number: float
+    unit: str
+    def __init__(self, label: _Optional[str] = ..., value: _Optional[str] = ..., number: _Optional[float] = ..., unit: _Optional[str] = ...) -> None: ...
 
 class Place(_message.Message):
     __slots__ = ("file", "line", "function", "operator", "us", "bytes")

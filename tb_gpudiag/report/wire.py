@@ -1,4 +1,7 @@
-"""Messages of report.proto as JSON and back: the proto's own snake_case names, defaults printed, compact."""
+"""Convert messages of report.proto to JSON and back.
+
+The JSON is compact, has the proto's snake_case names, and contains fields with default values.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from google.protobuf.message import Message
 
 M = TypeVar("M", bound=Message)
 
-# The argument that prints defaults was renamed in protobuf 5.26, and the old name removed.
+# protobuf 5.26 renamed the argument that prints defaults.
 _PRINT_DEFAULTS = (
     "always_print_fields_with_no_presence"
     if "always_print_fields_with_no_presence" in inspect.signature(json_format.MessageToDict).parameters
@@ -22,26 +25,34 @@ _NOT_FINITE = ('"NaN"', '"Infinity"', '"-Infinity"')
 
 
 def to_dict(message: Message) -> dict[str, Any]:
-    """The message as plain data. A message field that was never set is left out; everything else is there."""
+    """Return the message as plain data. Only message fields that were never set are left out."""
     options: dict[str, Any] = {_PRINT_DEFAULTS: True}
     return json_format.MessageToDict(message, preserving_proto_field_name=True, **options)
 
 
 def to_json(message: Message) -> str:
-    """The message as one line of JSON. ValueError where a figure is not finite: JSON has no word for it."""
+    """Return the message as one line of JSON.
+
+    Raises:
+        ValueError: a number is not finite, which JSON cannot express.
+    """
     text = dump(to_dict(message))
-    if any(word in text for word in _NOT_FINITE):  # a name may be "NaN"; a figure may not
+    if any(word in text for word in _NOT_FINITE):  # a name may be "NaN", a number may not
         _refuse_not_finite(message)
     return text
 
 
 def dump(data: Any) -> str:
-    """Plain data as compact JSON."""
+    """Return plain data as compact JSON."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def from_json(text: str, kind: type[M]) -> M:
-    """Reads what `to_json` wrote, passing over a newer version's fields; ParseError for anything else."""
+    """Read what `to_json` wrote. Fields of a newer version are ignored.
+
+    Raises:
+        ParseError: the text is not such a message.
+    """
     return json_format.Parse(text, kind(), ignore_unknown_fields=True)
 
 

@@ -11,8 +11,11 @@ export const protobufPackage = "tb_gpudiag";
 export const protobufFileName = "report.proto";
 
 /**
- * The wire contract: the one source of the Python and the TypeScript types.
- * Times are double microseconds from the trace's start; sizes are bytes, as double so that JSON keeps them numbers.
+ * The wire contract, and the only source of the Python and TypeScript types: after a change run `make wire`.
+ *
+ * Times are microseconds from the trace's start. Sizes are bytes, as double: JSON writes 64-bit integers as text.
+ * "Bounded" lists are cut off at a fixed length (see report/building/). Shares are between 0 and 1.
+ * The step window is the steps, extended to the end of the GPU work that they launched.
  */
 
 export interface Report {
@@ -31,15 +34,15 @@ export interface Report {
   plan:
     | Plan
     | undefined;
-  /** absent where steps were recorded, or where nothing clearly repeats */
+  /** absent if steps were recorded, or if nothing clearly repeats */
   inferred_steps:
     | InferredSteps
     | undefined;
-  /** of the busiest device, those that cost it most first, bounded */
+  /** busiest device only; most idle time first; bounded */
   sync_sites: SyncSite[];
   /** by device, most time first */
   kernel_families: KernelFamily[];
-  /** by device and stream, most launches first, bounded */
+  /** one per stream, most launches first; bounded */
   launch_queues: LaunchQueue[];
 }
 
@@ -52,16 +55,16 @@ export interface TraceInfo {
   events: number;
   malformed_events: number;
   host: string;
-  /** -1: the trace does not say */
+  /** -1 if the trace does not say */
   rank: number;
-  /** 0: the trace does not say */
+  /** 0 if the trace does not say */
   world_size: number;
   recorded: Recorded | undefined;
   notes: string[];
   simulated: boolean;
-  /** first event's start to last event's end */
+  /** from the first event's start to the last event's end */
   duration_us: number;
-  /** trace, snapshot (of CUDA memory), memory_timeline */
+  /** trace, snapshot (CUDA memory snapshot), memory_timeline */
   kind: string;
 }
 
@@ -71,6 +74,7 @@ export enum TraceInfo_Status {
   WRITING = "WRITING",
 }
 
+/** What the trace contains. */
 export interface Recorded {
   steps: boolean;
   stacks: boolean;
@@ -92,28 +96,28 @@ export interface TriggerTime {
 export interface Device {
   id: number;
   name: string;
-  /** Over the GPU span: first GPU event's start to the last one's end. */
+  /** Over the GPU span: from the first GPU event's start to the last one's end. */
   span_us: number;
   busy_us: number;
   idle_us: number;
   gaps: number;
   idle_by_cause: CauseTime[];
   idle_by_trigger: TriggerTime[];
-  /** Over the step window: the steps, extended to the end of the GPU work that they launched. */
+  /** Over the step window. */
   window_us: number;
   window_idle_us: number;
   window_idle_by_cause: CauseTime[];
   window_start_us: number;
   /** computing + copying + communicating + idle = window_us */
   window_computing_us: number;
-  /** not hidden under computing */
+  /** exposed: nothing computes meanwhile */
   window_copying_us: number;
-  /** not hidden under computing */
+  /** exposed: nothing computes meanwhile */
   window_communicating_us: number;
   step_accounts: StepAccount[];
 }
 
-/** Where one step's slice of the window went on one device; the parts add up to duration_us. */
+/** Where a step's time went on one device. The parts add up to duration_us. */
 export interface StepAccount {
   name: string;
   start_us: number;
@@ -130,36 +134,39 @@ export interface Step {
   duration_us: number;
 }
 
-/** Steps that nobody annotated: the repetition of the busiest device's launches. */
+/** Repetition of the busiest device's launches, for a trace without recorded steps. */
 export interface InferredSteps {
   /**
-   * What tells a step from a part of one, such as a layer: module (each runs a call of an outermost module of its own),
-   * input (each takes data from the host), threads (each is launched by several host threads, as forward and backward
-   * are), one_call (all lie inside one call, so they are parts), none (nothing tells).
+   * Evidence that a repetition is a step, and not a part of one such as a layer:
+   *   module    each repetition runs its own call of an outermost module
+   *   input     each repetition takes data from the host
+   *   threads   several host threads launch each repetition, as forward and backward do
+   *   one_call  all repetitions are inside one call, so they are parts of a step
+   *   none      no evidence
    */
   sign: string;
-  /** whether the sign tells that they are */
+  /** true for module, input and threads */
   are_steps: boolean;
-  /** the call that they all lie inside, for one_call */
+  /** one_call only: the call */
   inside: string;
   device: number;
-  /** all of them: steps and accounts are bounded */
+  /** number of all repetitions; steps and accounts are bounded */
   repetitions: number;
   period_launches: number;
-  /** of the step window, before the first one */
+  /** time in the step window before the first repetition */
   setup_us: number;
-  /** after the last one */
+  /** time in the step window after the last repetition */
   tail_us: number;
   median_us: number;
   steps: Step[];
-  /** of each step, on the device */
+  /** one per step */
   accounts: StepAccount[];
 }
 
 export interface Verdict {
   limiter: string;
   sentence: string;
-  /** of the step window, on the busiest device; 0 to 1 */
+  /** share of the step window in which the busiest device was busy */
   busy_share: number;
 }
 
@@ -171,20 +178,20 @@ export interface Finding {
   summary: string;
   /** over the step window */
   cost_us: number;
-  /** absent where no time is given back: findings about memory, about the recording */
+  /** absent if a fix saves no time: findings about memory or about the recording */
   saving: Saving | undefined;
   evidence: Evidence[];
   places: Place[];
   fix:
     | Fix
     | undefined;
-  /** where it shows on the timeline, largest first, bounded */
+  /** where to look on the timeline, longest first; bounded */
   ranges: TimeRange[];
-  /** of memory findings: what is held, and a fix gives back */
+  /** memory findings: bytes that a fix frees */
   cost_bytes: number;
-  /** of what grows from step to step; 0 without steps */
+  /** memory findings: growth per step; 0 without steps */
   cost_bytes_per_step: number;
-  /** of memory findings: as in DeviceMemory */
+  /** memory findings: DeviceMemory.device */
   memory_device: number;
 }
 
@@ -194,12 +201,13 @@ export enum Finding_Severity {
   ERROR = "ERROR",
 }
 
+/** Estimated saving of a fix over the step window. */
 export interface Saving {
   low_us: number;
   high_us: number;
-  /** replayed, estimate, at most */
+  /** replayed (the trace replayed with the fix), estimate, at most (the cost) */
   basis: string;
-  /** of the step window, 0 to 1 */
+  /** share of the step window */
   low_share: number;
   high_share: number;
   /** 0 without steps */
@@ -207,14 +215,14 @@ export interface Saving {
   high_per_step_us: number;
 }
 
-/** The order in which fixes should be made; empty where the trace cannot be replayed. */
+/** Order in which to make the fixes. Absent if the trace cannot be replayed. */
 export interface Plan {
   fixes: PlannedFix[];
-  /** as recorded */
+  /** step window as recorded */
   window_us: number;
-  /** of all of them together, at most; nothing is counted twice */
+  /** upper bound for all fixes together; no time is counted twice */
   saving_us: number;
-  /** how far the unchanged replay is off */
+  /** error of the replay without any fix, as a share of the step window */
   error_share: number;
 }
 
@@ -223,15 +231,21 @@ export interface PlannedFix {
   finding: number;
   rule: string;
   name: string;
-  /** on top of those before it, at most */
+  /** upper bound, in addition to the fixes before it */
   saving_us: number;
-  /** the step window when this one is made too */
+  /** step window after this fix and those before it */
   window_us: number;
 }
 
+/** A measured figure. */
 export interface Evidence {
   label: string;
+  /** as readers see it, with its unit and details */
   value: string;
+  /** the value alone, for comparisons; 0 if unit is empty */
+  number: number;
+  /** ns, bytes, share, count, ratio, GB/s, TFLOP/s; empty if the value is not a number */
+  unit: string;
 }
 
 export interface Place {
@@ -239,8 +253,9 @@ export interface Place {
   line: number;
   function: string;
   operator: string;
+  /** time spent here */
   us: number;
-  /** of memory findings */
+  /** memory findings: bytes allocated here */
   bytes: number;
 }
 
@@ -256,171 +271,182 @@ export interface TimeRange {
   device: number;
 }
 
+/** A rule that could not check. */
 export interface Unchecked {
   rule: string;
   reason: string;
+  /** how to record a trace that it can check */
   how_to_record: string;
   name: string;
 }
 
-/** A rule that looked and found nothing. */
+/** A rule that checked and found no problem. */
 export interface Clear {
   rule: string;
   name: string;
   reason: string;
 }
 
+/** Launches by one operator, module, source line or kernel, over the step window and all devices. */
 export interface LaunchHotspot {
   key: string;
   /** operator, module, line, kernel */
   kind: string;
   launches: number;
+  /** host time in the launch calls */
   host_us: number;
+  /** duration of the launched work */
   kernel_us: number;
+  /** share of the launches that found the GPU idle */
   empty_queue_share: number;
+  /** idle time of the GPU before the launched work */
   idle_us: number;
-  /** host_us is in the launch calls. Beside it, on the launching threads since the launch before: */
+  /** Time of the launching threads since the previous launch, next to host_us: */
   dispatch_us: number;
-  /** inside no operator and no call */
+  /** outside operators and calls */
   python_us: number;
   /** 0 without steps */
   idle_per_step_us: number;
-  /** that waited for a place in a full queue: no fault, the GPU is behind */
+  /** blocked on a full queue; not a problem, the GPU is behind */
   full_queue_launches: number;
-  /** of host_us: waited so */
+  /** part of host_us that was blocked on a full queue */
   full_queue_us: number;
-  /** where it shows, what cost most first, bounded */
+  /** where to look on the timeline, most expensive first; bounded */
   ranges: TimeRange[];
 }
 
-/** Launched and not yet begun work of one stream, over the step window. */
+/** Launch queue of one stream over the step window: work that was launched and has not started. */
 export interface LaunchQueue {
   device: number;
   stream: number;
   launches: number;
-  /** over time */
+  /** weighted by time */
   mean_depth: number;
-  /** over time */
+  /** weighted by time */
   median_depth: number;
   most_depth: number;
-  /** of the step window: nothing was waiting; 0 to 1 */
+  /** share of the step window in which nothing waited */
   empty_share: number;
+  /** blocked on a full queue */
   full_queue_launches: number;
+  /** host time blocked on a full queue */
   full_queue_us: number;
-  /** work without a launch in the trace: queued before it begins, counted from there */
+  /** work without a launch in the trace; counted as queued from the trace's start */
   not_launched_here: number;
 }
 
-/** GPU work of one family on one device, over the step window. */
+/** GPU work of one kernel family on one device, over the step window. */
 export interface KernelFamily {
   device: number;
   /** gemm, convolution, attention, elementwise, reduction, normalisation, copy, collective, other */
   family: string;
   /** sum of durations */
   us: number;
-  /** of the step window: at least one of them ran; 0 to 1 */
+  /** share of the step window in which at least one of the kernels ran */
   share: number;
   kernels: number;
-  /** of us: on tensor cores, as far as the names tell */
+  /** part of us on tensor cores, as far as kernel names show it */
   tensor_core_us: number;
-  /** its longest pieces of work, bounded */
+  /** the longest kernels; bounded */
   ranges: TimeRange[];
 }
 
-/** PyTorch's caching allocator on one device; the CPU's allocator for the CPU. */
+/** Memory of one device: PyTorch's caching allocator on a GPU, the CPU allocator on the CPU. */
 export interface DeviceMemory {
-  /** as recorded; -1: the CPU */
+  /** as recorded; -1 is the CPU */
   device: number;
   peak_allocated_bytes: number;
-  /** 0: the trace does not say */
+  /** 0 if the trace does not say */
   peak_reserved_bytes: number;
-  /** 0: the trace does not say */
+  /** 0 if the trace does not say */
   capacity_bytes: number;
-  /** 0 with fewer than 3 steps; see trend where none were recorded */
+  /** 0 with fewer than 3 steps; without steps see trend */
   floor_slope_bytes_per_step: number;
-  /** that grow from step to step, those that grow most first, bounded */
+  /** growing allocation sites, fastest growth first; bounded */
   sites: MemorySite[];
   name: string;
-  /** rebuilt from the events' bytes: from 0 at the recording's beginning */
+  /** the trace has no totals: the curve starts from 0 at the recording's start */
   relative: boolean;
-  /** when allocated was highest */
+  /** time of the highest allocated memory */
   peak_us: number;
   /** forward, backward, optimizer, or empty */
   peak_phase: string;
   reserved_at_peak_bytes: number;
-  /** one a step, or a window of time where there are no steps; in order, bounded */
+  /** one per step, or per time window without steps; in time order; bounded */
   floors: MemoryFloor[];
   /** absent with fewer than 3 floors */
   trend:
     | FloorTrend
     | undefined;
-  /** what was alive at the peak, most first, bounded */
+  /** what was live at the peak, largest first; bounded */
   peak_owners: MemoryOwner[];
   /** adds up to peak_allocated_bytes */
   peak_kinds: MemoryKind[];
   reserve:
     | MemoryReserve
     | undefined;
-  /** in the unit of the trend; 0 where it does not grow or the capacity is not known */
+  /** in the trend's unit; 0 if memory does not grow or the capacity is unknown */
   steps_until_full: number;
   events: number;
   /** allocated before the first event */
   start_bytes: number;
   end_bytes: number;
-  /** of a snapshot: those with most free beside what is used first, bounded */
+  /** snapshots: most free memory next to used memory first; bounded */
   segments: MemorySegment[];
 }
 
-/** What the allocator got from the driver in one piece, as a snapshot found it. */
+/** A segment that the allocator got from the driver, at the time of a snapshot. */
 export interface MemorySegment {
   /** hexadecimal */
   address: string;
   bytes: number;
   used_bytes: number;
-  /** one block */
+  /** largest free block */
   largest_free_bytes: number;
   blocks: number;
   expandable: boolean;
 }
 
+/** An allocation site: a call stack that allocates memory. */
 export interface MemorySite {
   operator: string;
-  /** frames, innermost last, one a line */
+  /** one frame per line, innermost last */
   stack: string;
-  /** held at the end */
+  /** still live at the end */
   bytes: number;
-  /** allocations held at the end */
+  /** allocations still live at the end */
   count: number;
-  /** in the trend's unit */
+  /** growth in the trend's unit */
   bytes_per_step: number;
-  /** the user's own line, where known */
+  /** line of the user's code, if known */
   place:
     | Place
     | undefined;
-  /** of one allocation, the median */
+  /** median size of an allocation */
   size_bytes: number;
-  /** or windows of time, that left some */
+  /** steps or time windows that left live memory */
   steps: number;
   module: string;
-  /** when they were made, bounded */
+  /** when it allocated; bounded */
   ranges: TimeRange[];
 }
 
+/** The lowest allocated memory of a step or time window. */
 export interface MemoryFloor {
-  /** of the step, or window of time */
+  /** name of the step or time window */
   name: string;
-  /** when it was lowest */
+  /** time of the lowest value */
   us: number;
   bytes: number;
-  /** a warm-up: not part of the trend */
+  /** warm-up, not part of the trend */
   excused: boolean;
 }
 
-/** A line through the floors. Its slopes are a step, or a second: see unit. */
+/** A line through the floors. Slopes are per step or per second: see unit. */
 export interface FloorTrend {
-  /** Theil-Sen */
+  /** Theil-Sen estimate */
   bytes_per_step: number;
-  /** of its 95 % confidence interval */
+  /** bounds of the 95% confidence interval */
   low_bytes_per_step: number;
   high_bytes_per_step: number;
   start_us: number;
@@ -429,14 +455,15 @@ export interface FloorTrend {
   end_bytes: number;
   /** rising, level, plateau, falling, unclear */
   state: string;
-  /** floors that it is drawn through */
+  /** number of floors in the fit */
   steps: number;
-  /** step (recorded or inferred), or second where there are none */
+  /** step (recorded or inferred), or second without steps */
   unit: string;
 }
 
+/** Live memory of one kind from one place. */
 export interface MemoryOwner {
-  /** as in MemoryKind */
+  /** MemoryKind.kind */
   kind: string;
   operator: string;
   module: string;
@@ -447,55 +474,56 @@ export interface MemoryOwner {
 }
 
 export interface MemoryKind {
-  /** before (alive when the recording began), parameter, gradient, optimizer_state, activation, temporary, input, unknown */
+  /** before (allocated before recording), parameter, gradient, optimizer_state, activation, temporary, input, unknown */
   kind: string;
   bytes: number;
 }
 
-/** What the allocator holds and does not use. */
+/** Memory that the allocator has reserved and does not use. */
 export interface MemoryReserve {
-  /** reserved - allocated, when allocated was highest */
+  /** reserved - allocated at the peak of allocated memory */
   unused_at_peak_bytes: number;
   most_unused_bytes: number;
-  /** reserved rose: the driver was asked for memory */
+  /** reserved memory rose: the allocator got memory from the driver */
   growths: number;
   shrinks: number;
-  /** of them after the warm-up */
+  /** growths after the warm-up */
   steady_growths: number;
+  /** shrinks after the warm-up */
   steady_shrinks: number;
-  /** events */
+  /** out-of-memory events */
   out_of_memory: number;
-  /** reserved fell and rose within one allocation */
+  /** reserved memory fell and rose within one allocation */
   retries: number;
-  /** the GPU's idle time under cudaMalloc and cudaFree, step window */
+  /** idle time of the GPU during cudaMalloc and cudaFree, step window */
   driver_us: number;
-  /** of a snapshot */
+  /** snapshots only */
   segments: number;
-  /** of a snapshot: the largest free block */
+  /** snapshots only: largest free block */
   largest_free_bytes: number;
-  /** of a snapshot: free, and cannot be given back */
+  /** snapshots only: free memory that cannot go back to the driver */
   free_in_used_segments_bytes: number;
 }
 
-/** Calls of one kind, in the step window, that held the host until the GPU had caught up. */
+/** Synchronizations from one place: calls in the step window that block the host until the GPU has caught up. */
 export interface SyncSite {
   /**
    * print, size (nonzero, a boolean index, unique), condition, item, copy_to_host, copy_to_device, device, event, stream,
    * copy
    */
   kind: string;
-  /** its us is refill_us */
+  /** place.us is refill_us */
   place: Place | undefined;
   count: number;
-  /** the host, in the calls */
+  /** host time blocked in the calls */
   held_us: number;
-  /** the GPU's idle time after them, at most as long as the host had been held */
+  /** idle time of the GPU after the calls, at most as long as the host was blocked */
   refill_us: number;
-  /** the longest of them, bounded */
+  /** the longest calls; bounded */
   ranges: TimeRange[];
 }
 
-/** Where the main host thread's time of the step window went; for CPU-only traces this is the diagnosis. */
+/** An activity of the main host thread in the step window. For CPU-only traces this is the diagnosis. */
 export interface HostActivity {
   /** input, operator, python, call */
   kind: string;
@@ -504,11 +532,11 @@ export interface HostActivity {
   place:
     | Place
     | undefined;
-  /** the longest of its pieces, bounded */
+  /** the longest ones; bounded */
   ranges: TimeRange[];
 }
 
-/** What report? serves. */
+/** Response of `report`. */
 export interface ReportState {
   /** ready, queued, running, failed */
   state: string;
@@ -518,7 +546,7 @@ export interface ReportState {
   report:
     | Report
     | undefined;
-  /** what the running analysis does now */
+  /** current stage of a running analysis */
   stage: string;
 }
 
@@ -528,17 +556,17 @@ export interface Problem {
   remedy: string;
 }
 
-/** What traces serves: the log directory as runs -> workers -> spans. */
+/** Response of `traces`: the log directory as runs, workers and spans. */
 export interface TraceList {
   traces: TraceEntry[];
-  /** changes when the list does */
+  /** changes whenever the list changes */
   generation: number;
-  /** false until the first scan has ended */
+  /** false until the first scan has finished */
   scanned: boolean;
   version: string;
   /** folders that could not be listed */
   problems: Problem[];
-  /** nothing but the generation is told: the one asked for with known= is the newest */
+  /** the request's known= is the newest generation; the other fields are empty */
   unchanged: boolean;
 }
 
@@ -555,17 +583,18 @@ export interface TraceEntry {
   error:
     | Problem
     | undefined;
-  /** of a ready one */
+  /** ready traces only */
   limiter: string;
+  /** ready traces only */
   sentence: string;
   writing: boolean;
-  /** changes when the file does: ask for the report again */
+  /** changes whenever the file changes: request the report again */
   content: string;
   /** trace, snapshot, memory_timeline */
   kind: string;
 }
 
-/** What timeline? serves: at most a bounded number of boxes for a viewport at a zoom level. */
+/** Response of `timeline`: a bounded number of boxes for a viewport at a zoom level. */
 export interface Timeline {
   start_us: number;
   end_us: number;
@@ -573,12 +602,12 @@ export interface Timeline {
   steps: StepMark[];
   trace_start_us: number;
   trace_end_us: number;
-  /** ready, or as ReportState */
+  /** ready, or as in ReportState */
   state: string;
   error:
     | Problem
     | undefined;
-  /** string table for boxes */
+  /** string table of the boxes */
   names: string[];
   progress: number;
 }
@@ -588,29 +617,29 @@ export interface Lane {
   kind: string;
   title: string;
   device: number;
-  /** Columns of equal length. Boxes of one lane and depth never overlap. */
+  /** Columns of equal length, one entry per box. Boxes of the same lane and depth never overlap. */
   box_start_us: number[];
   box_duration_us: number[];
-  /** index into names; the cause for gaps */
+  /** index into names; a cause in a gaps lane */
   box_name: number[];
   box_depth: number[];
-  /** >1: that many events were merged because they are too small at this zoom */
+  /** number of events; more than 1 if they are too small at this zoom and were merged */
   box_count: number[];
-  /** category of the event (trace/events.py), 13 for communication kernels, 0 for gaps */
+  /** category of the event (trace/events.py); 13 for communication kernels, 0 for gaps */
   box_kind: number[];
-  /** gaps only: the gap's number, for gap? */
+  /** gaps lanes only: number of the gap, for `gap` */
   box_gap: number[];
-  /** queue only: the depth of the stream's queue */
+  /** queue lanes only: depth of the launch queue */
   queue:
     | Curve
     | undefined;
-  /** queue only: the whole trace's highest, so that the scale stays */
+  /** queue lanes only: highest depth of the whole trace, so that the scale does not change */
   queue_most: number;
 }
 
 /**
- * A step curve for a screen. A value holds from its time to the next one's. Where more changes than a pixel can show, low
- * and high are the extremes over that time; elsewhere they are equal.
+ * A step curve for a screen. A value is valid until the next time. If the curve changes more than a pixel can show, low
+ * and high are the extremes over that time; otherwise they are equal.
  */
 export interface Curve {
   time_us: number[];
@@ -618,9 +647,9 @@ export interface Curve {
   high: number[];
 }
 
-/** What memory? serves: the curve of one device over a range, and what became of what was allocated in it. */
+/** Response of `memory`: the curve of one device over a time range, and which allocations in the range stayed live. */
 export interface MemorySlice {
-  /** ready, or as ReportState */
+  /** ready, or as in ReportState */
   state: string;
   error: Problem | undefined;
   progress: number;
@@ -632,25 +661,25 @@ export interface MemorySlice {
   allocated:
     | Curve
     | undefined;
-  /** empty where the trace does not say */
+  /** empty if the trace does not say */
   reserved:
     | Curve
     | undefined;
-  /** every event of the range is in the curve */
+  /** the curve contains every event of the range */
   exact: boolean;
   steps: StepMark[];
-  /** in the range */
+  /** allocated in the range */
   allocated_bytes: number;
   allocations: number;
-  /** in the range, whenever allocated */
+  /** freed in the range, whenever it was allocated */
   freed_bytes: number;
   frees: number;
-  /** allocated in the range and alive at its end; -1: nothing tells what frees gave back */
+  /** allocated in the range and live at its end; -1 if frees do not name their allocation */
   survived_bytes: number;
   survivors: number;
-  /** of survived_bytes: alive at the recording's end */
+  /** part of survived_bytes that is still live at the recording's end */
   kept_bytes: number;
-  /** those of which most survived first, bounded */
+  /** most survived bytes first; bounded */
   sites: SliceSite[];
 }
 
@@ -669,7 +698,7 @@ export interface StepMark {
   end_us: number;
 }
 
-/** What gap? serves: the chain that explains one gap. */
+/** Response of `gap`: the chain of events that explains one gap. */
 export interface GapChain {
   state: string;
   error: Problem | undefined;
@@ -683,11 +712,11 @@ export interface GapChain {
   after:
     | GpuWork
     | undefined;
-  /** what launched the work that ended the gap */
+  /** launch of the work that ended the gap */
   launch:
     | HostCall
     | undefined;
-  /** what the host did meanwhile, in order */
+  /** what the host did meanwhile, in time order */
   host: HostSegment[];
 }
 
@@ -715,6 +744,6 @@ export interface HostSegment {
   name: string;
   start_us: number;
   duration_us: number;
-  /** file(line): function, the user's own where known */
+  /** file(line): function, in the user's code if known */
   place: string;
 }

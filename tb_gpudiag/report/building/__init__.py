@@ -1,1 +1,1 @@
-"""Facts and findings become one Report."""
+"""Builds the Report from facts and findings."""

@@ -1,29 +1,31 @@
-"""Launch hotspots and launch queues for the Report."""
+"""Launch hotspots and launch queues."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.launching.hotspots import KINDS, Hotspot
+from tb_gpudiag.facts.core.queue_depth import Queue
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.launching.hotspots import Hotspot
+from tb_gpudiag.facts.launching.launch_costs import LaunchCosts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, time_ranges, us
-from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.wording.format import one_line
 
 HOTSPOTS_LIMIT = 100
-"""Of each kind: the page orders and searches them."""
+"""Hotspots of each kind. The page sorts and searches them."""
 
 QUEUES_LIMIT = 64
 
 
-def hotspot_messages(facts: Facts) -> list[pb.LaunchHotspot]:
-    """Of each kind, those that caused most idle time first."""
-    return [_hotspot(facts, spot) for kind in KINDS for spot in facts.hotspots(kind)[:HOTSPOTS_LIMIT]]
+def hotspot_messages(by_kind: Iterable[list[Hotspot]], steps: int) -> list[pb.LaunchHotspot]:
+    """Hotspots of each kind, most idle time first. `steps` is the number of recorded steps."""
+    return [_hotspot(spot, steps) for spots in by_kind for spot in spots[:HOTSPOTS_LIMIT]]
 
 
-def _hotspot(facts: Facts, spot: Hotspot) -> pb.LaunchHotspot:
-    steps = len(facts.steps)
+def _hotspot(spot: Hotspot, steps: int) -> pb.LaunchHotspot:
     return pb.LaunchHotspot(
         key=one_line(spot.key),
         kind=spot.kind,
@@ -41,34 +43,29 @@ def _hotspot(facts: Facts, spot: Hotspot) -> pb.LaunchHotspot:
     )
 
 
-def queue_messages(facts: Facts) -> list[pb.LaunchQueue]:
-    """Of the streams that something was launched on, or waited on, in the step window: most launches
-    first."""
-    costs, window = facts.launch_costs, facts.window
+def queue_messages(queues: Iterable[Queue], costs: LaunchCosts, window: Window) -> list[pb.LaunchQueue]:
+    """Queues of the streams that were used in the step window, most launches first."""
     if not window.duration_ns:
         return []
-    waited = np.zeros(len(facts.events), np.int64)
-    waited[costs.event] = costs.full_queue_ns
-    in_window = np.zeros(len(facts.events), np.bool_)
-    in_window[costs.event] = True
-    found = []
-    for queue in facts.queues:
-        calls = queue.call[queue.call != NONE]
-        calls, figures = calls[in_window[calls]], queue.figures(window)
-        if not (len(calls) or figures.most):
-            continue
-        found.append(
-            pb.LaunchQueue(
-                device=queue.device,
-                stream=queue.stream,
-                launches=len(calls),
-                mean_depth=figures.mean,
-                median_depth=min(figures.median, UINT32_MAX),
-                most_depth=min(figures.most, UINT32_MAX),
-                empty_share=figures.empty_share,
-                full_queue_launches=int((waited[calls] > 0).sum()),
-                full_queue_us=us(waited[calls].sum()),
-                not_launched_here=min(queue.not_launched_here, UINT32_MAX),
-            )
-        )
-    return sorted(found, key=lambda message: -message.launches)[:QUEUES_LIMIT]
+    messages = [_queue(queue, costs, window) for queue in queues]
+    used = [message for message in messages if message.launches or message.most_depth]
+    return sorted(used, key=lambda message: -message.launches)[:QUEUES_LIMIT]
+
+
+def _queue(queue: Queue, costs: LaunchCosts, window: Window) -> pb.LaunchQueue:
+    figures = queue.figures(window)
+    # Costs are those of the launches in the step window, so this finds the queue's launches there.
+    _, _, launched = np.intersect1d(queue.call, costs.event, return_indices=True)
+    blocked_ns = costs.full_queue_ns[launched]
+    return pb.LaunchQueue(
+        device=queue.device,
+        stream=queue.stream,
+        launches=len(launched),
+        mean_depth=figures.mean,
+        median_depth=min(figures.median, UINT32_MAX),
+        most_depth=min(figures.most, UINT32_MAX),
+        empty_share=figures.empty_share,
+        full_queue_launches=int((blocked_ns > 0).sum()),
+        full_queue_us=us(blocked_ns.sum()),
+        not_launched_here=min(queue.not_launched_here, UINT32_MAX),
+    )

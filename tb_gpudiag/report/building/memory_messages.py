@@ -1,10 +1,11 @@
-"""The memory of each device, for the Report."""
+"""Memory of each device."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Floors, Trend, evenly
 from tb_gpudiag.facts.memory.peak import Owner
@@ -14,12 +15,12 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, place, us
 from tb_gpudiag.rules.rule import Place
 from tb_gpudiag.rules.shared.leak import state_of
-from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.trace.events import NONE, Events
 from tb_gpudiag.trace.vocabulary.frames import Frame
 from tb_gpudiag.wording.format import one_line
 
 FLOORS_LIMIT = 2_000
-"""Of more steps, evenly spaced ones."""
+"""Of more floors, evenly spaced ones are listed."""
 
 SITES_LIMIT = 50
 OWNERS_LIMIT = 100
@@ -27,14 +28,14 @@ RANGES_LIMIT = 20
 FRAMES_LIMIT = 40
 
 
-def memory_messages(facts: Facts) -> list[pb.DeviceMemory]:
-    """As facts.memory, each list bounded."""
-    return [_device(facts, memory) for memory in facts.memory]
+def memory_messages(devices: Iterable[DeviceMemory], events: Events) -> list[pb.DeviceMemory]:
+    """Memory of each device, every list bounded."""
+    return [_device(memory, events) for memory in devices]
 
 
-def _device(facts: Facts, memory: DeviceMemory) -> pb.DeviceMemory:
+def _device(memory: DeviceMemory, events: Events) -> pb.DeviceMemory:
     peak, trend = memory.peak, memory.trend
-    message = pb.DeviceMemory(
+    return pb.DeviceMemory(
         device=memory.device,
         name=memory.name,
         relative=memory.curve.relative,
@@ -53,16 +54,13 @@ def _device(facts: Facts, memory: DeviceMemory) -> pb.DeviceMemory:
             for kind, size in sorted(peak.kinds.items(), key=lambda one: -one[1])
         ],
         floors=_floors(memory.floors),
-        sites=[_site(facts, memory, site) for site in memory.sites[:SITES_LIMIT]],
+        sites=[_site(site, memory.device, events) for site in memory.sites[:SITES_LIMIT]],
         reserve=_reserve(memory.reserve),
         segments=_segments(memory.reserve.segments),
         steps_until_full=memory.until_full,
+        trend=_trend(trend, state_of(memory) or "") if trend else None,
+        floor_slope_bytes_per_step=trend.per_unit if trend and trend.unit == "step" else 0.0,
     )
-    if trend is not None:
-        message.trend.CopyFrom(_trend(trend, state_of(memory) or ""))
-        if trend.unit == "step":
-            message.floor_slope_bytes_per_step = trend.per_unit
-    return message
 
 
 def _segments(segments: SegmentFacts | None) -> list[pb.MemorySegment]:
@@ -124,14 +122,8 @@ def _owner(owner: Owner) -> pb.MemoryOwner:
     )
 
 
-def _site(facts: Facts, memory: DeviceMemory, site: GrowingSite) -> pb.MemorySite:
+def _site(site: GrowingSite, device: int, events: Events) -> pb.MemorySite:
     frames = site.stack.split("\n")[-FRAMES_LIMIT:]
-    shown = evenly(np.arange(len(site.times_ns), dtype=np.int64), RANGES_LIMIT)
-    events = facts.events
-    ranges = []
-    for time_ns, event in zip(site.times_ns[shown].tolist(), site.events[shown].tolist(), strict=True):
-        start, end = (time_ns, time_ns) if event == NONE else (events.start_ns[event], events.end_ns[event])
-        ranges.append(pb.TimeRange(start_us=us(start), end_us=us(end), device=memory.device))
     return pb.MemorySite(
         operator=one_line(site.operator),
         stack="\n".join(one_line(frame) for frame in frames),
@@ -142,8 +134,19 @@ def _site(facts: Facts, memory: DeviceMemory, site: GrowingSite) -> pb.MemorySit
         size_bytes=site.size_bytes,
         steps=site.steps,
         module=one_line(site.module),
-        ranges=ranges,
+        ranges=_ranges(site, device, events),
     )
+
+
+def _ranges(site: GrowingSite, device: int, events: Events) -> list[pb.TimeRange]:
+    """Events of the site's allocations, evenly spaced; without an event, the time of the allocation."""
+    ranges = []
+    for i in evenly(np.arange(len(site.times_ns), dtype=np.int64), RANGES_LIMIT):
+        start = end = site.times_ns[i]
+        if site.events[i] != NONE:
+            start, end = events.start_ns[site.events[i]], events.end_ns[site.events[i]]
+        ranges.append(pb.TimeRange(start_us=us(start), end_us=us(end), device=device))
+    return ranges
 
 
 def _reserve(reserve: Reserve) -> pb.MemoryReserve:

@@ -1,39 +1,43 @@
-"""The waits for the GPU, by call site, for the Report."""
+"""Synchronizations by call site."""
 
 from __future__ import annotations
 
-from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.sync_sites import sync_sites
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.transfers import Transfers
+from tb_gpudiag.facts.facts import DeviceFacts
+from tb_gpudiag.facts.waiting.sync_sites import SyncSite, sync_sites
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, place, time_ranges, us
 from tb_gpudiag.rules.rule import Place
+from tb_gpudiag.trace.events import Int64
 
 SITES_LIMIT = 20
 
 
-def sync_site_messages(facts: Facts) -> list[pb.SyncSite]:
-    """Of the busiest device; none without one."""
-    device = facts.device
-    if device is None:
-        return []
-    blocking = facts.host_time.blocking
-    sites = sync_sites(facts.host, facts.transfers, blocking, device.id, device.ledger, facts.window)
-    found = []
-    for site in sites[:SITES_LIMIT]:
-        frame = facts.host.frame(site.place)
-        where = (
-            Place(operator=site.operator, time_ns=site.refill_ns)
-            if frame is None
-            else Place(frame.file, frame.line, frame.function, site.operator, site.refill_ns)
-        )
-        found.append(
-            pb.SyncSite(
-                kind=site.kind.label,
-                place=place(where),
-                count=min(site.count, UINT32_MAX),
-                held_us=us(site.held_ns),
-                refill_us=us(site.refill_ns),
-                ranges=time_ranges(site.ranges),
-            )
-        )
-    return found
+def sync_site_messages(
+    device: DeviceFacts, host: Host, transfers: Transfers, blocking: Int64, window: Window
+) -> list[pb.SyncSite]:
+    """Call sites that block the host in the step window, most idle time of the device first.
+
+    blocking: indices of the blocking calls.
+    """
+    sites = sync_sites(host, transfers, blocking, device.id, device.ledger, window)
+    return [_site(site, host) for site in sites[:SITES_LIMIT]]
+
+
+def _site(site: SyncSite, host: Host) -> pb.SyncSite:
+    frame = host.frame(site.place)
+    where = (
+        Place(operator=site.operator, time_ns=site.refill_ns)
+        if frame is None
+        else Place(frame.file, frame.line, frame.function, site.operator, site.refill_ns)
+    )
+    return pb.SyncSite(
+        kind=site.kind.label,
+        place=place(where),
+        count=min(site.count, UINT32_MAX),
+        held_us=us(site.held_ns),
+        refill_us=us(site.refill_ns),
+        ranges=time_ranges(site.ranges),
+    )

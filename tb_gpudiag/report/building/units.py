@@ -1,4 +1,4 @@
-"""What every part of a Report is made with: ns become µs here, and here alone."""
+"""Values of the wire: µs from ns, places and time ranges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UINT32_MAX = 2**32 - 1
 
 
 def us(nanoseconds: float | np.integer[Any]) -> float:
-    """Nanoseconds as the wire's µs."""
+    """Convert nanoseconds to the wire's microseconds."""
     return round(float(nanoseconds)) / 1_000
 
 
@@ -32,7 +32,7 @@ def place(where: Place) -> pb.Place:
 
 
 def time_ranges(ranges: Ranges) -> list[pb.TimeRange]:
-    """Where something shows on the timeline."""
+    """Where to look on the timeline."""
     return [
         pb.TimeRange(start_us=us(start), end_us=us(end), device=int(device))
         for start, end, device in zip(*ranges, strict=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building import build
+from tb_gpudiag.report.building import device_messages, trace_message
 from tb_gpudiag.rules.all import RULES
 from tests.builder import GENERATIONS, Generation, TraceBuilder
 from tests.report.reports import report_of, slow_loader
@@ -16,7 +16,7 @@ def _us(times: object) -> float:
 
 
 def assert_it_adds_up(report: pb.Report) -> None:
-    """Each device's idle time is its causes', and its window is what it did; so is every step's slice."""
+    """Check that causes add up to the idle time, and all parts to the step window and to each step."""
     for device in report.devices:
         assert device.busy_us + device.idle_us == pytest.approx(device.span_us, abs=1e-6)
         assert _us(device.idle_by_cause) == pytest.approx(device.idle_us, abs=1e-6)
@@ -30,8 +30,8 @@ def assert_it_adds_up(report: pb.Report) -> None:
         if device.step_accounts:
             slices = sum(step.duration_us for step in device.step_accounts)
             assert slices == pytest.approx(device.window_us, abs=1e-6)
-        # No nanosecond is claimed by two findings: the costs of those about kernels (GD5xx) fit into what the
-        # device computed, the others' into the rest.
+        # No two findings claim the same time: costs of kernel findings (GD5xx) fit into the computing time,
+        # all other costs into the rest.
         if len(report.devices) == 1:
             kernels = sum(f.cost_us for f in report.findings if f.rule.startswith("GD5"))
             others = sum(f.cost_us for f in report.findings) - kernels
@@ -46,7 +46,7 @@ def test_it_adds_up_in_every_generation(generation: Generation, tmp_path: Path) 
     assert_it_adds_up(report_of(trace, tmp_path))
 
 
-def test_the_figures_are_those_of_the_story(tmp_path: Path) -> None:
+def test_the_report_has_the_figures_of_the_trace(tmp_path: Path) -> None:
     report = report_of(slow_loader(), tmp_path)
     (device,) = report.devices
     assert (device.id, device.name) == (0, "Test GPU")
@@ -94,13 +94,13 @@ def test_the_trace_says_what_it_is(tmp_path: Path) -> None:
     assert not info.recorded.memory
 
 
-def test_what_the_trace_does_not_say_is_not_made_up(tmp_path: Path) -> None:
+def test_what_the_trace_does_not_say_is_unknown(tmp_path: Path) -> None:
     info = report_of(slow_loader(), tmp_path, worker="worker0").trace
     assert (info.host, info.rank, info.world_size) == ("", -1, 0)
 
 
 @pytest.mark.parametrize("rank", [-5, 2**40, "three", None, [1], {"a": 1}, True, 1.5])
-def test_a_rank_that_is_none_is_unknown(rank: object, tmp_path: Path) -> None:
+def test_an_invalid_rank_is_unknown(rank: object, tmp_path: Path) -> None:
     trace = TraceBuilder(top_level={"distributedInfo": {"rank": rank, "world_size": rank}})
     trace.recording = slow_loader().recording
     info = report_of(trace, tmp_path).trace
@@ -108,7 +108,8 @@ def test_a_rank_that_is_none_is_unknown(rank: object, tmp_path: Path) -> None:
 
 
 def test_a_report_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "STEPS_LIMIT", 10)
+    for module in (device_messages, trace_message):
+        monkeypatch.setattr(module, "STEPS_LIMIT", 10)
     trace = TraceBuilder()
     main = trace.thread()
     for step in range(15):
@@ -137,7 +138,7 @@ def test_a_cpu_trace_has_the_hosts_activity_instead_of_devices(tmp_path: Path) -
     assert report.host[1].place.file == "train.py"
 
 
-def test_an_empty_trace_makes_a_report_all_the_same(tmp_path: Path) -> None:
+def test_an_empty_trace_has_a_report(tmp_path: Path) -> None:
     trace = TraceBuilder(devices=()).raw({"ph": "i", "name": "mark", "ts": 1.0, "pid": 0, "tid": 0})
     report = report_of(trace, tmp_path)
     assert report.verdict.limiter == "unknown"
@@ -145,7 +146,7 @@ def test_an_empty_trace_makes_a_report_all_the_same(tmp_path: Path) -> None:
 
 
 def _batches(count: int) -> TraceBuilder:
-    """Batches of a copy and five kernels, nothing marked: 100 µs each, and a setup before them."""
+    """Batches of 100 µs without step marks: a copy and five kernels each, and a setup kernel before them."""
     trace = TraceBuilder()
     main = trace.thread()
     main.launch("setup", at=0, us=5, runs_at=10, runs_us=20)
@@ -158,7 +159,7 @@ def _batches(count: int) -> TraceBuilder:
     return trace
 
 
-def test_what_repeats_stands_beside_the_recorded_steps(tmp_path: Path) -> None:
+def test_without_recorded_steps_the_report_has_inferred_steps(tmp_path: Path) -> None:
     report = report_of(_batches(4), tmp_path)
     found = report.inferred_steps
     assert not report.steps

@@ -23,7 +23,7 @@ MB = 1 << 20
 @pytest.fixture(scope="module")
 def leaking() -> tuple[Facts, pb.DeviceMemory]:
     facts = Facts(read_bytes(simulate("leak").bytes()))
-    return facts, memory_messages(facts)[0]
+    return facts, memory_messages(facts.memory, facts.events)[0]
 
 
 def test_the_report_has_the_figures_of_the_facts(leaking: tuple[Facts, pb.DeviceMemory]) -> None:
@@ -71,7 +71,7 @@ def test_every_list_is_bounded(
 ) -> None:
     for limit in ("FLOORS_LIMIT", "SITES_LIMIT", "OWNERS_LIMIT", "RANGES_LIMIT", "FRAMES_LIMIT"):
         monkeypatch.setattr(of_memory, limit, 1)
-    message = memory_messages(leaking[0])[0]
+    message = memory_messages(leaking[0].memory, leaking[0].events)[0]
     (site,) = message.sites
     counts = (len(message.floors), len(message.peak_owners), len(site.ranges), site.stack.count("\n"))
     assert counts == (1, 1, 1, 0)
@@ -89,7 +89,8 @@ def test_a_snapshot_has_its_segments(tmp_path: Path) -> None:
     snapshot = SnapshotBuilder()
     snapshot.segment(10 * MB, at=0)
     snapshot.allocate(4 * MB, at=1, stack=["train.py(3): main"])
-    (message,) = memory_messages(Facts(read_trace(str(snapshot.write(tmp_path)))))
+    facts = Facts(read_trace(str(snapshot.write(tmp_path))))
+    (message,) = memory_messages(facts.memory, facts.events)
     assert message.reserve.segments == 1
     assert message.reserve.largest_free_bytes == message.reserve.free_in_used_segments_bytes == 6 * MB
     (segment,) = message.segments

@@ -19,7 +19,8 @@ MB = 1 << 20
 
 @pytest.fixture(scope="module")
 def leaking() -> pb.DeviceMemory:
-    return memory_messages(Facts(read_bytes(simulate("leak").bytes())))[0]
+    facts = Facts(read_bytes(simulate("leak").bytes()))
+    return memory_messages(facts.memory, facts.events)[0]
 
 
 @pytest.mark.parametrize("format", FORMATS)

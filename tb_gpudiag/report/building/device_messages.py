@@ -1,0 +1,95 @@
+"""Where each device's time went: over the GPU span, over the step window, and step by step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.facts.core.account import Account
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.steps import Steps, Window
+from tb_gpudiag.facts.facts import DeviceFacts
+from tb_gpudiag.facts.stepping.inferred import InferredSteps
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.units import us
+from tb_gpudiag.wording.format import one_line
+
+STEPS_LIMIT = 5_000
+
+
+def step_messages(steps: Steps) -> list[pb.Step]:
+    """The recorded steps, in time order, bounded."""
+    return [
+        pb.Step(name=one_line(name), start_us=us(start), duration_us=us(end - start))
+        for name, start, end in zip(steps.names[:STEPS_LIMIT], steps.start_ns, steps.end_ns, strict=False)
+    ]
+
+
+def device_message(device: DeviceFacts, by_step: Account) -> pb.Device:
+    """The accounts of one device."""
+    ledger, span, window, whole = device.ledger, device.span, device.window, device.whole
+    busy_ns = device.busy.all.total
+    return pb.Device(
+        id=device.id,
+        name=one_line(device.name),
+        span_us=us(span.duration_ns),
+        busy_us=us(busy_ns),
+        idle_us=us(span.duration_ns - busy_ns),
+        gaps=ledger.gaps_in(span),
+        idle_by_cause=[
+            pb.CauseTime(cause=cause.label, us=us(ns)) for cause, ns in ledger.by_cause(span).items()
+        ],
+        idle_by_trigger=[
+            pb.TriggerTime(trigger=trigger.label, us=us(ns))
+            for trigger, ns in ledger.by_trigger(span).items()
+        ],
+        window_start_us=us(window.start_ns),
+        window_us=us(window.duration_ns),
+        window_idle_us=us(ledger.idle_ns(window)),
+        window_idle_by_cause=_idle(whole, 0),
+        window_computing_us=us(whole.computing_ns[0]),
+        window_copying_us=us(whole.copying_ns[0]),
+        window_communicating_us=us(whole.communicating_ns[0]),
+        step_accounts=_step_accounts(by_step),
+    )
+
+
+def inferred_message(inferred: InferredSteps, device: int, window: Window) -> pb.InferredSteps:
+    """The repetition of a device's launches, for a trace without recorded steps."""
+    accounts = _step_accounts(inferred.account)
+    return pb.InferredSteps(
+        sign=inferred.sign.value,
+        are_steps=inferred.are_steps,
+        inside=one_line(inferred.inside),
+        device=device,
+        repetitions=len(inferred),
+        period_launches=inferred.period_launches,
+        setup_us=us(inferred.start_ns[0] - window.start_ns),
+        tail_us=us(window.end_ns - inferred.end_ns[-1]),
+        median_us=us(np.median(inferred.end_ns - inferred.start_ns)),
+        steps=[pb.Step(name=a.name, start_us=a.start_us, duration_us=a.duration_us) for a in accounts],
+        accounts=accounts,
+    )
+
+
+def _step_accounts(account: Account) -> list[pb.StepAccount]:
+    return [
+        pb.StepAccount(
+            name=one_line(name),
+            start_us=us(account.start_ns[i]),
+            duration_us=us(account.end_ns[i] - account.start_ns[i]),
+            computing_us=us(account.computing_ns[i]),
+            copying_us=us(account.copying_ns[i]),
+            communicating_us=us(account.communicating_ns[i]),
+            idle_by_cause=_idle(account, i),
+        )
+        for i, name in enumerate(account.names[:STEPS_LIMIT])
+    ]
+
+
+def _idle(account: Account, i: int) -> list[pb.CauseTime]:
+    """Idle time of the account's i-th slice by cause, without causes that have none."""
+    return [
+        pb.CauseTime(cause=cause.label, us=us(account.idle_ns[i, cause]))
+        for cause in Cause
+        if account.idle_ns[i, cause]
+    ]

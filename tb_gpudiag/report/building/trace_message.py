@@ -1,0 +1,65 @@
+"""What was read: the trace's file, its recording and its notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.facts import Recorded
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.device_messages import STEPS_LIMIT
+from tb_gpudiag.report.building.units import UINT32_MAX, us
+from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.wording.format import one_line
+
+NOTES_LIMIT = 50
+PATH_LIMIT = 4_000
+
+_HOST_AND_PID = re.compile(r"(.+)_\d+")
+
+
+def trace_message(
+    trace: Trace, file: TraceFile, recorded: Recorded, recording: Window, steps: int
+) -> pb.TraceInfo:
+    """Describe the trace. `steps` is the number of recorded steps."""
+    distributed = trace.metadata.distributed
+    host = _HOST_AND_PID.fullmatch(file.worker)
+    return pb.TraceInfo(
+        run=one_line(file.run),
+        worker=one_line(file.worker),
+        span=one_line(file.span),
+        path=one_line(file.path, PATH_LIMIT),
+        status=trace.status,
+        events=min(trace.events_read, UINT32_MAX),
+        malformed_events=min(trace.malformed_events, UINT32_MAX),
+        host=one_line(host[1]) if host else "",
+        rank=_number(distributed, "rank", -1),
+        world_size=_number(distributed, "world_size", 0),
+        recorded=pb.Recorded(
+            steps=recorded.steps,
+            stacks=recorded.stacks,
+            shapes=recorded.shapes,
+            memory=recorded.memory,
+            flops=recorded.flops,
+        ),
+        notes=_notes(trace.notes, steps),
+        simulated=trace.metadata.simulated,
+        duration_us=us(recording.duration_ns),
+        kind=trace.kind,
+    )
+
+
+def _notes(notes: list[str], steps: int) -> list[str]:
+    shown = [one_line(note) for note in notes[:NOTES_LIMIT]]
+    if steps > STEPS_LIMIT:
+        shown.append(f"only the first {STEPS_LIMIT:,} of {steps:,} steps are listed")
+    return shown
+
+
+def _number(metadata: Mapping[str, Any], key: str, missing: int) -> int:
+    """A small count in the trace's metadata, which may contain anything."""
+    value = metadata.get(key)
+    return value if type(value) is int and 0 <= value < 2**31 else missing
