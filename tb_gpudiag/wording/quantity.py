@@ -15,9 +15,11 @@ class Unit(Enum):
     BYTES = "bytes"
     SHARE = "share"  # 0 to 1
     COUNT = "count"
+    MEAN = "mean"  # a count, averaged
     RATIO = "ratio"  # times as much
     GB_PER_S = "GB/s"
     TFLOPS = "TFLOP/s"
+    FLOP_PER_BYTE = "FLOP/B"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Quantity:
             return share(self.value)
         if self.unit is Unit.COUNT:
             return count(round(self.value), self.noun, self.plural)
+        if self.unit is Unit.MEAN:
+            return f"{self.value:,.2f}"
         if self.unit is Unit.RATIO:
             return f"{self.value:.2f}×"
         return f"{self.value:.3g}\u00a0{self.unit.value}"
@@ -69,6 +73,11 @@ def number(value: float, noun: str = "", plural: str = "", suffix: str = "") -> 
     return Quantity(float(value), Unit.COUNT, suffix, noun, plural)
 
 
+def mean(value: float, suffix: str = "on average") -> Quantity:
+    """A count averaged over several things: `mean(1.1)` prints as `1.10 on average`."""
+    return Quantity(float(value), Unit.MEAN, suffix)
+
+
 def ratio(value: float, suffix: str = "") -> Quantity:
     """How many times as much: `ratio(2.5)` prints as `2.50×`."""
     return Quantity(float(value), Unit.RATIO, suffix)
@@ -82,3 +91,8 @@ def bandwidth(gigabytes_per_second: float, suffix: str = "") -> Quantity:
 def throughput(tflops: float, suffix: str = "") -> Quantity:
     """A rate of arithmetic in TFLOP/s."""
     return Quantity(float(tflops), Unit.TFLOPS, suffix)
+
+
+def intensity(operations_per_byte: float, suffix: str = "") -> Quantity:
+    """An arithmetic intensity in FLOP per byte."""
+    return Quantity(float(operations_per_byte), Unit.FLOP_PER_BYTE, suffix)

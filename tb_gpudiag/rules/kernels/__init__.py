@@ -1,1 +1,1 @@
-"""GD5xx: kernels that use the GPU badly."""
+"""GD5xx: kernels that use the GPU poorly."""

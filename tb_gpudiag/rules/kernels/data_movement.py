@@ -1,4 +1,4 @@
-"""GD506: the GPU's time goes into casts and changes of layout."""
+"""GD506: GPU time spent on casts, layout changes and tensor copies."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
-from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.wording.quantity import duration, number, share_of
 
-# Public traces of training are at 0 to 3 % of the window, segmentation with much postprocessing at 5 %, a
-# convolutional net on a GPU whose library wants another layout at 8 %. The field's alarm of 40 % in an
-# operator table counts the host's time in aten::copy_, waits included, and says little about the GPU.
+# Public training traces spend 0 to 3% of the window here, segmentation with heavy postprocessing 5%, and a
+# convolutional net whose GPU library needs another layout 8%. The common rule of thumb, aten::copy_ at 40% of
+# an operator table, counts host time including waits and says little about the GPU.
 LEAST_SHARE = 0.05
 
-_CAST = """# One number format through the model, instead of casts between layers:
-model = model.to(torch.bfloat16)                     # or all of the forward pass under one autocast
-with torch.autocast("cuda", dtype=torch.bfloat16):   # weights are cast once for each forward pass
+_CAST = """# Use one dtype throughout the model instead of casting between layers:
+model = model.to(torch.bfloat16)                     # or run the whole forward pass under one autocast
+with torch.autocast("cuda", dtype=torch.bfloat16):   # casts weights once per forward pass
     loss = criterion(model(x), y)
 x = x.to(torch.bfloat16)                             # once, before the loop; no .float() inside layers"""
 
-_LAYOUT = """# One layout through the model: convolutions on tensor cores want channels last
+_LAYOUT = """# Use one layout throughout the model. Convolutions on tensor cores need channels last:
 model = model.to(memory_format=torch.channels_last)
 x = x.to(memory_format=torch.channels_last)
 
-# A transposed view need not be made contiguous for a matrix product:
+# A matmul takes a transposed view as it is:
 y = torch.einsum("bhqd,bhkd->bhqk", q, k)            # instead of: q @ k.permute(0, 1, 3, 2).contiguous()
-# and what has to be rearranged can be fused with what comes next:
+# Fuse an unavoidable rearrangement with the next operator:
 f = torch.compile(f)"""
 
-_COPY = """# Write results where they belong, instead of copying them there:
+_COPY = """# Write results directly to their destination:
 torch.matmul(a, b, out=buffer[i])                    # instead of: buffer[i].copy_(a @ b)
 x = torch.nn.functional.pad(x, (0, n))               # instead of: zeros(...); y[:, :k] = x"""
 
 _KINDS = {
-    Move.CAST: ("casts to another number format", "Keep one number format through the model.", _CAST),
-    Move.LAYOUT: ("other layouts of the same numbers", "Keep one layout through the model.", _LAYOUT),
-    Move.COPY: ("copies into other tensors", "Write results where they belong.", _COPY),
+    Move.CAST: ("casts", "Keep one dtype throughout the model.", _CAST),
+    Move.LAYOUT: ("layout changes", "Keep one layout throughout the model.", _LAYOUT),
+    Move.COPY: ("tensor copies", "Write results directly to their destination.", _COPY),
 }
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """GPU work that operators of casting, copying and making contiguous launched, and kernels that libraries
-    put around theirs to change the layout."""
+    """Find GPU work launched by casting, copying and layout operators, and the layout kernels that libraries
+    add around their own."""
     time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
@@ -63,28 +63,28 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(
-            f"casts, layouts and copies on the GPU take {time.of_window(cost_ns)} of the step window"
+            f"casts, layout changes and copies on the GPU take {time.of_window(cost_ns)} of the step window"
         )
     kinds = sorted(
         ((time.total_ns(move == kind), kind) for kind in Move if (move == kind).any()), reverse=True
     )
-    most = _KINDS[kinds[0][1]]
+    main, advice, code = _KINDS[kinds[0][1]]
+    of_busy = share_of(time.total_ns(chosen), time.busy_ns, "of the GPU's busy time")
     return Finding(
-        title=f"Moving data on the GPU takes {time.of_window(cost_ns)} of the time, mostly {most[0]}",
-        summary="Casts, changes of layout and copies read and write whole tensors, and compute nothing. "
-        f"They are {share(time.total_ns(chosen), time.busy_ns)} of the GPU's work.",
+        title=f"Data movement on the GPU takes {time.of_window(cost_ns)} of the time, mostly {main}",
+        summary="Casts, layout changes and copies read and write whole tensors and compute nothing. "
+        f"They take {of_busy}.",
         fix=Fix(
-            *most[1:],
+            advice,
+            code,
             "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
         ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            *(
-                Evidence(_KINDS[kind][0], f"{time_ns(ns)}, {count(int((move == kind).sum()))}")
-                for ns, kind in kinds
-            ),
-            Evidence("together", time.figure(chosen)),
+            time.evidence("Data movement", cost_ns),
+            *(_kind_evidence(kind, ns, int((move == kind).sum())) for ns, kind in kinds),
+            Evidence("All data movement", of_busy),
         ],
         places=time.places(chosen),
         ranges=time.ranges(chosen),
@@ -92,4 +92,9 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     )
 
 
-RULE = Rule("GD506", "data_movement", "Moving data on the GPU", check, severity=Severity.INFO)
+def _kind_evidence(kind: Move, nanoseconds: int, launched: int) -> Evidence:
+    label = _KINDS[kind][0].capitalize()
+    return Evidence(label, duration(nanoseconds), (number(launched, "kernel or copy", "kernels and copies"),))
+
+
+RULE = Rule("GD506", "data_movement", "Data movement on the GPU", check, severity=Severity.INFO)

@@ -1,4 +1,4 @@
-"""GD505: kernels that move data and hardly compute, one after another."""
+"""GD505: memory-bound kernels in a row, which one fused kernel could replace."""
 
 from __future__ import annotations
 
@@ -22,92 +22,95 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
-from tb_gpudiag.wording.format import count, time_ns
+from tb_gpudiag.wording.quantity import number
 
-# What fusing could give back at most. Public traces of convolutional training are at 7 to 13 %; a tenth of
-# the window is worth trying a compiler for.
+# The most that fusing could save. Public traces of convolutional training reach 7 to 13%. A tenth of the
+# window is worth trying a compiler.
 LEAST_SHARE = 0.10
 
-# A kernel that does nothing takes 2 to 3 µs. Shorter ones than this are limited by launching (GD201).
+# An empty kernel takes 2 to 3 µs. Kernels shorter than this are limited by launching (GD201).
 SHORTEST_NS = 5_000
 
-# These do a few operations for each number that they read or write, where a GPU could do a hundred.
-FAMILIES = (Family.ELEMENTWISE, Family.REDUCTION, Family.NORMALISATION, Family.COPY)
+# These do a few operations per element that they read or write. A GPU could do a hundred.
+FAMILIES = {
+    Family.ELEMENTWISE: "Elementwise kernels",
+    Family.REDUCTION: "Reductions",
+    Family.NORMALISATION: "Normalizations",
+    Family.COPY: "Copies",
+}
 
-_CODE = """model = torch.compile(model)              # fuses runs of such kernels into one
+_CODE = """model = torch.compile(model)              # fuses such kernels into one
 
-# Without a compiler: fewer passes over memory
+# Without a compiler, make fewer passes over memory:
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-x = torch.nn.functional.relu(x, inplace=True)          # where nothing else reads x
+x = torch.nn.functional.relu(x, inplace=True)          # if nothing else reads x
 model = model.to(memory_format=torch.channels_last)    # convolutions: no transposes in between"""
 
 
-def check(facts: Facts, taken: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Runs of such kernels on one stream: fused into one, a run would take about as long as its longest
-    kernel."""
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+    """Find runs of such kernels on one stream. Fused, a run takes about as long as its longest kernel."""
     time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
     kernels = time.kernels
-    bound = np.isin(kernels.family, np.array(FAMILIES, np.uint8))
+    bound = np.isin(kernels.family, np.array(list(FAMILIES), np.uint8))
     bound &= kernels.is_kernel & (kernels.duration_ns >= SHORTEST_NS)
     if facts.unfused_attention is not None:
-        bound &= ~facts.unfused_attention.between  # they go with GD503's fix, whether it is found or not
-    removable_ns = _beside_the_longest(kernels, bound)
-    free = time.free(removable_ns > 0, taken)
+        bound &= ~facts.unfused_attention.between  # the fix of GD503 removes them, reported or not
+    removable_ns = _removable_by_fusion(kernels, bound)
+    removable = removable_ns > 0
+    free = time.free(removable, claimed)
     cost_ns = free.total
     total_ns = time.total_ns(bound)
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(
-            f"kernels limited by memory take {time.of_window(total_ns)} of the step window, and fusing "
-            f"would give back at most {time.of_window(cost_ns)}"
+            f"memory-bound kernels take {time.of_window(total_ns)} of the step window, and fusing them saves "
+            f"at most {time.of_window(cost_ns)}"
         )
     by_family = [
-        Evidence(family.label, time.figure(own))
-        for family in FAMILIES
+        time.evidence(label, time.total_ns(own))
+        for family, label in FAMILIES.items()
         if (own := bound & (kernels.family == family)).any()
     ]
     return Finding(
-        title=f"Kernels limited by memory take {time.of_window(total_ns)} of the time, many in runs that "
-        "could be one",
-        summary="Elementwise kernels, reductions, normalisations and copies read and write memory and "
-        "compute little: the GPU's bandwidth limits them. Several in a row read again what the one "
-        "before has just written; fused into one kernel, the data is read once.",
+        title=f"Memory-bound kernels take {time.of_window(total_ns)} of the time, many of them in a row",
+        summary="Elementwise kernels, reductions, normalizations and copies compute little, so memory "
+        "bandwidth limits them. In a row, each one reads back what the previous one just wrote. One fused "
+        "kernel reads the data once.",
         fix=Fix(
-            "Let a compiler fuse them; before that, look whether copies and casts are needed at all.",
+            "Check whether the copies and casts are needed at all, and let a compiler fuse the rest.",
             _CODE,
             "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
         ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
+            time.evidence("Memory-bound kernels", total_ns),
             *by_family,
-            Evidence(
-                "in runs, beside the longest of each",
-                f"{time_ns(cost_ns)}, {count(int((removable_ns > 0).sum()))}",
-            ),
+            time.evidence("Removable by fusion", cost_ns),
+            Evidence("Removable kernels", number(int(removable.sum()))),
         ],
-        places=time.places(removable_ns > 0, removable_ns),
-        ranges=time.ranges(removable_ns > 0),
+        places=time.places(removable, removable_ns),
+        ranges=time.ranges(removable),
         claims={time.device.id: free},
     )
 
 
-def _beside_the_longest(kernels: Kernels, bound: Bool) -> Int64:
-    """Shape (k,): a kernel's duration, 0 for the longest of each run and for those in none. Any other
-    kernel or copy on the same stream ends a run."""
+def _removable_by_fusion(kernels: Kernels, bound: Bool) -> Int64:
+    """Duration of each kernel, shape (k,); 0 for the longest kernel of each run and for kernels in no run.
+
+    bound: mask of the memory-bound kernels. Any other kernel or copy on the same stream ends a run.
+    """
     stream = kernels.stream
-    order = np.argsort(stream, kind="stable")  # within a stream by start, as they are
+    order = np.argsort(stream, kind="stable")  # within a stream they stay in order of start
     ends = np.r_[True, ~bound[order][1:] | ~bound[order][:-1] | (stream[order][1:] != stream[order][:-1])]
     run = np.empty(len(order), np.int64)
     run[order] = np.cumsum(ends[: len(order)])
     duration = kernels.duration_ns
-    last = np.lexsort((np.arange(len(run)), duration, run))  # the longest stands last in its run
+    last = np.lexsort((np.arange(len(run)), duration, run))  # sorts the longest last in its run
     removable = np.where(bound, duration, 0)
     removable[last[np.r_[run[last][1:] != run[last][:-1], True][: len(last)]]] = 0
     return removable
 
 
-RULE = Rule(
-    "GD505", "memory_bound_kernels", "Kernels limited by memory, in runs", check, severity=Severity.INFO
-)
+RULE = Rule("GD505", "memory_bound_kernels", "Memory-bound kernels in a row", check, severity=Severity.INFO)

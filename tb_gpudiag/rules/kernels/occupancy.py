@@ -1,4 +1,4 @@
-"""GD508: kernels whose blocks leave multiprocessors partly empty."""
+"""GD508: last waves that fill only part of the GPU, and kernels with low occupancy."""
 
 from __future__ import annotations
 
@@ -24,48 +24,48 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
 from tb_gpudiag.trace.events import Bool
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
-from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.wording.quantity import mean, number, share_of
 
-# Public traces of healthy training of convolutional nets lose 4 to 6 % to last waves, and have below 1 % in
-# kernels of low occupancy.
+# Public traces of healthy convolutional training lose 4 to 6% to last waves, and spend less than 1% in
+# kernels with low occupancy.
 LEAST_SHARE = 0.10
 
-# After four waves a last one that is half empty costs an eighth, and blocks no longer run in step anyway.
+# A half-empty wave out of four costs an eighth. With more waves, blocks no longer run in lockstep anyway.
 MOST_WAVES = 4
 
-# Below half of the warps a multiprocessor may have too little to do while it waits for memory.
+# Below half of its warps a multiprocessor may have too little other work while it waits for memory.
 LOW = 0.5
 
-# Shorter kernels are about launching.
+# Shorter kernels are limited by launching.
 SHORTEST_NS = 20_000
 
-# These wait for memory, and it takes many warps to hide that. Kernels on tensor cores run well with few.
+# These wait for memory, and need many warps to hide its latency. Tensor core kernels run well with few.
 MEMORY_FAMILIES = (Family.ELEMENTWISE, Family.REDUCTION, Family.NORMALISATION, Family.COPY, Family.OTHER)
 
-_SIZES = """# Sizes whose tiles are a multiple of the multiprocessors (132 on an H100, 108 on an A100):
-batch_size = 132 * tiles_per_multiprocessor // tiles_per_item     # try the neighbours, and measure
-# Or more waves, where one more matters less: a larger batch.
-# Or a kernel with other tiles:
+_SIZES = """# Choose sizes whose tiles are a multiple of the multiprocessors (132 on an H100, 108 on an A100):
+batch_size = 132 * tiles_per_multiprocessor // tiles_per_item     # try nearby sizes and measure
+# Or use a larger batch: with more waves, one more matters less.
+# Or use kernels with other tile sizes:
 model = torch.compile(model, mode="max-autotune")"""
 
-_SMALLER = """# A kernel of your own: fewer registers, or blocks of another size
-__launch_bounds__(256, 4)                        # CUDA: at least four blocks a multiprocessor
+_SMALLER = """# For a kernel of your own, use fewer registers or another block size:
+__launch_bounds__(256, 4)                        # CUDA: at least four blocks per multiprocessor
 kernel[grid](..., num_warps=4, num_stages=2)     # Triton: fewer stages need less shared memory
 triton.Config({"BLOCK": 512}, num_warps=4)       # let autotune choose among several"""
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Last waves of matrix kernels that fill part of the GPU, and kernels limited by memory that registers or
-    shared memory keep from running enough warps."""
+    """Find matmul kernels whose last wave fills only part of the GPU, and memory-bound kernels with too few
+    warps because of their registers or shared memory."""
     time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
     has = facts.multiprocessor(time.device.id)
     if has is None:
-        return CannotTell("the trace does not say what this GPU's multiprocessors have")
+        return CannotTell("the trace does not say what resources this GPU's multiprocessors have")
     held = occupancy(time.kernels, has)
     if not held.blocks.any():
-        return CannotTell("the trace does not say what its kernels' blocks need")
+        return CannotTell("the trace does not say what resources its kernels need")
     kernels = time.kernels
     long = kernels.duration_ns >= SHORTEST_NS
     already = claimed.get(time.device.id, EMPTY)
@@ -75,15 +75,16 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     low &= held.limit & (held.share < LOW) & (held.waves >= 1)
     found = [f for f in (_last_waves(time, held, tail), _few_warps(time, held, low)) if f is not None]
     return found or Clear(
-        f"last waves that leave multiprocessors empty cost {time.of_window(_empty_ns(time, held, tail))} of "
-        f"the step window; kernels with few warps take {time.of_window(time.total_ns(low))}"
+        f"partly empty last waves waste {time.of_window(_empty_ns(time, held, tail))} of the step window, "
+        f"and kernels with low occupancy take {time.of_window(time.total_ns(low))}"
     )
 
 
 def _empty_ns(time: KernelTime, held: Occupancy, tail: Bool) -> int:
+    """The empty part of the last waves, as time of the whole GPU."""
     waves = held.waves[tail]
     empty = time.kernels.duration_ns[tail] * (np.ceil(waves) - waves) / np.ceil(waves)
-    return min(int(empty.sum()), time.total_ns(tail))  # side by side they waste it once
+    return min(int(empty.sum()), time.total_ns(tail))  # concurrent kernels waste it once
 
 
 def _last_waves(time: KernelTime, held: Occupancy, tail: Bool) -> Finding | None:
@@ -92,20 +93,21 @@ def _last_waves(time: KernelTime, held: Occupancy, tail: Bool) -> Finding | None
         return None
     weight = time.kernels.duration_ns[tail]
     return Finding(
-        title=f"Last waves leave multiprocessors empty for {time.of_window(cost_ns)} of the time",
-        summary="These kernels have a few more blocks than the GPU runs at once. The rest runs alone, in as "
-        "much time as a full wave, and most multiprocessors wait for it.",
+        title=f"Partly empty last waves waste {time.of_window(cost_ns)} of the time",
+        summary="These kernels have a few more blocks than the GPU runs at once. The remaining blocks take "
+        "as long as a full wave, and most multiprocessors are idle meanwhile.",
         fix=Fix(
-            "Choose sizes whose blocks fill whole waves, or so many that one more does not matter.",
+            "Choose sizes that fill whole waves, or so many waves that the last one hardly matters.",
             _SIZES,
             "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
         ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns, "estimate"),
         evidence=[
-            Evidence("such kernels", f"{time.figure(tail)}, {count(int(tail.sum()))}"),
-            Evidence("multiprocessors empty in last waves, as time of the whole GPU", time_ns(cost_ns)),
-            Evidence("waves", f"{np.average(held.waves[tail], weights=weight):.2f} on average"),
+            time.evidence("Whole-GPU time wasted", cost_ns),
+            time.evidence("Kernels with a partial last wave", time.total_ns(tail)),
+            Evidence("Kernels", number(int(tail.sum()))),
+            Evidence("Waves per kernel", mean(np.average(held.waves[tail], weights=weight))),
         ],
         places=time.places(tail),
         ranges=time.ranges(tail),
@@ -121,26 +123,21 @@ def _few_warps(time: KernelTime, held: Occupancy, low: Bool) -> Finding | None:
     fit = float(np.average(held.share[low], weights=weight))
     registers = float(np.average(time.kernels.registers[low], weights=weight))
     return Finding(
-        title=f"Kernels of which few warps fit on a multiprocessor take {time.of_window(total_ns)} of the "
-        "time",
-        summary="Their blocks need so many registers, or so much shared memory, that a multiprocessor has "
-        "little to do while it waits for memory.",
+        title=f"Kernels with low occupancy take {time.of_window(total_ns)} of the time",
+        summary="Their blocks need so many registers or so much shared memory that few warps fit on a "
+        "multiprocessor. It has too little other work while it waits for memory.",
         fix=Fix(
-            "Make blocks need less, if the kernel is your own.",
+            "Reduce the registers and shared memory per block, if the kernel is your own.",
             _SMALLER,
             "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#occupancy",
         ),
         cost_ns=total_ns,
-        saving=Saving(
-            0, round(total_ns * (1 - float(np.average(held.share[low], weights=weight)))), "estimate"
-        ),
+        saving=Saving(0, round(total_ns * (1 - fit)), "estimate"),
         evidence=[
-            Evidence("such kernels", f"{time.figure(low)}, {count(int(low.sum()))}"),
-            Evidence(
-                "warps that fit, of those a multiprocessor can hold",
-                f"{share(fit)} on average",
-            ),
-            Evidence("registers of a thread", f"{registers:.0f} on average"),
+            time.evidence("Kernels with low occupancy", total_ns),
+            Evidence("Kernels", number(int(low.sum()))),
+            Evidence("Occupancy limit", share_of(fit, 1.0, "on average")),
+            Evidence("Registers per thread", number(registers, suffix="on average")),
         ],
         places=time.places(low),
         ranges=time.ranges(low),
@@ -148,4 +145,4 @@ def _few_warps(time: KernelTime, held: Occupancy, low: Bool) -> Finding | None:
     )
 
 
-RULE = Rule("GD508", "occupancy", "Multiprocessors partly empty", check, severity=Severity.INFO)
+RULE = Rule("GD508", "occupancy", "Partial waves and low occupancy", check, severity=Severity.INFO)

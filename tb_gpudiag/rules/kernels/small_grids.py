@@ -22,39 +22,41 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
-from tb_gpudiag.wording.format import count, time_ns
+from tb_gpudiag.wording.quantity import mean, number
 
-# Public traces of training lose 1 to 1.5 % of the window so, one of a small model in a CUDA graph 8 %.
+# Public training traces lose 1 to 1.5% of the window this way, one of a small model in a CUDA graph 8%.
 LEAST_SHARE = 0.05
 
-# A kernel that does nothing takes 2 to 3 µs. Shorter ones than this are about launching (GD201), not about
-# size.
+# An empty kernel takes 2 to 3 µs. Kernels shorter than this are limited by launching (GD201).
 SHORTEST_NS = 5_000
 
-_CODE = """# More work in each kernel: a larger batch, or what a loop does one by one at once
-y = torch.bmm(x, weights)              # in place of [xi @ wi for xi, wi in zip(x, weights)]
-total = values.sum(dim=-1)             # one reduction over all rows, not one for each
+_CODE = """# Do more work per kernel: use a larger batch, or replace a loop by one operator
+y = torch.bmm(x, weights)              # instead of [xi @ wi for xi, wi in zip(x, weights)]
+total = values.sum(dim=-1)             # one reduction over all rows, not one per row
 
-# Or side by side, where pieces do not depend on each other:
+# Or run independent work concurrently:
 with torch.cuda.stream(other):
     b = branch_b(x)"""
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """A kernel of half as many blocks as there are multiprocessors leaves half the GPU idle while it runs."""
+    """Find kernels that leave multiprocessors without a block while they run.
+
+    A kernel with half as many blocks as multiprocessors leaves half of the GPU idle.
+    """
     time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
     kernels = time.kernels
     blocks = kernels.blocks_per_sm
     if np.isnan(blocks).all():
-        return CannotTell("the trace does not say how many blocks its kernels had (ROCm's recorder does not)")
+        return CannotTell("the trace does not say how many blocks its kernels had (ROCm does not record it)")
     chosen = (blocks < 1) & (kernels.family != Family.COLLECTIVE) & (kernels.duration_ns >= SHORTEST_NS)
-    # What another finding speaks of is not counted here.
+    # Leave out kernels that overlap another finding.
     already = claimed.get(time.device.id, EMPTY)
     chosen[chosen] = coverage(already, kernels.start_ns[chosen], kernels.end_ns[chosen]) == 0
     unused_ns = np.where(chosen, kernels.duration_ns * (1 - np.nan_to_num(blocks)), 0).astype(np.int64)
-    cost_ns = min(int(unused_ns.sum()), time.total_ns(chosen))  # side by side they waste it once
+    cost_ns = min(int(unused_ns.sum()), time.total_ns(chosen))  # concurrent kernels waste it once
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(
             f"kernels with fewer blocks than multiprocessors waste {time.of_window(cost_ns)} of the step "
@@ -62,18 +64,16 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         )
     weight = kernels.duration_ns[chosen]
     evidence = [
-        Evidence("such kernels", f"{time.figure(chosen)}, {count(int(chosen.sum()))}"),
-        Evidence("multiprocessors without a block, as time of the whole GPU", time_ns(cost_ns)),
-        Evidence(
-            "blocks for each multiprocessor", f"{np.average(blocks[chosen], weights=weight):.2f} on average"
-        ),
+        time.evidence("Whole-GPU time wasted", cost_ns),
+        time.evidence("Kernels too small", time.total_ns(chosen)),
+        Evidence("Kernels", number(int(chosen.sum()))),
+        Evidence("Blocks per multiprocessor", mean(np.average(blocks[chosen], weights=weight))),
     ]
     return Finding(
         title=f"Kernels too small for this GPU waste {time.of_window(cost_ns)} of the time",
-        summary="These kernels have fewer blocks than the GPU has multiprocessors, so part of the GPU has "
-        "nothing to do while they run, however long they take. More work at once would run in "
-        "nearly the same time.",
-        fix=Fix("Give each kernel more to do at once, or run independent ones side by side.", _CODE),
+        summary="These kernels have fewer blocks than the GPU has multiprocessors, so part of the GPU is "
+        "idle while they run, however long they take. Larger kernels would take nearly the same time.",
+        fix=Fix("Give each kernel more work, or run independent kernels concurrently.", _CODE),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns, "estimate"),
         evidence=evidence,

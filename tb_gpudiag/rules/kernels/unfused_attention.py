@@ -1,4 +1,4 @@
-"""GD503: attention computed in pieces, with the whole score matrix written to memory in between."""
+"""GD503: unfused attention, which writes the whole score matrix to memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tb_gpudiag.rules.rule import (
     Saving,
 )
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
-from tb_gpudiag.wording.format import count, time_ns
+from tb_gpudiag.wording.quantity import duration, number
 
-# Public traces with attention in pieces have 22 % of the window between the two products, or below 1 %:
-# nothing in between to choose from, and below 5 % the change would hardly be seen.
+# Public traces with unfused attention spend 22% of the window between the two matmuls, or less than 1%. No
+# trace is in between. Below 5% a fix hardly changes the step time.
 LEAST_SHARE = 0.05
 
-_CODE = """# In place of  softmax(q @ k.transpose(-2, -1) * scale + mask) @ v :
+_CODE = """# Instead of  softmax(q @ k.transpose(-2, -1) * scale + mask) @ v :
 out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 # Transformers:
@@ -30,7 +30,7 @@ model = AutoModel.from_pretrained(name, attn_implementation="sdpa")   # or "flas
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """What runs between the two batched products of an attention: softmax, scale, mask, dropout, casts."""
+    """Find what runs between the two batched matmuls of attention: softmax, scale, mask, dropout, casts."""
     time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     found = facts.unfused_attention
     if time is None or found is None:
@@ -39,30 +39,28 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(
-            f"softmax between two batched products takes {time.of_window(cost_ns)} of the step window"
+            f"unfused attention spends {time.of_window(cost_ns)} of the step window between its matmuls"
             if len(found.softmax)
-            else "no softmax ran between two batched products"
+            else "no softmax ran between two batched matmuls"
         )
     kernels = time.kernels
     return Finding(
-        title=f"Attention in pieces: {time.of_window(cost_ns)} of the time between its two products",
-        summary="The scores of every token for every other are written to memory, scaled, masked, "
-        "normalised and read again, kernel by kernel. Fused attention keeps them on the chip: it "
-        "has none of these kernels, and its memory grows with the tokens and not with their square.",
+        title=f"Unfused attention spends {time.of_window(cost_ns)} of the time between its two matmuls",
+        summary="Separate kernels write the attention scores to memory, scale, mask and normalize them, and "
+        "read them back. Fused attention keeps the scores on chip and needs none of these kernels. Its "
+        "memory grows linearly with the sequence length, not quadratically.",
         fix=Fix(
-            "Compute attention with one fused operator.",
+            "Compute attention with a fused operator.",
             _CODE,
             "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
         ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
-            Evidence("attention computed in pieces", count(len(found.softmax), "time")),
-            Evidence(
-                "between the products",
-                f"{time.figure(found.between)}, {count(int(found.between.sum()))} kernels",
-            ),
-            Evidence("of this the softmax itself", time_ns(time.total_ns(found.between & kernels.softmax))),
+            time.evidence("Between the matmuls", cost_ns),
+            Evidence("Kernels between the matmuls", number(int(found.between.sum()))),
+            Evidence("Softmax kernels", duration(time.total_ns(found.between & kernels.softmax))),
+            Evidence("Unfused attention", number(len(found.softmax), "time")),
         ],
         places=time.places(found.between),
         ranges=time.ranges(found.between),
@@ -70,4 +68,4 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     )
 
 
-RULE = Rule("GD503", "unfused_attention", "Attention in pieces", check)
+RULE = Rule("GD503", "unfused_attention", "Unfused attention", check)

@@ -1,5 +1,4 @@
-"""What the rules about kernels share: kernels as time in the step window, and as places in the user's
-code."""
+"""Kernels as time in the step window and as places in the user's code, for the rules about kernels."""
 
 from __future__ import annotations
 
@@ -13,10 +12,13 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.facts import DeviceFacts
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.rules.rule import Claimed, Place, Range
+from tb_gpudiag.facts.kernels.peaks import Peaks
+from tb_gpudiag.rules.rule import Claimed, Evidence, Place, Range
+from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.trace.events import Bool, Int64
-from tb_gpudiag.wording.format import share, time_ns
+from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.quantity import throughput
 
 
 @dataclass(frozen=True)
@@ -35,40 +37,52 @@ class KernelTime:
 
     @property
     def busy_ns(self) -> int:
-        """In which anything ran."""
+        """Time in which anything ran."""
         return self.total_ns(np.ones(len(self.kernels.event), np.bool_))
 
     def total_ns(self, chosen: Bool) -> int:
-        """In which at least one of the chosen ran."""
+        """Time in which at least one of the chosen kernels ran."""
         return self.kernels.union(chosen).total
 
     def free(self, chosen: Bool, claimed: Claimed) -> Intervals:
-        """When at least one of the chosen ran, less what other findings are made of already."""
+        """Time in which at least one of the chosen kernels ran, less what earlier findings claimed."""
         return subtract(self.kernels.union(chosen), claimed.get(self.device.id, EMPTY))
 
     def share(self, nanoseconds: float) -> float:
-        """Of the step window; 0 of an empty one."""
+        """Share of the step window, 0 to 1; 0 if the window is empty."""
         return nanoseconds / self.window_ns if self.window_ns else 0.0
 
     def of_window(self, nanoseconds: float) -> str:
+        """Share of the step window as text, such as `4.5%`."""
         return share(nanoseconds, self.window_ns)
 
-    def figure(self, chosen: Bool) -> str:
-        """`12.3 ms, 4.5 % of the step window`."""
-        nanoseconds = self.total_ns(chosen)
-        return f"{time_ns(nanoseconds)}, {self.of_window(nanoseconds)} of the step window"
+    def evidence(self, label: str, nanoseconds: int) -> Evidence:
+        """A duration with its share of the step window."""
+        return window_time(label, nanoseconds, self.window_ns)
 
     def places(self, chosen: Bool, weight_ns: Int64 | None = None) -> list[Place]:
-        """Where the chosen were launched, the weightiest first; weight_ns: shape of chosen, their durations
-        unless given."""
+        """Where the chosen kernels were launched, heaviest place first.
+
+        weight_ns: what counts for each of all kernels; their durations by default.
+        """
         weight = self.kernels.duration_ns if weight_ns is None else weight_ns
         launches = self.kernels.launches(self.work)
         return places(self.host, launches[chosen], weight[chosen], by_operator=True)
 
     def ranges(self, chosen: Bool) -> list[Range]:
+        """The longest stretches of the chosen kernels on the timeline."""
         return longest(self.kernels.union(chosen), self.device.id)
 
 
 def kernel_time(device: DeviceFacts | None, window: Window, work: Work, host: Host) -> KernelTime | None:
     """The device's kernels over the step window; None without a device."""
     return None if device is None else KernelTime(device, device.kernels, window, work, host)
+
+
+def stated_peaks(peaks: Peaks) -> list[Evidence]:
+    """The dense matmul rates that the GPU's maker states."""
+    return [
+        Evidence("Stated FP32 peak", throughput(peaks.fp32)),
+        *([Evidence("Stated TF32 peak", throughput(peaks.tf32))] if peaks.tf32 else []),
+        Evidence("Stated 16-bit peak", throughput(peaks.half)),
+    ]

@@ -6,14 +6,25 @@ import pytest
 
 from tb_gpudiag.rules.kernels.data_movement import RULE
 from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.wording.quantity import duration, share_of
 from tests.builder import TraceBuilder
-from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+from tests.rules.stage import (
+    STEP_AT,
+    STEP_US,
+    cannot_tell,
+    facts_of,
+    figures,
+    finding,
+    healthy,
+    is_clear,
+    without_gpu,
+)
 
 COPY = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
 
 
 def _moving(us: float, *operators: str, kernel: str = COPY) -> TraceBuilder:
-    """One kernel of a step of 1,000 µs is launched inside these operators; the other one computes."""
+    """Build a step of 1,000 µs: one kernel is launched inside these operators, the other one computes."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)
@@ -29,23 +40,26 @@ def _moving(us: float, *operators: str, kernel: str = COPY) -> TraceBuilder:
     ("operators", "kernel", "kind", "code"),
     [
         (("aten::linear", "aten::to", "aten::_to_copy", "aten::copy_"), COPY, "casts", "bfloat16"),
-        (("aten::contiguous", "aten::clone", "aten::copy_"), COPY, "other layouts", "channels_last"),
-        (("aten::copy_",), COPY, "copies into", "out=buffer"),
+        (("aten::contiguous", "aten::clone", "aten::copy_"), COPY, "layout changes", "channels_last"),
+        (("aten::copy_",), COPY, "tensor copies", "out=buffer"),
         (
             ("aten::conv2d", "aten::cudnn_convolution"),
             "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float>",
-            "other layouts",
+            "layout changes",
             "channels_last",
         ),
     ],
 )
-def test_fires_and_says_what_the_moving_is_for(
+def test_fires_and_names_the_kind_of_data_movement(
     operators: tuple[str, ...], kernel: str, kind: str, code: str, tmp_path: Path
 ) -> None:
     facts = facts_of(_moving(51, *operators, kernel=kernel), tmp_path)
     found = finding(RULE.check(facts))
     assert found.cost_ns == 51_000
-    assert f"mostly {kind}" in found.title
+    assert found.title.endswith(f"mostly {kind}")
+    evidence = figures(found)
+    assert evidence["Data movement"] == (duration(51_000), share_of(51_000, 1_000_000, "of the step window"))
+    assert evidence[kind.capitalize()][0] == duration(51_000)
     assert code in found.fix.code
     assert found.places[0].line == 8
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
@@ -59,13 +73,11 @@ def test_fires_and_says_what_the_moving_is_for(
         (400, ("aten::reshape", "aten::mul")),
     ],
 )
-def test_is_clear_of_little_and_of_what_computes(
-    us: float, operators: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_short_or_computing_kernels_are_clear(us: float, operators: tuple[str, ...], tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_moving(us, *operators), tmp_path)))
 
 
-def test_copies_from_the_host_are_other_rules_matter(tmp_path: Path) -> None:
+def test_copies_from_the_host_are_left_to_other_rules(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)

@@ -7,12 +7,23 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.kernels.fp32_matmul import RULE
 from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.wording.quantity import duration, share_of, throughput
 from tests.builder import DeviceProperties, TraceBuilder
-from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+from tests.rules.stage import (
+    STEP_AT,
+    STEP_US,
+    cannot_tell,
+    facts_of,
+    figures,
+    finding,
+    healthy,
+    is_clear,
+    without_gpu,
+)
 
 
-def product(name: str, share: float, device: DeviceProperties, folder: Path) -> Facts:
-    """One kernel that takes this share of the step window."""
+def matmul(name: str, share: float, device: DeviceProperties, folder: Path) -> Facts:
+    """Facts of a step with one kernel, which takes this share of the step window."""
     trace = TraceBuilder()
     trace.recording.devices = [device]
     main = trace.thread()
@@ -28,22 +39,30 @@ V100 = DeviceProperties("Tesla V100-SXM2-32GB", compute_major=7)
 P100 = DeviceProperties("Tesla P100-PCIE-16GB", compute_major=6)
 
 
-def test_fires_on_fp32_products_and_knows_what_tensor_cores_could_do_at_most(tmp_path: Path) -> None:
-    facts = product("ampere_sgemm_128x64_nn", 0.5, A100, tmp_path)
+def test_fires_on_fp32_matmuls_and_bounds_the_saving_by_the_peaks(tmp_path: Path) -> None:
+    facts = matmul("ampere_sgemm_128x64_nn", 0.5, A100, tmp_path)
     found = finding(RULE.check(facts))
     assert found.cost_ns == 500_000
     assert found.saving is not None
-    assert found.saving.high_ns == 468_750  # 312 TFLOP/s in place of 19.5
+    assert found.saving.high_ns == 468_750  # 312 TFLOP/s instead of 19.5
     assert (found.places[0].file, found.places[0].operator) == ("train.py", "aten::mm")
     assert RULE.severity_of(found, facts.window.duration_ns) == Severity.WARNING
     assert found.claims[0].total == 500_000
+    evidence = figures(found)
+    assert evidence["FP32 on CUDA cores"] == (
+        duration(500_000),
+        share_of(500_000, 1_000_000, "of the step window"),
+    )
+    assert evidence["FP32 share"] == (share_of(1, 1, "of the matmul time"),)
+    assert evidence["Stated TF32 peak"] == (throughput(156),)
 
 
-def test_on_a_gpu_without_tf32_it_is_a_hint_at_mixed_precision(tmp_path: Path) -> None:
-    facts = product("volta_sgemm_128x64_nn", 0.5, V100, tmp_path)
+def test_a_gpu_without_tf32_gets_a_hint_at_mixed_precision(tmp_path: Path) -> None:
+    facts = matmul("volta_sgemm_128x64_nn", 0.5, V100, tmp_path)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) == Severity.INFO
     assert "float16" in found.fix.code
+    assert "Stated TF32 peak" not in figures(found)
 
 
 @pytest.mark.parametrize(
@@ -55,10 +74,10 @@ def test_on_a_gpu_without_tf32_it_is_a_hint_at_mixed_precision(tmp_path: Path) -
         ("maxwell_sgemm_128x64_nn", 0.9, P100),
     ],
 )
-def test_is_clear_of_little_of_tensor_cores_and_where_there_are_none(
+def test_short_kernels_tensor_cores_and_gpus_without_them_are_clear(
     name: str, share: float, device: DeviceProperties, tmp_path: Path
 ) -> None:
-    assert is_clear(RULE.check(product(name, share, device, tmp_path)))
+    assert is_clear(RULE.check(matmul(name, share, device, tmp_path)))
 
 
 def test_a_healthy_job_is_clear(tmp_path: Path) -> None:

@@ -7,8 +7,19 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.kernels.memory_bound_kernels import RULE
 from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import TraceBuilder
-from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+from tests.rules.stage import (
+    STEP_AT,
+    STEP_US,
+    cannot_tell,
+    facts_of,
+    figures,
+    finding,
+    healthy,
+    is_clear,
+    without_gpu,
+)
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >()"
 NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>()"
@@ -16,7 +27,7 @@ GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
 
 
 def one_after_another(kernels: list[tuple[str, float]], folder: Path) -> Facts:
-    """(name, µs) on one stream."""
+    """Facts of a step that runs these (name, µs) on one stream."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)
@@ -28,7 +39,7 @@ def one_after_another(kernels: list[tuple[str, float]], folder: Path) -> Facts:
     return facts_of(trace, folder)
 
 
-def test_a_fused_run_would_take_as_long_as_its_longest_kernel(tmp_path: Path) -> None:
+def test_a_fused_run_takes_as_long_as_its_longest_kernel(tmp_path: Path) -> None:
     run = [(ADD, 100.0), (NORM, 150.0), (ADD, 100.0), (GEMM, 100.0), (ADD, 50.0)]
     facts = one_after_another(run, tmp_path)
     found = finding(RULE.check(facts))
@@ -36,25 +47,30 @@ def test_a_fused_run_would_take_as_long_as_its_longest_kernel(tmp_path: Path) ->
     assert found.saving is not None
     assert found.saving.high_ns == 200_000
     assert RULE.severity_of(found, facts.window.duration_ns) == Severity.INFO
-    evidence = {e.label: e.text for e in found.evidence}
-    assert evidence["elementwise"].startswith("250 µs")
-    assert evidence["normalisation"].startswith("150 µs")
+    evidence = figures(found)
+    assert evidence["Memory-bound kernels"][0] == duration(400_000)
+    assert evidence["Elementwise kernels"][0] == duration(250_000)
+    assert evidence["Normalizations"][0] == duration(150_000)
+    assert evidence["Removable by fusion"][0] == duration(200_000)
+    assert evidence["Removable kernels"] == (number(2),)
 
 
 @pytest.mark.parametrize(
     "kernels",
     [
         [(ADD, 99.0), (ADD, 300.0)],  # just under the threshold
-        [(ADD, 300.0), (GEMM, 100.0), (ADD, 300.0)],  # no run
+        [(ADD, 300.0), (GEMM, 100.0), (ADD, 300.0)],  # not a run
         [(ADD, 4.9)] * 60,  # limited by launching
         [(GEMM, 400.0), (GEMM, 400.0)],
     ],
 )
-def test_is_clear_where_fusing_brings_little(kernels: list[tuple[str, float]], tmp_path: Path) -> None:
+def test_kernels_that_fusing_hardly_speeds_up_are_clear(
+    kernels: list[tuple[str, float]], tmp_path: Path
+) -> None:
     assert is_clear(RULE.check(one_after_another(kernels, tmp_path)))
 
 
-def test_streams_are_runs_of_their_own(tmp_path: Path) -> None:
+def test_a_run_does_not_span_streams(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.thread().step(0, at=STEP_AT, us=STEP_US)
     for stream in (7, 20):

@@ -6,8 +6,19 @@ import pytest
 
 from tb_gpudiag.rules.kernels.occupancy import RULE
 from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.wording.quantity import duration, mean, number, share_of
 from tests.builder import TraceBuilder
-from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+from tests.rules.stage import (
+    STEP_AT,
+    STEP_US,
+    cannot_tell,
+    facts_of,
+    figures,
+    finding,
+    healthy,
+    is_clear,
+    without_gpu,
+)
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 MULTIPROCESSORS = 80
@@ -34,44 +45,46 @@ def _kernel(
     return trace
 
 
-def test_fires_on_a_last_wave_that_is_nearly_empty(tmp_path: Path) -> None:
-    """Two blocks of 128 registers and 256 threads fit on a multiprocessor: 1.1 waves in the time of 2."""
+def test_fires_on_a_nearly_empty_last_wave(tmp_path: Path) -> None:
+    """Two such blocks fit on a multiprocessor, so the blocks of 1.1 waves take the time of 2."""
     trace = _kernel(GEMM, 400, blocks=round(2 * MULTIPROCESSORS * 1.1), registers=128)
     facts = facts_of(trace, tmp_path)
     found = finding(RULE.check(facts))
     assert found.cost_ns == pytest.approx(180_000, abs=10)
-    assert "Last waves" in found.title
+    assert "last waves" in found.title
     assert found.places[0].operator == "aten::mm"
-    assert {e.label: e.text for e in found.evidence}["waves"] == "1.10 on average"
+    evidence = figures(found)
+    assert str(evidence["Waves per kernel"][0]) == str(mean(1.1))
+    assert evidence["Whole-GPU time wasted"][0] == duration(found.cost_ns)
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
 
 
-def test_fires_on_kernels_of_which_few_warps_fit(tmp_path: Path) -> None:
+def test_fires_on_low_occupancy(tmp_path: Path) -> None:
     trace = _kernel("triton_poi_fused_add_0", 400, blocks=8000, registers=168, shared_bytes=49152)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert found.cost_ns == 400_000
-    assert "few warps" in found.title
-    evidence = {e.label: e.text for e in found.evidence}
-    assert evidence["warps that fit, of those a multiprocessor can hold"] == "12.5 % on average"
-    assert evidence["registers of a thread"] == "168 on average"
+    assert "low occupancy" in found.title
+    evidence = figures(found)
+    assert evidence["Occupancy limit"] == (share_of(1, 8, "on average"),)
+    assert evidence["Registers per thread"] == (number(168, suffix="on average"),)
 
 
 @pytest.mark.parametrize(
     "trace",
     [
-        _kernel(GEMM, 220, blocks=round(2 * MULTIPROCESSORS * 1.1), registers=128),  # 9.9 % of the window
+        _kernel(GEMM, 220, blocks=round(2 * MULTIPROCESSORS * 1.1), registers=128),  # 9.9% of the window
         _kernel(GEMM, 900, blocks=2 * 2 * MULTIPROCESSORS, registers=128),  # whole waves
         _kernel(GEMM, 900, blocks=round(2 * MULTIPROCESSORS * 9.1), registers=128),  # many of them
         _kernel("reduce_kernel", 900, blocks=round(4 * MULTIPROCESSORS * 1.1), registers=64),
-        _kernel(GEMM, 900, blocks=8000, registers=255, shared_bytes=100_000),  # as tensor cores like it
-        _kernel("triton_poi_fused_add_0", 99, blocks=8000, registers=168),  # 9.9 %
+        _kernel(GEMM, 900, blocks=8000, registers=255, shared_bytes=100_000),  # usual for tensor cores
+        _kernel("triton_poi_fused_add_0", 99, blocks=8000, registers=168),  # 9.9%
         _kernel(
             "triton_poi_fused_add_0", 900, blocks=8000, threads=32, registers=16
-        ),  # small blocks, not needs
+        ),  # limited by the block size, not by resources
         _kernel("triton_poi_fused_add_0", 19, blocks=8000, registers=168),
     ],
 )
-def test_is_clear_of_little_of_whole_waves_and_of_tensor_cores(trace: TraceBuilder, tmp_path: Path) -> None:
+def test_short_kernels_whole_waves_and_tensor_cores_are_clear(trace: TraceBuilder, tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
 
 
@@ -79,7 +92,7 @@ def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
 
 
-def test_cannot_tell_without_a_gpu_or_what_blocks_need(tmp_path: Path) -> None:
+def test_cannot_tell_without_a_gpu_or_kernel_resources(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path / "cpu")))
     event = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.0, "dur": 9.0, "args": {}}
     assert cannot_tell(RULE.check(facts_of(TraceBuilder().raw(event), tmp_path / "rocm")))

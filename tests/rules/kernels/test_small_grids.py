@@ -7,12 +7,23 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.kernels.small_grids import RULE
 from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.wording.quantity import duration, mean, share_of
 from tests.builder import TraceBuilder
-from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+from tests.rules.stage import (
+    STEP_AT,
+    STEP_US,
+    cannot_tell,
+    facts_of,
+    figures,
+    finding,
+    healthy,
+    is_clear,
+    without_gpu,
+)
 
 
 def kernel(name: str, blocks: int, us: float, folder: Path) -> Facts:
-    """One kernel on a GPU of 80 multiprocessors."""
+    """Facts of a step with one kernel on a GPU with 80 multiprocessors."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)
@@ -21,25 +32,30 @@ def kernel(name: str, blocks: int, us: float, folder: Path) -> Facts:
     return facts_of(trace, folder)
 
 
-def test_fires_and_counts_the_multiprocessors_without_a_block(tmp_path: Path) -> None:
+def test_fires_and_counts_multiprocessors_without_a_block(tmp_path: Path) -> None:
     facts = kernel("reduce_kernel", 20, 400, tmp_path)
     found = finding(RULE.check(facts))
     assert found.cost_ns == 300_000
     assert RULE.severity_of(found, facts.window.duration_ns) == Severity.INFO
     assert found.places[0].operator == "aten::sum"
-    assert {e.label: e.text for e in found.evidence}["blocks for each multiprocessor"] == "0.25 on average"
+    evidence = figures(found)
+    assert evidence["Blocks per multiprocessor"] == (mean(0.25),)
+    assert evidence["Whole-GPU time wasted"] == (
+        duration(300_000),
+        share_of(300_000, 1_000_000, "of the step window"),
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "blocks", "us"),
     [
-        ("reduce_kernel", 40, 98),  # half of them for 9.8 % of the window
+        ("reduce_kernel", 40, 98),  # half of the GPU for 9.8% of the window
         ("reduce_kernel", 80, 900),
         ("reduce_kernel", 1, 4.9),
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", 8, 900),
     ],
 )
-def test_is_clear_of_little_of_full_grids_and_of_collectives(
+def test_short_kernels_full_grids_and_collectives_are_clear(
     name: str, blocks: int, us: float, tmp_path: Path
 ) -> None:
     assert is_clear(RULE.check(kernel(name, blocks, us, tmp_path)))

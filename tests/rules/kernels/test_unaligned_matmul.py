@@ -6,13 +6,25 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.kernels.unaligned_matmul import RULE
+from tb_gpudiag.wording.quantity import duration, share_of
 from tests.builder import TraceBuilder
-from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+from tests.rules.stage import (
+    STEP_AT,
+    STEP_US,
+    cannot_tell,
+    facts_of,
+    figures,
+    finding,
+    healthy,
+    is_clear,
+    without_gpu,
+)
 
 ALIGN1 = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>(Params)"
 
 
-def product(name: str, share: float, shapes: list[list[int]] | None, folder: Path) -> Facts:
+def matmul(name: str, share: float, shapes: list[list[int]] | None, folder: Path) -> Facts:
+    """Facts of a step with one kernel, which takes this share of the step window."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)
@@ -21,33 +33,38 @@ def product(name: str, share: float, shapes: list[list[int]] | None, folder: Pat
     return facts_of(trace, folder)
 
 
-def test_fires_and_names_the_dimensions_to_blame(tmp_path: Path) -> None:
-    found = finding(RULE.check(product(ALIGN1, 0.5, [[12, 197, 64], [12, 64, 197]], tmp_path)))
+def test_fires_and_names_the_unaligned_dimensions(tmp_path: Path) -> None:
+    found = finding(RULE.check(matmul(ALIGN1, 0.5, [[12, 197, 64], [12, 64, 197]], tmp_path)))
     assert found.cost_ns == 500_000
     assert found.saving is not None
     assert found.saving.basis == "estimate"
-    evidence = {e.label: e.text for e in found.evidence}
-    assert evidence["dimensions that are no multiple of 8"] == "197"  # a batch of 12 is no matter
-    assert evidence["inputs [[12,197,64],[12,64,197]]"] == "500 µs"
+    evidence = figures(found)
+    assert evidence["Kernels for unaligned rows"] == (
+        duration(500_000),
+        share_of(500_000, 1_000_000, "of the step window"),
+    )
+    assert evidence["Dimensions not a multiple of 8"] == ("197",)  # the batch of 12 does not count
+    assert evidence["Inputs [[12,197,64],[12,64,197]]"] == (duration(500_000),)
     assert found.places[0].operator == "aten::bmm"
 
 
-def test_without_shapes_it_is_the_name_that_tells(tmp_path: Path) -> None:
-    found = finding(RULE.check(product(ALIGN1, 0.5, None, tmp_path)))
-    assert not any(e.label.startswith("inputs") for e in found.evidence)
+def test_kernel_names_are_enough_without_shapes(tmp_path: Path) -> None:
+    found = finding(RULE.check(matmul(ALIGN1, 0.5, None, tmp_path)))
+    assert not any(e.label.startswith(("Inputs", "Dimensions")) for e in found.evidence)
 
 
-def test_half_precision_on_ordinary_cores_counts(tmp_path: Path) -> None:
-    found = finding(RULE.check(product("ampere_fp16_sgemm_fp16_128x64_tn", 0.2, None, tmp_path)))
+def test_half_precision_on_cuda_cores_counts(tmp_path: Path) -> None:
+    found = finding(RULE.check(matmul("ampere_fp16_sgemm_fp16_128x64_tn", 0.2, None, tmp_path)))
     assert found.cost_ns == 200_000
+    assert figures(found)["Without tensor cores"] == (duration(200_000),)
 
 
 @pytest.mark.parametrize(
     ("name", "share"),
     [(ALIGN1, 0.049), (ALIGN1.replace("align1", "align8"), 0.9), ("ampere_sgemm_128x64_nn", 0.9)],
 )
-def test_is_clear_of_little_and_of_aligned_products(name: str, share: float, tmp_path: Path) -> None:
-    assert is_clear(RULE.check(product(name, share, [[197, 64], [64, 197]], tmp_path)))
+def test_short_kernels_and_aligned_matmuls_are_clear(name: str, share: float, tmp_path: Path) -> None:
+    assert is_clear(RULE.check(matmul(name, share, [[197, 64], [64, 197]], tmp_path)))
 
 
 def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
@@ -63,4 +80,4 @@ def test_real_odd_sequence_lengths_are_found(shared_traces: Path) -> None:
 
     (file,) = (shared_traces / "h100_timesformer").glob("*.json.gz")
     found = finding(RULE.check(Facts(read_trace(str(file)))))
-    assert {e.label: e.text for e in found.evidence}["dimensions that are no multiple of 8"] == "3137"
+    assert figures(found)["Dimensions not a multiple of 8"] == ("3137",)

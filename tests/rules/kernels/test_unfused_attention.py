@@ -4,8 +4,19 @@ from pathlib import Path
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.kernels.unfused_attention import RULE
+from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import TraceBuilder
-from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+from tests.rules.stage import (
+    STEP_AT,
+    STEP_US,
+    cannot_tell,
+    facts_of,
+    figures,
+    finding,
+    healthy,
+    is_clear,
+    without_gpu,
+)
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
 SOFTMAX = "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float>()"
@@ -13,7 +24,7 @@ FLASH = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_tr
 
 
 def attention(kernel: str, operator: str, us: float, folder: Path) -> Facts:
-    """Two products of 100 µs, and a kernel that runs for so long in between."""
+    """Facts of a step with two matmuls of 100 µs, and this kernel in between."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)
@@ -26,12 +37,18 @@ def attention(kernel: str, operator: str, us: float, folder: Path) -> Facts:
     return facts_of(trace, folder)
 
 
-def test_fires_on_what_runs_between_the_two_products(tmp_path: Path) -> None:
+def test_fires_on_what_runs_between_the_two_matmuls(tmp_path: Path) -> None:
     found = finding(RULE.check(attention(SOFTMAX, "aten::bmm", 300, tmp_path)))
     assert found.cost_ns == 300_000
     assert found.saving is not None
     assert (found.saving.high_ns, found.saving.basis) == (300_000, "at most")
     assert (found.places[0].file, found.places[0].operator) == ("model.py", "aten::_softmax")
+    evidence = figures(found)
+    assert evidence["Between the matmuls"] == (
+        duration(300_000),
+        share_of(300_000, 1_000_000, "of the step window"),
+    )
+    assert evidence["Unfused attention"] == (number(1, "time"),)
     assert [(r.start_ns, r.end_ns - r.start_ns) for r in found.ranges] == [(250_000, 300_000)]
 
 
