@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tb_gpudiag.facts.core.account import Account, account, whole
+from tb_gpudiag.facts.core.account import Account, step_account, window_account
 from tb_gpudiag.facts.core.busy import Busy, communication_kernels
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import HostTime, Pieces
+from tb_gpudiag.facts.core.handover import CauseSpans, HostTime
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import Ledger, build_ledger
 from tb_gpudiag.facts.core.launches import Work, join_launches
@@ -24,17 +24,17 @@ from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.kernels.peaks import peaks_of
 from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
-from tb_gpudiag.facts.launching.driver_calls import Calls
+from tb_gpudiag.facts.launching.driver_calls import DriverCalls
 from tb_gpudiag.facts.launching.hotspots import Hotspot, Kind, hotspots
 from tb_gpudiag.facts.launching.launch_costs import LaunchCosts, launch_costs
 from tb_gpudiag.facts.launching.same_shapes import same_shapes
 from tb_gpudiag.facts.memory.context import MemoryContext
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory
-from tb_gpudiag.facts.memory.floor import Slices
+from tb_gpudiag.facts.memory.floor import Periods
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.stepping.variance import StepTimes, completions, on_host
-from tb_gpudiag.facts.waiting.host_tasks import Chores, find_chores
+from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.trace.events import NONE, Bool, Category, Trace
 
 
@@ -59,9 +59,9 @@ class DeviceFacts:
         return Kernels(self.busy.events, self.busy.work, self.window)
 
     @cached_property
-    def whole(self) -> Account:
+    def window_account(self) -> Account:
         """The step window as one slice: what the verdict and every share are computed from."""
-        return whole(self.busy, self.ledger, self.window)
+        return window_account(self.busy, self.ledger, self.window)
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,12 @@ class Facts:
         return HostTime(self.host, self.work, self.main_thread)
 
     @cached_property
-    def chores(self) -> Chores:
-        return find_chores(self.host)
+    def host_tasks(self) -> HostTasks:
+        return find_host_tasks(self.host)
 
     @cached_property
-    def calls(self) -> Calls:
-        return Calls(self.host, self.work, self.host_time.blocking)
+    def calls(self) -> DriverCalls:
+        return DriverCalls(self.host, self.work, self.host_time.blocking)
 
     @cached_property
     def same_shapes(self) -> bool | None:
@@ -182,7 +182,7 @@ class Facts:
 
     def account(self, device: DeviceFacts) -> Account:
         """The device's time step by step."""
-        return account(device.busy, device.ledger, self.steps, self.window)
+        return step_account(device.busy, device.ledger, self.steps, self.window)
 
     @cached_property
     def inferred_steps(self) -> InferredSteps | None:
@@ -209,7 +209,7 @@ class Facts:
             names, start = [steps.names[i] for i in order], steps.start_ns[order]
             end = np.r_[start[1:], steps.end_ns[order][-1:]]
         if device is None:
-            return on_host(names, start, end, self.host_pieces)
+            return on_host(names, start, end, self.main_thread_spans)
         return completions(names, start, end, self.events, self.work, device.busy, device.ledger)
 
     @cached_property
@@ -217,7 +217,7 @@ class Facts:
         """Of all devices' launches in the step window."""
         ledgers, full = [device.ledger for device in self.devices], self.host_time.full_queue
         return launch_costs(
-            self.work, self.host, self.host_pieces, self.main_thread, ledgers, full, self.window
+            self.work, self.host, self.main_thread_spans, self.main_thread, ledgers, full, self.window
         )
 
     def hotspots(self, kind: Kind) -> list[Hotspot]:
@@ -232,12 +232,12 @@ class Facts:
         return Replay(self.events, self.work, blocking, full, self.steps, self.window)
 
     @cached_property
-    def host_pieces(self) -> Pieces:
+    def main_thread_spans(self) -> CauseSpans:
         """The step window as the main thread lived it: pieces that cover it exactly (columns as in
         idle.Ledger)."""
         # The marks of a memory snapshot tell when a step was, and nothing of what a thread did.
         if self.main_thread == NONE or not self.window.duration_ns or self.trace.kind != "trace":
-            return Pieces.join([])
+            return CauseSpans.join([])
         start, end = np.array([self.window.start_ns]), np.array([self.window.end_ns])
         pieces = self.host_time.explain(
             start, end, np.array([self.main_thread], np.int32), np.zeros(1, np.int64)
@@ -293,12 +293,12 @@ class Facts:
         return MemoryContext(self.trace.memory, self.host, self.transfers)
 
     @property
-    def _memory_steps(self) -> Slices | None:
+    def _memory_steps(self) -> Periods | None:
         """The steps as the host ran them, recorded or inferred; None without either."""
         steps = self.step_times
         if steps is None:
             return None
-        return Slices(steps.times.names, steps.host_start_ns, steps.host_end_ns, "step")
+        return Periods(steps.times.names, steps.host_start_ns, steps.host_end_ns, "step")
 
     @cached_property
     def recorded(self) -> Recorded:

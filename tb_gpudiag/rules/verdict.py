@@ -52,7 +52,7 @@ def _without_leaks(facts: Facts) -> Verdict:
         return _memory_file(facts.trace.kind, facts.memory[0] if facts.memory else None)
     if not facts.window.duration_ns:
         return Verdict("unknown", "The trace holds no host or GPU activity, so nothing can be said.", 0.0)
-    lost = lost_time(facts.window, facts.device, facts.host_pieces)
+    lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
     if facts.device is not None:
         return _gpu(facts.device, lost)
     if facts.calls.begin_work:
@@ -63,7 +63,7 @@ def _without_leaks(facts: Facts) -> Verdict:
 
 
 def _gpu(device: DeviceFacts, lost: Lost) -> Verdict:
-    parts = split_window(device.whole, lost)
+    parts = split_window(device.window_account, lost)
     window_ns, busy = parts.window_ns, parts.busy_ns / parts.window_ns
     by_limiter = parts.by_limiter
     first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]

@@ -19,7 +19,7 @@ def assert_laws(facts: Facts) -> None:
         _assert_accounts(facts, device)
     for memory in facts.memory:
         _assert_memory(facts, memory)
-    pieces = facts.host_pieces
+    pieces = facts.main_thread_spans
     if len(pieces.start_ns):
         assert int((pieces.end_ns - pieces.start_ns).sum()) == facts.window.duration_ns
         assert (pieces.start_ns[1:] == pieces.end_ns[:-1]).all()
@@ -44,14 +44,14 @@ def _assert_ledger(facts: Facts, device: DeviceFacts) -> None:
 
 def _assert_accounts(facts: Facts, device: DeviceFacts) -> None:
     steps = facts.account(device)
-    for account in (steps, device.whole):
+    for account in (steps, device.window_account):
         parts = account.computing_ns + account.communicating_ns + account.copying_ns
         assert (parts + account.idle_ns.sum(axis=1) == account.end_ns - account.start_ns).all()
     if len(steps.names):
         assert (steps.start_ns[1:] == steps.end_ns[:-1]).all()
         assert int(steps.start_ns[0]) == device.window.start_ns
         assert int(steps.end_ns[-1]) == device.window.end_ns
-        assert (steps.idle_ns.sum(axis=0) == device.whole.idle_ns[0]).all()
+        assert (steps.idle_ns.sum(axis=0) == device.window_account.idle_ns[0]).all()
 
 
 def _assert_memory(facts: Facts, memory: DeviceMemory) -> None:

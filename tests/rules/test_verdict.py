@@ -35,8 +35,8 @@ def simulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 def test_parts_add_up_to_the_step_window(simulated: Facts) -> None:
     if simulated.device is None:
         pytest.skip("a job without a GPU has no window to split")
-    lost = lost_time(simulated.window, simulated.device, simulated.host_pieces)
-    parts = split_window(simulated.device.whole, lost)
+    lost = lost_time(simulated.window, simulated.device, simulated.main_thread_spans)
+    parts = split_window(simulated.device.window_account, lost)
     assert parts.window_ns == simulated.window.duration_ns
     assert all(ns >= 0 for ns in vars(parts).values())
     assert sum(parts.by_limiter.values()) + parts.computing_ns == parts.window_ns
@@ -51,7 +51,7 @@ def test_the_limiter_is_what_was_planted(scenario: str, tmp_path: Path) -> None:
 def test_the_sentence_has_the_accounts_numbers(tmp_path: Path) -> None:
     facts = facts_of(one_gap(lambda main, at, us: main.loader(at=at, us=us), 400), tmp_path)
     assert facts.device is not None
-    loading_ns = int(facts.device.whole.idle_ns[0, Cause.INPUT])
+    loading_ns = int(facts.device.window_account.idle_ns[0, Cause.INPUT])
     verdict = find_verdict(facts)
     assert verdict.limiter == "input"
     assert share(loading_ns, facts.window.duration_ns) in verdict.sentence

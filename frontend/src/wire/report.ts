@@ -338,7 +338,7 @@ export interface LaunchQueue {
 /** GPU work of one kernel family on one device, over the step window. */
 export interface KernelFamily {
   device: number;
-  /** gemm, convolution, attention, elementwise, reduction, normalisation, copy, collective, other */
+  /** gemm, convolution, attention, elementwise, reduction, normalization, copy, collective, other */
   family: string;
   /** sum of durations */
   us: number;

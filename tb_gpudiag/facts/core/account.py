@@ -32,20 +32,20 @@ class Account:
     idle_ns: Int64
 
 
-def account(busy: Busy, ledger: Ledger, steps: Steps, window: Window) -> Account:
+def step_account(busy: Busy, ledger: Ledger, steps: Steps, window: Window) -> Account:
     """Without steps there are no slices."""
     order = np.argsort(steps.start_ns, kind="stable")
     start = steps.start_ns[order]
     end = np.r_[start[1:], np.int64(window.end_ns)][: len(start)]
-    return slices([steps.names[i] for i in order], start, end, busy, ledger)
+    return account_of([steps.names[i] for i in order], start, end, busy, ledger)
 
 
-def whole(busy: Busy, ledger: Ledger, window: Window) -> Account:
+def window_account(busy: Busy, ledger: Ledger, window: Window) -> Account:
     """The window as one slice."""
-    return slices([""], np.array([window.start_ns]), np.array([window.end_ns]), busy, ledger)
+    return account_of([""], np.array([window.start_ns]), np.array([window.end_ns]), busy, ledger)
 
 
-def slices(names: list[str], start: Int64, end: Int64, busy: Busy, ledger: Ledger) -> Account:
+def account_of(names: list[str], start: Int64, end: Int64, busy: Busy, ledger: Ledger) -> Account:
     """Any stretches of the step window, each with its name."""
     idle = np.zeros((len(start), len(Cause)), np.int64)
     for cause in Cause:

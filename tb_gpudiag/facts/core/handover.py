@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.host import OPEN, Host
+from tb_gpudiag.facts.core.host import UNDECIDED, Host
 from tb_gpudiag.facts.core.intervals import Intervals, expand, overlapping, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
@@ -28,7 +28,7 @@ _NOT_OVERHEAD = frozenset({LAZY_LOADING, COMMAND_BUFFER_FULL})
 
 
 @dataclass(frozen=True)
-class Pieces:
+class CauseSpans:
     """Stretches of gaps with a cause. Shape (p,) each; columns as in idle.Ledger."""
 
     start_ns: Int64
@@ -38,8 +38,8 @@ class Pieces:
     event: Int64
     thread: Int32
 
-    def take(self, index: Int64 | Bool) -> Pieces:
-        return Pieces(
+    def take(self, index: Int64 | Bool) -> CauseSpans:
+        return CauseSpans(
             self.start_ns[index],
             self.end_ns[index],
             self.cause[index],
@@ -49,12 +49,12 @@ class Pieces:
         )
 
     @staticmethod
-    def join(parts: Sequence[Pieces]) -> Pieces:
+    def join(parts: Sequence[CauseSpans]) -> CauseSpans:
         """One after another; of no parts, none."""
         if not parts:
             none = np.zeros(0, np.int64)
-            return Pieces(none, none, none.astype(np.uint8), none, none, none.astype(np.int32))
-        return Pieces(
+            return CauseSpans(none, none, none.astype(np.uint8), none, none, none.astype(np.int32))
+        return CauseSpans(
             np.concatenate([p.start_ns for p in parts]),
             np.concatenate([p.end_ns for p in parts]),
             np.concatenate([p.cause for p in parts]),
@@ -67,11 +67,11 @@ class Pieces:
 class HostTime:
     """The launching threads' activities, and the rule of handing over.
 
-    A thread whose innermost activity is OPEN (nothing at all, an annotation, or the wait for autograd's
-    engine) may be
-    waiting: autograd's thread before its first operator waits for the thread that called backward(), and that
-    one waits for autograd's. So an OPEN stretch takes what another launching thread did in it. What stays
-    OPEN is user code between operators; inside the wait for the engine it is the engine's own dispatch.
+    A thread whose innermost activity is UNDECIDED (nothing at all, an annotation, or the wait for autograd's
+    engine) may be waiting. Before its first operator, autograd's thread waits for the thread that called
+    backward(); after that call, the caller waits for autograd's thread. So an UNDECIDED stretch takes the
+    cause of what another launching thread did in it. What remains UNDECIDED is user code between operators;
+    inside the wait for the engine it is the engine's own dispatch.
     """
 
     def __init__(self, host: Host, work: Work, main: int) -> None:
@@ -94,34 +94,36 @@ class HostTime:
         """Event indices of the calls that waited for the GPU, in order of their end."""
         return self._blocking_event
 
-    def explain(self, start: Int64, end: Int64, thread: Int32, gap: Int64) -> Pieces:
+    def explain(self, start: Int64, end: Int64, thread: Int32, gap: Int64) -> CauseSpans:
         """The queries [start, end) on their threads, cut into pieces that cover them exactly. Queries do not
         overlap."""
         nobody = np.full(len(start), NONE, np.int64)
-        pieces = Pieces(start, end, np.full(len(start), OPEN, np.uint8), gap.astype(np.int64), nobody, thread)
+        pieces = CauseSpans(
+            start, end, np.full(len(start), UNDECIDED, np.uint8), gap.astype(np.int64), nobody, thread
+        )
         done = [self._on_threads(pieces)]
         for other in self._threads:
             last = done.pop()
-            is_open = last.cause == OPEN
+            is_open = last.cause == UNDECIDED
             ask = is_open & (last.thread != other)
             done.append(last.take(~ask))
             done.append(self._handed_to(last.take(ask), other))
-            done = [Pieces.join(done)]
+            done = [CauseSpans.join(done)]
         return self._settle(done[0])
 
-    def _on_threads(self, queries: Pieces) -> Pieces:
+    def _on_threads(self, queries: CauseSpans) -> CauseSpans:
         parts = [self._cut(queries.take(queries.thread == t), int(t)) for t in np.unique(queries.thread)]
-        return Pieces.join(parts)
+        return CauseSpans.join(parts)
 
-    def _cut(self, queries: Pieces, thread: int) -> Pieces:
+    def _cut(self, queries: CauseSpans, thread: int) -> CauseSpans:
         """Queries cut at the borders of one thread's activities."""
         activity = self._everywhere(thread)
         left, right = overlapping(activity.intervals, queries.start_ns, queries.end_ns)
         owner, inner = expand(left, right)
         event = activity.event[inner]
-        cause = np.full(len(event), OPEN, np.uint8)
+        cause = np.full(len(event), UNDECIDED, np.uint8)
         cause[event != NONE] = self._cause[event[event != NONE]]
-        return Pieces(
+        return CauseSpans(
             np.maximum(queries.start_ns[owner], activity.start_ns[inner]),
             np.minimum(queries.end_ns[owner], activity.end_ns[inner]),
             cause,
@@ -143,11 +145,14 @@ class HostTime:
             np.r_[NONE, own.event, NONE],
         )
 
-    def _handed_to(self, pieces: Pieces, other: int) -> Pieces:
-        """OPEN pieces, cut by another thread's activity. Where that one is OPEN too, the piece stays its own
-        thread's, unless the other one waits for autograd's engine: then this thread is the engine's."""
+    def _handed_to(self, pieces: CauseSpans, other: int) -> CauseSpans:
+        """Cut UNDECIDED pieces by another thread's activity.
+
+        Where that thread is UNDECIDED too, the piece remains with its own thread, unless the other one waits
+        for autograd's engine: then this thread is the engine's.
+        """
         cut = self._cut(pieces, other)
-        still = cut.cause == OPEN
+        still = cut.cause == UNDECIDED
         if not len(still):
             return cut
         order = np.argsort(pieces.start_ns, kind="stable")
@@ -155,24 +160,24 @@ class HostTime:
         keep = still & ~self._waits_for_engine(cut.event)
         event = np.where(keep, pieces.event[origin], cut.event)
         thread = np.where(keep, pieces.thread[origin], cut.thread).astype(np.int32)
-        return Pieces(cut.start_ns, cut.end_ns, cut.cause, cut.gap, event, thread)
+        return CauseSpans(cut.start_ns, cut.end_ns, cut.cause, cut.gap, event, thread)
 
-    def _settle(self, pieces: Pieces) -> Pieces:
+    def _settle(self, pieces: CauseSpans) -> CauseSpans:
         """What nobody explained: inside the wait for the engine it is dispatch, else user code between
         operators."""
         cause = pieces.cause.copy()
-        still = np.flatnonzero(cause == OPEN)
+        still = np.flatnonzero(cause == UNDECIDED)
         engine = self._waits_for_engine(pieces.event[still])
         cause[still] = np.where(engine, np.uint8(Cause.DISPATCH), np.uint8(Cause.PYTHON))
-        return Pieces(pieces.start_ns, pieces.end_ns, cause, pieces.gap, pieces.event, pieces.thread)
+        return CauseSpans(pieces.start_ns, pieces.end_ns, cause, pieces.gap, pieces.event, pieces.thread)
 
     def _waits_for_engine(self, event: Int64) -> Bool:
         found: Bool = event != NONE
         found[found] = self._host.engine_wait[event[found]]
         return found
 
-    def profiled(self, pieces: Pieces) -> Pieces:
-        """Pieces on the way to a launch, split where the profiler or lazy loading held the thread (their
+    def profiled(self, pieces: CauseSpans) -> CauseSpans:
+        """CauseSpans on the way to a launch, split where the profiler or lazy loading held the thread (their
         events have no thread of their own)."""
         events = self._events
         overhead = np.flatnonzero(events.category == Category.OVERHEAD)
@@ -210,7 +215,7 @@ class HostTime:
         return event, found
 
 
-def _repaint(pieces: Pieces, spans: Intervals, cause: Cause) -> Pieces:
+def _repaint(pieces: CauseSpans, spans: Intervals, cause: Cause) -> CauseSpans:
     on_the_way = np.isin(pieces.cause, np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8))
     chosen = pieces.take(on_the_way)
     edges = np.unique(np.concatenate(spans))
@@ -219,7 +224,7 @@ def _repaint(pieces: Pieces, spans: Intervals, cause: Cause) -> Pieces:
     painted = np.isin(start, spans.start)
     left, right = overlapping(Intervals(start, end), chosen.start_ns, chosen.end_ns)
     owner, inner = expand(left, right)
-    split = Pieces(
+    split = CauseSpans(
         np.maximum(chosen.start_ns[owner], start[inner]),
         np.minimum(chosen.end_ns[owner], end[inner]),
         np.where(painted[inner], np.uint8(cause), chosen.cause[owner]).astype(np.uint8),
@@ -227,7 +232,7 @@ def _repaint(pieces: Pieces, spans: Intervals, cause: Cause) -> Pieces:
         chosen.event[owner],
         chosen.thread[owner],
     )
-    return Pieces.join([pieces.take(~on_the_way), split])
+    return CauseSpans.join([pieces.take(~on_the_way), split])
 
 
 def _launching_threads(events: Events, work: Work, main: int) -> list[int]:

@@ -14,7 +14,7 @@ from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Event
 from tb_gpudiag.trace.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
 from tb_gpudiag.trace.vocabulary.frames import Frame, place_frame, stack_place
 
-OPEN = np.uint8(255)
+UNDECIDED = np.uint8(255)
 """Cause of an activity that says nothing by itself: the thread may be waiting for another one."""
 
 
@@ -63,10 +63,10 @@ class Host:
 
     @cached_property
     def cause(self) -> UInt8:
-        """Shape (n,): what an idle GPU is put down to while this span is the innermost one; OPEN if it does
-        not tell."""
+        """Cause of an idle GPU while this span is the innermost one, shape (n,); UNDECIDED if the span alone
+        does not say."""
         events = self.events
-        cause = np.full(len(events), OPEN, np.uint8)
+        cause = np.full(len(events), UNDECIDED, np.uint8)
         python = events.category == Category.PYTHON_FUNCTION
         operator = events.category == Category.CPU_OP
         cause[python & ~self.engine_wait] = Cause.PYTHON
@@ -77,7 +77,7 @@ class Host:
             match(events, operators.COLLECTIVE) & (operator | (events.category == Category.USER_ANNOTATION))
         ] = Cause.COLLECTIVE
         cause[match(events, torch_frames.PROFILER_FRAME) & (python | operator)] = Cause.PROFILER
-        cause[self.see_through] = OPEN
+        cause[self.see_through] = UNDECIDED
         cause[self._is_call & match(events, api_calls.BLOCKING_CALL)] = Cause.SYNC
         cause[self._is_call & match(events, api_calls.ALLOCATOR_CALL)] = Cause.ALLOCATOR
         cause[self._is_call & match(events, api_calls.MODULE_LOAD_CALL)] = Cause.COMPILE

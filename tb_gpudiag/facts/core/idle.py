@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, Trigger
-from tb_gpudiag.facts.core.handover import HostTime, Pieces
+from tb_gpudiag.facts.core.handover import CauseSpans, HostTime
 from tb_gpudiag.facts.core.intervals import complement
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Window
@@ -137,7 +137,7 @@ def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: H
     thread = _at(events.thread, launch, np.full(len(start), host.main)).astype(np.int32)
     waiting = late & (until > start)
     hosted = host.explain(start[waiting], until[waiting], thread[waiting], np.flatnonzero(waiting))
-    pieces = host.profiled(Pieces.join([*fixed, hosted]))
+    pieces = host.profiled(CauseSpans.join([*fixed, hosted]))
     order = np.argsort(pieces.start_ns, kind="stable")
     pieces = pieces.take(order)
 
@@ -181,17 +181,17 @@ def _at(column: npt.NDArray[Any], index: Int64, otherwise: Int64) -> Int64:
 
 def _piece(
     start: Int64, end: Int64, chosen: Bool, cause: Cause | UInt8, launch: Int64, events: Events
-) -> Pieces:
+) -> CauseSpans:
     some = np.flatnonzero(chosen & (end > start))
     event = launch[some]
     cause_of = np.full(len(start), cause, np.uint8) if isinstance(cause, Cause) else cause
     thread = _at(events.thread, event, event).astype(np.int32)
-    return Pieces(start[some], end[some], cause_of[some], some.astype(np.int64), event, thread)
+    return CauseSpans(start[some], end[some], cause_of[some], some.astype(np.int64), event, thread)
 
 
 def _in_call(
     start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events, work: Work, full_queue: Int64
-) -> Pieces:
+) -> CauseSpans:
     """Inside the launch call. One that waited for a place in a full queue had work before it that waited for
     something. Another long one, if it is a kernel's first use, loaded the kernel's module (CUDA loads lazily
     from 11.7 on). How long it took counts, not how much of it the GPU had nothing to do: the loading may
@@ -205,7 +205,7 @@ def _in_call(
     return _piece(start, end, chosen, cause, launch, events)
 
 
-def _by_turnaround(start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events) -> Pieces:
+def _by_turnaround(start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events) -> CauseSpans:
     """Launched, and not begun: a bare turnaround is latency, more than that waited for something."""
     cause = np.where(end - start <= TURNAROUND_NS, np.uint8(Cause.LATENCY), np.uint8(Cause.QUEUED)).astype(
         np.uint8
@@ -213,7 +213,7 @@ def _by_turnaround(start: Int64, end: Int64, chosen: Bool, launch: Int64, events
     return _piece(start, end, chosen, cause, launch, events)
 
 
-def _drained(pieces: Pieces, gaps: Gaps) -> Int64:
+def _drained(pieces: CauseSpans, gaps: Gaps) -> Int64:
     """Of each gap's re-filling, in order of time, as much as the host had been blocked for."""
     eligible = np.isin(pieces.cause, _REFILL)
     length = np.where(eligible, pieces.end_ns - pieces.start_ns, 0)

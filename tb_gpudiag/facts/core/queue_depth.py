@@ -70,7 +70,7 @@ class Queue:
 
     @property
     def not_launched_here(self) -> int:
-        """Pieces of work that were launched before the recording."""
+        """CauseSpans of work that were launched before the recording."""
         return int((self.call == NONE).sum())
 
     @cached_property

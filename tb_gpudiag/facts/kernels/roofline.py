@@ -19,7 +19,7 @@ from tb_gpudiag.trace.vocabulary.operators import HALF_PRECISION, MATMUL_FACTORS
 
 
 @dataclass(frozen=True)
-class Product:
+class Matmul:
     """All calls of one operator with the same shapes, on one device over the step window."""
 
     operator: str
@@ -44,8 +44,8 @@ class Product:
 
 @dataclass(frozen=True)
 class Roofline:
-    products: list[Product]  # most time first
-    product: Int64  # shape (k,) over Kernels: index into products, or NONE
+    matmuls: list[Matmul]  # most time first
+    matmul: Int64  # shape (k,) over Kernels: index into matmuls, or NONE
 
 
 def roofline(kernels: Kernels, work: Work, host: Host, peaks: Peaks) -> Roofline:
@@ -63,11 +63,11 @@ def roofline(kernels: Kernels, work: Work, host: Host, peaks: Peaks) -> Roofline
     )
     member = member.reshape(-1)
     duration = kernels.duration_ns[known]
-    found: list[tuple[Product, int]] = []
+    found: list[tuple[Matmul, int]] = []
     for number in range(keys.shape[1]):
         own = member == number
         name, shape, kind = (int(i) for i in keys[:, number])
-        product = _product(
+        matmul = _matmul(
             events.names[name],
             events.input_shapes[shape],
             events.input_types[kind],
@@ -76,15 +76,15 @@ def roofline(kernels: Kernels, work: Work, host: Host, peaks: Peaks) -> Roofline
             _arithmetic(kernels, known[own]),
             peaks,
         )
-        if product is not None:
-            found.append((product, number))
+        if matmul is not None:
+            found.append((matmul, number))
     found.sort(key=lambda pair: -pair[0].time_ns)
     place = np.full(keys.shape[1], NONE, np.int64)
     for index, (_, number) in enumerate(found):
         place[number] = index
     of_kernel = np.full(len(launch), NONE, np.int64)
     of_kernel[known] = place[member]
-    return Roofline([product for product, _ in found], of_kernel)
+    return Roofline([matmul for matmul, _ in found], of_kernel)
 
 
 def _arithmetic(kernels: Kernels, own: Int64) -> Arithmetic:
@@ -93,9 +93,9 @@ def _arithmetic(kernels: Kernels, own: Int64) -> Arithmetic:
     return Arithmetic(int(time.argmax()))
 
 
-def _product(
+def _matmul(
     operator: str, shapes: str, types: str, calls: int, time_ns: int, arithmetic: Arithmetic, peaks: Peaks
-) -> Product | None:
+) -> Matmul | None:
     """None of what is no product that the shapes tell, or in another number format."""
     if operator not in MATMUL_FACTORS or not time_ns:
         return None
@@ -108,7 +108,7 @@ def _product(
     operations = 2 * batch * rows * inner * columns * calls
     moved = NUMBER_BYTES[number] * batch * (rows * inner + inner * columns + rows * columns) * calls
     peak = _peak(number, arithmetic, operations, time_ns, peaks)
-    return Product(
+    return Matmul(
         operator,
         shapes,
         number,

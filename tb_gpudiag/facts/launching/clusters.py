@@ -74,9 +74,9 @@ def find_clusters(
     used = np.unique(kernel)
     family[used] = [read_name(events.names[i]).family for i in used]
     matrix = np.isin(family[kernel], np.array(MATRIX_FAMILIES, np.uint8)) & (module == NONE)
-    barred = _counts(matrix | (family[kernel] == Family.COLLECTIVE) | (name == NONE))
+    excluded = _counts(matrix | (family[kernel] == Family.COLLECTIVE) | (name == NONE))
 
-    start, stop, period = _repetitions(turns, operator, barred, least_turns)
+    start, stop, period = _repetitions(turns, operator, excluded, least_turns)
     chained = (family[kernel] == Family.ELEMENTWISE) & (name != NONE)
     chained[_members(start, stop)] = False
     more, until = _runs(chained & np.r_[False, thread[1:] == thread[:-1]], least_chain)
@@ -121,11 +121,13 @@ def _kind(mark: str, period: int) -> ClusterKind:
 
 
 def _repetitions(
-    turns: Int64, operator: Int64, barred: Int64, least_turns: int
+    turns: Int64, operator: Int64, excluded: Int64, least_turns: int
 ) -> tuple[Int64, Int64, Int64]:
-    """Runs of launches that repeat: (start, stop, period), those of the shortest period first. turns: shape
-    (columns, calls); barred: counts of launches that may be in none. Several launches of one operator's call
-    are no repetition."""
+    """Find runs of launches that repeat: (start, stop, period), the shortest period first.
+
+    turns: shape (columns, calls). excluded: how many launches before each position may be in no run, shape
+    (calls + 1,). Several launches of one operator's call are not a repetition.
+    """
     count = turns.shape[1]
     taken = np.zeros(count, np.bool_)
     found = []
@@ -136,7 +138,7 @@ def _repetitions(
         start, stop = _runs(same, (least_turns - 1) * period)
         start = start - period
         free = _counts(taken)
-        keep = (free[stop] == free[start]) & (barred[stop] == barred[start])
+        keep = (free[stop] == free[start]) & (excluded[stop] == excluded[start])
         # Two runs of one period may share its first turn.
         keep &= np.r_[True, start[1:] >= stop[:-1]]
         found.append((start[keep], stop[keep], np.full(int(keep.sum()), period, np.int64)))

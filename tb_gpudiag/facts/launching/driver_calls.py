@@ -13,7 +13,7 @@ from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Int64
 
 
-class Calls:
+class DriverCalls:
     """The host's calls into the driver."""
 
     def __init__(self, host: Host, work: Work, blocking: Int64) -> None:

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import Pieces
-from tb_gpudiag.facts.core.host import OPEN, Host
+from tb_gpudiag.facts.core.handover import CauseSpans
+from tb_gpudiag.facts.core.host import UNDECIDED, Host
 from tb_gpudiag.facts.core.idle import Ledger
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.core.launches import Work
@@ -23,7 +23,7 @@ _ISSUING = np.array([Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
 
 # What an operator does for its launch. What has a name of its own (data loading, compilation, a blocking
 # call) is not the launch's.
-_IN_OPERATOR = np.array([Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE, OPEN], np.uint8)
+_IN_OPERATOR = np.array([Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE, UNDECIDED], np.uint8)
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,15 @@ class LaunchCosts:
 
 
 def launch_costs(
-    work: Work, host: Host, pieces: Pieces, main: int, ledgers: list[Ledger], full: FullQueue, window: Window
+    work: Work,
+    host: Host,
+    pieces: CauseSpans,
+    main: int,
+    ledgers: list[Ledger],
+    full: FullQueue,
+    window: Window,
 ) -> LaunchCosts:
-    """pieces: the window as the main thread lived it, in order (Facts.host_pieces)."""
+    """pieces: the window as the main thread lived it, in order (Facts.main_thread_spans)."""
     events = host.events
     linked = np.flatnonzero(
         (work.launch != NONE)
@@ -100,7 +106,7 @@ def launch_costs(
 
 
 def _on_the_way(
-    work: Work, host: Host, pieces: Pieces, main: int, calls: Int64, window: Window
+    work: Work, host: Host, pieces: CauseSpans, main: int, calls: Int64, window: Window
 ) -> tuple[Int64, Int64]:
     """Shape of `calls`: the dispatch and the Python before each."""
     events = host.events
@@ -128,14 +134,14 @@ def _on_the_way(
     return dispatch_ns, python_ns
 
 
-def _as_lived(host: Host, pieces: Pieces, thread: int, main: int) -> tuple[Int64, Int64, Int64, UInt8]:
+def _as_lived(host: Host, pieces: CauseSpans, thread: int, main: int) -> tuple[Int64, Int64, Int64, UInt8]:
     """A thread's (start, end, innermost event, cause), in order. The main thread's has no time in which it
     waited for another one; of the others, nobody knows which that is."""
     if thread == main:
         own = pieces.take(pieces.thread == thread)
         return own.start_ns, own.end_ns, own.event, own.cause
     lived = host.activities[thread]
-    cause = np.full(len(lived.event), OPEN, np.uint8)
+    cause = np.full(len(lived.event), UNDECIDED, np.uint8)
     known = lived.event != NONE
     cause[known] = host.cause[lived.event[known]]
     return lived.start_ns, lived.end_ns, lived.event, cause

@@ -12,7 +12,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.context import MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
-from tb_gpudiag.facts.memory.floor import NO_SLICES, Floors, Slices, Trend, floors, trend
+from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend
 from tb_gpudiag.facts.memory.peak import Peak, find_peak
 from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
 from tb_gpudiag.facts.memory.sites import GrowingSite, growing_sites
@@ -39,7 +39,7 @@ class DeviceMemory:
     _trace: Trace
     _host: Host
     _context: MemoryContext
-    _steps: Slices | None
+    _steps: Periods | None
 
     @property
     def is_cpu(self) -> bool:
@@ -78,7 +78,7 @@ class DeviceMemory:
             return floors(self.curve, steps.after(begin_ns))
         # A snapshot without times (torch 2.0) counts its entries instead: no stretch of them is a second.
         timed = self._trace.kind != "snapshot" or self._trace.start_ns > 0
-        return floors(self.curve, windows(self.curve, begin_ns) if timed else NO_SLICES)
+        return floors(self.curve, windows(self.curve, begin_ns) if timed else NO_PERIODS)
 
     @property
     def _history_begins_ns(self) -> int:
@@ -114,8 +114,8 @@ class DeviceMemory:
 
     @cached_property
     def reserve(self) -> Reserve:
-        excused = self.floors.slices.end_ns[self.floors.excused]
-        warm = int(excused.max()) if len(excused) and self.floors.slices.unit == "step" else None
+        excused = self.floors.periods.end_ns[self.floors.excused]
+        warm = int(excused.max()) if len(excused) and self.floors.periods.unit == "step" else None
         return find_reserve(
             self.curve,
             self._trace.memory,
@@ -132,7 +132,7 @@ def device_memory(
     trace: Trace,
     host: Host,
     context: MemoryContext,
-    steps: Slices | None,
+    steps: Periods | None,
     driver_ns: Mapping[int, int],
 ) -> list[DeviceMemory]:
     """Every device with allocations or frees, GPUs first, by peak; of more than MOST_GPUS those with most
@@ -157,7 +157,7 @@ def _device(
     trace: Trace,
     host: Host,
     context: MemoryContext,
-    steps: Slices | None,
+    steps: Periods | None,
     driver_ns: Mapping[int, int],
     device: int,
     own: Int64,

@@ -20,7 +20,7 @@ FEWEST_STEPS = 3
 
 
 @dataclass(frozen=True)
-class Slices:
+class Periods:
     """Stretches of the recording that floors are taken of, in order, disjoint. Shape (k,) each.
 
     unit: "step" (recorded or inferred), or "second" (equal windows of time, where there are no steps).
@@ -34,10 +34,10 @@ class Slices:
     def __len__(self) -> int:
         return len(self.names)
 
-    def after(self, time_ns: int) -> Slices:
+    def after(self, time_ns: int) -> Periods:
         """Those that do not begin before."""
         first = int(np.searchsorted(self.start_ns, time_ns))
-        return Slices(self.names[first:], self.start_ns[first:], self.end_ns[first:], self.unit)
+        return Periods(self.names[first:], self.start_ns[first:], self.end_ns[first:], self.unit)
 
     @property
     def at(self) -> Float64:
@@ -47,7 +47,7 @@ class Slices:
         return self.start_ns / 1e9
 
 
-NO_SLICES = Slices([], np.zeros(0, np.int64), np.zeros(0, np.int64), "second")
+NO_PERIODS = Periods([], np.zeros(0, np.int64), np.zeros(0, np.int64), "second")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Floors:
     gradients, caches, workspaces) is missing from its own floor and present in all later ones.
     """
 
-    slices: Slices
+    periods: Periods
     position: Int64
     at_ns: Int64
     bytes: Int64
@@ -99,23 +99,23 @@ class Trend:
     spread_bytes: float
 
 
-def floors(curve: Curve, slices: Slices) -> Floors:
+def floors(curve: Curve, periods: Periods) -> Floors:
     """The curve's lowest value in each slice, what it carries in from before counted."""
-    first, last = (np.searchsorted(curve.time_ns, at) for at in (slices.start_ns, slices.end_ns))
+    first, last = (np.searchsorted(curve.time_ns, at) for at in (periods.start_ns, periods.end_ns))
     position = first.astype(np.int64) - 1
     lowest = curve.before(first)
     some = np.flatnonzero(last > first)
     if len(some):
-        # Stops between two slices belong to none: every other range is left out.
+        # Stops between two periods belong to none: every other range is left out.
         edges = np.stack([first[some], last[some]], axis=1).reshape(-1)
         inner = np.minimum.reduceat(np.r_[curve.allocated, curve.allocated[-1:]], edges)[::2]
         lower = some[inner < lowest[some]]
         lowest[some] = np.minimum(lowest[some], inner)
         position[lower] = _first_equal(curve.allocated, first[lower], last[lower], lowest[lower])
-    at = np.maximum(np.r_[slices.start_ns[:1], curve.time_ns][position + 1], slices.start_ns)
-    excused = np.zeros(len(slices), np.bool_)
+    at = np.maximum(np.r_[periods.start_ns[:1], curve.time_ns][position + 1], periods.start_ns)
+    excused = np.zeros(len(periods), np.bool_)
     excused[:1] = True
-    return Floors(slices, position, at, lowest, excused)
+    return Floors(periods, position, at, lowest, excused)
 
 
 def _first_equal(values: Int64, first: Int64, last: Int64, wanted: Int64) -> Int64:
@@ -134,7 +134,7 @@ def trend(found: Floors) -> Trend | None:
     if len(found) < FEWEST_STEPS:
         return None
     used = evenly(np.flatnonzero(~found.excused), MOST_FLOORS)
-    x, y = found.slices.at[used], found.bytes[used].astype(np.float64)
+    x, y = found.periods.at[used], found.bytes[used].astype(np.float64)
     slope, low, high, confidence = theil_sen(x, y)
     base = float(np.median(y - slope * x))
     half = (len(used) + 1) // 2
@@ -144,7 +144,7 @@ def trend(found: Floors) -> Trend | None:
         high=high,
         confidence=confidence,
         steps=len(used),
-        unit=found.slices.unit,
+        unit=found.periods.unit,
         start_ns=int(found.at_ns[used[0]]),
         start_bytes=base + slope * float(x[0]),
         end_ns=int(found.at_ns[used[-1]]),

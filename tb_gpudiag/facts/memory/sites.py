@@ -49,7 +49,7 @@ class GrowingSite:
     old_bytes: int  # of bytes: made at least two steps before the last floor's step
     old_count: int
     old_steps: int
-    per_unit: float  # Theil-Sen slope of its bytes at the floors; per second where Slices.unit says so
+    per_unit: float  # Theil-Sen slope of its bytes at the floors; per second where Periods.unit says so
     low: float  # its confidence interval, as Trend's
     high: float
     count_per_unit: float  # slope of the number alive
@@ -160,7 +160,7 @@ def growing_sites(
     if not allocations.paired or (~found.excused).sum() < 2:
         return []
     table = floor_table(allocations, found, host, memory)
-    x = found.slices.at[table.column]
+    x = found.periods.at[table.column]
     sites = []
     for number in range(len(table.one)):
         y = table.bytes[number].astype(np.float64)
@@ -198,8 +198,8 @@ def _site(
     freed = allocations.freed[own]
     held = own[(allocations.position[own] <= last) & ((freed == NONE) | (freed > last))]
     size = allocations.bytes[held]
-    slices = found.slices
-    step = np.searchsorted(slices.start_ns, allocations.time_ns[held], side="right") - 1
+    periods = found.periods
+    step = np.searchsorted(periods.start_ns, allocations.time_ns[held], side="right") - 1
     old = step <= int(table.column[-1]) - 2
     shown = evenly(held, MOST_TIMES)
     one = int(table.one[number])

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from tb_gpudiag.facts.memory.curve import Curve
-from tb_gpudiag.facts.memory.floor import NO_SLICES, Slices
+from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
 
 MOST_WINDOWS = 32
 FEWEST_WINDOWS = 4
@@ -18,7 +18,7 @@ between the window's extremes at least so often. Not in the first one, which is 
 is."""
 
 
-def windows(curve: Curve, begin_ns: int) -> Slices:
+def windows(curve: Curve, begin_ns: int) -> Periods:
     """From then on, the largest number of equal windows of time, a power of two, of which each but the first
     holds FALLS falls; none where not even FEWEST_WINDOWS do."""
     count = MOST_WINDOWS
@@ -28,9 +28,9 @@ def windows(curve: Curve, begin_ns: int) -> Slices:
         at = np.searchsorted(curve.time_ns, edge)
         if all(_falls(curve, int(a), int(b)) >= FALLS for a, b in pairwise(at[1:])):
             names = [f"window {i + 1}" for i in range(count)]
-            return Slices(names, edge[:-1], edge[1:], "second")
+            return Periods(names, edge[:-1], edge[1:], "second")
         count //= 2
-    return NO_SLICES
+    return NO_PERIODS
 
 
 def _falls(curve: Curve, first: int, last: int) -> int:

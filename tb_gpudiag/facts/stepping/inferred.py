@@ -8,7 +8,7 @@ from enum import Enum
 
 import numpy as np
 
-from tb_gpudiag.facts.core.account import Account, slices
+from tb_gpudiag.facts.core.account import Account, account_of
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import Ledger
@@ -23,7 +23,7 @@ from tb_gpudiag.trace.vocabulary.api_calls import BLOCKING_CALL
 from tb_gpudiag.trace.vocabulary.marks import MODULE
 
 
-class Sign(Enum):
+class StepEvidence(Enum):
     """What tells a step from a part of one, such as a layer, which can repeat just as exactly."""
 
     MODULE = "module"  # each runs a call of its own of an outermost module
@@ -46,7 +46,7 @@ class InferredSteps:
     start_ns: Int64
     end_ns: Int64
     account: Account  # of each, as of recorded steps
-    sign: Sign
+    evidence: StepEvidence
     inside: str  # the call that they all lie inside, "" for none
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class InferredSteps:
     @property
     def are_steps(self) -> bool:
         """Whether something tells that they are steps."""
-        return self.sign in {Sign.MODULE, Sign.INPUT, Sign.THREADS}
+        return self.evidence in {StepEvidence.MODULE, StepEvidence.INPUT, StepEvidence.THREADS}
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ def infer_steps(
     if found is None:
         return None
     start, end = (np.clip(at, window.start_ns, window.end_ns) for at in _in_time(events, calls, found))
-    sign, inside = _sign(events, host, calls, found)
-    account = slices([f"inferred {i}" for i in range(1, len(start) + 1)], start, end, busy, ledger)
-    return InferredSteps(found.period, start, end, account, sign, inside)
+    evidence, inside = _evidence(events, host, calls, found)
+    account = account_of([f"inferred {i}" for i in range(1, len(start) + 1)], start, end, busy, ledger)
+    return InferredSteps(found.period, start, end, account, evidence, inside)
 
 
 def _calls(events: Events, work: Work, transfers: Transfers, busy: Busy) -> _Calls | None:
@@ -142,22 +142,24 @@ def _in_time(events: Events, calls: _Calls, found: Repetition) -> tuple[Int64, I
     return start, end
 
 
-def _sign(events: Events, host: Host, calls: _Calls, found: Repetition) -> tuple[Sign, str]:
+def _evidence(events: Events, host: Host, calls: _Calls, found: Repetition) -> tuple[StepEvidence, str]:
     first, last = int(calls.event[found.start[0]]), int(calls.event[found.start[-1] + found.period - 1])
     shared = set(_ancestors(host.tree, first)) & set(_ancestors(host.tree, last))
     module = match(events, MODULE)
     inside = [i for i in shared if module[i] or events.category[i] == Category.CPU_OP]
     if inside:
-        return Sign.ONE_CALL, events.names[events.name[min(inside, key=lambda i: int(host.tree.depth[i]))]]
+        return StepEvidence.ONE_CALL, events.names[
+            events.name[min(inside, key=lambda i: int(host.tree.depth[i]))]
+        ]
     outermost = np.flatnonzero(module & (host.tree.depth >= 0) & ~_below(host.tree, module))
     if _once_in_each(events, outermost, calls.start_ns[found.members[:, -1]]):
-        return Sign.MODULE, ""
+        return StepEvidence.MODULE, ""
     if calls.takes[found.members].any(axis=1).all():
-        return Sign.INPUT, ""
+        return StepEvidence.INPUT, ""
     threads = events.thread[calls.event[found.members]]
     if (threads.min(axis=1) < threads.max(axis=1)).all():
-        return Sign.THREADS, ""
-    return Sign.NONE, ""
+        return StepEvidence.THREADS, ""
+    return StepEvidence.NONE, ""
 
 
 def _once_in_each(events: Events, modules: Int64, last_launch_ns: Int64) -> bool:

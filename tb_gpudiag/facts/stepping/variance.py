@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.facts.core.account import Account, slices
+from tb_gpudiag.facts.core.account import Account, account_of
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import Ledger
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
@@ -55,7 +55,7 @@ def completions(
     # Where something else lies between two steps, the second one begins no earlier than on the host.
     before = np.where(np.r_[True, start[1:] > end[:-1]], np.maximum(before, start), before)
     before[0] = max(before[0], _queued_before(events, work, on_device, own[first[0] : after[0]]))
-    times = slices(names, before, np.maximum(done[after], before), busy, ledger)
+    times = account_of(names, before, np.maximum(done[after], before), busy, ledger)
     return StepTimes(times, start, end, after - first)
 
 
@@ -73,7 +73,7 @@ def _queued_before(events: Events, work: Work, on_device: Bool, own: Int64) -> i
     return int(events.end_ns[queued[before]].max(initial=0))
 
 
-def on_host(names: list[str], start: Int64, end: Int64, pieces: Pieces) -> StepTimes:
+def on_host(names: list[str], start: Int64, end: Int64, pieces: CauseSpans) -> StepTimes:
     """Steps of a trace without a GPU: the main thread's time, by what it did."""
     spent = np.zeros((len(start), len(Cause)), np.int64)
     for cause in Cause:

@@ -17,7 +17,7 @@ from tb_gpudiag.trace.vocabulary import compile_spans
 from tb_gpudiag.trace.vocabulary.marks import COMPILED_REGION
 
 
-class Making(IntEnum):
+class CompileKind(IntEnum):
     """How GPU code comes to be. Where one lies inside another, the first of them asked for it."""
 
     DYNAMO = 0  # torch.compile
@@ -29,11 +29,11 @@ class Making(IntEnum):
 
 
 _NAMES = (
-    (Making.DYNAMO, compile_spans.DYNAMO),
-    (Making.CAPTURE, compile_spans.GRAPH_CAPTURE),
-    (Making.EXTENSION, compile_spans.EXTENSION),
-    (Making.AUTOTUNE, compile_spans.AUTOTUNE),
-    (Making.TRITON, compile_spans.TRITON),
+    (CompileKind.DYNAMO, compile_spans.DYNAMO),
+    (CompileKind.CAPTURE, compile_spans.GRAPH_CAPTURE),
+    (CompileKind.EXTENSION, compile_spans.EXTENSION),
+    (CompileKind.AUTOTUNE, compile_spans.AUTOTUNE),
+    (CompileKind.TRITON, compile_spans.TRITON),
 )
 
 
@@ -48,24 +48,24 @@ class CompiledFunction:
     step: str  # the step in which it began; "" in none
 
 
-class Makings(NamedTuple):
+class CompileWork(NamedTuple):
     """Shape (k,) each."""
 
-    kind: Int64  # Making
+    kind: Int64  # CompileKind
     call: Int64  # the outermost span of it; loading is the event itself
 
 
-def makings(host: Host, event: Int64) -> Makings:
+def compile_work(host: Host, event: Int64) -> CompileWork:
     """event: shape (k,), host events whose cause is Cause.COMPILE, or NONE."""
     events = host.events
-    of_name = kind_by_name(events.names, _NAMES, Making.LOADING)
-    if not (of_name != Making.LOADING).any():
-        return Makings(np.full(len(event), Making.LOADING, np.int64), event)
+    of_name = kind_by_name(events.names, _NAMES, CompileKind.LOADING)
+    if not (of_name != CompileKind.LOADING).any():
+        return CompileWork(np.full(len(event), CompileKind.LOADING, np.int64), event)
     on_host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8))
-    own = np.where(on_host, of_name[events.name], Making.LOADING)
-    kind = np.where(event == NONE, Making.LOADING, host.tree.least(own)[event])
-    outermost = host.tree.outermost(own != Making.LOADING)[event]
-    return Makings(kind, np.where(kind == Making.LOADING, event, outermost))
+    own = np.where(on_host, of_name[events.name], CompileKind.LOADING)
+    kind = np.where(event == NONE, CompileKind.LOADING, host.tree.least(own)[event])
+    outermost = host.tree.outermost(own != CompileKind.LOADING)[event]
+    return CompileWork(kind, np.where(kind == CompileKind.LOADING, event, outermost))
 
 
 def compiled_functions(host: Host, steps: Steps, window: Window) -> list[CompiledFunction]:

@@ -12,7 +12,7 @@ from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Int64
 from tb_gpudiag.trace.vocabulary import host_libraries
 
 
-class Chore(IntEnum):
+class HostTask(IntEnum):
     """Where one lies inside another, the first of them is what the time is for: an image is
     resized to be logged."""
 
@@ -24,27 +24,27 @@ class Chore(IntEnum):
 
 
 _NAMES = (
-    (Chore.GARBAGE, host_libraries.GARBAGE_COLLECTION),
-    (Chore.LOGGING, host_libraries.LOGGING),
-    (Chore.SAVING, host_libraries.SAVING),
-    (Chore.TOKENIZING, host_libraries.TOKENIZING),
-    (Chore.PREPARING, host_libraries.PREPARING),
+    (HostTask.GARBAGE, host_libraries.GARBAGE_COLLECTION),
+    (HostTask.LOGGING, host_libraries.LOGGING),
+    (HostTask.SAVING, host_libraries.SAVING),
+    (HostTask.TOKENIZING, host_libraries.TOKENIZING),
+    (HostTask.PREPARING, host_libraries.PREPARING),
 )
 
-_OTHER = len(Chore)
+_OTHER = len(HostTask)
 
 
-def chore_of(name: str) -> Chore | None:
+def host_task_of(name: str) -> HostTask | None:
     """What a span of this name is done for."""
-    return next((chore for chore, pattern in _NAMES if pattern.fullmatch(name)), None)
+    return next((task for task, pattern in _NAMES if pattern.fullmatch(name)), None)
 
 
 @dataclass(frozen=True)
-class Chores:
+class HostTasks:
     """Shape (n,) each, over all events.
 
-    kind: a Chore, or NONE.
-    call: the outermost span of a chore, or NONE.
+    kind: a HostTask, or NONE.
+    call: the outermost span of a task, or NONE.
     caller: what called that one, or NONE.
     """
 
@@ -52,26 +52,26 @@ class Chores:
     call: Int64
     caller: Int64
 
-    def time_ns(self, event: Int64, weight_ns: Int64) -> dict[Chore, int]:
-        """ns of each chore, most first. event: shape (k,), host events or NONE; weight_ns: shape (k,), the
+    def time_ns(self, event: Int64, weight_ns: Int64) -> dict[HostTask, int]:
+        """ns of each task, most first. event: shape (k,), host events or NONE; weight_ns: shape (k,), the
         time that each stands for."""
         kind = np.where(event == NONE, NONE, self.kind[event])
         known = kind != NONE
-        total = np.bincount(kind[known], weights=weight_ns[known], minlength=len(Chore))
-        return {Chore(i): int(total[i]) for i in np.argsort(-total, kind="stable") if total[i]}
+        total = np.bincount(kind[known], weights=weight_ns[known], minlength=len(HostTask))
+        return {HostTask(i): int(total[i]) for i in np.argsort(-total, kind="stable") if total[i]}
 
 
-def find_chores(host: Host) -> Chores:
+def find_host_tasks(host: Host) -> HostTasks:
     """Frames of Python tell: without stacks, nothing is known."""
     events, tree = host.events, host.tree
-    chores = [chore_of(name) for name in events.names]
-    of_name = np.array([_OTHER if chore is None else chore for chore in chores], np.int64)
+    tasks = [host_task_of(name) for name in events.names]
+    of_name = np.array([_OTHER if task is None else task for task in tasks], np.int64)
     nothing = np.full(len(events), NONE, np.int64)
     if not (of_name != _OTHER).any():
-        return Chores(nothing, nothing, nothing)
+        return HostTasks(nothing, nothing, nothing)
     on_host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8))
     own = np.where(on_host, of_name[events.name], _OTHER)
     least = tree.least(own)
     call = tree.outermost(own != _OTHER)
     caller = np.where(call == NONE, NONE, tree.parent[call])
-    return Chores(np.where(least == _OTHER, NONE, least), call, caller)
+    return HostTasks(np.where(least == _OTHER, NONE, least), call, caller)

@@ -50,7 +50,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         kernel_families=family_messages(facts.devices, window),
         sync_sites=_sync_sites(facts, facts.device),
         memory=memory_messages(facts.memory, facts.events),
-        host=host_messages(facts.host, facts.host_pieces),
+        host=host_messages(facts.host, facts.main_thread_spans),
         unchecked=unchecked_messages(outcome),
         clear=clear_messages(outcome),
     )

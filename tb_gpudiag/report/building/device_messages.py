@@ -26,7 +26,7 @@ def step_messages(steps: Steps) -> list[pb.Step]:
 
 def device_message(device: DeviceFacts, by_step: Account) -> pb.Device:
     """The accounts of one device."""
-    ledger, span, window, whole = device.ledger, device.span, device.window, device.whole
+    ledger, span, window, whole = device.ledger, device.span, device.window, device.window_account
     busy_ns = device.busy.all.total
     return pb.Device(
         id=device.id,
@@ -57,7 +57,7 @@ def inferred_message(inferred: InferredSteps, device: int, window: Window) -> pb
     """The repetition of a device's launches, for a trace without recorded steps."""
     accounts = _step_accounts(inferred.account)
     return pb.InferredSteps(
-        sign=inferred.sign.value,
+        sign=inferred.evidence.value,
         are_steps=inferred.are_steps,
         inside=one_line(inferred.inside),
         device=device,

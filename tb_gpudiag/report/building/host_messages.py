@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.ranges import longest
 from tb_gpudiag.report import report_pb2 as pb
@@ -20,7 +20,7 @@ KINDS = ("input", "operator", "call", "python")
 _INPUT, _OPERATOR, _CALL, _PYTHON = range(len(KINDS))
 
 
-def host_messages(host: Host, pieces: Pieces) -> list[pb.HostActivity]:
+def host_messages(host: Host, pieces: CauseSpans) -> list[pb.HostActivity]:
     """Group the main thread's time by operator, call and Python frame, most time first.
 
     All of data loading is one activity. pieces: the main thread's time in the step window.

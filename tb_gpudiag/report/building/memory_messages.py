@@ -80,7 +80,7 @@ def _segments(segments: SegmentFacts | None) -> list[pb.MemorySegment]:
 def _floors(floors: Floors) -> list[pb.MemoryFloor]:
     return [
         pb.MemoryFloor(
-            name=one_line(floors.slices.names[i]),
+            name=one_line(floors.periods.names[i]),
             us=us(floors.at_ns[i]),
             bytes=int(floors.bytes[i]),
             excused=bool(floors.excused[i]),

@@ -124,7 +124,7 @@ def prepare_memory(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     devices = facts.memory[:MOST_DEVICES]
     groups: dict[Group, int] = {}
     histories = [_history(facts, device, groups) for device in devices]
-    slices = devices[0].floors.slices if devices else None
+    slices = devices[0].floors.periods if devices else None
     none = np.zeros(0, np.int64)
     steps = Steps([], none, none)
     if slices is not None and slices.unit == "step":

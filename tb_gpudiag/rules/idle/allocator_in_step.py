@@ -43,7 +43,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find idle time inside cudaMalloc, cudaFree, host allocations and similar calls."""
     if facts.device is None:
         return NO_GPU
-    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
+    lost = lost_time(facts.window, facts.device, facts.main_thread_spans, claimed)
     chosen = lost.of(Cause.ALLOCATOR)
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
@@ -73,7 +73,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(host_time(facts.host_pieces, Cause.ALLOCATOR)),
+        removable=removing(host_time(facts.main_thread_spans, Cause.ALLOCATOR)),
     )
 
 

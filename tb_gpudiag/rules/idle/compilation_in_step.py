@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.core.steps import Steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.compilation import (
     CompiledFunction,
-    Making,
-    Makings,
+    CompileKind,
+    CompileWork,
+    compile_work,
     compiled_functions,
-    makings,
 )
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
@@ -48,12 +48,12 @@ RECOMPILED_STEPS = 2
 FUNCTIONS_SHOWN = 4
 
 _LABELS = {
-    Making.DYNAMO: "torch.compile",
-    Making.CAPTURE: "CUDA graph capture",
-    Making.EXTENSION: "Building extensions",
-    Making.AUTOTUNE: "Tuning Triton kernels",
-    Making.TRITON: "Compiling Triton kernels",
-    Making.LOADING: "Loading modules",
+    CompileKind.DYNAMO: "torch.compile",
+    CompileKind.CAPTURE: "CUDA graph capture",
+    CompileKind.EXTENSION: "Building extensions",
+    CompileKind.AUTOTUNE: "Tuning Triton kernels",
+    CompileKind.TRITON: "Compiling Triton kernels",
+    CompileKind.LOADING: "Loading modules",
 }
 
 _RECORD_LATER = """# Compile and load kernels before the measured steps:
@@ -103,15 +103,15 @@ _LOAD_URL = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#la
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find idle time under compilation (TorchDynamo, Inductor, Triton, nvrtc), graph capture or module
     loading. Loading has a different fix, so it is a finding of its own."""
-    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
+    lost = lost_time(facts.window, facts.device, facts.main_thread_spans, claimed)
     if not lost.window_ns:
         return CannotTell("the trace has no host or GPU activity")
     chosen = lost.of(Cause.COMPILE)
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
         return Clear(lost.sentence("compiling or loading GPU code", cost_ns))
-    made = makings(facts.host, np.where(chosen, lost.event, NONE))
-    loading = chosen & (made.kind == Making.LOADING)
+    made = compile_work(facts.host, np.where(chosen, lost.event, NONE))
+    loading = chosen & (made.kind == CompileKind.LOADING)
     compiling = chosen & ~loading
     much_compiling, much_loading = (
         lost.share(lost.total_ns(part)) >= LEAST_SHARE for part in (compiling, loading)
@@ -120,27 +120,27 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if much_compiling or not much_loading:
         functions = compiled_functions(facts.host, facts.steps, facts.window)
         part = compiling if much_loading else chosen
-        found.append(_compiled(facts.host, facts.steps, facts.host_pieces, functions, lost, part, made))
+        found.append(_compiled(facts.host, facts.steps, facts.main_thread_spans, functions, lost, part, made))
     if much_loading:
         part = loading if much_compiling else chosen
-        found.append(_loaded(facts.host, facts.host_pieces, lost, part))
+        found.append(_loaded(facts.host, facts.main_thread_spans, lost, part))
     return found
 
 
 def _compiled(
     host: Host,
     steps: Steps,
-    pieces: Pieces,
+    pieces: CauseSpans,
     functions: list[CompiledFunction],
     lost: Lost,
     chosen: Bool,
-    made: Makings,
+    made: CompileWork,
 ) -> Finding:
     cost_ns = lost.total_ns(chosen)
     names = list(dict.fromkeys(f.step for f in functions if f.step))
     again = _recompiled(steps, functions, names)
     waits = "while the steps wait for it" if lost.device == NO_DEVICE else "while the GPU waits"
-    by_kind = [(lost.total_ns(chosen & (made.kind == k)), k) for k in Making]
+    by_kind = [(lost.total_ns(chosen & (made.kind == k)), k) for k in CompileKind]
     on_host = _host_time(host, pieces, lost.stretches(chosen), loading=False)
     return Finding(
         title=lost.sentence("Recompilation" if again else "Compiling or loading GPU code", cost_ns),
@@ -207,7 +207,7 @@ def _details(host: Host, function: CompiledFunction, *, with_step: bool) -> Iter
         yield f"in {one_line(function.step, 40)}"
 
 
-def _loaded(host: Host, pieces: Pieces, lost: Lost, chosen: Bool) -> Finding:
+def _loaded(host: Host, pieces: CauseSpans, lost: Lost, chosen: Bool) -> Finding:
     cost_ns = lost.total_ns(chosen)
     event = lost.event[chosen]
     calls = len(np.unique(event[event != NONE]))
@@ -231,11 +231,11 @@ def _loaded(host: Host, pieces: Pieces, lost: Lost, chosen: Bool) -> Finding:
     )
 
 
-def _host_time(host: Host, pieces: Pieces, idle: Intervals, *, loading: bool) -> Intervals:
+def _host_time(host: Host, pieces: CauseSpans, idle: Intervals, *, loading: bool) -> Intervals:
     """The main thread's time in compilation, or in loading, plus the idle time itself: it covers launch calls
     that loaded a module."""
     some = pieces.cause == Cause.COMPILE
-    some[some] = (makings(host, pieces.event[some]).kind == Making.LOADING) == loading
+    some[some] = (compile_work(host, pieces.event[some]).kind == CompileKind.LOADING) == loading
     return union(np.r_[pieces.start_ns[some], idle.start], np.r_[pieces.end_ns[some], idle.end])
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.host_tasks import Chore, Chores
+from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
     Answer,
@@ -37,9 +37,9 @@ LEAST_SHARE = 0.05
 # Host tasks that need not run in every step are reported as soon as their fix is measurable: step times vary
 # by 1 to 2% from run to run.
 LEAST_TASK_SHARE = 0.02
-_RARELY_NEEDED = frozenset({Chore.GARBAGE, Chore.LOGGING, Chore.SAVING})
+_RARELY_NEEDED = frozenset({HostTask.GARBAGE, HostTask.LOGGING, HostTask.SAVING})
 
-_INPUT_TASKS = frozenset({Chore.TOKENIZING, Chore.PREPARING})
+_INPUT_TASKS = frozenset({HostTask.TOKENIZING, HostTask.PREPARING})
 
 _HOST = np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 
@@ -67,26 +67,30 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             "without GPU activity, it is unknown what the host delays",
             "Record with ProfilerActivity.CUDA on a machine with a GPU.",
         )
-    lost = lost_time(facts.window, device, facts.host_pieces, claimed)
+    lost = lost_time(facts.window, device, facts.main_thread_spans, claimed)
     python, operators = lost.of(Cause.PYTHON), lost.of(Cause.DISPATCH, Cause.LAUNCH) & ~issuing(lost, device)
     chosen = python | operators
     total_ns = lost.total_ns(chosen)
     if lost.share(total_ns) < min(LEAST_SHARE, LEAST_TASK_SHARE):
         return _clear(lost, total_ns)
-    tasks, steps, computing_ns = facts.chores, len(facts.steps), int(device.whole.computing_ns[0])
+    tasks, steps, computing_ns = (
+        facts.host_tasks,
+        len(facts.steps),
+        int(device.window_account.computing_ns[0]),
+    )
     kinds = np.where(lost.event == NONE, NONE, tasks.kind[lost.event])
     found, reported = [], EMPTY
-    for kind in Chore:
+    for kind in HostTask:
         own = chosen & (kinds == kind)
         least = LEAST_TASK_SHARE if kind in _RARELY_NEEDED else LEAST_SHARE
         if lost.share(lost.total_ns(own)) < least:
             continue
-        on_host = _main_thread(facts.host_pieces, tasks.kind, kind)
+        on_host = _main_thread(facts.main_thread_spans, tasks.kind, kind)
         found.append(_task_finding(facts.host, tasks, lost, own, kind, on_host, steps, computing_ns))
         reported = union(np.r_[reported.start, on_host.start], np.r_[reported.end, on_host.end])
         chosen &= ~own
     if lost.share(lost.total_ns(chosen)) >= LEAST_SHARE:
-        on_host = subtract(_host_work(facts.host_pieces), reported)
+        on_host = subtract(_host_work(facts.main_thread_spans), reported)
         advice = batch_evidence(facts.host, facts.window)
         short_ns = lost.total_ns(chosen & in_short_dry_gaps(lost, device))
         if 2 * short_ns >= lost.total_ns(chosen):  # a CUDA graph would remove it with the launches
@@ -105,10 +109,10 @@ def _clear(lost: Lost, cost_ns: int) -> Clear:
 
 def _task_finding(
     host: Host,
-    tasks: Chores,
+    tasks: HostTasks,
     lost: Lost,
     chosen: Bool,
-    kind: Chore,
+    kind: HostTask,
     on_host: Intervals,
     steps: int,
     computing_ns: int,
@@ -143,7 +147,7 @@ def _task_finding(
     )
 
 
-def _main_thread(pieces: Pieces, task: Int64, kind: Chore) -> Intervals:
+def _main_thread(pieces: CauseSpans, task: Int64, kind: HostTask) -> Intervals:
     """The main thread's time in this kind of task, whether or not the GPU was idle, without data loading.
 
     task: kind of task of each event, or NONE, shape (n,).
@@ -217,7 +221,7 @@ def _longest(host: Host, lost: Lost, chosen: Bool) -> Evidence:
     return Evidence("Longest stretch", duration(length_ns), before)
 
 
-def _host_work(pieces: Pieces) -> Intervals:
+def _host_work(pieces: CauseSpans) -> Intervals:
     """Python, and operators that take longer than a short launch gap."""
     python = host_time(pieces, Cause.PYTHON)
     slow = host_time(pieces, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)

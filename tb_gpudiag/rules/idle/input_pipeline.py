@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.host_tasks import Chore
+from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.loading import LoadPart, batches, load_parts, loader_kind
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
@@ -89,7 +89,7 @@ _URL = "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loadin
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find idle time under data loading, anywhere below a loader's __next__."""
-    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
+    lost = lost_time(facts.window, facts.device, facts.main_thread_spans, claimed)
     if not lost.window_ns:
         return CannotTell("the trace has no host or GPU activity")
     chosen = lost.of(Cause.INPUT)
@@ -97,17 +97,17 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if lost.share(cost_ns) < LEAST_SHARE:
         return Clear(lost.sentence("data loading", cost_ns))
     fetch_ns = batches(facts.host, facts.window)[1]
-    tasks = facts.chores.time_ns(lost.event[chosen], lost.length_ns[chosen])
-    return _finding(facts.host, facts.host_pieces, lost, chosen, fetch_ns, tasks, len(facts.steps))
+    tasks = facts.host_tasks.time_ns(lost.event[chosen], lost.length_ns[chosen])
+    return _finding(facts.host, facts.main_thread_spans, lost, chosen, fetch_ns, tasks, len(facts.steps))
 
 
 def _finding(
     host: Host,
-    pieces: Pieces,
+    pieces: CauseSpans,
     lost: Lost,
     chosen: Bool,
     fetch_ns: Int64,
-    tasks: dict[Chore, int],
+    tasks: dict[HostTask, int],
     steps: int,
 ) -> Finding:
     """fetch_ns: how long each batch took to fetch, in order, shape (b,). tasks: ns of each host task."""
@@ -115,12 +115,14 @@ def _finding(
     event, length_ns = lost.event[chosen], lost.length_ns[chosen]
     kind, parts = loader_kind(host), load_parts(host, event, length_ns)
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
-    mostly_tokenizing = tasks.get(Chore.TOKENIZING, 0) >= MOSTLY * cost_ns
+    mostly_tokenizing = tasks.get(HostTask.TOKENIZING, 0) >= MOSTLY * cost_ns
     return Finding(
         title=lost.sentence("Data loading", cost_ns),
         summary=f"{_who_loads(kind, receiving=receiving)}Nothing can launch until the next batch arrives. "
         "Loading can overlap with computing, so most of this time is avoidable.",
-        fix=HOST_TASK_FIXES[Chore.TOKENIZING].fix if mostly_tokenizing else _fix(kind, receiving=receiving),
+        fix=HOST_TASK_FIXES[HostTask.TOKENIZING].fix
+        if mostly_tokenizing
+        else _fix(kind, receiving=receiving),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[

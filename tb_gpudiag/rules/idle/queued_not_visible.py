@@ -39,7 +39,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find idle time, longer than a turnaround, during which the next work had already been launched."""
     if facts.device is None:
         return NO_GPU
-    lost = lost_time(facts.window, facts.device, facts.host_pieces, claimed)
+    lost = lost_time(facts.window, facts.device, facts.main_thread_spans, claimed)
     chosen = lost.of(Cause.QUEUED)
     cost_ns = lost.total_ns(chosen)
     cost_share = share(cost_ns, lost.window_ns)

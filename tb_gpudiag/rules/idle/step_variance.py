@@ -12,7 +12,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.variance import StepTimes, only_in
-from tb_gpudiag.facts.waiting.host_tasks import Chore, chore_of
+from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
     Answer,
@@ -108,7 +108,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if uneven.excess_ns < LEAST_SHARE * facts.window.duration_ns or not len(slow):
         slowest = int(length[compared].max())
         return Clear(f"the slowest step took {time_ns(slowest)}, the median {time_ns(usual_ns)}")
-    lost = lost_time(facts.window, facts.device, facts.host_pieces)
+    lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
     return _finding(uneven, facts.host, lost, inferred=not facts.recorded.steps)
 
 
@@ -200,7 +200,7 @@ def _places(uneven: _Uneven, host: Host, lost: Lost, cause: Cause) -> list[Place
 def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], *, same: bool) -> Fix:
     """main: name of the part that grew most; only: (name, ns) of what only slow steps ran; same: slow steps
     launch as much as the others."""
-    tasks = [task for name, _ in only if (task := chore_of(name)) is not None]
+    tasks = [task for name, _ in only if (task := host_task_of(name)) is not None]
     if tasks:
         return HOST_TASK_FIXES[tasks[0]].fix
     if cause in {Cause.COMPILE, Cause.ALLOCATOR}:
@@ -208,7 +208,7 @@ def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], *, same: b
     if only:
         return Fix(
             "Run what only slow steps do less often, elsewhere, or in parallel with training.",
-            HOST_TASK_FIXES[Chore.SAVING].fix.code,
+            HOST_TASK_FIXES[HostTask.SAVING].fix.code,
         )
     if cause is Cause.INPUT:
         return Fix(

@@ -35,7 +35,7 @@ SHORTEST_NS = 5_000
 FAMILIES = {
     Family.ELEMENTWISE: "Elementwise kernels",
     Family.REDUCTION: "Reductions",
-    Family.NORMALISATION: "Normalizations",
+    Family.NORMALIZATION: "Normalizations",
     Family.COPY: "Copies",
 }
 

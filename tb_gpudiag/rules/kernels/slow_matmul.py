@@ -6,7 +6,7 @@ import numpy as np
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.peaks import peaks_of
-from tb_gpudiag.facts.kernels.roofline import Product, Roofline
+from tb_gpudiag.facts.kernels.roofline import Matmul, Roofline
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
@@ -61,19 +61,19 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     line = facts.roofline
     if line is None:
         return CannotTell("the stated peaks of this GPU are not in the table")
-    if not line.products:
+    if not line.matmuls:
         return CannotTell(
             "the trace does not contain the shapes or dtypes of its matmuls",
             "Record with record_shapes=True.",
         )
-    slow = [i for i, product in enumerate(line.products) if _far_below(product)]
-    chosen = np.isin(line.product, np.array(slow, np.int64))
+    slow = [i for i, product in enumerate(line.matmuls) if _far_below(product)]
+    chosen = np.isin(line.matmul, np.array(slow, np.int64))
     free = time.free(chosen, claimed)
     left = free.total / max(time.total_ns(chosen), 1)  # share not claimed by another finding
-    cost_ns = min(free.total, round(left * sum(_beyond_usual_ns(line.products[i]) for i in slow)))
+    cost_ns = min(free.total, round(left * sum(_beyond_usual_ns(line.matmuls[i]) for i in slow)))
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(_reached(line))
-    products = [line.products[i] for i in slow]
+    products = [line.matmuls[i] for i in slow]
     return Finding(
         title=f"Matmuls far below the GPU's peaks waste {time.of_window(cost_ns)} of the time",
         summary="For these shapes the GPU's compute and memory allow several times the rate. The matmuls are "
@@ -97,20 +97,20 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     )
 
 
-def _far_below(product: Product) -> bool:
+def _far_below(product: Matmul) -> bool:
     return product.time_ns >= SHORTEST_NS * product.calls and product.reached < FAR_BELOW
 
 
-def _beyond_usual_ns(product: Product) -> float:
+def _beyond_usual_ns(product: Matmul) -> float:
     return product.time_ns - product.least_ns / USUAL
 
 
 def _reached(line: Roofline) -> str:
-    time, least = (sum(p.time_ns for p in line.products), sum(p.least_ns for p in line.products))
+    time, least = (sum(p.time_ns for p in line.matmuls), sum(p.least_ns for p in line.matmuls))
     return f"matmuls of known shapes reach {share(least, time)} of the roofline"
 
 
-def _evidence(product: Product) -> Evidence:
+def _evidence(product: Matmul) -> Evidence:
     limit = "compute-bound" if product.arithmetic_ns >= product.memory_ns else "memory-bound"
     return Evidence(
         f"{product.operator} {one_line(product.shapes, 80)}, {product.number.removeprefix('c10::')}",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.intervals import Intervals, subtract
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.hotspots import Hotspot
@@ -56,7 +56,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     device = facts.device
     if device is None:
         return NO_GPU
-    lost = lost_time(facts.window, device, facts.host_pieces, claimed)
+    lost = lost_time(facts.window, device, facts.main_thread_spans, claimed)
     chosen = issuing(lost, device)
     cost_ns = lost.total_ns(chosen)
     calls = facts.launch_costs.of(device.id)
@@ -100,7 +100,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(_host_time(facts.host_pieces), LEAST_REMOVED),
+        removable=removing(_host_time(facts.main_thread_spans), LEAST_REMOVED),
     )
 
 
@@ -119,7 +119,7 @@ def _most_launched(operators: Sequence[Hotspot], steps: int) -> list[Evidence]:
     ]
 
 
-def _host_time(pieces: Pieces) -> Intervals:
+def _host_time(pieces: CauseSpans) -> Intervals:
     """The host's time on the way to launches, without operators slow enough for host_bound."""
     slow = host_time(pieces, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
     return subtract(host_time(pieces, Cause.DISPATCH, Cause.LAUNCH), slow)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.facts import Facts
@@ -109,7 +109,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     device = facts.device
     if device is None:
         return NO_GPU
-    lost = lost_time(facts.window, device, facts.host_pieces, claimed)
+    lost = lost_time(facts.window, device, facts.main_thread_spans, claimed)
     clusters = find_clusters(
         facts.host,
         facts.work,
@@ -131,7 +131,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     ]
     order = sorted(range(len(clusters)), key=lambda i: -costs_ns[i])
     return [
-        _finding(facts.host, facts.host_pieces, lost, late, clusters[i], advice)
+        _finding(facts.host, facts.main_thread_spans, lost, late, clusters[i], advice)
         for i in order
         if lost.share(costs_ns[i]) >= LEAST_SHARE
     ]
@@ -153,7 +153,7 @@ def _idle_ns(lost: Lost, late: Bool, clusters: list[Cluster]) -> list[int]:
 
 
 def _finding(
-    host: Host, pieces: Pieces, lost: Lost, late: Bool, cluster: Cluster, advice: list[Evidence]
+    host: Host, pieces: CauseSpans, lost: Lost, late: Bool, cluster: Cluster, advice: list[Evidence]
 ) -> Finding:
     kind = _KINDS[cluster.kind]
     launches = len(cluster.calls)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tb_gpudiag.facts.waiting.host_tasks import Chore
+from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.rules.rule import Fix
 
 
@@ -28,7 +28,7 @@ _RARELY = 0.9
 _FASTER = 0.5
 
 HOST_TASK_FIXES = {
-    Chore.GARBAGE: HostTaskFix(
+    HostTask.GARBAGE: HostTaskFix(
         "garbage collection",
         "collecting garbage",
         Fix(
@@ -44,7 +44,7 @@ for step, batch in enumerate(loader):
         ),
         _RARELY,
     ),
-    Chore.LOGGING: HostTaskFix(
+    HostTask.LOGGING: HostTaskFix(
         "logging",
         "writing logs",
         Fix(
@@ -62,7 +62,7 @@ for batch in tqdm(loader, mininterval=5): ...    # redraw the progress bar every
         ),
         _RARELY,
     ),
-    Chore.SAVING: HostTaskFix(
+    HostTask.SAVING: HostTaskFix(
         "saving files",
         "saving a file",
         Fix(
@@ -74,7 +74,7 @@ saver.submit(torch.save, state, path)            # concurrent.futures.ThreadPool
         ),
         _RARELY,
     ),
-    Chore.TOKENIZING: HostTaskFix(
+    HostTask.TOKENIZING: HostTaskFix(
         "tokenizing text",
         "tokenizing text",
         Fix(
@@ -87,7 +87,7 @@ inputs = tokenizer(texts, padding=True, return_tensors="pt")   # not: [tokenizer
         ),
         _FASTER,
     ),
-    Chore.PREPARING: HostTaskFix(
+    HostTask.PREPARING: HostTaskFix(
         "preparing images, audio or video",
         "preparing images, audio or video",
         Fix(

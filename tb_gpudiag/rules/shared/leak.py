@@ -76,7 +76,7 @@ def _risen(memory: DeviceMemory) -> int:
 
 def _unit_length(memory: DeviceMemory) -> float:
     """Of a step 1; of a window of time, which stands for a step where none were recorded, its seconds."""
-    slices = memory.floors.slices
+    slices = memory.floors.periods
     return 1.0 if slices.unit == "step" else max(1e-9, float(slices.at[1] - slices.at[0]))
 
 
@@ -89,7 +89,7 @@ def _is_confirmed(memory: DeviceMemory) -> bool:
 
 
 def _is_left_by_each_step(memory: DeviceMemory, slope: float) -> bool:
-    allocations, steps = memory.allocations, memory.floors.slices
+    allocations, steps = memory.allocations, memory.floors.periods
     never_freed = allocations.freed == NONE
     left = 0.0
     for site in keepers(memory):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import Pieces
+from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand, overlapping, union
 from tb_gpudiag.facts.core.places import by_place
@@ -111,12 +111,15 @@ def longest(stretches: Intervals, device: int) -> list[Range]:
 
 
 def lost_time(
-    window: Window, device: DeviceFacts | None, host_pieces: Pieces, claimed: Claimed = NOTHING_CLAIMED
+    window: Window,
+    device: DeviceFacts | None,
+    main_thread_spans: CauseSpans,
+    claimed: Claimed = NOTHING_CLAIMED,
 ) -> Lost:
     """Return the device's idle time in the step window, minus claimed time; without a device, the main
     thread's whole time."""
     if device is None:
-        pieces = host_pieces
+        pieces = main_thread_spans
         zero, none = np.zeros_like(pieces.start_ns), np.full_like(pieces.start_ns, NONE)
         start, end, cause, event = pieces.start_ns, pieces.end_ns, pieces.cause, pieces.event
         whole = zero + window.duration_ns
@@ -142,7 +145,7 @@ def lost_time(
     )
 
 
-def host_time(pieces: Pieces, *causes: Cause, at_least_ns: int = 0) -> Intervals:
+def host_time(pieces: CauseSpans, *causes: Cause, at_least_ns: int = 0) -> Intervals:
     """Return the main thread's time with these causes, in pieces of at least `at_least_ns`, whether or not
     the GPU was busy meanwhile."""
     some = np.isin(pieces.cause, np.array(causes, np.uint8))

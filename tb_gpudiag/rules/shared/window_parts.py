@@ -60,7 +60,7 @@ class WindowParts:
 
 
 def split_window(account: Account, lost: Lost) -> WindowParts:
-    """Split the step window. account: the window as one slice (`DeviceFacts.whole`); lost: its idle time."""
+    """Split the step window. account: `DeviceFacts.window_account`; lost: its idle time."""
     refilling = np.zeros(len(Cause), np.int64)
     np.add.at(refilling, lost.cause, lost.drained_ns)
     idle = account.idle_ns[0] - refilling

@@ -79,13 +79,13 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         return NO_GPU
     there = in_window(facts.transfers, device.id, facts.window)
     copies = _Copies(facts.host, facts.transfers, facts.window, device, there)
-    lost = lost_time(facts.window, device, facts.host_pieces, claimed)
+    lost = lost_time(facts.window, device, facts.main_thread_spans, claimed)
     trips = _round_trips(copies, lost, claimed, facts.steps.start_ns)
     if trips is not None:
         own, before = trips.claims[device.id], claimed.get(device.id, EMPTY)
         both = union(np.r_[before.start, own.start], np.r_[before.end, own.end])
         claimed = {**claimed, device.id: both}
-        lost = lost_time(facts.window, device, facts.host_pieces, claimed)
+        lost = lost_time(facts.window, device, facts.main_thread_spans, claimed)
     tiny = _tiny_copies(copies, lost, claimed, len(facts.steps))
     found = [f for f in (trips, tiny) if f is not None]
     return found or Clear("no tensor is copied to the host and back, and tiny copies cost next to nothing")

@@ -12,7 +12,7 @@ from tb_gpudiag.facts.core.intervals import union
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Change
-from tb_gpudiag.facts.waiting.host_tasks import Chore
+from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, sync_kinds
 from tb_gpudiag.rules.rule import (
     NO_GPU,
@@ -138,7 +138,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     device = facts.device
     if device is None:
         return NO_GPU
-    lost = lost_time(facts.window, device, facts.host_pieces, claimed)
+    lost = lost_time(facts.window, device, facts.main_thread_spans, claimed)
     gaps = device.ledger.gaps
     chosen = lost.drained_ns > 0
     cost_ns = int(lost.drained_ns[chosen].sum())
@@ -152,7 +152,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     calls, blocked_ns = gaps.blocked_in[drained], gaps.blocked_ns[drained]
     kinds = _by_kind(sync_kinds(facts.host, facts.transfers, calls), per_gap[drained], blocked_ns)
     inside_ns = lost.total_ns(lost.of(Cause.SYNC) & chosen)
-    tasks = facts.chores.time_ns(lost.event, lost.drained_ns)
+    tasks = facts.host_tasks.time_ns(lost.event, lost.drained_ns)
     return Finding(
         title=f"Synchronizations leave the GPU idle {cost_share} of the time",
         summary=f"{count(len(drained), 'time')} in the step window, the host waits until the GPU has "
@@ -183,7 +183,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     )
 
 
-def _refilling(lost: Lost, tasks: dict[Chore, int], cost_ns: int) -> list[Evidence]:
+def _refilling(lost: Lost, tasks: dict[HostTask, int], cost_ns: int) -> list[Evidence]:
     """What the GPU waits for after synchronizations, most first: causes, and host tasks among them.
 
     tasks: ns of each host task.

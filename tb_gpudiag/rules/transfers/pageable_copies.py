@@ -48,7 +48,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     window, transfers = facts.window, facts.transfers
     large = (transfers.bytes >= LEAST_BYTES) | (transfers.bytes == NONE)
     chosen = transfers.pageable & large & in_window(transfers, device.id, window)
-    lost = lost_time(window, device, facts.host_pieces, claimed)
+    lost = lost_time(window, device, facts.main_thread_spans, claimed)
     exposed = intersect(transfers.ran(chosen, window), device.busy.copying)
     exposed = subtract(exposed, claimed.get(device.id, EMPTY))
     issuing = lost.of(Cause.LAUNCH) & np.isin(

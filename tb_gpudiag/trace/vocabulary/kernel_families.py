@@ -19,7 +19,7 @@ class Family(IntEnum):
     ATTENTION = 2  # fused attention
     ELEMENTWISE = 3  # each output from its own inputs: pointwise math, casts, dropout, optimizers
     REDUCTION = 4  # sums, maxima, scans, pooling, losses
-    NORMALISATION = 5  # layer, batch, group and RMS norm; softmax
+    NORMALIZATION = 5  # layer, batch, group and RMS norm; softmax
     COPY = 6  # moves data and computes nothing: copies, sets, transposes, concatenation, look-ups by index
     COLLECTIVE = 7  # between GPUs
     OTHER = 8
@@ -59,7 +59,7 @@ FAMILIES: tuple[FamilyRow, ...] = (
         r"slice|expand|stack|t|index|embedding)_)+\d+$",
     ),
     FamilyRow(Family.ELEMENTWISE, r"^triton_(poi|for)_"),
-    FamilyRow(Family.NORMALISATION, r"^triton_(red|per|mix)_\w*(norm|softmax|rsqrt)"),
+    FamilyRow(Family.NORMALIZATION, r"^triton_(red|per|mix)_\w*(norm|softmax|rsqrt)"),
     FamilyRow(Family.REDUCTION, r"^triton_(red|per|mix)_"),
     # Fused attention, before everything that its names also hold.
     FamilyRow(Family.ATTENTION, _CUTLASS, r"flash|fmha|attention"),
@@ -74,7 +74,7 @@ FAMILIES: tuple[FamilyRow, ...] = (
         _GENERIC,
         r"\w*copy_kernel_(cuda|impl)|copy_device_to_device|CopyFunctor|gpu_index_kernel|CopyKernel",
     ),
-    FamilyRow(Family.NORMALISATION, _GENERIC, r"batch_norm|layer_norm|group_norm|softmax"),
+    FamilyRow(Family.NORMALIZATION, _GENERIC, r"batch_norm|layer_norm|group_norm|softmax"),
     FamilyRow(Family.ELEMENTWISE, _GENERIC),
     FamilyRow(
         Family.COPY,
@@ -83,7 +83,7 @@ FAMILIES: tuple[FamilyRow, ...] = (
         r"index(Select|Func)|page_indices|indexing_backward",
     ),
     FamilyRow(
-        Family.NORMALISATION,
+        Family.NORMALIZATION,
         r"(layer|batch|group|instance|rms|weight)_?norm(?!alize)|(^|[_:])(bn|ln)_(fw|bw)|softmax|RowwiseMoments|"
         r"GammaBeta|InternalGradients|welford",
     ),

@@ -46,7 +46,7 @@ THRESHOLDS = {
     "GD906": 0.5,  # 1 where the file is cut
 }
 RULES = tuple(THRESHOLDS)
-LEAST_CHORE = 0.02  # of the window, for a chore that need not be done in every step
+LEAST_TASK = 0.02  # of the window, for a task that need not be done in every step
 LEAK_STEPS = 4  # one is excused
 LOOPING = ("python", "dispatch", "launch", "latency")
 
@@ -75,7 +75,7 @@ def _figures(case: Case, run: Simulated) -> dict[str, float]:
     lost = {rule: ns / truth.window_ns for rule, ns in costs_ns(truth).items()}
     # Told by its frames, from a lower threshold on; the first generation has none.
     if case.job.collect_us and case.job.with_stacks and case.generation != "A":
-        lost["GD102"] *= THRESHOLDS["GD102"] / LEAST_CHORE
+        lost["GD102"] *= THRESHOLDS["GD102"] / LEAST_TASK
     return {
         **lost,
         **_memory_figures(case, run),

@@ -7,7 +7,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.multiprocessors import multiprocessor, occupancy
 from tb_gpudiag.facts.kernels.peaks import DEVICE_PEAKS, peaks_of
-from tb_gpudiag.facts.kernels.roofline import Product
+from tb_gpudiag.facts.kernels.roofline import Matmul
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
@@ -19,7 +19,7 @@ GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas"
 
 def _products(
     operator: str, shapes: list[list[int]], types: list[str], us: float, kernel: str = GEMM
-) -> list[Product]:
+) -> list[Matmul]:
     trace = TraceBuilder(devices=("NVIDIA H100 80GB HBM3",))
     main = trace.thread()
     main.op("aten::linear", at=0, us=50)
@@ -27,7 +27,7 @@ def _products(
     main.launch(kernel, at=5, us=5, runs_at=60, runs_us=us)
     found = facts_of(trace).roofline
     assert found is not None
-    return found.products
+    return found.matmuls
 
 
 def test_a_large_product_is_held_against_the_arithmetic() -> None:
@@ -118,10 +118,10 @@ def test_no_recorded_product_is_faster_than_the_roofline(folder: str) -> None:
     (path,) = (SHARED_TRACES / folder).iterdir()
     line = Facts(read_trace(str(path))).roofline
     assert line is not None
-    assert line.products
-    assert max(product.reached for product in line.products) <= 1.0
+    assert line.matmuls
+    assert max(product.reached for product in line.matmuls) <= 1.0
     # The largest layers of a transformer run at over half of it.
-    assert max(p.reached for p in line.products if p.operations > p.calls * 10**10) > 0.5
+    assert max(p.reached for p in line.matmuls if p.operations > p.calls * 10**10) > 0.5
 
 
 A100 = {

@@ -81,7 +81,7 @@ def walked(facts: Facts, call: int) -> tuple[int, int]:
     free = max([window.start_ns, *(int(events.end_ns[c]) for c in before)])
     pieces: list[tuple[int, int, int, Cause | None]]
     if thread == facts.main_thread:
-        p = facts.host_pieces
+        p = facts.main_thread_spans
         pieces = [
             (a, b, e, Cause(c))
             for a, b, e, c, t in zip(p.start_ns, p.end_ns, p.event, p.cause, p.thread, strict=True)

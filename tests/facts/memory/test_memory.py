@@ -257,7 +257,7 @@ def test_healthy_training_has_a_level_floor_and_no_growing_site() -> None:
 def test_the_steps_are_slices_of_the_host() -> None:
     trace = TraceBuilder()
     starts = training(trace)
-    assert only(trace).floors.slices.start_ns.tolist() == starts
+    assert only(trace).floors.periods.start_ns.tolist() == starts
 
 
 def leak(trace: TraceBuilder, main: HostThread, steps: int, *, line: int = 9, bytes: int = 512) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.facts.memory.curve import Curve
-from tb_gpudiag.facts.memory.floor import MOST_FLOORS, Slices, floors, theil_sen, trend
+from tb_gpudiag.facts.memory.floor import MOST_FLOORS, Periods, floors, theil_sen, trend
 from tb_gpudiag.facts.memory.windows import FALLS, windows
 from tb_gpudiag.trace.events import Int64
 
@@ -22,12 +22,12 @@ def curve_of(time_ns: list[int], allocated: list[int], start_bytes: int = 0) -> 
     return Curve(time, np.array(allocated, np.int64), none, False, start_bytes, np.arange(len(time)))
 
 
-def steps_of(start_ns: Int64, end_ns: Int64) -> Slices:
-    return Slices([f"step {i}" for i in range(len(start_ns))], start_ns, end_ns, "step")
+def steps_of(start_ns: Int64, end_ns: Int64) -> Periods:
+    return Periods([f"step {i}" for i in range(len(start_ns))], start_ns, end_ns, "step")
 
 
 @st.composite
-def curves_and_steps(draw: st.DrawFn) -> tuple[Curve, Slices]:
+def curves_and_steps(draw: st.DrawFn) -> tuple[Curve, Periods]:
     time = sorted(draw(st.lists(st.integers(0, 100), min_size=1, max_size=40)))
     values = draw(st.lists(st.integers(0, 50), min_size=len(time), max_size=len(time)))
     edges = sorted(draw(st.sets(st.integers(0, 110), min_size=2, max_size=12)))
@@ -38,7 +38,7 @@ def curves_and_steps(draw: st.DrawFn) -> tuple[Curve, Slices]:
 
 @given(curves_and_steps())
 def test_a_floor_is_the_lowest_value_of_its_slice_what_it_carries_in_counted(
-    given_: tuple[Curve, Slices],
+    given_: tuple[Curve, Periods],
 ) -> None:
     curve, slices = given_
     found = floors(curve, slices)

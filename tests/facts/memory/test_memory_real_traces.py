@@ -99,9 +99,9 @@ def test_a_floor_is_the_lowest_of_its_step(shared_traces: Path, folder: str) -> 
             for i, floor in enumerate(floors.bytes.tolist()):
                 held, inside = memory.curve.start_bytes, []
                 for time, size in zip(curve.time_ns.tolist(), curve.allocated.tolist(), strict=True):
-                    if time < floors.slices.start_ns[i]:
+                    if time < floors.periods.start_ns[i]:
                         held = size
-                    elif time < floors.slices.end_ns[i]:
+                    elif time < floors.periods.end_ns[i]:
                         inside.append(size)
                 assert floor == min([held, *inside])
 

@@ -30,7 +30,7 @@ STEPPED = sorted(
 
 
 def without(facts: Facts, *causes: Cause) -> Change:
-    pieces = facts.host_pieces
+    pieces = facts.main_thread_spans
     some = [cause in causes for cause in pieces.cause.tolist()]
     return Change(union(pieces.start_ns[some], pieces.end_ns[some]))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.stepping.inferred import InferredSteps, Sign
+from tb_gpudiag.facts.stepping.inferred import InferredSteps, StepEvidence
 from tb_gpudiag.facts.stepping.repetition import Repetition, find_repetition
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.read import read_trace
@@ -166,7 +166,7 @@ def test_layers_that_no_module_holds_are_no_steps() -> None:
         main.frame(f"nn.Module: Block_{i}", at=at, us=90)
         for kernel in range(6):
             main.launch(f"k{kernel}", at=at + 12 * kernel, us=5, runs_at=at + 12 * kernel + 6, runs_us=3)
-    assert inferred(facts_of(trace)).sign is Sign.NONE
+    assert inferred(facts_of(trace)).evidence is StepEvidence.NONE
 
 
 def test_calls_of_one_module_are_steps() -> None:
@@ -178,7 +178,7 @@ def test_calls_of_one_module_are_steps() -> None:
         for kernel in range(6):
             main.launch(f"k{kernel}", at=at + 12 * kernel, us=5, runs_at=at + 12 * kernel + 6, runs_us=3)
     found = inferred(facts_of(trace))
-    assert (found.sign, len(found)) == (Sign.MODULE, 12)
+    assert (found.evidence, len(found)) == (StepEvidence.MODULE, 12)
 
 
 def _passes(count: int, *, modules: bool) -> TraceBuilder:
@@ -198,12 +198,16 @@ def _passes(count: int, *, modules: bool) -> TraceBuilder:
 
 def test_the_layers_of_one_pass_are_told_from_steps() -> None:
     found = inferred(facts_of(_passes(1, modules=True)))
-    assert (found.sign, found.inside, found.are_steps) == (Sign.ONE_CALL, "nn.Module: Model_0", False)
+    assert (found.evidence, found.inside, found.are_steps) == (
+        StepEvidence.ONE_CALL,
+        "nn.Module: Model_0",
+        False,
+    )
 
 
 def test_where_nothing_tells_it_is_not_called_a_step() -> None:
     found = inferred(facts_of(_passes(1, modules=False)))
-    assert (found.sign, found.inside, found.are_steps) == (Sign.NONE, "", False)
+    assert (found.evidence, found.inside, found.are_steps) == (StepEvidence.NONE, "", False)
 
 
 WITH_STEPS = {
@@ -239,23 +243,23 @@ def test_they_are_the_recorded_ones_on_real_traces(shared_traces: Path, folder: 
     ("folder", "repetitions", "launches", "sign"),
     [
         # Batches of points, eight for each of two passes of the image encoder.
-        ("a100_segment_anything", 16, 104, Sign.INPUT),
+        ("a100_segment_anything", 16, 104, StepEvidence.INPUT),
         # Five batches in one recorded step.
-        ("h100_owlv2", 5, 1_033, Sign.MODULE),
+        ("h100_owlv2", 5, 1_033, StepEvidence.MODULE),
         # Layers: 12, 12, 4, and 36 of which every second one has another attention.
-        ("h100_timesformer", 12, 43, Sign.ONE_CALL),
-        ("mi300_falconsai", 12, 12, Sign.ONE_CALL),
-        ("h100_bert_small", 4, 12, Sign.ONE_CALL),
-        ("b200_vllm_eager", 18, 50, Sign.ONE_CALL),
+        ("h100_timesformer", 12, 43, StepEvidence.ONE_CALL),
+        ("mi300_falconsai", 12, 12, StepEvidence.ONE_CALL),
+        ("h100_bert_small", 4, 12, StepEvidence.ONE_CALL),
+        ("b200_vllm_eager", 18, 50, StepEvidence.ONE_CALL),
         # Eight particle attention blocks; the trace has neither stacks nor modules to tell.
-        ("a100_particle_transformer", 8, 43, Sign.NONE),
+        ("a100_particle_transformer", 8, 43, StepEvidence.NONE),
     ],
 )
 def test_what_repeats_in_real_traces_without_steps(
-    shared_traces: Path, folder: str, repetitions: int, launches: int, sign: Sign
+    shared_traces: Path, folder: str, repetitions: int, launches: int, sign: StepEvidence
 ) -> None:
     found = inferred(unmarked(read_trace(str(min((shared_traces / folder).rglob("*.json*"))))))
-    assert (len(found), found.period_launches, found.sign) == (repetitions, launches, sign)
+    assert (len(found), found.period_launches, found.evidence) == (repetitions, launches, sign)
 
 
 @pytest.mark.parametrize("folder", ["v100_dlrm_8ranks", "mi300_vllm_graph"])
