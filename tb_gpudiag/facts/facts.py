@@ -73,6 +73,7 @@ class Recorded:
     shapes: bool
     memory: bool
     flops: bool
+    overhead: bool  # the GPU tracer's own work, such as allocating its buffers
 
 
 class Facts:
@@ -314,4 +315,5 @@ class Facts:
             shapes=metadata.record_shapes,
             memory=len(self.trace.memory) > 0,
             flops=metadata.with_flops,
+            overhead=bool((events.category == Category.OVERHEAD).any()),
         )

@@ -28,6 +28,7 @@ from tb_gpudiag.rules.recording import (
     no_stacks,
     no_steps,
     partial_file,
+    profiler_overhead,
     unlinked_kernels,
     warmup_recorded,
 )
@@ -70,6 +71,7 @@ RULES: tuple[Rule, ...] = (
     unlinked_kernels.RULE,
     no_gpu.RULE,
     partial_file.RULE,
+    profiler_overhead.RULE,
 )
 
 

@@ -1,0 +1,94 @@
+"""GD908: the profiler itself takes a notable part of the step window."""
+
+from __future__ import annotations
+
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.facts import Facts, Recorded
+from tb_gpudiag.rules.rule import (
+    NOTHING_CLAIMED,
+    Answer,
+    CannotTell,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Severity,
+)
+from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
+from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.quantity import duration
+
+# The thresholds of most rules are 5% of the step window, so overhead of that size can make or hide a finding.
+# Most public traces with every option on are below 3%.
+LEAST_SHARE = 0.05
+
+_TWO_RECORDINGS = """\
+from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
+
+# Take the figures from this recording, and the source lines from the one with stacks.
+with profile(
+    activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+    schedule=schedule(wait=1, warmup=2, active=6, repeat=1),
+    on_trace_ready=tensorboard_trace_handler("./log/my_run_figures"),
+) as prof:
+    for step, batch in enumerate(loader):
+        train_step(batch)
+        prof.step()
+        if step == 8:
+            break
+"""
+
+
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+    """Sum the GPU's idle time with cause `profiler`; without a GPU, the main thread's time."""
+    lost = lost_time(facts.window, facts.device, facts.host_pieces)
+    chosen = lost.of(Cause.PROFILER)
+    overhead_ns = lost.total_ns(chosen)
+    if lost.share(overhead_ns) < LEAST_SHARE:
+        if not (facts.recorded.stacks or facts.recorded.overhead):
+            return CannotTell(
+                "the trace has neither Python stacks nor the GPU tracer's own events",
+                "Record a second trace with with_stack=True, and compare the step times of the two.",
+            )
+        return Clear(f"the profiler itself took {share(overhead_ns, lost.window_ns)} of the step window")
+    who = "the GPU is idle" if facts.device else "the main thread is busy"
+    return Finding(
+        title=f"The profiler itself takes {share(overhead_ns, lost.window_ns)} of the step window",
+        summary=(
+            f"For {duration(overhead_ns)} {who} because of the recording: entering and leaving "
+            "annotations, starting and stopping, allocating trace buffers. Without a profiler the job is "
+            "faster by about that time, and other findings about the host look larger than they are."
+        ),
+        fix=Fix(
+            "Record with fewer of with_stack, record_shapes and profile_memory, and take the figures from "
+            "that recording. Take the source lines from this one.",
+            _TWO_RECORDINGS,
+            PROFILER_URL,
+        ),
+        evidence=[
+            Evidence(
+                "profiler",
+                duration(overhead_ns),
+                (f"{share(overhead_ns, lost.window_ns)} of the step window",),
+            ),
+            Evidence("options that were on", _options(facts.recorded)),
+        ],
+        places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
+        ranges=lost.ranges(chosen),
+    )
+
+
+def _options(recorded: Recorded) -> str:
+    options = {
+        "with_stack": recorded.stacks,
+        "record_shapes": recorded.shapes,
+        "profile_memory": recorded.memory,
+        "with_flops": recorded.flops,
+    }
+    return ", ".join(name for name, on in options.items() if on) or "none"
+
+
+RULE = Rule("GD908", "profiler_overhead", "Profiler overhead", check, severity=Severity.INFO)
