@@ -44,7 +44,7 @@ with profile(
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Sum the GPU's idle time with cause `profiler`; without a GPU, the main thread's time."""
-    lost = lost_time(facts.window, facts.device, facts.host_pieces)
+    lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
     chosen = lost.of(Cause.PROFILER)
     overhead_ns = lost.total_ns(chosen)
     if lost.share(overhead_ns) < LEAST_SHARE:
