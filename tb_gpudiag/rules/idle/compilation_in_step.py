@@ -110,8 +110,8 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
         return Clear(lost.sentence("compiling or loading GPU code", cost_ns))
-    made = compile_work(facts.host, np.where(chosen, lost.event, NONE))
-    loading = chosen & (made.kind == CompileKind.LOADING)
+    work = compile_work(facts.host, np.where(chosen, lost.event, NONE))
+    loading = chosen & (work.kind == CompileKind.LOADING)
     compiling = chosen & ~loading
     much_compiling, much_loading = (
         lost.share(lost.total_ns(part)) >= LEAST_SHARE for part in (compiling, loading)
@@ -120,7 +120,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if much_compiling or not much_loading:
         functions = compiled_functions(facts.host, facts.steps, facts.window)
         part = compiling if much_loading else chosen
-        found.append(_compiled(facts.host, facts.steps, facts.main_thread_spans, functions, lost, part, made))
+        found.append(_compiled(facts.host, facts.steps, facts.main_thread_spans, functions, lost, part, work))
     if much_loading:
         part = loading if much_compiling else chosen
         found.append(_loaded(facts.host, facts.main_thread_spans, lost, part))
@@ -130,18 +130,18 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
 def _compiled(
     host: Host,
     steps: Steps,
-    pieces: CauseSpans,
+    main_thread: CauseSpans,
     functions: list[CompiledFunction],
     lost: Lost,
     chosen: Bool,
-    made: CompileWork,
+    work: CompileWork,
 ) -> Finding:
     cost_ns = lost.total_ns(chosen)
     names = list(dict.fromkeys(f.step for f in functions if f.step))
     again = _recompiled(steps, functions, names)
     waits = "while the steps wait for it" if lost.device == NO_DEVICE else "while the GPU waits"
-    by_kind = [(lost.total_ns(chosen & (made.kind == k)), k) for k in CompileKind]
-    on_host = _host_time(host, pieces, lost.stretches(chosen), loading=False)
+    by_kind = [(lost.total_ns(chosen & (work.kind == k)), k) for k in CompileKind]
+    on_host = _host_time(host, main_thread, lost.stretches(chosen), loading=False)
     return Finding(
         title=lost.sentence("Recompilation" if again else "Compiling or loading GPU code", cost_ns),
         summary=(_RECOMPILED_SUMMARY if again else _ONCE_SUMMARY).format(waits=waits),
@@ -158,7 +158,7 @@ def _compiled(
             Evidence("Stretches", number(len(lost.stretches(chosen).start))),
             *_function_evidence(host, functions, names),
         ],
-        places=places(host, made.call[chosen], lost.length_ns[chosen], by_operator=True),
+        places=places(host, work.call[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=removing(on_host),
@@ -187,7 +187,7 @@ def _function_evidence(host: Host, functions: list[CompiledFunction], names: lis
         shown = [one_line(name, 40) for name in names[:FUNCTIONS_SHOWN]]
         yield Evidence(
             "Steps with compilation",
-            number(len(names)),
+            number(len(names), "step"),
             (*shown, *([number(more, suffix="more")] if more > 0 else [])),
         )
     for function in sorted(functions, key=lambda f: -f.duration_ns)[:FUNCTIONS_SHOWN]:
@@ -207,7 +207,7 @@ def _details(host: Host, function: CompiledFunction, *, with_step: bool) -> Iter
         yield f"in {one_line(function.step, 40)}"
 
 
-def _loaded(host: Host, pieces: CauseSpans, lost: Lost, chosen: Bool) -> Finding:
+def _loaded(host: Host, main_thread: CauseSpans, lost: Lost, chosen: Bool) -> Finding:
     cost_ns = lost.total_ns(chosen)
     event = lost.event[chosen]
     calls = len(np.unique(event[event != NONE]))
@@ -227,16 +227,16 @@ def _loaded(host: Host, pieces: CauseSpans, lost: Lost, chosen: Bool) -> Finding
         places=places(host, event, lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(_host_time(host, pieces, lost.stretches(chosen), loading=True)),
+        removable=removing(_host_time(host, main_thread, lost.stretches(chosen), loading=True)),
     )
 
 
-def _host_time(host: Host, pieces: CauseSpans, idle: Intervals, *, loading: bool) -> Intervals:
+def _host_time(host: Host, main_thread: CauseSpans, idle: Intervals, *, loading: bool) -> Intervals:
     """The main thread's time in compilation, or in loading, plus the idle time itself: it covers launch calls
     that loaded a module."""
-    some = pieces.cause == Cause.COMPILE
-    some[some] = (compile_work(host, pieces.event[some]).kind == CompileKind.LOADING) == loading
-    return union(np.r_[pieces.start_ns[some], idle.start], np.r_[pieces.end_ns[some], idle.end])
+    some = main_thread.cause == Cause.COMPILE
+    some[some] = (compile_work(host, main_thread.event[some]).kind == CompileKind.LOADING) == loading
+    return union(np.r_[main_thread.start_ns[some], idle.start], np.r_[main_thread.end_ns[some], idle.end])
 
 
 RULE = Rule("GD104", "compilation_in_step", "Compilation during steps", check, error_share=0.20)

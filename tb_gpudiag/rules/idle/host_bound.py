@@ -85,7 +85,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         least = LEAST_TASK_SHARE if kind in _RARELY_NEEDED else LEAST_SHARE
         if lost.share(lost.total_ns(own)) < least:
             continue
-        on_host = _main_thread(facts.main_thread_spans, tasks.kind, kind)
+        on_host = _task_time(facts.main_thread_spans, tasks.kind, kind)
         found.append(_task_finding(facts.host, tasks, lost, own, kind, on_host, steps, computing_ns))
         reported = union(np.r_[reported.start, on_host.start], np.r_[reported.end, on_host.end])
         chosen &= ~own
@@ -136,7 +136,7 @@ def _task_finding(
         saving=Saving(0, cost_ns),
         evidence=[
             window_time(f"Idle during {known.noun}", cost_ns, lost.window_ns),
-            Evidence("Calls", number(calls), per_step(calls, steps)),
+            Evidence("Calls", number(calls, "call"), per_step(calls, steps)),
             Evidence("Main thread's time in them", duration(on_host.total)),
         ],
         # Users do not edit the library, so the place is the line that calls it.
@@ -147,14 +147,14 @@ def _task_finding(
     )
 
 
-def _main_thread(pieces: CauseSpans, task: Int64, kind: HostTask) -> Intervals:
+def _task_time(main_thread: CauseSpans, task: Int64, kind: HostTask) -> Intervals:
     """The main thread's time in this kind of task, whether or not the GPU was idle, without data loading.
 
     task: kind of task of each event, or NONE, shape (n,).
     """
-    some = (pieces.event != NONE) & np.isin(pieces.cause, _HOST)
-    some[some] = task[pieces.event[some]] == kind
-    return union(pieces.start_ns[some], pieces.end_ns[some])
+    some = (main_thread.event != NONE) & np.isin(main_thread.cause, _HOST)
+    some[some] = task[main_thread.event[some]] == kind
+    return union(main_thread.start_ns[some], main_thread.end_ns[some])
 
 
 def _general_finding(
@@ -221,10 +221,10 @@ def _longest(host: Host, lost: Lost, chosen: Bool) -> Evidence:
     return Evidence("Longest stretch", duration(length_ns), before)
 
 
-def _host_work(pieces: CauseSpans) -> Intervals:
+def _host_work(main_thread: CauseSpans) -> Intervals:
     """Python, and operators that take longer than a short launch gap."""
-    python = host_time(pieces, Cause.PYTHON)
-    slow = host_time(pieces, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
+    python = host_time(main_thread, Cause.PYTHON)
+    slow = host_time(main_thread, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
     return union(np.r_[python.start, slow.start], np.r_[python.end, slow.end])
 
 

@@ -103,7 +103,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
 
 def _finding(
     host: Host,
-    pieces: CauseSpans,
+    main_thread: CauseSpans,
     lost: Lost,
     chosen: Bool,
     fetch_ns: Int64,
@@ -144,7 +144,7 @@ def _finding(
         places=places(host, event, length_ns),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(host_time(pieces, Cause.INPUT)),
+        removable=removing(host_time(main_thread, Cause.INPUT)),
     )
 
 

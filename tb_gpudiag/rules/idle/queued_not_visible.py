@@ -63,7 +63,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         saving=Saving(0, cost_ns),
         evidence=[
             window_time("Idle with work queued", cost_ns, lost.window_ns),
-            Evidence("Gaps", number(gaps), (duration(longest, "longest"),)),
+            Evidence("Gaps", number(gaps, "gap"), (duration(longest, "longest"),)),
             *_before_first_work(earlier_ns),
         ],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),

@@ -134,7 +134,7 @@ def _finding(uneven: _Uneven, host: Host, lost: Lost, *, inferred: bool) -> Find
             Evidence("Median step", duration(uneven.usual_ns)),
             Evidence(
                 "Slow steps",
-                number(len(slowest)),
+                number(len(slowest), "step"),
                 tuple(duration(int(length_ns[i]), f"({times.names[i]})") for i in slowest[:_STEPS_SHOWN]),
             ),
             Evidence("Slowest step", longest),

@@ -88,7 +88,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         saving=Saving(0, cost_ns),
         evidence=[
             window_time("Idle in short launch gaps", cost_ns, lost.window_ns),
-            Evidence("Launches", number(len(calls)), per_step(len(calls), steps)),
+            Evidence("Launches", number(len(calls), "launch", "launches"), per_step(len(calls), steps)),
             Evidence("Launched on an idle GPU", on_idle_gpu),
             *_most_launched(facts.hotspots("operator"), steps),
             *batch_evidence(facts.host, facts.window),
@@ -119,10 +119,10 @@ def _most_launched(operators: Sequence[Hotspot], steps: int) -> list[Evidence]:
     ]
 
 
-def _host_time(pieces: CauseSpans) -> Intervals:
+def _host_time(main_thread: CauseSpans) -> Intervals:
     """The host's time on the way to launches, without operators slow enough for host_bound."""
-    slow = host_time(pieces, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
-    return subtract(host_time(pieces, Cause.DISPATCH, Cause.LAUNCH), slow)
+    slow = host_time(main_thread, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
+    return subtract(host_time(main_thread, Cause.DISPATCH, Cause.LAUNCH), slow)
 
 
 RULE = Rule("GD201", "launch_bound", "Launch-bound", check, error_share=0.30)

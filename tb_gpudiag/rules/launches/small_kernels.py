@@ -153,7 +153,7 @@ def _idle_ns(lost: Lost, late: Bool, clusters: list[Cluster]) -> list[int]:
 
 
 def _finding(
-    host: Host, pieces: CauseSpans, lost: Lost, late: Bool, cluster: Cluster, advice: list[Evidence]
+    host: Host, main_thread: CauseSpans, lost: Lost, late: Bool, cluster: Cluster, advice: list[Evidence]
 ) -> Finding:
     kind = _KINDS[cluster.kind]
     launches = len(cluster.calls)
@@ -162,7 +162,7 @@ def _finding(
     source = one_line(cluster.mark, 80) or kind.source
     operators = ", ".join(dict.fromkeys(cluster.operators))
     mean = duration(cluster.gpu_ns / launches)
-    spans = intersect(cluster.spans, host_time(pieces, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH))
+    spans = intersect(cluster.spans, host_time(main_thread, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH))
     return Finding(
         title=f"{count(launches, 'small kernel')} from {source} keep the GPU idle "
         f"{share(cost_ns, lost.window_ns)} of the time",
@@ -173,7 +173,9 @@ def _finding(
         saving=Saving(0, cost_ns),
         evidence=[
             window_time("Idle before these launches", cost_ns, lost.window_ns),
-            Evidence("Launches", number(launches), (number(cluster.clusters, "cluster"),)),
+            Evidence(
+                "Launches", number(launches, "launch", "launches"), (number(cluster.clusters, "cluster"),)
+            ),
             *([Evidence("Operators", one_line(operators, 200))] if operators else []),
             Evidence(
                 "GPU time", duration(cluster.gpu_ns), (duration(cluster.gpu_ns / launches, "per launch"),)

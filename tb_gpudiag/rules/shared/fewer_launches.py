@@ -26,20 +26,20 @@ INPUT_SHARE = 0.05
 def graph_evidence(waits: int, same_shapes: bool | None) -> Evidence:
     """Say whether a CUDA graph could replay the whole step.
 
-    waits: synchronizations between launches in the step window. same_shapes: every step runs the same
-    operators on the same shapes; None if the trace does not say.
+    waits: synchronizations between the first and the last launch of the step window.
+    same_shapes: every step runs the same operators on the same shapes; None if the trace does not say.
     """
     obstacles = [
-        *([f"{count(waits, 'synchronization')} in the step window"] if waits else []),
+        *([f"{count(waits, 'synchronization')} between launches"] if waits else []),
         *(["operators or their shapes differ from step to step"] if same_shapes is False else []),
     ]
     if obstacles:
         return Evidence("CUDA graph", f"not as it is: {', and '.join(obstacles)}")
     if same_shapes:
         same = "every step runs the same operators and matmuls"
-        return Evidence("CUDA graph", f"possible: no synchronization in the step window, and {same}")
+        return Evidence("CUDA graph", f"possible: no synchronization between launches, and {same}")
     unknown = "if shapes stay the same, which the trace does not say"
-    return Evidence("CUDA graph", f"possible {unknown}: no synchronization in the step window")
+    return Evidence("CUDA graph", f"possible {unknown}: no synchronization between launches")
 
 
 def larger_batch_evidence(

@@ -39,9 +39,9 @@ IDLE = {
     Cause.DISPATCH: "CPU operator overhead",
     Cause.LAUNCH: "launch calls",
     Cause.LATENCY: "launch latency",
-    Cause.QUEUED: "queued work, cause not visible",
+    Cause.QUEUED: "queued work (cause not visible)",
     Cause.UNLINKED: "work without a recorded launch",
-    Cause.PROFILER: "the profiler",
+    Cause.PROFILER: "profiler overhead",
 }
 """What an idle GPU waits for, as a noun."""
 
@@ -119,9 +119,9 @@ def lost_time(
     """Return the device's idle time in the step window, minus claimed time; without a device, the main
     thread's whole time."""
     if device is None:
-        pieces = main_thread_spans
-        zero, none = np.zeros_like(pieces.start_ns), np.full_like(pieces.start_ns, NONE)
-        start, end, cause, event = pieces.start_ns, pieces.end_ns, pieces.cause, pieces.event
+        spans = main_thread_spans
+        zero, none = np.zeros_like(spans.start_ns), np.full_like(spans.start_ns, NONE)
+        start, end, cause, event = spans.start_ns, spans.end_ns, spans.cause, spans.event
         whole = zero + window.duration_ns
         return Lost(NO_DEVICE, window.duration_ns, start, end, cause, event, zero, zero, whole, none)
     ledger, gaps = device.ledger, device.ledger.gaps
@@ -145,12 +145,12 @@ def lost_time(
     )
 
 
-def host_time(pieces: CauseSpans, *causes: Cause, at_least_ns: int = 0) -> Intervals:
-    """Return the main thread's time with these causes, in pieces of at least `at_least_ns`, whether or not
-    the GPU was busy meanwhile."""
-    some = np.isin(pieces.cause, np.array(causes, np.uint8))
-    some &= pieces.end_ns - pieces.start_ns >= at_least_ns
-    return union(pieces.start_ns[some], pieces.end_ns[some])
+def host_time(main_thread: CauseSpans, *causes: Cause, at_least_ns: int = 0) -> Intervals:
+    """Return the main thread's time with these causes, in spans of at least `at_least_ns`, whether or not the
+    GPU was busy meanwhile."""
+    some = np.isin(main_thread.cause, np.array(causes, np.uint8))
+    some &= main_thread.end_ns - main_thread.start_ns >= at_least_ns
+    return union(main_thread.start_ns[some], main_thread.end_ns[some])
 
 
 def removing(host: Intervals, share: float = 1.0) -> Removable:

@@ -117,7 +117,7 @@ def _round_trips(copies: _Copies, lost: Lost, claimed: Claimed, steps_start_ns: 
         fix=Fix("Do on the GPU what the host does with these tensors.", _STAY, _URL),
         evidence=[
             window_time("Time without computing", claim.total, lost.window_ns),
-            Evidence("Round trips", number(len(out)), (size(copied, "each way"),)),
+            Evidence("Round trips", number(len(out), "round trip"), (size(copied, "each way"),)),
         ],
     )
 
@@ -152,7 +152,9 @@ def _tiny_copies(copies: _Copies, lost: Lost, claimed: Claimed, steps: int) -> F
         evidence=[
             window_time("Time without computing", claim.total, lost.window_ns),
             Evidence("Idle before tiny copies", duration(lost.total_ns(late))),
-            Evidence("Tiny copies", number(len(tiny)), (*per_step(len(tiny), steps), median)),
+            Evidence(
+                "Tiny copies", number(len(tiny), "copy", "copies"), (*per_step(len(tiny), steps), median)
+            ),
         ],
     )
 

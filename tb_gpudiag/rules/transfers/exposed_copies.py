@@ -79,7 +79,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         evidence=[
             window_time("Exposed", cost_ns, window.duration_ns),
             Evidence("Exposed share", share_of(cost_ns, copying.total, "of the copying time")),
-            Evidence("Copies", number(len(copies)), (size(copied),)),
+            Evidence("Copies", number(len(copies), "copy", "copies"), (size(copied),)),
             Evidence("Copies to the GPU", share_of(in_ns, all_ns, "of their total time")),
             *speed(transfers, copies),
         ],

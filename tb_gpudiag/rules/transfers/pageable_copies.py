@@ -80,7 +80,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             window_time("Time without computing", cost_ns, lost.window_ns),
             Evidence("Exposed copies", duration(exposed.total)),
             Evidence("Idle inside copy calls", duration(lost.total_ns(issuing))),
-            Evidence("Pageable copies", number(int(chosen.sum())), (size(copied), *rate)),
+            Evidence("Pageable copies", number(int(chosen.sum()), "copy", "copies"), (size(copied), *rate)),
         ],
         places=places(facts.host, transfers.launch[chosen], transfers.in_call_ns[chosen], by_operator=True),
         ranges=longest(stretches, device.id),

@@ -69,7 +69,7 @@ def test_names_the_recompiled_function_its_caller_and_its_steps(tmp_path: Path) 
     assert found.title.startswith("Recompilation")
     assert "mark_dynamic" in found.fix.code
     assert evidence["Compiled functions"] == (number(2),)
-    assert evidence["Steps with compilation"] == (number(2), "ProfilerStep#1", "ProfilerStep#4")
+    assert evidence["Steps with compilation"] == (number(2, "step"), "ProfilerStep#1", "ProfilerStep#4")
     caller = "called from train_step (train.py:12)"
     assert [(e.value, *e.details) for e in found.evidence if e.label == "Function 3"] == [
         (duration(480_000), caller, number(1, "earlier compilation"), "in ProfilerStep#1"),

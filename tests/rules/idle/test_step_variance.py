@@ -38,7 +38,7 @@ def test_says_which_step_is_slow_what_grew_in_it_and_where(tmp_path: Path) -> No
     assert "1 step of 20" in found.title
     assert str(ratio(1.6, "the median")) in found.title
     evidence = figures(found)
-    assert evidence["Slow steps"] == (number(1), duration(160_000, "(ProfilerStep#10)"))
+    assert evidence["Slow steps"] == (number(1, "step"), duration(160_000, "(ProfilerStep#10)"))
     assert evidence["Slowest step"] == (ratio(1.6, "the median"),)
     assert evidence["Longer than the median"] == (
         duration(60_000),

@@ -65,7 +65,7 @@ def test_fires_on_gradients_filled_with_zeros(tmp_path: Path) -> None:
         duration(cost_ns),
         share_of(cost_ns, 2_000_000, "of the step window"),
     )
-    assert evidence["Launches"] == (number(20), number(1, "cluster"))
+    assert evidence["Launches"] == (number(20, "launch", "launches"), number(1, "cluster"))
     assert "set_to_none=True" in one.fix.code
     assert (one.places[0].file, one.places[0].line) == ("train.py", 40)
 

@@ -67,7 +67,7 @@ def test_fires_on_tensors_copied_to_the_host_and_back(tmp_path: Path) -> None:
         duration(360_000),
         share_of(360_000, facts.window.duration_ns, "of the step window"),
     )
-    assert evidence["Round trips"] == (number(3), size(3 * SIZE, "each way"))
+    assert evidence["Round trips"] == (number(3, "round trip"), size(3 * SIZE, "each way"))
     assert (one.places[0].file, one.places[0].line) == ("train.py", 9)
 
 
@@ -102,7 +102,7 @@ def test_fires_on_many_tiny_copies(tmp_path: Path) -> None:
     assert one.cost_ns == 10 * 12_000
     assert one.title.startswith(f"10 tiny copies to the GPU cost {share(0.12)}")
     assert figures(one)["Tiny copies"] == (
-        number(10),
+        number(10, "copy", "copies"),
         number(10, suffix="per step"),
         size(64, "median size"),
     )

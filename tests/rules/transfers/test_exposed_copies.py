@@ -45,7 +45,7 @@ def test_fires_on_exposed_pinned_copies(tmp_path: Path) -> None:
     assert (found.places[0].file, found.places[0].operator) == ("train.py", "aten::copy_")
     evidence = figures(found)
     assert evidence["Exposed"] == (duration(60_000), share_of(60_000, 1_000_000, "of the step window"))
-    assert evidence["Copies"] == (number(1), size(MIB))
+    assert evidence["Copies"] == (number(1, "copy", "copies"), size(MIB))
     assert evidence["Copies to the GPU"] == (share_of(1, 1, "of their total time"),)
     assert evidence["Effective bandwidth"][0] == bandwidth(MIB / 60_000)
 

@@ -36,7 +36,11 @@ def test_fires_on_exposed_pageable_copies(tmp_path: Path) -> None:
         duration(200_000),
         share_of(200_000, 1_000_000, "of the step window"),
     )
-    assert evidence["Pageable copies"] == (number(1), size(8 * MIB), bandwidth(8 * MIB / 200_000))
+    assert evidence["Pageable copies"] == (
+        number(1, "copy", "copies"),
+        size(8 * MIB),
+        bandwidth(8 * MIB / 200_000),
+    )
     assert found.places[0].file == "train.py"
     assert "pin_memory" in found.fix.code
 
