@@ -1,6 +1,6 @@
-"""Tells why a GPU training job is slow or runs out of memory, from what PyTorch recorded.
+"""Find out why a PyTorch GPU job is slow or runs out of memory, from its traces and memory snapshots.
 
-The public API; importing it costs nothing until it is used (neither numpy nor duckdb is imported).
+This is the public API. Importing it is cheap: it does not import numpy or duckdb until it is used.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ __all__ = ["__version__", "diagnose"]
 
 
 def diagnose(path: str) -> Report:
-    """Diagnoses one trace: a trace file, or a directory (or fsspec URL) that holds exactly one.
+    """Diagnose one trace: a trace file, or a directory or fsspec URL with exactly one trace.
 
-    Returns the Report of report.proto. Raises the errors of `tb_gpudiag.errors`: NothingToRead where there is
-    no trace, UsageError where there are several, and the TraceError family where the file cannot be read.
+    Returns the Report of report.proto. Times in it are in µs, sizes in bytes. Raises errors of
+    `tb_gpudiag.errors`: NothingToRead if there is no trace, UsageError if there are several, and a TraceError
+    if the file cannot be read.
     """
     from tb_gpudiag.report.diagnosis import diagnose_path
 

@@ -1,4 +1,4 @@
-"""`python -m tb_gpudiag`: the same as the command `gpudiag`."""
+"""`python -m tb_gpudiag`, the same as the command `gpudiag`."""
 
 from __future__ import annotations
 

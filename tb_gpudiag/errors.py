@@ -1,25 +1,25 @@
-"""Every error that tb-gpudiag raises on purpose.
+"""All errors that tb-gpudiag raises on purpose.
 
     GpudiagError
-    ├── TraceError            a file cannot be read as a trace
-    │   ├── NotATrace         not JSON, or JSON without trace events; a pickle of something else
-    │   ├── Unsafe            a pickle that wants to build objects, and could run anything
-    │   ├── EmptyFile         zero bytes (often: still to be written)
-    │   ├── TooLarge          a gzip bomb, or past a settable bound
-    │   ├── TooDeep           nested beyond what a trace ever is
-    │   └── Unreadable        the operating system or the store refused
-    ├── NothingToRead         no trace below the path that was named
-    ├── UsageError            the caller's arguments do not fit
-    └── JobFailed             an analysis process was killed or ran out of its bounds
+    ├── TraceError            a file cannot be read
+    │   ├── NotATrace         not JSON, JSON without trace events, or a pickle that is not a memory snapshot
+    │   ├── Unsafe            a pickle that builds objects: it could run anything
+    │   ├── EmptyFile         zero bytes, often because it is still being written
+    │   ├── TooLarge          a gzip bomb, or larger than a limit that can be raised
+    │   ├── TooDeep           JSON nested deeper than any trace
+    │   └── Unreadable        an error of the operating system or the remote store
+    ├── NothingToRead         no trace at the path given
+    ├── UsageError            invalid arguments
+    └── JobFailed             an analysis process was killed or reached a limit
 
-Each carries what went wrong, where, and what to do, so that the page and the command line say the same.
+Each error says what happened, where, and what to do, so that the tab and the command line show the same text.
 """
 
 from __future__ import annotations
 
 
 class GpudiagError(Exception):
-    """Base of all. `what` is one line; `where` a file or argument; `remedy` what the user can do."""
+    """Base of all errors. `what` happened, in one line; `where`, a file or argument; `remedy`, what to do."""
 
     def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
         self.what = _shown(what)
@@ -33,20 +33,20 @@ class GpudiagError(Exception):
 
 
 def _shown(text: str) -> str:
-    """Text that every output can take: a file's name may hold bytes that are no text."""
+    """Make text that any output accepts: a file name may contain bytes that are not text."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class TraceError(GpudiagError):
-    """A file cannot be read as a trace."""
+    """The file cannot be read."""
 
 
 class NotATrace(TraceError):
-    """The file is not JSON, or holds no trace events; it is a pickle, and not a memory snapshot's."""
+    """The file is not JSON, has no trace events, or is a pickle that is not a memory snapshot."""
 
 
 class Unsafe(TraceError):
-    """The file is a pickle that would build objects or call functions. None of it was carried out."""
+    """The file is a pickle that builds objects or calls functions. None of it was run."""
 
 
 class EmptyFile(TraceError):
@@ -54,24 +54,24 @@ class EmptyFile(TraceError):
 
 
 class TooLarge(TraceError):
-    """The file, or what it unpacks to, is past its bound."""
+    """The file, or what it unpacks to, is larger than a limit."""
 
 
 class TooDeep(TraceError):
-    """The JSON is nested deeper than a trace ever is."""
+    """The JSON is nested deeper than any trace."""
 
 
 class Unreadable(TraceError):
-    """The operating system or the remote store refused the file."""
+    """The operating system or the remote store cannot read the file."""
 
 
 class NothingToRead(GpudiagError):
-    """No trace was found where one was asked for."""
+    """There is no trace at the path given."""
 
 
 class UsageError(GpudiagError):
-    """The caller's arguments do not fit."""
+    """The arguments are invalid."""
 
 
 class JobFailed(GpudiagError):
-    """An analysis process was killed, or ran out of its bound on time or memory."""
+    """An analysis process was killed, or reached its limit of time or memory."""

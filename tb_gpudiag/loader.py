@@ -1,8 +1,7 @@
-"""What TensorBoard imports at start: nothing here may fail, for a loader that raises stops TensorBoard
-itself.
+"""TensorBoard imports this module at start. It must not fail: if a loader raises, TensorBoard does not start.
 
-So this module needs the standard library and TensorBoard alone. The plugin is imported inside `load`, and
-what keeps it from working becomes one line of the log, and no tab.
+So it imports only the standard library and TensorBoard. `load` imports the plugin. If that fails, there is
+one line in the log and no tab.
 """
 
 from __future__ import annotations
@@ -13,29 +12,29 @@ import logging
 
 from tensorboard.plugins import base_plugin
 
-# What the analysis processes import. They are only looked for here: importing them all would cost
-# TensorBoard's start a second, and this process needs only some of them.
+# Packages that the analysis processes import. Here, they only have to be installed: importing all of them
+# would take a second of TensorBoard's start, and this process needs only some.
 NEEDED_BY_THE_ANALYSIS = ("numpy", "duckdb", "pyarrow", "fsspec", "platformdirs", "google.protobuf")
 
 logger = logging.getLogger("tensorboard")
 
 
 class Loader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard ships no types
-    """Makes the plugin, or says in one line why there is none."""
+    """Creates the plugin, or logs in one line why it cannot."""
 
     def load(self, context: base_plugin.TBContext) -> base_plugin.TBPlugin | None:
-        """The plugin for this TensorBoard, or None where it cannot work."""
+        """Return the plugin for this TensorBoard, or None if it cannot work."""
         missing = [name for name in NEEDED_BY_THE_ANALYSIS if not _can_be_found(name)]
         if missing:
             logger.warning(
-                "gpudiag: no Diagnosis tab, because %s cannot be imported; run: pip install %s",
+                "gpudiag: no Diagnosis tab: %s cannot be imported; run: pip install %s",
                 ", ".join(missing),
                 " ".join(_distribution(name) for name in missing),
             )
             return None
         try:
             plugin: base_plugin.TBPlugin = importlib.import_module("tb_gpudiag.plugin").GpudiagPlugin(context)
-        except Exception as error:  # whatever it is, TensorBoard has to start
+        except Exception as error:  # TensorBoard must start, whatever happens
             first_line = next(iter(str(error).splitlines()), "")
             logger.warning("gpudiag: no Diagnosis tab: %s: %s", type(error).__name__, first_line)
             return None
@@ -45,7 +44,7 @@ class Loader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard ships n
 def _can_be_found(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except Exception:  # a parent package that is missing or broken, or an import hook that refuses
+    except Exception:  # a missing or broken parent package, or an import hook
         return False
 
 

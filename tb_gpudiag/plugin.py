@@ -58,7 +58,7 @@ _MIME = {
 # The entry module of a checkout without a built frontend. Without it the tab would stay blank.
 _NOT_BUILT = f"""export function render() {{
   document.body.textContent =
-    "The Diagnosis page of this gpudiag checkout is not built. Run, in the checkout: {BUILD_COMMAND}";
+    "The Diagnosis tab of this gpudiag checkout is not built. In the checkout, run: {BUILD_COMMAND}";
 }}
 """
 
@@ -178,7 +178,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
     def _status(self, request: wrappers.Request) -> wrappers.Response:
         built = (STATIC / ENTRY_MODULE).is_file()
-        notes = [] if built else [f"The page is not built; run: {BUILD_COMMAND}"]
+        notes = [] if built else [f"The tab is not built; run: {BUILD_COMMAND}"]
         status = self._service.status()
         return _json(request, json.dumps({**status, "notes": [*status["notes"], *notes]}))
 
@@ -200,7 +200,7 @@ def _application(route: Route) -> Any:
 
     def answer(request: wrappers.Request) -> wrappers.Response:
         if request.method != "GET":
-            error = UsageError("Only GET is answered here.")
+            error = UsageError("Only GET requests are allowed.")
             return _problem(request, 405, error, headers=[("Allow", "GET")])
         try:
             return route(request)
@@ -212,7 +212,7 @@ def _application(route: Route) -> Any:
                 404,
                 UsageError(
                     "The log directory has no such trace.",
-                    remedy="It may have been deleted: reload the list of traces.",
+                    remedy="It may have been deleted: reload the page.",
                 ),
             )
 

@@ -1,4 +1,4 @@
-"""`gpudiag diagnose PATH…`: the Report of every trace below the paths, as text, JSON, Markdown or HTML."""
+"""`gpudiag diagnose PATH…`: diagnose all traces below the paths. Write text, JSON, Markdown or HTML."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from tb_gpudiag.trace.find import TraceFile, find_traces
 FORMATS = ("text", "json", "markdown", "html")
 
 Show = Callable[[float, str], None]
-"""Called with the number of files done, and what is being done."""
+"""Called with the number of files done and the name of the stage."""
 
 
 @dataclass
 class Result:
-    """What was read, and what could not be."""
+    """Reports of the files that were read, and errors of those that were not."""
 
     reports: list[pb.Report] = field(default_factory=list)
     errors: list[GpudiagError] = field(default_factory=list)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """0 done, 1 a --fail-on condition met, 2 nothing could be read. Raises UsageError."""
+    """Return 0 on success, 1 if a --fail-on condition is met, 2 if nothing was read. Raises UsageError."""
     parsed = _parser().parse_intermixed_args(arguments)
     conditions, paths = _sort_out(parsed.fail_on, parsed.paths)
     if not paths:
-        raise UsageError("no PATH is named", remedy="name a trace file, a memory snapshot or a log directory")
+        raise UsageError("PATH is missing", remedy="name a trace file, a memory snapshot or a log directory")
     result = Result()
     files = _find(paths, parsed.run, result)
     _diagnose(files, result, quiet=parsed.quiet)
@@ -60,8 +60,8 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpudiag diagnose",
-        description="Says where the GPU's time and memory went, why it was idle, and what to fix first.",
-        epilog="Exit status: 0 done, 1 a --fail-on condition met, 2 bad usage or nothing to read.",
+        description="Show where GPU time and memory went, why the GPU was idle, and what to fix first.",
+        epilog="Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or nothing to read.",
     )
     parser.add_argument(
         "paths",
@@ -77,18 +77,19 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         action="extend",
         default=[],
-        help="exit with 1 where a rule of this id found something, or a finding is at least this severe "
+        help="exit with status 1 if this rule finds something, or if a finding has at least this severity "
         "(info, warning, error)",
     )
-    parser.add_argument("--run", metavar="RUN", help="only the traces of this run")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--run", metavar="RUN", help="diagnose only the traces of this run")
+    parser.add_argument("--quiet", action="store_true", help="do not show progress")
     return parser
 
 
 def _sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[str | Severity], list[str]]:
-    """The --fail-on conditions as ids and severities, and the paths.
+    """Return the --fail-on conditions as rule ids and severities, and the paths.
 
-    `--fail-on warning DIR` gives DIR to --fail-on; what is neither an id nor a severity and exists is a path.
+    argparse takes DIR in `--fail-on warning DIR` as a condition. A word that is not an id or a severity, but
+    exists, is a path.
     """
     conditions: list[str | Severity] = []
     paths = list(paths)
@@ -102,7 +103,7 @@ def _sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[str | Severity
             paths.append(word)
         else:
             raise UsageError(
-                "--fail-on takes a rule's id or a severity",
+                "--fail-on takes rule ids and severities",
                 where=word,
                 remedy=f"severities: info, warning, error; ids: {', '.join(rule.id for rule in RULES)}",
             )
@@ -110,7 +111,7 @@ def _sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[str | Severity
 
 
 def _find(paths: list[str], run: str | None, result: Result) -> list[TraceFile]:
-    """The trace files below the paths, each once, in the order of the paths."""
+    """Return the trace files below the paths, each once, in the order of the paths."""
     files: dict[str, TraceFile] = {}
     runs: set[str] = set()
     for path in paths:
@@ -123,7 +124,7 @@ def _find(paths: list[str], run: str | None, result: Result) -> list[TraceFile]:
         if not found.files and not found.problems:
             result.errors.append(
                 NothingToRead(
-                    "no trace was found",
+                    "no trace found",
                     where=path,
                     remedy="traces are named *.pt.trace.json[.gz], memory snapshots *.pickle[.gz]",
                 )
@@ -134,7 +135,7 @@ def _find(paths: list[str], run: str | None, result: Result) -> list[TraceFile]:
                 files.setdefault(file.path, file)
     if run is not None and runs and not files:
         names = ", ".join(sorted(runs)[:10])
-        raise NothingToRead("no trace is of this run", where=run, remedy=f"runs there: {names}")
+        raise NothingToRead("this run has no traces", where=run, remedy=f"the runs are: {names}")
     return list(files.values())
 
 
@@ -153,7 +154,7 @@ def _show_within(show: Show, number: int, share: float, stage: str) -> None:
 
 @contextlib.contextmanager
 def _progress(total: int, *, quiet: bool) -> Iterator[Show]:
-    """A bar on standard error while somebody can see it."""
+    """Show a progress bar on standard error if that is a terminal."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal or not total:
         yield lambda _done, _stage: None
@@ -189,10 +190,10 @@ def _render(result: Result, kind: str) -> str:
 
 
 def _write_file(path: Path, text: str) -> None:
-    """Whole or not at all: a reader never sees half a report, and a failure leaves the old one."""
+    """Write the whole file or nothing: nobody reads half a report, and after an error the old file stays."""
     try:
-        path = path.resolve()  # of a link, its target is replaced
-        if path.exists() and not path.is_file():  # /dev/null, a pipe: there is nothing to replace
+        path = path.resolve()  # replace the target of a link, not the link
+        if path.exists() and not path.is_file():  # /dev/null or a pipe cannot be replaced
             path.write_text(text, encoding="utf-8")
             return
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -1,6 +1,6 @@
-"""The command `gpudiag`: picks the command, and turns what goes wrong into one line and an exit status.
+"""The command `gpudiag`: run a subcommand, and turn errors into one line and an exit status.
 
-Exit status: 0 done, 1 a --fail-on condition met, 2 bad usage or nothing to read, 130 interrupted.
+Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or nothing to read, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.version import __version__
 
 COMMANDS = {
-    "diagnose": "say why a job is slow or runs out of memory, from its traces and memory snapshots",
-    "explain": "what a rule looks for, and what to do about it",
+    "diagnose": "find out why a job is slow or runs out of memory, from traces and memory snapshots",
+    "explain": "show what a rule checks, and how to fix what it finds",
 }
-"""Name -> one line of help. The command is the module of that name in tb_gpudiag.cli."""
+"""One line of help by name of the subcommand, which is a module in tb_gpudiag.cli."""
 
 DONE = 0
 UNUSABLE = 2
@@ -28,10 +28,10 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit status. Usage errors exit by SystemExit(2), as argparse does."""
+    """Run a subcommand and return its exit status. argparse raises SystemExit(2) for invalid usage."""
     logging.basicConfig(level=logging.ERROR, format="gpudiag: %(message)s", stream=sys.stderr)
     parsed = _parser().parse_args(arguments)
-    # Only the command that runs is imported: `explain` needs neither duckdb nor protobuf.
+    # Import only the subcommand that runs: `explain` needs neither duckdb nor protobuf.
     command = importlib.import_module(f"tb_gpudiag.cli.{parsed.command}")
     try:
         status: int = command.run(parsed.arguments)
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("gpudiag: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) has what it wanted. Python would complain once more when it flushes at exit.
+        # The reader (head, less) has exited. Without this, Python would fail again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     return status
@@ -53,8 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = "\n".join(f"  {name:10} {line}" for name, line in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="gpudiag",
-        description="Tells why a GPU training job is slow or runs out of memory, from what PyTorch recorded.",
-        epilog=f"commands:\n{commands}\n\n`gpudiag COMMAND --help` describes a command.",
+        description="Find out why a PyTorch GPU job is slow or runs out of memory.",
+        epilog=f"commands:\n{commands}\n\nRun `gpudiag COMMAND --help` for the options of a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"gpudiag {__version__}")

@@ -1,7 +1,7 @@
-"""Results on local disk, shared with any number of processes, bounded in size.
+"""Cache of results on local disk: shared by any number of processes, and bounded in size.
 
-An entry is written beside its place and renamed into it, so that it is there whole or not at all. Where the
-cache cannot be written (read-only, full, no home directory), the entries live in temporary directories until
+An entry is written to a draft directory and then renamed, so that it is complete or not there at all. If the
+cache cannot be written (read-only, full, no home directory), entries are kept in temporary directories until
 this process ends.
 
     <cache>/entries/<key>/   see entry.py
@@ -28,41 +28,41 @@ from tb_gpudiag.service.entry import META, CorruptEntry, Entry, read_entry
 from tb_gpudiag.service.settings import CACHE_MB, MIB
 from tb_gpudiag.version import __version__
 
-# Goes up when the files of an entry change their meaning.
+# Increase it when the meaning of an entry's files changes.
 SCHEMA = 1
 
 # The parts of the package that a result depends on.
 ANALYSIS_LAYERS = ("trace", "facts", "wording", "rules", "report")
 
-# Nobody writes one entry for longer: what is older was left behind by a process that died.
+# Writing an entry never takes this long. Older drafts were left by a process that died.
 DRAFT_ABANDONED_S = 24 * 3600.0
 
-# How exactly the time of the last use is kept; a write per request would be too many.
+# Precision of the time of last use. Writing it on every request would be too often.
 USED_EVERY_S = 60.0
 
 logger = logging.getLogger("tensorboard")
 
 
 class Cache:
-    """The entries below `directory`. `note` is empty, or says in one line why results are not kept."""
+    """Entries below `directory`. `note` is empty, or one line that says why results are not kept."""
 
     def __init__(self, directory: Path | None, limit_bytes: int = CACHE_MB * MIB) -> None:
         self._directory = directory
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._used_s: dict[str, float] = {}
-        self._temporary: dict[str, Path] = {}  # the longest unused first
+        self._temporary: dict[str, Path] = {}  # least recently used first
         self.note = ""
         if directory is None:
-            self._cannot_keep("there is no cache directory for this user")
+            self._cannot_keep("this user has no cache directory")
         atexit.register(self._remove_temporary)
 
     def find(self, key: str) -> Entry | None:
-        """The entry of this key, and marks it as used; None where there is none, or it cannot be read."""
+        """Return the entry of this key and mark it as used; None if there is none or it cannot be read."""
         with self._lock:
             temporary = self._temporary.pop(key, None)
             if temporary is not None:
-                self._temporary[key] = temporary  # now the last used
+                self._temporary[key] = temporary  # now the most recently used
         if temporary is not None:
             return self._read(temporary)
         if self._directory is None:
@@ -73,8 +73,10 @@ class Cache:
         return entry
 
     def drafts(self) -> list[Path]:
-        """Directories to write a new entry into, in the order in which to try them. None of them exists yet,
-        their parents do."""
+        """Return directories to write a new entry into, in the order to try them.
+
+        Their parents exist, they do not.
+        """
         name = f"gpudiag-{os.getpid()}-{uuid.uuid4().hex}"
         drafts = []
         if self._directory is not None:
@@ -86,15 +88,14 @@ class Cache:
                 self._cannot_keep(f"{self._directory} cannot be written: {error.strerror or error}")
         try:
             drafts.append(Path(tempfile.gettempdir(), name))
-        except OSError:  # no temporary directory that can be written either
+        except OSError:  # no writable temporary directory either
             pass
         return drafts
 
     def commit(self, draft: Path, key: str) -> Entry | None:
-        """Puts a filled draft in its place. Where another process was quicker, its entry stands and the draft
-        goes.
+        """Turn a complete draft into an entry. If another process was faster, keep its entry instead.
 
-        Returns None where the draft was not filled or cannot be moved.
+        Return None if the draft is not complete or cannot be moved.
         """
         if self._directory is None or draft.parent != self._directory / "drafts":
             if self._directory is not None:
@@ -106,7 +107,7 @@ class Cache:
         try:
             os.rename(draft, place)
         except OSError:
-            # What stands there is another process's entry, or it is corrupt and `_read` drops it.
+            # There is another process's entry, or a corrupt one, which `_read` deletes.
             if self._read(place) is None:
                 try:
                     os.rename(draft, place)
@@ -119,16 +120,15 @@ class Cache:
         return entry
 
     def discard(self, draft: Path) -> None:
-        """Deletes what a writer left, if anything."""
+        """Delete a draft, if it is there."""
         shutil.rmtree(draft, ignore_errors=True)
 
     def drop(self, entry: Entry) -> None:
-        """Deletes an entry that turned out to be corrupt."""
+        """Delete a corrupt entry."""
         self._remove(entry.directory)
 
     def trim(self) -> None:
-        """Deletes the entries that were not used for longest until the rest fits; the last used one always
-        stays."""
+        """Delete the least recently used entries until the rest fits. The last used entry always stays."""
         with self._lock:
             temporary = list(self._temporary.items())
         room_bytes = self._limit_bytes
@@ -148,13 +148,13 @@ class Cache:
                 self._remove(path)
 
     def size_bytes(self) -> int:
-        """What the entries take now, on the cache's disk and in temporary directories."""
+        """Return the bytes of all entries, in the cache and in temporary directories."""
         with self._lock:
             temporary = list(self._temporary.values())
         return sum(size for _, size, _ in self._on_disk()) + sum(_size_bytes(path) for path in temporary)
 
     def _on_disk(self) -> Iterator[tuple[float, int, Path]]:
-        """(time of the last use, bytes, path) of each entry."""
+        """Yield (time of last use, bytes, path) of each entry in the cache directory."""
         if self._directory is None:
             return
         try:
@@ -164,7 +164,7 @@ class Cache:
         for path in paths:
             try:
                 yield (path / META).stat().st_mtime, _size_bytes(path), path
-            except OSError:  # another process deletes it just now
+            except OSError:  # another process is deleting it
                 continue
 
     def _read(self, path: Path) -> Entry | None:
@@ -183,7 +183,7 @@ class Cache:
         self._used_s[key] = now_s
         try:
             os.utime(path / META)
-        except OSError:  # a cache that is read-only is not ours to order
+        except OSError:  # a read-only cache: its owner trims it
             pass
 
     def _remove(self, path: Path) -> None:
@@ -194,7 +194,7 @@ class Cache:
         if temporary or self._directory is None:
             shutil.rmtree(path, ignore_errors=True)
             return
-        # Renamed first, so that no other process sees half an entry.
+        # Rename it first, so that no other process sees half an entry.
         trash = self._directory / "drafts" / f"gpudiag-{os.getpid()}-{uuid.uuid4().hex}"
         try:
             os.rename(path, trash)
@@ -217,7 +217,7 @@ class Cache:
     def _cannot_keep(self, reason: str) -> None:
         if not self.note:
             self.note = (
-                f"Results are not kept after TensorBoard ends: {reason}. Set GPUDIAG_CACHE_DIR to keep them."
+                f"Results are deleted when TensorBoard exits: {reason}. Set GPUDIAG_CACHE_DIR to keep them."
             )
             logger.warning("gpudiag: %s", self.note)
 
@@ -230,7 +230,7 @@ def _size_bytes(directory: Path) -> int:
 
 
 def entry_key(*parts: str) -> str:
-    """The name of the entry for these parts and this version of the analysis: 32 hexadecimal digits."""
+    """Return the key for these parts and this version of the analysis: 32 hexadecimal digits."""
     text = "\0".join((str(SCHEMA), __version__, _code_digest(), *parts))
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 

@@ -1,10 +1,10 @@
-"""One analysed trace on disk: a directory with the report as it is sent and the timeline's arrays.
+"""One analyzed trace on disk: a directory with the report as it is sent, and the arrays of the timeline.
 
     meta.json        {"files": {name: [bytes, crc32]}, "summary": {...}}
     report.json.gz   a ReportState
     <array>.npy      the timeline
 
-Each file's length and checksum are kept, so that what a crash, a full disk or a bad one left is recognised.
+meta.json has the length and checksum of each file, to detect damage by a crash, a full disk or a bad disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tb_gpudiag.service.settings import MIB
 REPORT = "report.json.gz"
 META = "meta.json"
 
-# Far above any real one: a meta.json past this was not written here.
+# Far above any real one: a longer meta.json was not written by us.
 META_BYTES = 1 * MIB
 
 CHUNK_BYTES = 1 * MIB
@@ -34,33 +34,33 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class CorruptEntry(Exception):
-    """An entry's files are not what they were when it was written."""
+    """A file of an entry is missing or has changed since it was written."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """`sizes` is (bytes, crc32) by file name; `summary` is what the list of traces shows of a report."""
+    """An entry. `sizes` has (bytes, crc32) by file name, `summary` what the list of traces shows."""
 
     directory: Path
     sizes: Mapping[str, tuple[int, int]]
     summary: Mapping[str, str]
 
     def report_gz(self) -> bytes:
-        """The ReportState, as gzipped JSON.
+        """Read the ReportState, as gzipped JSON.
 
         Raises:
-            CorruptEntry: the file is gone or is not what was written.
+            CorruptEntry: the file is missing or has changed.
             OSError: it cannot be read now.
         """
         self._check(REPORT)
         return (self.directory / REPORT).read_bytes()
 
     def arrays(self) -> Arrays:
-        """The timeline's arrays, mapped into memory and read-only.
+        """Map the arrays of the timeline into memory, read-only.
 
         Raises:
-            CorruptEntry: a file is gone or is not what was written.
-            OSError: one cannot be read now.
+            CorruptEntry: a file is missing or has changed.
+            OSError: a file cannot be read now.
         """
         arrays: Arrays = {}
         for name in self.sizes:
@@ -74,7 +74,7 @@ class Entry:
         return arrays
 
     def size_bytes(self) -> int:
-        """What the entry takes, without its meta.json."""
+        """Return the bytes of the entry, without its meta.json."""
         return sum(size_bytes for size_bytes, _ in self.sizes.values())
 
     def _check(self, name: str) -> None:
@@ -89,10 +89,10 @@ class Entry:
 def write_entry(
     directory: Path, report_gz: bytes, arrays: Mapping[str, npt.NDArray[Any]], summary: Mapping[str, str]
 ) -> None:
-    """Makes the directory and fills it. meta.json comes last: without it, it is no entry.
+    """Create the directory and write the entry. meta.json comes last: without it, there is no entry.
 
     Raises:
-        OSError: there is no room, no permission, or the directory exists.
+        OSError: the disk is full, permission is denied, or the directory exists.
     """
     directory.mkdir(mode=0o700)
     (directory / REPORT).write_bytes(report_gz)
@@ -103,10 +103,10 @@ def write_entry(
 
 
 def read_entry(directory: Path) -> Entry | None:
-    """The entry in this directory, without a look at its large files; None where there is none.
+    """Read the entry in this directory, but not its large files; return None if the directory does not exist.
 
     Raises:
-        CorruptEntry: what is there was not written by `write_entry`.
+        CorruptEntry: the directory was not written by `write_entry`.
         OSError: it cannot be read now.
     """
     try:

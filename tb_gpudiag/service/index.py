@@ -1,7 +1,7 @@
-"""The live log directory: which traces there are now, under ids that survive a restart.
+"""Live index of the log directory: the traces there are now, with ids that survive a restart.
 
-One daemon thread scans. Requests read its last snapshot, which never changes once made, and never wait for
-the disk.
+A daemon thread scans the directory. Requests read the snapshot of its last scan, which never changes, and so
+never wait for the disk.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.trace.find import Found, TraceFile, find_traces
 
-# Someone who looks at the page sees a new file within this time (and the scan's own).
+# With a page open, a new file appears after this time plus the time of the scan.
 SCAN_EVERY_S = 2.0
 
-# When nobody looks, the tab's visibility is all that depends on the scan.
+# Without a page open, the scan only decides whether the tab is shown.
 SCAN_EVERY_IDLE_S = 10.0
 
-# Someone looks while the last request is younger than this; the page asks every few seconds.
+# A page counts as open until this long after its last request; it asks every few seconds.
 ASKED_RECENTLY_S = 20.0
 
-# The scan of a large or slow directory must not become this process's main occupation: at most this share of
-# the time.
+# Scanning a large or slow directory takes at most this share of the time.
 SHARE_OF_TIME = 0.1
 
-# A writer flushes several times a second; a file that was still for this long is taken as written.
+# A writer flushes several times per second. A file that has not changed for this long is complete.
 SETTLED_AFTER_S = 3.0
 
-# A file that never comes to rest is read as it is, this often.
+# A file that never stops changing is read this often.
 READ_GROWING_EVERY_S = 60.0
 
 logger = logging.getLogger("tensorboard")
@@ -41,8 +40,11 @@ logger = logging.getLogger("tensorboard")
 
 @dataclass(frozen=True)
 class TraceEntry:
-    """One trace of the log directory. `content` is the identity of the version to analyse: while a file is
-    being written it stays what it was, and it is empty until there is a first version worth reading."""
+    """One trace of the log directory.
+
+    `content` is the identity of the version to analyze. It does not change while the file is being written,
+    and is empty until there is a first version to read.
+    """
 
     id: str
     file: TraceFile
@@ -52,8 +54,7 @@ class TraceEntry:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What one scan found, in the order of runs, workers and spans. `generation` changes when anything else
-    does."""
+    """Result of one scan, sorted by run, worker and span. `generation` changes when anything else does."""
 
     entries: dict[str, TraceEntry] = field(default_factory=dict)
     problems: tuple[GpudiagError, ...] = ()
@@ -63,20 +64,19 @@ class Snapshot:
 
 @dataclass
 class _History:
-    """What was seen of one file: the version last seen, since when, and the version last given out to be
-    read."""
+    """State of one file: the version seen last, since when, and the version to read."""
 
     identity: str
     since_s: float
     content: str
-    given_out_s: float
-    moving: bool
+    given_out_s: float  # when `content` was set
+    moving: bool  # the file is being written
 
 
 class LogIndex:
-    """Keeps a snapshot of the traces below `roots` fresh.
+    """Keeps a snapshot of the traces below `roots` up to date.
 
-    `on_change(snapshot)` is called on the scanning thread, before the snapshot is given to anyone.
+    `on_change(snapshot)` is called on the scanning thread, before anyone else gets the snapshot.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class LogIndex:
         self._monotonic_s = monotonic_s
         self._wall_ns = wall_ns
         self._history: dict[str, _History] = {}
-        # Starts at the clock, so that a page that was open before a restart sees that the list is another
-        # one.
+        # It starts at the time of day, so that a page from before a restart notices that the list has
+        # changed.
         self._snapshot = Snapshot(generation=int(wall_ns() / 1e9) % 2**31)
         self._asked_s = monotonic_s()
         self._first_scan = threading.Event()
@@ -103,17 +103,16 @@ class LogIndex:
         self._closed = False
 
     def start(self) -> None:
-        """Begins to scan; returns at once."""
+        """Start scanning, without waiting for the first scan."""
         threading.Thread(target=self._scan_for_ever, name="gpudiag-scan", daemon=True).start()
 
     def close(self) -> None:
-        """Ends the thread at its next turn. Does not wait for it: it is a daemon and may hang in a dead file
-        system."""
+        """Stop scanning, without waiting: the thread may hang in a dead file system. It is a daemon."""
         self._closed = True
         self._wake.set()
 
     def snapshot(self) -> Snapshot:
-        """The last scan's result, at once. Asking for it keeps the scans frequent."""
+        """Return the result of the last scan. Asking for it keeps the scans frequent."""
         now_s = self._monotonic_s()
         if now_s - self._asked_s > ASKED_RECENTLY_S:
             self._wake.set()
@@ -121,11 +120,11 @@ class LogIndex:
         return self._snapshot
 
     def wait_for_first_scan(self, at_most_s: float) -> bool:
-        """Whether the first scan has ended; waits up to `at_most_s` for it."""
+        """Wait up to `at_most_s` for the end of the first scan. Return whether it has ended."""
         return self._first_scan.wait(at_most_s)
 
     def scan(self) -> None:
-        """One scan, here and now; what the thread does again and again."""
+        """Scan once, as the thread does again and again."""
         entries: dict[str, TraceEntry] = {}
         problems: list[GpudiagError] = []
         for root in self._roots:
@@ -134,9 +133,7 @@ class LogIndex:
             except GpudiagError as error:
                 problems.append(error)
                 continue
-            except (
-                Exception
-            ) as error:  # a store's driver may raise anything; the other directories still count
+            except Exception as error:  # fsspec back ends raise anything; go on with the other directories
                 problems.append(
                     Unreadable(f"The directory cannot be listed: {type(error).__name__}", where=root.path)
                 )
@@ -155,7 +152,7 @@ class LogIndex:
         seen = self._history.get(id_)
         if seen is None:
             age_s = (self._wall_ns() - file.modified_ns) / 1e9
-            # A store that gives no time of change holds whole objects only.
+            # A store without modification times has complete objects only.
             moving = file.modified_ns > 0 and age_s < SETTLED_AFTER_S
             seen = _History(file.identity, now_s, "" if moving else file.identity, now_s, moving)
             self._history[id_] = seen
@@ -186,7 +183,7 @@ class LogIndex:
             self._wake.clear()
             try:
                 self.scan()
-            except Exception as error:  # the thread must outlive what nobody thought of
+            except Exception as error:  # the thread must survive unexpected errors
                 logger.warning("gpudiag: the log directory could not be scanned: %s", type(error).__name__)
             took_s = self._monotonic_s() - began_s
             asked_lately = self._monotonic_s() - self._asked_s <= ASKED_RECENTLY_S
@@ -196,8 +193,10 @@ class LogIndex:
 
 
 def trace_id(root: Root, file: TraceFile) -> str:
-    """An opaque name of a trace: 20 hexadecimal digits, the same after a restart, or where the directory has
-    moved."""
+    """Return the opaque id of a trace: 20 hexadecimal digits.
+
+    It stays the same after a restart, and if the log directory is moved.
+    """
     below = file.path[len(root.path) :] if file.path.startswith(root.path) else file.path
     parts = (root.prefix, file.run, file.worker, file.span, below.strip("/\\"))
     return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=10).hexdigest()

@@ -1,9 +1,8 @@
-"""Analyses, each in a process of its own: a queue, a bound on how many run, and a bound on what each may
-take.
+"""Run analyses, each in its own process: a queue, a limit on how many run at once, and limits on each.
 
-A process because the work would hold up every other tab of TensorBoard, can be killed, and gives its memory
-back. `subprocess` because `multiprocessing` would run the main script of whoever embeds TensorBoard again.
-Only daemon threads: the end of TensorBoard waits for nobody.
+Analyses run in processes because a process does not block the other tabs of TensorBoard, can be killed, and
+frees its memory. `multiprocessing` would run the main script of a program that embeds TensorBoard a second
+time, so this uses `subprocess`. All threads are daemons, so that TensorBoard exits without waiting for them.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from tb_gpudiag.service.protocol import PASSING, Done, Failed, Progress, Task, p
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.find import TraceFile
 
-# The page asks every second or so while it is looked at. A tab that is out of sight stops asking, and its
-# user may come back: an analysis that nobody asked about for this long is for nobody.
+# A visible page asks about every second. A hidden page stops asking, but its user may come back. After this
+# long without a question, the analysis is stopped.
 ABANDONED_AFTER_S = 60.0
 
-# How often running processes are held against their bounds.
+# How often running processes are checked against their limits.
 TICK_S = 0.2
 
-# Failures are remembered, so that asking again does not run the same failure again; of this many traces.
+# Failures of this many traces are remembered, so that the same analysis does not fail again and again.
 FAILURES_KEPT = 1000
 
-# A failure that may have been the machine's is tried again when someone asks this much later.
+# A failure that may not be about the file is tried again if someone asks after this long.
 RETRY_AFTER_S = 20.0
 
-# How much of a dead process's last words is kept for the log.
+# How much of the last output of a failed process goes to the log.
 LAST_WORDS_BYTES = 2000
 
 COMMAND = (sys.executable, "-m", "tb_gpudiag.service.worker")
@@ -52,7 +51,7 @@ logger = logging.getLogger("tensorboard")
 
 @dataclass(frozen=True)
 class JobState:
-    """What to tell someone who asks."""
+    """State of an analysis."""
 
     state: Literal["queued", "running", "failed"]
     progress: float = 0.0
@@ -73,14 +72,14 @@ class _Job:
     ended_s: float = 0.0
     drafts: list[Path] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
-    stopped: GpudiagError | None = None  # why we killed it
+    stopped: GpudiagError | None = None  # why its process was killed
 
 
 class Jobs:
-    """The queue and its processes. Results go into `cache`.
+    """Queue of analyses and their processes. Results go into `cache`.
 
-    `on_change()` is called whenever a job changes its state, with the lock held: it must be quick.
-    `on_ready(key, entry)` is called, before that, when a result is there.
+    `on_change()` is called whenever the state of a job changes. The lock is held, so it must be fast.
+    `on_ready(key, entry)` is called when a result is there, before `on_change()`.
     """
 
     def __init__(
@@ -104,15 +103,17 @@ class Jobs:
         atexit.register(self.close)
 
     def ask(self, key: str, file: TraceFile) -> JobState:
-        """The state of the analysis of `file`, whose result goes under `key`; queues it where there is
-        none."""
+        """Return the state of the analysis of `file`, and queue it if there is none.
+
+        Its result gets the key `key`. The analysis goes on as long as somebody asks.
+        """
         with self._changed:
             job = self._jobs.get(key)
             now_s = time.monotonic()
             if job is None or _may_be_retried(job, now_s):
                 job = self._jobs[key] = _Job(key, file, now_s)
                 if self._scheduler is None and not self._closed:
-                    # It lives as long as this process: Linux kills a worker when the *thread* that began it
+                    # It runs as long as this process: Linux kills a worker when the *thread* that started it
                     # ends.
                     self._scheduler = threading.Thread(
                         target=self._schedule, name="gpudiag-jobs", daemon=True
@@ -123,13 +124,13 @@ class Jobs:
             return _state_of(job)
 
     def state(self, key: str) -> JobState | None:
-        """The state without a sign of interest; None where there is no such job."""
+        """Return the state without asking for the result; None if there is no such job."""
         with self._changed:
             job = self._jobs.get(key)
             return _state_of(job) if job is not None else None
 
     def cancel(self, key: str) -> bool:
-        """Ends a queued or running job at once, and forgets it; whether there was one."""
+        """Stop a queued or running job and forget it. Return False if there is none."""
         with self._changed:
             job = self._jobs.get(key)
             if job is None or job.state not in ("queued", "running"):
@@ -138,13 +139,13 @@ class Jobs:
             return True
 
     def counts(self) -> dict[str, int]:
-        """How many jobs are in each state."""
+        """Return the number of jobs in each state."""
         with self._changed:
             states = [job.state for job in self._jobs.values()]
         return {state: states.count(state) for state in ("queued", "running", "failed")}
 
     def close(self) -> None:
-        """Kills every process. Returns at once."""
+        """Kill all processes, without waiting for them."""
         with self._changed:
             self._closed = True
             for job in list(self._jobs.values()):
@@ -178,8 +179,7 @@ class Jobs:
                 self._tell()
             there = self._cache.find(job.key)
             if there is not None:
-                # It ended between the asker's look at the cache and its question here, or another TensorBoard
-                # did it.
+                # The result came after the caller looked into the cache, or from another TensorBoard.
                 self._on_ready(job.key, there)
                 with self._changed:
                     self._finish(job)
@@ -187,7 +187,7 @@ class Jobs:
                 self._begin(job)
 
     def _next(self) -> _Job | None:
-        """Whoever asked last is who looks at the page now."""
+        """Return the queued job that was asked for last; None if there is none or all workers are busy."""
         running = sum(1 for job in self._jobs.values() if job.state == "running")
         queued = [job for job in self._jobs.values() if job.state == "queued"]
         if running >= self._settings.workers or not queued:
@@ -202,9 +202,9 @@ class Jobs:
             elif job.state == "running" and now_s - job.began_s > self._settings.time_limit_s:
                 if job.stopped is None:
                     job.stopped = JobFailed(
-                        f"The analysis was stopped after {self._settings.time_limit_s:g} s.",
+                        f"The analysis was stopped at its time limit of {self._settings.time_limit_s:g} s.",
                         where=job.file.path,
-                        remedy="Record fewer steps, or set GPUDIAG_TIME_LIMIT_S higher.",
+                        remedy="Record fewer steps, or increase GPUDIAG_TIME_LIMIT_S.",
                     )
                 if job.process is not None:
                     job.process.kill()
@@ -223,12 +223,12 @@ class Jobs:
         try:
             process = subprocess.Popen(
                 self._command,
-                stdin=subprocess.PIPE,  # its end tells the worker that we are gone
+                stdin=subprocess.PIPE,  # it ends when we do, and then the worker exits
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=worker_environment(),
-                cwd=os.path.abspath(os.sep),  # Python puts it on the path: not a place with a random.py
-                start_new_session=True,  # Ctrl-C in TensorBoard's terminal is TensorBoard's
+                cwd=os.path.abspath(os.sep),  # it is on Python's path, and must not contain a random.py
+                start_new_session=True,  # Ctrl-C in the terminal is for TensorBoard only
             )
         except OSError as error:
             with self._changed:
@@ -250,7 +250,7 @@ class Jobs:
         ).start()
 
     def _follow(self, job: _Job, process: subprocess.Popen[bytes], task: Task) -> None:
-        """Reads what the worker says, until it ends."""
+        """Send the task and read messages until the process ends."""
         last_words: list[bytes] = []
         listener = threading.Thread(
             target=_listen, args=(process, last_words), name="gpudiag-stderr", daemon=True
@@ -268,14 +268,14 @@ class Jobs:
                         job.progress, job.stage = message.share, message.stage
                 else:
                     outcome = message
-        except OSError:  # it died before it read its task
+        except OSError:  # it ended before it read the task
             pass
         code = process.wait()
         listener.join(1.0)
         for stream in (process.stdin, process.stdout, process.stderr):
             try:
                 stream.close()  # type: ignore[union-attr]
-            except OSError:  # what it never read is still in the pipe's buffer
+            except OSError:  # the pipe still has text that it did not read
                 pass
         self._end(job, outcome, code, b"".join(last_words))
 
@@ -319,22 +319,21 @@ class Jobs:
 
 
 def worker_environment() -> dict[str, str]:
-    """Such that the worker imports this very package, and nothing from the directory that it happens to start
-    in."""
+    """Return an environment where Python finds this package, and nothing in its working directory."""
     package_root = str(Path(tb_gpudiag.__file__).resolve().parent.parent)
     searched_anyway = {
         os.path.realpath(path) for path in (*site.getsitepackages(), site.getusersitepackages())
     }
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     paths = [os.path.abspath(path) for path in paths]
-    # Only where needed: what stands in PYTHONPATH goes before the standard library.
+    # Only if needed: PYTHONPATH comes before the standard library.
     if package_root not in searched_anyway and package_root not in paths:
         paths.append(package_root)
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUTF8": "1"}
 
 
 def _state_of(job: _Job) -> JobState:
-    assert job.state != "done"  # such a job is no longer in the table
+    assert job.state != "done"  # finished jobs are removed
     return JobState(job.state, job.progress, job.stage, job.error)
 
 
@@ -344,14 +343,14 @@ def _may_be_retried(job: _Job, now_s: float) -> bool:
 
 
 def _why_no_result(job: _Job, outcome: Done | Failed | None, code: int) -> GpudiagError:
-    """Return why a process that nobody stopped left no result."""
+    """Return why a process that was not stopped has no result."""
     if isinstance(outcome, Failed):
         return outcome.error
     if isinstance(outcome, Done):
         return JobFailed(
             "The result is not where it was saved.",
             where=outcome.draft,
-            remedy="Another program may clear that directory: set GPUDIAG_CACHE_DIR to another one.",
+            remedy="Another program may delete files there: set GPUDIAG_CACHE_DIR to another directory.",
         )
     return JobFailed(
         f"The analysis process ended unexpectedly ({_how(code)}).",
@@ -368,7 +367,7 @@ def _log_last_words(last_words: bytes, code: int) -> None:
 
 
 def _listen(process: subprocess.Popen[bytes], last_words: list[bytes]) -> None:
-    """Keeps the end of what the process writes to stderr, so that it never blocks on it."""
+    """Read stderr, so that the process never blocks on it, and keep the end."""
     assert process.stderr is not None
     kept = b""
     while chunk := process.stderr.read1(4096):  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What TensorBoard's process and an analysis process say to each other: one line of JSON a message."""
+"""Messages between TensorBoard's process and an analysis process: one line of JSON each."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tb_gpudiag import errors
 from tb_gpudiag.errors import GpudiagError, JobFailed
 from tb_gpudiag.trace.find import TraceFile
 
-# Longer than any message: a line past this is not from our worker.
+# Longer than any message of our worker.
 LINE_BYTES = 64 * 1024
 
-# Kinds of failure that say nothing about the file: asking again later may succeed.
+# Errors that are not about the file: trying again later may succeed.
 PASSING = (errors.JobFailed, errors.Unreadable)
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker is to do. The result goes into the first of `drafts` that can be written."""
+    """Task of a worker. It writes the result to the first of `drafts` that it can create."""
 
     file: TraceFile
     drafts: list[str]
     memory_limit_bytes: int
-    parent: int  # process id
+    parent: int  # process id of TensorBoard
 
     def to_line(self) -> bytes:
         return _line(asdict(self))
@@ -38,7 +38,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far it is: a share from 0 to 1, and what is being done."""
+    """Share of the work that is done, from 0 to 1, and the name of the stage."""
 
     share: float
     stage: str
@@ -49,7 +49,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Done:
-    """The result is in this draft."""
+    """The result is in `draft`."""
 
     draft: str
 
@@ -59,7 +59,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """There will be no result."""
+    """There is no result, because of `error`."""
 
     error: GpudiagError
 
@@ -71,7 +71,7 @@ class Failed:
 
 
 def parse(lines: IO[bytes]) -> Iterator[Progress | Done | Failed]:
-    """The messages of a worker, as they come. What is no message is passed over."""
+    """Yield the messages of a worker as they come. Skip lines that are not messages."""
     while line := lines.readline(LINE_BYTES):
         try:
             data = json.loads(line)

@@ -1,4 +1,4 @@
-"""Which directories TensorBoard was asked to watch, and what their runs are called."""
+"""Directories that TensorBoard watches, and the names of their runs."""
 
 from __future__ import annotations
 
@@ -12,24 +12,22 @@ from tb_gpudiag.trace.find import parse_logdir_spec
 
 @dataclass(frozen=True)
 class Root:
-    """One log directory (or file, or fsspec URL). `prefix` goes before the names of its runs; often it is
-    empty."""
+    """A log directory, file or fsspec URL. `prefix` goes before the names of its runs; it may be empty."""
 
     path: str
     prefix: str = ""
 
     def run(self, found: str) -> str:
-        """The name of a run that was found below this root: as TensorBoard names it."""
+        """Return the name that TensorBoard gives to a run found below this root."""
         if not self.prefix:
             return found
         return self.prefix if found in ("", ".") else posixpath.join(self.prefix, found)
 
 
 def roots_from(logdir: str | None, logdir_spec: str | None) -> list[Root]:
-    """The roots of `--logdir`, or else of `--logdir_spec`; none where neither is given or the spec cannot be
-    read.
+    """Return the roots of `--logdir`, or else of `--logdir_spec`; none if there are neither or it is invalid.
 
-    Paths are made absolute here, once: TensorBoard hands them over raw, and its working directory may change.
+    Paths are made absolute here: TensorBoard passes them as they are, and its working directory may change.
     """
     if logdir:
         return [Root(_absolute(logdir))]
@@ -41,8 +39,8 @@ def roots_from(logdir: str | None, logdir_spec: str | None) -> list[Root]:
         return []
     paths = [(name, _absolute(path)) for name, path in named]
     unnamed = sum(1 for name, _ in paths if not name)
-    # One directory without a name needs none; several would all have a run ".", so there the path is the
-    # name.
+    # One directory without a name needs none. Several would each have a run ".", so their paths are the
+    # names.
     return [Root(path, name or (path if unnamed > 1 else "")) for name, path in paths]
 
 

@@ -1,6 +1,6 @@
-"""Everything the plugin serves, without HTTP: the live list of traces, reports, slices of timelines.
+"""Everything the plugin serves, without HTTP: the live list of traces, reports, and slices of timelines.
 
-A request never waits for an analysis, a scan or a store: it says what is known now.
+No request waits for an analysis, a scan or a store: it returns what is known now.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tb_gpudiag.service.roots import Root
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.version import __version__
 
-# Each holds some twenty files open.
+# Each keeps about twenty files open.
 OPEN_TIMELINES = 4
 
 
@@ -31,12 +31,12 @@ Result = TypeVar("Result")
 
 
 class UnknownTrace(Exception):
-    """No trace of the log directory has this id."""
+    """The log directory has no trace with this id."""
 
 
 @dataclass(frozen=True)
 class Pending:
-    """What stands in the place of a result that is not there yet, or never will be."""
+    """State of an analysis without a result: it is still running, or has failed."""
 
     state: str  # queued, running, failed
     progress: float = 0.0
@@ -45,8 +45,7 @@ class Pending:
 
 
 class Service:
-    """One log directory's analyses. Starts its scanning thread at once, its processes when they are
-    needed."""
+    """Analyses of one log directory. Starts a scanning thread at once, and processes when needed."""
 
     def __init__(
         self,
@@ -67,23 +66,23 @@ class Service:
         self._index.start()
 
     def close(self) -> None:
-        """Ends the thread and the processes; waits for neither."""
+        """Stop the thread and the processes, without waiting for them."""
         self._index.close()
         self._jobs.close()
 
     def has_traces(self, wait_s: float) -> bool:
-        """Whether the last scan found any; waits at most `wait_s` for the first scan to end."""
+        """Return whether the last scan found traces. Wait at most `wait_s` for the first scan to end."""
         if wait_s > 0:
             self._index.wait_for_first_scan(wait_s)
         return bool(self._index.snapshot().entries)
 
     def generation(self) -> int:
-        """Changes whenever what `traces` returns does; cheap."""
+        """Return a number that changes whenever the result of `traces` does. It is cheap."""
         return (self._index.snapshot().generation + self._changes) % 2**32
 
     def traces(self) -> pb.TraceList:
-        """The list, with what is known of each trace's analysis."""
-        # First: what changes while this is put together changes the next answer's generation.
+        """List the traces, with the state of each analysis."""
+        # First: a change from here on must change the generation of the next list.
         generation = self.generation()
         snapshot = self._index.snapshot()
         problems = list(snapshot.problems)
@@ -98,20 +97,20 @@ class Service:
         )
 
     def report(self, id_: str) -> bytes | Pending:
-        """The ReportState as gzipped JSON once it is there; asking for it queues the analysis.
+        """Return the ReportState as gzipped JSON, or queue the analysis.
 
         Raises:
-            UnknownTrace: there is no such trace (any more).
+            UnknownTrace: there is no such trace, or no longer.
         """
         return self._result(id_, lambda key, entry: entry.report_gz())
 
     def timeline(
         self, id_: str, start_us: float | None, end_us: float | None, width: int
     ) -> pb.Timeline | Pending:
-        """The slice from start to end (None: of the trace), for `width` pixels.
+        """Return the timeline from `start_us` to `end_us` (None: of the trace), for `width` pixels.
 
         Raises:
-            UnknownTrace: there is no such trace (any more).
+            UnknownTrace: there is no such trace, or no longer.
         """
         return self._result(
             id_, lambda key, entry: slice_timeline(self._arrays(key, entry), start_us, end_us, width)
@@ -120,11 +119,13 @@ class Service:
     def memory(
         self, id_: str, device: int | None, start_us: float | None, end_us: float | None, width: int
     ) -> pb.MemorySlice | Pending:
-        """The device's memory (None: of the first one) from start to end (None: of the recording).
+        """Return memory over time of a device (None: the first one) for `width` pixels.
+
+        None as `start_us` or `end_us` means the start or end of the recording.
 
         Raises:
-            UnknownTrace: there is no such trace (any more).
-            UsageError: the trace has no memory of this device.
+            UnknownTrace: there is no such trace, or no longer.
+            UsageError: the trace has no memory events of this device.
         """
         return self._result(
             id_,
@@ -132,24 +133,24 @@ class Service:
         )
 
     def gap(self, id_: str, device: int, gap: int) -> pb.GapChain | Pending:
-        """Why that gap of that device is there.
+        """Return why the GPU was idle in a gap: what happened before, during and after it.
 
         Raises:
-            UnknownTrace: there is no such trace (any more).
+            UnknownTrace: there is no such trace, or no longer.
             UsageError: the trace has no such gap.
         """
         return self._result(id_, lambda key, entry: gap_chain(self._arrays(key, entry), device, gap))
 
     def cancel(self, id_: str) -> bool:
-        """Ends the analysis of this trace, if there is one that has not ended by itself.
+        """Stop the queued or running analysis of this trace. Return False if there is none.
 
         Raises:
-            UnknownTrace: there is no such trace (any more).
+            UnknownTrace: there is no such trace, or no longer.
         """
         return self._jobs.cancel(_key(self._entry(id_)))
 
     def status(self) -> dict[str, Any]:
-        """For people who look for a fault."""
+        """Return the state of the service, for troubleshooting."""
         snapshot = self._index.snapshot()
         return {
             "version": __version__,
@@ -167,7 +168,7 @@ class Service:
         return entry
 
     def _result(self, id_: str, read: Callable[[str, Entry], Result]) -> Result | Pending:
-        """What `read` makes of the trace's entry in the cache; a corrupt entry is dropped and made anew."""
+        """Return `read` of the trace's cache entry. Queue an analysis if there is none or it is corrupt."""
         trace = self._entry(id_)
         if not trace.content:
             return Pending("queued", stage="The file is still being written.")
@@ -184,7 +185,7 @@ class Service:
                 return Pending(
                     "failed",
                     error=Unreadable(
-                        f"The kept result cannot be read: {reason}.", where=str(entry.directory)
+                        f"The cached result cannot be read: {reason}.", where=str(entry.directory)
                     ),
                 )
         job = self._jobs.ask(key, trace.file)
@@ -196,7 +197,7 @@ class Service:
             if arrays is not None:
                 self._timelines.move_to_end(key)
                 return arrays
-        arrays = entry.arrays()  # reads and checks all of it, once
+        arrays = entry.arrays()  # reads and checks all files, once
         with self._lock:
             self._timelines[key] = arrays
             while len(self._timelines) > OPEN_TIMELINES:
@@ -230,11 +231,10 @@ class Service:
         )
 
     def _look_up(self, snapshot: Snapshot) -> None:
-        """On the scanning thread: which of the traces were analysed before, perhaps by another
-        TensorBoard."""
+        """Look for results from earlier, or from another TensorBoard. Runs on the scanning thread."""
         keys = {_key(entry) for entry in snapshot.entries.values() if entry.content}
         found = {key: self._summaries.get(key) or self._summary(key) for key in keys}
-        with self._lock:  # an analysis may have ended meanwhile
+        with self._lock:  # an analysis may have finished meanwhile
             self._summaries = {key: self._summaries.get(key) or summary for key, summary in found.items()}
 
     def _summary(self, key: str) -> dict[str, str] | None:
@@ -251,7 +251,7 @@ class Service:
 
 
 def problem(error: GpudiagError) -> pb.Problem:
-    """The error as it is sent."""
+    """Convert an error to its message."""
     return pb.Problem(what=error.what, where=error.where, remedy=error.remedy)
 
 

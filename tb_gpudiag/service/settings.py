@@ -1,10 +1,12 @@
-"""What the service may use: processes, time, memory, disk. Read from the environment, because TensorBoard's
-own flags belong to TensorBoard and a clash of flags would stop it from starting.
+"""Limits of the service: processes, time, memory and disk.
 
-    GPUDIAG_CACHE_DIR        where results are kept (default: the platform's cache directory)
-    GPUDIAG_CACHE_MB         how much of the disk they may take
-    GPUDIAG_TIME_LIMIT_S     how long one analysis may run
-    GPUDIAG_MEMORY_LIMIT_MB  how much memory one analysis may take
+They come from environment variables. Flags could clash with those of TensorBoard or another plugin, and then
+TensorBoard would not start.
+
+    GPUDIAG_CACHE_DIR        directory for results (default: gpudiag in the user's cache directory)
+    GPUDIAG_CACHE_MB         disk space for results
+    GPUDIAG_TIME_LIMIT_S     time limit of one analysis
+    GPUDIAG_MEMORY_LIMIT_MB  memory limit of one analysis
 """
 
 from __future__ import annotations
@@ -19,20 +21,19 @@ import platformdirs
 
 MIB = 1024 * 1024
 
-# Two, so that a long analysis does not hold up a short one; more would take the machine from the training
-# job.
+# Two, so that a long analysis does not block a short one. More would slow down the training job.
 WORKERS = 2
 
-# A trace of 500 MB takes some seconds; twenty minutes lets the largest ones on the slowest disks through.
+# A trace of 500 MB takes seconds. Twenty minutes are enough for the largest traces on the slowest disks.
 TIME_LIMIT_S = 20 * 60.0
 
-# A prepared trace takes some tens of megabytes: room for about a hundred.
+# A result takes tens of megabytes: this has room for about a hundred.
 CACHE_MB = 2048
 
-# Two analyses at once must leave something to the rest of the machine.
+# Two analyses at once must leave memory to other programs.
 SHARE_OF_MEMORY = 0.4
 
-# Where the machine's memory cannot be known.
+# If the memory of the machine is not known.
 MEMORY_LIMIT_MB = 8192
 
 logger = logging.getLogger("tensorboard")
@@ -40,7 +41,7 @@ logger = logging.getLogger("tensorboard")
 
 @dataclass(frozen=True)
 class Settings:
-    """The bounds of the service. `cache_directory` is None where the platform offers none."""
+    """Limits of the service. `cache_directory` is None if the user has no cache directory."""
 
     cache_directory: Path | None
     cache_bytes: int = CACHE_MB * MIB
@@ -50,8 +51,7 @@ class Settings:
 
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings that the environment asks for; a value that is no positive number is named in the log and
-    ignored."""
+    """Read the settings from environment variables. Ignore limits that are not positive, with a warning."""
     memory_bytes = machine_memory_bytes()
     default_mb = memory_bytes * SHARE_OF_MEMORY / MIB if memory_bytes else float(MEMORY_LIMIT_MB)
     return Settings(
@@ -71,7 +71,7 @@ def _positive(environment: Mapping[str, str], name: str, default: float) -> floa
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        logger.warning("gpudiag: %s is no positive number; using %g", name, default)
+        logger.warning("gpudiag: %s is not a positive number; using %g", name, default)
         return default
     return value
 
@@ -89,7 +89,7 @@ def _cache_directory(environment: Mapping[str, str]) -> Path | None:
 
 
 def machine_memory_bytes() -> int:
-    """What this machine, or the container that this process runs in, has; 0 where it cannot be known."""
+    """Return the memory of this machine, or of the container of this process; 0 if it is not known."""
     try:
         known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     except (AttributeError, ValueError, OSError):

@@ -1,7 +1,7 @@
-"""One analysis, in its own process: `python -m tb_gpudiag.service.worker`, with a Task on stdin (see
+"""Run one analysis in its own process: `python -m tb_gpudiag.service.worker`, with a Task on stdin (see
 protocol.py).
 
-It ends when its parent does, however that one died, and keeps to its bound on memory by itself.
+The process exits when its parent does, however that one ended, and limits its own memory.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from tb_gpudiag.errors import GpudiagError, JobFailed
 from tb_gpudiag.service.protocol import Done, Failed, Progress, Task
 from tb_gpudiag.service.settings import MIB
 
-# Reading is most of the work; the rest is spread over what is left of the bar.
+# Reading is most of the work. The other stages share the rest of the progress bar.
 SHARE_OF_READING = 0.7
 
-# An allocation fills memory at some gigabytes a second: this often is soon enough.
+# Memory fills up at a few gigabytes per second, so this is often enough.
 WATCH_MEMORY_EVERY_S = 0.05
 
-# The watch sees memory in use, with a delay. One allocation far past the bound is refused outright.
+# The watch sees used memory only, and with a delay. The system refuses allocations past this many limits.
 REFUSED_AT = 2
 
-# More than a progress bar can show is noise on the pipe.
+# More often than a progress bar can show is useless.
 SAY_EVERY_S = 0.1
 
-# The job that is being diagnosed may run on this machine.
+# The training job may run on the same machine.
 NICE = 5
 
-# To the kernel, when memory runs out: rather this process than TensorBoard or a training job.
+# When memory runs out, Linux shall kill this process rather than TensorBoard or a training job.
 OOM_SCORE_ADJUSTMENT = "500"
 
 PR_SET_PDEATHSIG = 1
@@ -45,7 +45,7 @@ SIGKILL = 9
 
 
 class Reporter:
-    """Writes messages to the parent; progress only so often."""
+    """Writes messages to the parent, and limits how often progress is reported."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out = out
@@ -54,7 +54,7 @@ class Reporter:
         self._stage = ""
 
     def say(self, message: Progress | Done | Failed) -> None:
-        """Ends this process where nobody listens any more."""
+        """Write a message. Exit if the parent no longer reads them."""
         with self._lock:
             try:
                 self._out.write(message.to_line())
@@ -63,20 +63,20 @@ class Reporter:
                 os._exit(1)
 
     def progress(self, share: float, stage: str) -> None:
-        """`share` of the whole analysis, from 0 to 1."""
+        """Report the share of the whole analysis that is done, from 0 to 1."""
         now_s = time.monotonic()
         if stage != self._stage or now_s - self._said_s >= SAY_EVERY_S:
             self._stage, self._said_s = stage, now_s
             self.say(Progress(share, stage))
 
 
-def main(analyse: Callable[[Task, Callable[[float, str], None]], Path]) -> None:
-    """Takes the task, has it done, and tells how it went."""
+def main(analyze: Callable[[Task, Callable[[float, str], None]], Path]) -> None:
+    """Read the task, run it, and report the outcome."""
     faulthandler.enable()
-    # What a library prints must not stand between the messages.
+    # Libraries may print: that must not get between the messages.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    # Unbuffered, so that the thread which waits for the end of stdin reads what comes after the task.
+    # Unbuffered: another thread waits for the end of stdin, and must see what follows the task.
     task = Task.from_line(_line_of(0))
     reporter = Reporter(out)
     _end_with_parent(task.parent)
@@ -84,22 +84,22 @@ def main(analyse: Callable[[Task, Callable[[float, str], None]], Path]) -> None:
     _bound_memory(task, reporter)
     result: Done | Failed
     try:
-        result = Done(str(analyse(task, reporter.progress)))
+        result = Done(str(analyze(task, reporter.progress)))
     except GpudiagError as error:
         result = Failed(error)
     except MemoryError:
         result = Failed(_out_of_memory(task))
     except Exception as error:
-        # Where it happened, for the log; what the exception says may be anything from the trace.
+        # Log the place, not the message: that may contain anything from the trace.
         traceback.print_tb(error.__traceback__)
         result = Failed(_defect(error, task))
     reporter.say(result)
-    # Not sys.exit: the threads that watch never end, and nothing here is worth a slow one.
+    # Not sys.exit: the watching threads never end, and there is nothing to clean up.
     os._exit(0)
 
 
-def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
-    """Reads, diagnoses, and saves; returns the draft that was filled."""
+def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
+    """Read and diagnose the trace and save the result. Return the draft with the result."""
     from tb_gpudiag.facts.facts import Facts
     from tb_gpudiag.report import report_pb2
     from tb_gpudiag.report.building.build import build_report
@@ -123,14 +123,14 @@ def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
 
 
 def save(task: Task, report_gz: bytes, arrays: Mapping[str, Any], summary: Mapping[str, str]) -> Path:
-    """Writes the entry into the first draft that can be written.
+    """Write the entry to the first draft that can be created, and return that draft.
 
     Raises:
-        JobFailed: none can.
+        JobFailed: none can be created.
     """
     from tb_gpudiag.service.entry import write_entry
 
-    reason = "there is no place to write to"
+    reason = "there is no directory to write to"
     for draft in map(Path, task.drafts):
         try:
             write_entry(draft, report_gz, arrays, summary)
@@ -141,7 +141,7 @@ def save(task: Task, report_gz: bytes, arrays: Mapping[str, Any], summary: Mappi
     raise JobFailed(
         f"The result cannot be saved: {reason}.",
         where=task.drafts[0] if task.drafts else "",
-        remedy="Make room on that disk, or set GPUDIAG_CACHE_DIR to another place.",
+        remedy="Free space on that disk, or set GPUDIAG_CACHE_DIR to another directory.",
     )
 
 
@@ -150,13 +150,13 @@ def _line_of(descriptor: int) -> bytes:
     while not line.endswith(b"\n"):
         chunk = os.read(descriptor, 65536)
         if not chunk:
-            os._exit(1)  # the parent is gone before it said anything
+            os._exit(1)  # the parent ended before it sent the task
         line += chunk
     return line
 
 
 def _end_with_parent(parent: int) -> None:
-    """Twice over: the end of stdin comes everywhere, the signal also where Python is held up by a library."""
+    """Exit when stdin ends. On Linux, also ask for a signal, which works inside a C library, too."""
 
     def wait() -> None:
         while os.read(0, 65536):
@@ -207,7 +207,7 @@ def _bound_memory(task: Task, reporter: Reporter) -> None:
 
 
 def memory_bytes() -> int:
-    """What this process has in memory and shares with no file; 0 where the system does not tell."""
+    """Return the memory of this process that is not shared with files; 0 if the system does not say."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             _, resident, shared, *_ = file.read().split()
@@ -225,22 +225,22 @@ def memory_bytes() -> int:
 
 def _out_of_memory(task: Task) -> JobFailed:
     return JobFailed(
-        f"The analysis was stopped at its bound of {task.memory_limit_bytes // MIB} MB of memory.",
+        f"The analysis was stopped at its memory limit of {task.memory_limit_bytes // MIB} MB.",
         where=task.file.path,
-        remedy="Record fewer steps, or set GPUDIAG_MEMORY_LIMIT_MB higher.",
+        remedy="Record fewer steps, or increase GPUDIAG_MEMORY_LIMIT_MB.",
     )
 
 
 def _defect(error: Exception, task: Task) -> JobFailed:
-    """The place in the code, not the message: that may hold anything from the trace."""
+    """Report a bug by its place in the code: the message may contain anything from the trace."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
     return JobFailed(
-        f"The analysis met a defect of gpudiag: {type(error).__name__} in {place}.",
+        f"The analysis failed because of a bug in gpudiag: {type(error).__name__} in {place}.",
         where=task.file.path,
-        remedy="Please report it. TensorBoard's log has the details.",
+        remedy="Please report this bug. TensorBoard's log has the details.",
     )
 
 
 if __name__ == "__main__":
-    main(analyse)
+    main(analyze)

@@ -1,4 +1,4 @@
-"""Parts of a trace, in file order, to one Events and one MemoryEvents."""
+"""Join the parts of a trace, in file order, into one Events and one MemoryEvents."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, MemoryActi
 
 
 class Assembly:
-    """Takes parts as they come and lets go of each as it is joined, so that little is held twice."""
+    """Collects the parts of a trace."""
 
     def __init__(self) -> None:
         self.events_read = 0
         self.malformed = 0
-        self.mended = False
+        self.repaired = False
         self.notes: list[str] = []
         self._parts: list[Part] = []
         self._thread_index: dict[tuple[str, str], int] = {}
@@ -29,7 +29,7 @@ class Assembly:
         self._no_duration = 0
 
     def add(self, part: Part) -> None:
-        """The next part in the order of the file."""
+        """Add the next part in file order."""
         self.events_read += part.read
         self.malformed += part.malformed
         self._negative += part.negative_durations
@@ -42,27 +42,24 @@ class Assembly:
         self._parts.append(part)
 
     def finish(self) -> tuple[Events, MemoryEvents, int]:
-        """Events, memory events, and the earliest one's own stamp. The assembly is empty afterwards."""
+        """Return events, memory events and the earliest timestamp in ns. The assembly is empty afterwards."""
         if self.malformed:
             self.notes.append(f"{_count(self.malformed, 'malformed event')} skipped")
-        if self.mended:
+        if self.repaired:
             self.notes.append(
-                "text that is not JSON (bare backslashes, control characters, N/A, broken UTF-8) was mended"
+                "text that is not JSON (bare backslashes, control characters, N/A, broken UTF-8) was repaired"
             )
         if self._negative:
-            self.notes.append(
-                f"{_count(self._negative, 'span')} of negative duration taken as of no duration"
-            )
+            self.notes.append(f"{_count(self._negative, 'span')} with a negative duration read as 0 ns long")
         if self._no_duration:
             self.notes.append(
-                f"{_count(self._no_duration, 'span')} without a usable duration taken as of no duration"
+                f"{_count(self._no_duration, 'span')} without a usable duration read as 0 ns long"
             )
         parts, threads_of_part = self._parts, self._threads_of_part
         self._parts, self._threads_of_part = [], []
         start_ns = _joined([p.spans.start_ns for p in parts], np.int64)
         time_ns = _joined([p.memory.time_ns for p in parts], np.int64)
-        stamps = [int(stamps.min()) for stamps in (start_ns, time_ns) if len(stamps)]
-        first_ns = min(stamps, default=0)
+        first_ns = min((int(times.min()) for times in (start_ns, time_ns) if len(times)), default=0)
         threads = [
             Thread(pid, tid, self._thread_names.get((pid, tid), "")) for pid, tid in self._thread_index
         ]
@@ -146,14 +143,16 @@ class Assembly:
         )
 
     def _pair(self, begin: Bool, end: Bool, thread: Int32, start_ns: Int64, duration_ns: Int64) -> Bool:
-        """Give each matched `B` its duration; which rows stay. Matches nest within a thread, as the format
-        has it."""
+        """Set the duration of each `B` that has an `E`. Return a mask of the rows to keep.
+
+        Pairs are nested within a thread, as the format requires.
+        """
         rows = np.flatnonzero(begin | end)
         rows = rows[np.lexsort((rows, start_ns[rows], thread[rows]))]
         opens = begin[rows]
-        # The level of a B is the depth after it, of an E the depth before it: a B and the E next to it on
-        # the same level of the same thread belong together. Unmatched events shift a thread's later levels
-        # alike.
+        # The level of a B is the depth after it, that of an E the depth before it. A B and the next E on the
+        # same level of the same thread belong together. Unmatched events shift all later levels of a thread
+        # by the same amount.
         depth = np.cumsum(np.where(opens, 1, -1))
         level = np.where(opens, depth, depth + 1)
         by_level = np.lexsort((np.arange(len(rows)), level, thread[rows]))
@@ -166,7 +165,7 @@ class Assembly:
         keep[starts] = True
         lone = len(rows) - 2 * len(starts)
         if lone:
-            self.notes.append(f"{_count(lone, 'begin or end event')} without its counterpart left out")
+            self.notes.append(f"{_count(lone, 'begin or end event')} without a counterpart skipped")
         return keep
 
 
@@ -175,7 +174,7 @@ def _joined(arrays: list[npt.NDArray[Any]], kind: Any) -> npt.NDArray[Any]:
 
 
 def _texts(parts: list[pa.DictionaryArray]) -> tuple[Int32, list[str]]:
-    """One dictionary for all parts: codes of shape (n,) and the texts, in order of first appearance."""
+    """Join dictionaries. Return codes of shape (n,) and the texts, in order of first appearance."""
     if not parts:
         return np.zeros(0, np.int32), []
     whole = pa.chunked_array(parts).unify_dictionaries()
@@ -186,7 +185,7 @@ def _texts(parts: list[pa.DictionaryArray]) -> tuple[Int32, list[str]]:
 
 
 def _without_empty(codes: Int32, texts: list[str]) -> tuple[Int32, list[str]]:
-    """Codes and texts with the empty text as NONE."""
+    """Drop the empty text: its code becomes NONE."""
     if "" not in texts:
         return codes, texts
     empty = texts.index("")

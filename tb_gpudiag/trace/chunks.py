@@ -159,7 +159,7 @@ class EventArray:
 
     def _take(self, settled: Settled) -> None:
         self._assembly.malformed += settled.malformed
-        self._assembly.mended |= settled.mended
+        self._assembly.repaired |= settled.repaired
         if settled.part is not None:
             self._add(settled.part)
 
@@ -167,7 +167,7 @@ class EventArray:
         self._assembly.add(part)
         if self._assembly.events_read > self._limits.max_events:
             raise TooLarge(
-                f"it holds more than {self._limits.max_events:,} events",
+                f"it has more than {self._limits.max_events:,} events",
                 where=self._path,
                 remedy="record fewer steps, or raise Limits.max_events",
             )

@@ -1,5 +1,8 @@
-"""The parsed columns of a chunk to a Part: compact arrays of what is kept, so that memory grows with the
-number of spans and not with the size of the file. Nothing here loops over events in Python."""
+"""Turn the parsed columns of a chunk into a Part: compact arrays of the events that are kept.
+
+So memory grows with the number of spans, not with the size of the file. Nothing here loops over events in
+Python.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ import pyarrow.compute as pc
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Bool, Category, Float32, Int32, Int64, UInt8
 
-# Stamps beyond these are not times: the earliest is year 1938, the latest 2096 as nanoseconds since 1970.
-# Within them no difference of two stamps, and no start plus duration, leaves 64 bits.
+# Timestamps outside these are not times: as nanoseconds since 1970, they are the years 1938 and 2096. Between
+# them, differences of timestamps and sums of start and duration fit 64 bits.
 EARLIEST_NS: Final = -(10**18)
 LATEST_NS: Final = 4 * 10**18
 LONGEST_NS: Final = 4 * 10**18
@@ -26,27 +29,26 @@ _NUMBERS: Final = ("correlation", "python_id", "python_parent", "sequence", "for
 _WORK: Final = np.array(GPU_WORK_CATEGORIES, np.uint8)
 # A block has at most 1,024 threads.
 _MOST_WARPS: Final = 32
-# The shapes of a matrix product's few inputs are shorter.
+# The shapes of a matmul's few inputs are shorter.
 _LONGEST_SHAPES: Final = 400
 _COPIES: Final = np.array([Category.MEMCPY, Category.MEMSET], np.uint8)
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Spans of one chunk, in file order; strings as codes into Arrow dictionaries. All arrays have shape
-    (n,)."""
+    """Spans of one chunk, in file order. All arrays have shape (n,). Strings are Arrow dictionaries."""
 
     phase_end: Bool  # an `E` that ends an earlier `B`
     phase_begin: Bool
     category: UInt8
     name: pa.DictionaryArray
     thread: Int32  # index into Part.threads
-    start_ns: Int64  # the event's own stamp
+    start_ns: Int64  # the event's own timestamp
     duration_ns: Int64
     device: Int32
     stream: Int32
     bytes: Int64
-    numbers: dict[str, Int64]  # the columns that are taken as they are
+    numbers: dict[str, Int64]  # columns that are taken as they are, by name
     blocks_per_sm: Float32
     warps_per_block: UInt8
     registers: UInt8
@@ -73,7 +75,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Part:
-    """What one chunk of events came to."""
+    """What was read from one chunk of events."""
 
     read: int
     malformed: int
@@ -86,8 +88,10 @@ class Part:
 
 
 def part_of(columns: dict[str, pa.Array], copied_bytes: Callable[[], pa.Array | None]) -> Part:
-    """A chunk's events, by column (see kineto.py), as a Part. `copied_bytes` gives one more column where it
-    is needed, or None."""
+    """Make a Part of a chunk's events. `columns` are by our names (see kineto.py).
+
+    `copied_bytes` returns the bytes of each event. It is called only if the chunk has copies.
+    """
     rows = len(columns["phase"])
     start_ns, start_known = _nanoseconds(columns["start_us"])
     start_known &= (start_ns >= EARLIEST_NS) & (start_ns <= LATEST_NS)
@@ -143,7 +147,7 @@ def _spans(
     duration_ns = np.where(duration_known & ~negative, duration_ns, 0)
     paired = (begin | end)[rows]
     work = np.isin(category, _WORK)
-    copies = np.isin(category, _COPIES)  # calls on ROCm have bytes, too: those of the copy they begin
+    copies = np.isin(category, _COPIES)  # on ROCm, the calls that start copies have bytes, too
     of_copies = copied_bytes() if copies.any() else None
     sizes = np.full(len(rows), NONE, np.int64) if of_copies is None else _numbers(of_copies, rows)
     sizes[~copies] = NONE
@@ -169,8 +173,8 @@ def _spans(
         registers=_tiny(_numbers(columns["registers"], rows), category),
         shared_bytes=shared_bytes,
         call_stack=_encoded(columns["call_stack"].take(take)),
-        shapes=_of_products(columns["input_shapes"].take(take), name),
-        types=_of_products(columns["input_types"].take(take), name),
+        shapes=_matmul_texts(columns["input_shapes"].take(take), name),
+        types=_matmul_texts(columns["input_types"].take(take), name),
     )
     return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
 
@@ -202,41 +206,39 @@ def _categories(cat: pa.Array, name: pa.DictionaryArray) -> UInt8:
     return category
 
 
-def _of_products(texts: pa.Array, name: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The texts of matrix products; empty elsewhere."""
-    product = np.array(
-        [n in kineto.MATRIX_PRODUCTS for n in name.dictionary.to_pylist()] or [False], np.bool_
-    )
-    if not product.any():
+def _matmul_texts(texts: pa.Array, name: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Keep the texts of matmul operators; the others become empty."""
+    matmul = np.array([n in kineto.MATMULS for n in name.dictionary.to_pylist()] or [False], np.bool_)
+    if not matmul.any():
         return pa.DictionaryArray.from_arrays(np.zeros(len(name), np.int32), [""])
     keep = pc.and_(
-        pa.array(product[name.indices.to_numpy()]), pc.less_equal(pc.binary_length(texts), _LONGEST_SHAPES)
+        pa.array(matmul[name.indices.to_numpy()]), pc.less_equal(pc.binary_length(texts), _LONGEST_SHAPES)
     )
     return _encoded(pc.if_else(pc.fill_null(keep, False), texts, ""))
 
 
 def _decimals(column: pa.Array, rows: Int64, category: UInt8) -> Float32:
-    """What the trace gives for kernels; NaN where it gives none, or no number."""
+    """Return the column for kernels; NaN for other events and for values that are not a number."""
     values = np.asarray(pc.fill_null(column, float("nan")).to_numpy(), np.float64)[rows]
     known = (category == Category.KERNEL) & (values >= 0) & (values < 1e9)
     return np.where(known, values, np.nan).astype(np.float32)
 
 
 def _per_block(per_sm: Float32, blocks_per_sm: Float32) -> UInt8:
-    """0 where one of them is not known, or the ratio is none that a GPU could run."""
+    """Warps per block; 0 if one of the two is not known, or if no GPU can run that many."""
     known = (blocks_per_sm > 0) & (per_sm > 0)
     ratio = np.rint(np.where(known, per_sm, 0) / np.where(known, blocks_per_sm, 1))
     return np.where(ratio <= _MOST_WARPS, ratio, 0).astype(np.uint8)
 
 
 def _tiny(values: Int64, category: UInt8) -> UInt8:
-    """Of kernels; 0 where there is none, or it does not fit."""
+    """Values of kernels as 8 bits; 0 for other events and for values that do not fit."""
     known = (category == Category.KERNEL) & (values >= 0) & (values < 256)
     return np.where(known, values, 0).astype(np.uint8)
 
 
 def _place(column: pa.Array, rows: Int64, work: Bool, by_thread: Int32, thread: Int32) -> Int32:
-    """Device or stream of GPU work: from the arguments, else from the event's pid or tid."""
+    """Device or stream of GPU work: from the arguments, or else from the event's pid or tid."""
     given = _small(_numbers(column, rows))
     if len(thread):
         given = np.where(given == NONE, by_thread[thread], given)
@@ -244,7 +246,7 @@ def _place(column: pa.Array, rows: Int64, work: Bool, by_thread: Int32, thread: 
 
 
 def _threads(pid: pa.Array, tid: pa.Array, rows: Int64) -> tuple[Int32, list[tuple[str, str]]]:
-    """The (pid, tid) pair of each of `rows`, as an index into the list of the pairs that occur."""
+    """Return the (pid, tid) pair of each of `rows` as an index, and the list of pairs that it points into."""
     take = _indices(rows)
     pids, tids = _encoded(pid.take(take)), _encoded(tid.take(take))
     pair = pids.indices.to_numpy().astype(np.int64) * max(len(tids.dictionary), 1) + tids.indices.to_numpy()
@@ -257,12 +259,12 @@ def _threads(pid: pa.Array, tid: pa.Array, rows: Int64) -> tuple[Int32, list[tup
 
 @functools.cache
 def _scalar(value: int | float | str, kind: pa.DataType) -> pa.Scalar:
-    # Made once: for each that it makes, pyarrow looks for pandas, and where there is none, that is slow.
+    # Cached: for each new scalar, pyarrow looks for pandas, which is slow if pandas is not installed.
     return pa.scalar(value, kind)
 
 
 def _indices(rows: Int64) -> pa.Array:
-    """For `take`; `pa.array` would look for pandas, too."""
+    """Return rows for `take`. Not `pa.array`: it looks for pandas, too."""
     return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
 
 
@@ -271,7 +273,7 @@ def _encoded(strings: pa.Array) -> pa.DictionaryArray:
 
 
 def _is(phases: pa.DictionaryArray, *texts: str) -> Bool:
-    """Which of the phases are among `texts`."""
+    """Mask of the phases that are among `texts`."""
     known = np.isin(np.array(phases.dictionary.to_pylist(), np.str_), texts)
     return known[phases.indices.to_numpy()] if len(known) else np.zeros(0, np.bool_)
 
@@ -292,13 +294,15 @@ def _numbers(column: pa.Array, rows: Int64, missing: int = NONE) -> Int64:
 
 
 def _small(values: Int64) -> Int32:
-    """As 32 bits, NONE where a value does not fit."""
+    """Values as 32 bits; NONE for those that do not fit."""
     return np.where((values >= NONE) & (values < 2**31), values, NONE).astype(np.int32)
 
 
 def _nanoseconds(column: pa.Array) -> tuple[Int64, Bool]:
-    """A decimal of microseconds with 3 places is a whole number of nanoseconds: its own low 64 bits, where
-    they do."""
+    """Convert decimals of µs with 3 places to ns. Return the values, and a mask of those that are known.
+
+    Such a decimal is stored as a whole number of ns with 128 bits. Its low 64 bits are the value if it fits.
+    """
     known = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), np.bool_)
     data = column.buffers()[1]
     if data is None or not len(column):

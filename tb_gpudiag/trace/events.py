@@ -1,4 +1,4 @@
-"""Events: a trace as columns. No opinions: what a column means, and nothing about what is good or bad."""
+"""A trace as columns: what was recorded, without any judgment."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ UInt8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
 
 NONE = -1
-"""What a column holds where the trace says nothing."""
+"""Value of a column where the trace says nothing."""
 
 
 class Category(IntEnum):
-    """What an event is, over all generations of names (see kineto.py)."""
+    """Kind of an event, the same for all generations of the format (see kineto.py)."""
 
     OTHER = 0
     CPU_OP = 1
@@ -44,7 +44,7 @@ HOST_CATEGORIES = (
     Category.RUNTIME,
     Category.DRIVER,
 )
-"""Spans of a host thread, outermost kind first where two begin and end together."""
+"""Categories of a host thread's spans. Of two that start and end together, the first listed is the outer."""
 
 CALL_CATEGORIES = (Category.RUNTIME, Category.DRIVER)
 GPU_WORK_CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
@@ -55,7 +55,7 @@ Kind = Literal["trace", "snapshot", "memory_timeline"]
 
 @dataclass(frozen=True)
 class Thread:
-    """One (pid, tid) pair as the trace names it; both are text, for a tid may be a number or "stream 7"."""
+    """One (pid, tid) pair of the trace. Both are text: a tid may be a number or "stream 7"."""
 
     pid: str
     tid: str
@@ -64,32 +64,32 @@ class Thread:
 
 @dataclass(frozen=True)
 class Events:
-    """Spans (phase X, and matched B/E pairs), ordered by start, then by file order. All arrays have shape
-    (n,).
+    """Spans (phase X, and matched B/E pairs), sorted by start, then in file order.
 
-    Instants, flows, counters and metadata are counted in `Trace.events_read` but are no rows here.
+    All arrays have shape (n,). Instants, flows, counters and metadata count in `Trace.events_read` but have
+    no rows here.
     """
 
     category: UInt8
     name: Int32  # index into `names`
-    start_ns: Int64  # from the trace's start
+    start_ns: Int64  # since the start of the trace
     duration_ns: Int64  # never negative
     thread: Int32  # index into `threads`
-    correlation: Int64  # NONE where there is none
+    correlation: Int64  # the same for a launch call and its GPU work, or NONE
     device: Int32  # GPU index of GPU work; NONE elsewhere
-    stream: Int32  # NONE where there is none
-    bytes: Int64  # of copies and sets; NONE elsewhere
-    python_id: Int64  # `Python id` of a python_function
+    stream: Int32  # NONE if there is none
+    bytes: Int64  # of copies and memsets; NONE elsewhere
+    python_id: Int64  # `Python id` of a Python frame
     python_parent: Int64  # `Python parent id`
-    sequence: Int64  # autograd's `Sequence number` of an operator
+    sequence: Int64  # `Sequence number` that autograd gives an operator
     forward_thread: Int64  # `Fwd thread id` of a backward operator; 0 or NONE elsewhere
-    blocks_per_sm: Float32  # of a kernel: its blocks, divided by the GPU's multiprocessors; NaN elsewhere
-    warps_per_block: UInt8  # of a kernel; 0 where the trace does not say
-    registers: UInt8  # of each thread of a kernel; 0 where the trace does not say
-    shared_bytes: Int32  # of each block of a kernel; NONE where the trace does not say
+    blocks_per_sm: Float32  # of a kernel: blocks of its grid / multiprocessors of the GPU; NaN elsewhere
+    warps_per_block: UInt8  # of a kernel; 0 if the trace does not say
+    registers: UInt8  # per thread of a kernel; 0 if the trace does not say
+    shared_bytes: Int32  # shared memory per block of a kernel; NONE if the trace does not say
     call_stack: Int32  # index into `call_stacks` (old traces), or NONE
-    shapes: Int32  # of a matrix product's operator: index into `input_shapes`, or NONE
-    types: Int32  # likewise: index into `input_types`, or NONE
+    shapes: Int32  # of a matmul operator: index into `input_shapes`, or NONE
+    types: Int32  # of a matmul operator: index into `input_types`, or NONE
     names: list[str]
     threads: list[Thread]
     call_stacks: list[str]
@@ -107,7 +107,7 @@ class Events:
         names: list[str],
         threads: list[Thread],
     ) -> Events:
-        """Spans of the host, in the order of Events, of which nothing else is known."""
+        """Make Events of host spans that have no other data. Rows must be sorted as in Events."""
         count = len(start_ns)
         none64, none32 = np.full(count, NONE, np.int64), np.full(count, NONE, np.int32)
         zeros = np.zeros(count, np.uint8)
@@ -144,26 +144,26 @@ class Events:
 
     @property
     def end_ns(self) -> Int64:
-        """Shape (n,): start + duration."""
+        """Ends of the spans, shape (n,)."""
         return self.start_ns + self.duration_ns
 
     def where(self, *categories: Category) -> Int64:
-        """Indices, in order of start, of the events of these categories."""
+        """Return the indices of the events of these categories, in order of start."""
         return np.flatnonzero(np.isin(self.category, np.array(categories, np.uint8))).astype(np.int64)
 
 
 class MemoryAction(IntEnum):
-    """What happened to memory."""
+    """What an allocator did."""
 
     ALLOCATE = 0
     FREE = 1
-    GROW = 2  # the allocator got a segment from the driver
-    SHRINK = 3  # it gave one back
+    GROW = 2  # it got a segment from the driver
+    SHRINK = 3  # it returned a segment to the driver
     OUT_OF_MEMORY = 4
 
 
 class DeviceType(IntEnum):
-    """PyTorch's numbers of the devices that memory events speak of."""
+    """PyTorch's numbers for kinds of devices, as in memory events."""
 
     CPU = 0
     CUDA = 1
@@ -172,7 +172,7 @@ class DeviceType(IntEnum):
 
 
 class MemoryPurpose(IntEnum):
-    """What memory is for, by the numbers of torch's memory timelines."""
+    """What memory is used for. The values are those of torch's memory timelines."""
 
     PARAMETER = 0
     OPTIMIZER_STATE = 1
@@ -186,18 +186,18 @@ class MemoryPurpose(IntEnum):
 
 @dataclass(frozen=True)
 class MemoryEvents:
-    """What the allocators did, in order of time: `[memory]` events, or the entries of a memory snapshot. All
-    arrays have shape (m,); sizes are bytes.
+    """What the allocators did, in time order: `[memory]` events, or the history of a memory snapshot.
 
-    A snapshot also knows what was allocated before its history begins and still is: that comes first, as
-    allocations at time 0 that are marked as `found`. In a memory timeline, memory may change its purpose: it
-    is freed and allocated again in two rows, and the totals of both are as after the second.
+    All arrays have shape (m,); sizes are in bytes. A snapshot also has the memory that was allocated before
+    its history starts and is still live: it comes first, as allocations at time 0 marked as `found`. In a
+    memory timeline, memory may change its purpose. Then one row frees it and the next one allocates it again,
+    both with the totals after the second.
     """
 
     time_ns: Int64
     action: UInt8  # MemoryAction
-    # Signed: what it adds to `allocated`; of GROW and SHRINK, to `reserved`; of OUT_OF_MEMORY what could not
-    # be had. In a snapshot it is what was asked for, elsewhere as the allocator rounded it.
+    # Change of `allocated`, or of `reserved` for GROW and SHRINK; for OUT_OF_MEMORY, the size requested. In a
+    # snapshot, sizes are as requested; elsewhere, as the allocator rounded them.
     bytes: Int64
     address: npt.NDArray[np.uint64]
     device_type: Int32  # DeviceType
@@ -205,10 +205,10 @@ class MemoryEvents:
     allocated: Int64  # `Total Allocated` after the event; NONE in old traces
     reserved: Int64
     thread: Int32  # index into Events.threads, or NONE
-    stack: Int32  # index into `stacks`, or NONE: only snapshots have them
-    stacks: list[str]  # frames "file(line): function", outermost first, one a line
-    found: Bool | None = None  # no event: it was there when the recording began; None where nothing tells
-    purpose: UInt8 | None = None  # MemoryPurpose: only memory timelines have it
+    stack: Int32  # index into `stacks`, or NONE; only snapshots have stacks
+    stacks: list[str]  # frames "file(line): function", outermost first, one per line
+    found: Bool | None = None  # not an event: allocated before the recording; None if the file does not say
+    purpose: UInt8 | None = None  # MemoryPurpose; only memory timelines have it
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -216,9 +216,10 @@ class MemoryEvents:
 
 @dataclass(frozen=True)
 class Segments:
-    """The allocator's memory as a snapshot found it. Sizes are bytes.
+    """The allocator's memory when a snapshot was taken. Sizes are in bytes.
 
-    Segments have shape (s,): what the driver gave. Blocks have shape (b,), ordered by segment and address.
+    Segments are what the driver gave the allocator, shape (s,). Blocks are parts of segments, shape (b,),
+    sorted by segment and address.
     """
 
     device: Int32
@@ -229,7 +230,7 @@ class Segments:
     block_segment: Int32
     block_address: npt.NDArray[np.uint64]
     block_bytes: Int64
-    # What was asked for, 0 of an unused block; block_bytes where the snapshot does not say.
+    # Size requested: 0 for an unused block, block_bytes if the snapshot does not say.
     block_requested_bytes: Int64
     block_used: Bool  # allocated, or freed and waiting for a stream
     block_stack: Int32  # index into MemoryEvents.stacks, or NONE
@@ -237,7 +238,7 @@ class Segments:
 
 @dataclass(frozen=True)
 class Metadata:
-    """What stands beside the events at the top level of the file."""
+    """Top-level values of the file, other than its events."""
 
     schema_version: int = 0
     base_time_ns: int = 0
@@ -253,7 +254,7 @@ class Metadata:
 
 @dataclass(frozen=True)
 class Trace:
-    """One trace file, read."""
+    """What was read from one trace file."""
 
     events: Events
     memory: MemoryEvents
@@ -261,9 +262,7 @@ class Trace:
     status: Status
     events_read: int  # whole elements of traceEvents, of all phases
     malformed_events: int  # skipped
-    start_ns: int  # the earliest event's own stamp: add it (and base_time_ns) for absolute time
+    start_ns: int  # timestamp of the earliest event: add it (and base_time_ns) to get absolute times
     kind: Kind = "trace"
     segments: Segments | None = None  # of a snapshot
-    notes: list[str] = field(
-        default_factory=list
-    )  # one line for each thing that had to be skipped or repaired
+    notes: list[str] = field(default_factory=list)  # what was skipped or repaired, one line each

@@ -1,4 +1,4 @@
-"""A log directory to its trace files: traces, memory snapshots and memory timelines."""
+"""Find the files to diagnose below a log directory: traces, memory snapshots and memory timelines."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ _TRACE_NAME: Final = re.compile(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pt\.trace\.json(?:\.gz)?", re.DOTALL
 )
 _SNAPSHOT_NAME: Final = re.compile(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pickle(?:\.gz)?", re.DOTALL)
-# Any name will do for `export_memory_timeline`; these are no other files'.
+# `export_memory_timeline` takes any name. No other files have these names.
 _TIMELINE_NAME: Final = re.compile(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.raw\.json\.gz|(?<=memory_timeline)\.json(?:\.gz)?)",
     re.DOTALL,
 )
-# Other programs pickle, too. A store is not asked for the first bytes of each: there the name must tell.
+# Other programs write pickles, too. On a remote store, reading the first bytes of each takes too long: there,
+# the name has to say that it is a snapshot.
 _TELLING_NAME: Final = re.compile(r"snapshot|memory", re.IGNORECASE)
 _HEAD_BYTES: Final = 512
-# Looked at once a version. A directory with more pickles is looked at again and again.
+# Each version of a pickle is opened once. With more pickles than this, they are opened again on every scan.
 _HEADS_REMEMBERED: Final = 1 << 16
 _JSON_NAME: Final = re.compile(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json)?(?:\.gz)?", re.DOTALL)
-# TensorBoard's own test for a URL in --logdir_spec.
+# TensorBoard's own pattern for a URL in --logdir_spec.
 _SPEC_URL: Final = re.compile(r"[a-zA-Z][0-9a-zA-Z.]*://")
 _SPEC_DRIVE: Final = re.compile(r"[a-zA-Z]:\\")
-# What object stores call a content's version; any of them changes when the content does.
+# Object stores' keys for the version of a file's content. Whichever is there changes with the content.
 _VERSION_KEYS: Final = ("ETag", "etag", "md5Hash", "generation", "content_md5", "created", "mtime")
 
 
@@ -45,33 +46,34 @@ _VERSION_KEYS: Final = ("ETag", "etag", "md5Hash", "generation", "content_md5", 
 class TraceFile:
     """One trace file below a log directory."""
 
-    path: str  # as read_trace takes it
-    run: str  # the folder relative to the log directory, "." for itself, as TensorBoard names runs
+    path: str  # for read_trace
+    run: str  # its folder relative to the log directory, "." for that itself, as TensorBoard names runs
     worker: str
-    span: str  # digits, or empty where the name has none
+    span: str  # digits; empty if the name has none
     size_bytes: int
-    modified_ns: int  # since 1970; 0 where the store does not say
+    modified_ns: int  # since 1970; 0 if the store does not say
     identity: str  # changes whenever the file does
-    kind: Kind = "trace"  # by its name: reading it tells for sure
+    kind: Kind = "trace"  # by its name; only reading it makes sure
 
 
 @dataclass
 class Found:
-    """The trace files, ordered by run, worker and span as numbers, and what could not be looked at."""
+    """Trace files, sorted by run, worker and span, and the folders and files that could not be read."""
 
     files: list[TraceFile] = field(default_factory=list)
     problems: list[GpudiagError] = field(default_factory=list)
 
 
 def find_traces(root: str) -> Found:
-    """What can be read below a directory, or the one file named, of any name.
+    """Find the files to diagnose below a directory. If `root` is a file, return that file, whatever its name.
 
-    Traces are `*.pt.trace.json`, memory timelines `*.raw.json.gz` and `*memory_timeline.json`, memory
-    snapshots `*.pickle`, each also with `.gz`. Of the pickles on a local disk only those that begin like a
-    snapshot, of those in a store only those with `snapshot` or `memory` in their name.
+    Traces are named `*.pt.trace.json`, memory timelines `*.raw.json.gz` or `*memory_timeline.json`, memory
+    snapshots `*.pickle`; each may end in `.gz`. Other programs write pickles, too: on a local disk, only
+    those that start like a snapshot are returned, on a remote store those with `snapshot` or `memory` in
+    their name.
 
-    `root` is a local path or an fsspec URL. Links are followed; a folder is visited once, by its real path
-    where it has one below `root`. Raises nothing: what cannot be listed is among the problems.
+    `root` is a local path or an fsspec URL. Links are followed. A folder is visited once, under its own path
+    if that is below `root`. Raises nothing: whatever cannot be listed is in `problems`.
     """
     found = Found()
     if is_remote(root):
@@ -83,10 +85,10 @@ def find_traces(root: str) -> Found:
 
 
 def parse_logdir_spec(spec: str) -> list[tuple[str, str]]:
-    """TensorBoard's `--logdir_spec` as (name, path) pairs; the name is empty where none is given.
+    """Parse TensorBoard's `--logdir_spec` into (name, path) pairs; the name is empty if the spec gives none.
 
-    `name:path` entries are separated by commas. `/a:b` is a path with a colon, `C:\\logs` a path with a
-    drive, and `gs://bucket` a URL. Where a path comes twice, the last one counts. Empty entries are left out.
+    Commas separate `name:path` entries. `/a:b` is a path with a colon, `C:\\logs` a path with a drive and
+    `gs://bucket` a URL. If a path comes twice, the last entry wins. Empty entries are skipped.
     """
     named: dict[str, str] = {}
     for entry in spec.split(","):
@@ -115,10 +117,9 @@ def _find_local(root: str, found: Found) -> None:
 
 
 class _LocalSearch:
-    """Search below a folder, breadth first, that visits each folder and file once.
+    """Breadth-first search below a folder. It visits each folder and file once.
 
-    Links wait until everything else is visited, so that a folder or file goes by its own name if it has one
-    below the root.
+    It follows links last, so that a folder or file that is below the root is found under its own path.
     """
 
     def __init__(self, found: Found) -> None:
@@ -129,7 +130,7 @@ class _LocalSearch:
         self._linked_files: list[tuple[str, str]] = []
 
     def below(self, root: str) -> None:
-        """Add all trace files below the folder, and a problem for each folder or file that cannot be read."""
+        """Add the trace files below the folder, and a problem for each folder or file that cannot be read."""
         self._folders.append((root, "."))
         while self._folders or self._linked_folders:
             folder, run = (self._folders or self._linked_folders).popleft()
@@ -167,7 +168,7 @@ class _LocalSearch:
             self._take(entry.path, run)
 
     def _take(self, path: str, run: str) -> None:
-        """Add the file if it is one to read."""
+        """Add the file if it is a trace, a memory snapshot or a memory timeline."""
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait forever
             return
@@ -186,7 +187,7 @@ class _LocalSearch:
 
 @lru_cache(_HEADS_REMEMBERED)
 def _begins_like_snapshot(path: str, _content: tuple[object, ...]) -> bool:
-    """Whether this version of the file does."""
+    """Return whether this version of the file starts like a memory snapshot."""
     with open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
     if head.startswith(GZIP_MAGIC):
@@ -212,7 +213,7 @@ def _find_remote(root: str, found: Found) -> None:
         listed: dict[str, dict[str, Any]] = system.find(inner, detail=True)
         if not listed and not system.exists(inner):
             raise FileNotFoundError(root)
-    except Exception as error:  # fsspec's back ends raise whatever they like
+    except Exception as error:  # fsspec back ends raise anything
         found.problems.append(unreadable(error, root))
         return
     base = inner.rstrip("/")
@@ -251,16 +252,16 @@ _NAMES: Final[dict[Kind, re.Pattern[str]]] = {
 
 
 def _kind(name: str) -> Kind | None:
-    """What a file of this name is in a log directory; None of others."""
+    """Return what a file in a log directory is by its name; None if it is not one to diagnose."""
     return next((kind for kind, pattern in _NAMES.items() if pattern.fullmatch(name)), None)
 
 
 def _text(name: str) -> str:
-    """A file system's name as text that can be shown and sent: what is no Unicode as question marks."""
+    """Make a file name that can be shown and sent: bytes that are not Unicode become question marks."""
     return name.encode("utf-8", "replace").decode()
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
-    """A key that orders numbers within names as numbers: rank2 before rank10."""
-    parts = re.split(r"([0-9]+)", text)  # every other part is a number
+    """Sort key that compares the numbers in names as numbers: rank2 comes before rank10."""
+    parts = re.split(r"([0-9]+)", text)  # every second part is a number
     return [(0, int(part), "") if i % 2 else (1, 0, part) for i, part in enumerate(parts)]

@@ -1,7 +1,7 @@
-"""Kineto's names, old and new: the only file that knows them.
+"""Map Kineto's names, old and new, to the columns of `events.py`. No other file knows these names.
 
-Generations of the format write the same thing under different names. Everything here maps those names to what
-`events.py` means, so that nothing after it has to ask which torch wrote the file.
+Generations of the format write the same thing under different names. After this, no code has to ask which
+version of torch wrote the file.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ FIELDS: Final = {
     "name": ("name", "VARCHAR"),
     "pid": ("pid", "VARCHAR"),
     "tid": ("tid", "VARCHAR"),
-    # Exact: DuckDB parses a decimal from the digits themselves. 19 digits before the point hold any stamp of
-    # 64 bits.
+    # Exact: DuckDB parses a decimal digit by digit. 19 digits before the point fit any 64-bit timestamp.
     "start_us": ("ts", "DECIMAL(22,3)"),
     "duration_us": ("dur", "DECIMAL(22,3)"),
 }
-"""Columns read from an event's own entries: the entry's key and its SQL type."""
+"""Columns read from the entries of an event: key of the entry and its SQL type."""
 
 ARGUMENTS: Final = {
     "correlation": ("correlation", "BIGINT"),
@@ -47,12 +46,12 @@ ARGUMENTS: Final = {
     "memory_reserved": ("Total Reserved", "BIGINT"),
     "thread_name": ("name", "VARCHAR"),
 }
-"""Columns read from an event's `args`, likewise. No two keys may differ by case alone."""
+"""Columns read from the `args` of an event, likewise. SQL ignores case: keys must differ in more."""
 
 COPIED_BYTES: Final = "bytes"
-"""The entry of a copy's `args` that differs by case alone from one of `[memory]`."""
+"""Entry of a copy's `args`. It differs from `Bytes` of `[memory]` only in case."""
 
-_STAMP: Final = re.compile(rb'("(?:ts|dur)"[ \t\r\n]*:[ \t\r\n]*)(-?[0-9][0-9.eE+-]*)')
+_TIMESTAMP: Final = re.compile(rb'("(?:ts|dur)"[ \t\r\n]*:[ \t\r\n]*)(-?[0-9][0-9.eE+-]*)')
 
 _CATEGORIES: Final = {
     "operator": Category.CPU_OP,
@@ -82,9 +81,8 @@ _CATEGORIES: Final = {
     "cpu_instant_event": Category.INSTANT,
 }
 
-# Before categories had their own name for them (torch 1.8 to 1.11), marks of the profiler, of the loader
-# and of optimizers were `Operator`s. `gpu_user_annotation` repeats ProfilerStep on the GPU and is never a
-# host step.
+# torch 1.8 to 1.11 had no category for annotations: marks of the profiler, the DataLoader and optimizers were
+# `Operator`s. `gpu_user_annotation` repeats ProfilerStep on the GPU and is never a step of the host.
 _ANNOTATION_OF_OLD: Final = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.")
 
 _STREAM_TID: Final = re.compile(r"(?:stream\s*)?(-?[0-9]+)", re.IGNORECASE)
@@ -95,10 +93,10 @@ SPAN_PHASE: Final = "X"
 BEGIN_PHASE: Final = "B"
 END_PHASE: Final = "E"
 MEMORY_PHASES: Final = frozenset({"i", "I", "X"})
-MATRIX_PRODUCTS: Final = frozenset(
+MATMULS: Final = frozenset(
     {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::_scaled_mm"}
 )
-"""Operators whose `Input Dims` and `Input type` are kept: all of them would be a large part of the trace."""
+"""Operators whose `Input Dims` and `Input type` are kept. For all operators, they take much memory."""
 METADATA_PHASE: Final = "M"
 THREAD_NAME: Final = "thread_name"
 
@@ -117,31 +115,31 @@ METADATA_KEYS: Final = frozenset(
         "simulated",
     }
 )
-"""Top-level keys that are kept; every other value is passed over."""
+"""Top-level keys that are kept; all others are skipped."""
 
 
-def quoted_stamps(chunk: bytes) -> bytes:
-    """The chunk with its stamps as strings."""
-    return _STAMP.sub(rb'\1"\2"', chunk)
+def quoted_timestamps(chunk: bytes) -> bytes:
+    """Return the chunk with its timestamps and durations as strings."""
+    return _TIMESTAMP.sub(rb'\1"\2"', chunk)
 
 
 def category(text: str) -> Category:
-    """What a `cat` means."""
+    """Return the category that a `cat` means."""
     return _CATEGORIES.get(text.lower(), Category.OTHER)
 
 
 def is_old_operator(text: str) -> bool:
-    """Whether this `cat` is of the generation that had no category for annotations."""
+    """Return whether this `cat` is from the generation that had no category for annotations."""
     return text == "Operator"
 
 
 def is_annotation(name: str) -> bool:
-    """Whether an old `Operator` of this name is what newer traces call a `user_annotation`."""
+    """Return whether newer traces call an old `Operator` of this name a `user_annotation`."""
     return _ANNOTATION_OF_OLD.match(name) is not None
 
 
 def number_of(text: str) -> int:
-    """The number in a GPU's `pid` or `tid` ("7", "stream 7"), or NONE."""
+    """Return the number in a GPU's `pid` or `tid` ("7", "stream 7"), or NONE."""
     match = _STREAM_TID.fullmatch(text.strip())
     if match is None:
         return NONE
@@ -150,8 +148,7 @@ def number_of(text: str) -> int:
 
 
 def metadata(values: dict[str, Any]) -> Metadata:
-    """Top-level values, wherever in the file they stood, as Metadata; what has another type than expected
-    is left out."""
+    """Make Metadata of top-level values. Values of an unexpected type are skipped."""
     properties = values.get("deviceProperties")
     distributed = values.get("distributedInfo")
     return Metadata(

@@ -1,4 +1,4 @@
-"""What reading a file may cost at most."""
+"""Bounds on what reading a file may cost."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on one file. Each default is far beyond what torch writes, and small enough not to exhaust a
-    machine."""
+    """Bounds on one file. The defaults are far beyond what torch writes and do not exhaust a machine."""
 
-    # A step of more than 1 GB is the largest reported; a whole window of such is some ten of them.
+    # The largest step reported takes more than 1 GB. A recording of such steps has about ten of them.
     max_raw_bytes: int = 16 << 30
-    # Traces pack 12 to 30 times; a trace that repeats itself, some 100 times. deflate's own limit is 1032.
+    # gzip shrinks traces 12 to 30 times, a trace that repeats itself about 100 times. Its limit is 1032.
     max_gzip_ratio: float = 300.0
-    # A small file may have any ratio: what it unpacks to is no burden.
+    # A file that unpacks to less than this may have any ratio.
     gzip_ratio_floor_bytes: int = 64 << 20
-    # About 90 bytes each in memory: twice this while they are sorted.
+    # About 90 bytes each in memory, and twice that while they are sorted.
     max_events: int = 50_000_000
-    # Traces nest to 6; `args` of other writers somewhat deeper. Within one event amid a large file more goes
-    # unseen: the parser does not recurse, and what is not read costs nothing.
+    # Traces are nested 6 levels deep, `args` of other writers a little deeper. A deeper event in the middle
+    # of a large file goes unnoticed. It does no harm: the parser does not recurse, and skips what it does not
+    # read.
     max_depth: int = 256
-    # The largest event seen has 60 KB (a long list of shapes).
+    # The largest event seen takes 60 KB (a long list of shapes).
     max_element_bytes: int = 8 << 20
-    # `deviceProperties` of 16 GPUs take 10 KB; process groups of thousands of ranks in `distributedInfo`
-    # take some MB.
+    # `deviceProperties` of 16 GPUs take 10 KB, process groups of thousands of ranks in `distributedInfo` a
+    # few MB.
     max_metadata_bytes: int = 16 << 20
-    # Of a memory snapshot, of which torch says that it can easily have gigabytes. All of it is held while it
-    # is read, and becomes some six times as large.
+    # torch says that a memory snapshot easily takes gigabytes. It is read as a whole, and takes about six
+    # times its size in memory.
     max_snapshot_bytes: int = 4 << 30
-    # Lists and dicts of a snapshot, about 100 bytes each with nothing in them. An entry of the history is
-    # one, and with C++ frames of its own some fifty.
+    # Lists and dicts in a snapshot take about 100 bytes each when empty. An entry of the history has one, or
+    # about fifty with C++ frames of its own.
     max_snapshot_entries: int = 50_000_000
-    # Text handed to the parser at a time. Measured: with 0.25 MiB reading takes three times as long, with 1
-    # MiB half as long again, with 8 MiB as long and more memory.
+    # Text that is parsed at a time. Measured: with 0.25 MiB, reading takes three times as long; with 1 MiB,
+    # 1.5 times as long; with 8 MiB, as long, but more memory.
     chunk_bytes: int = 4 << 20
 
 

@@ -1,8 +1,8 @@
-"""What `torch.profiler.profile.export_memory_timeline` writes, to a Trace.
+"""Read what `torch.profiler.profile.export_memory_timeline` writes into a Trace.
 
-`.raw.json.gz` holds events, `[[time in ns, action, bytes, category], …]`; `.json` and `.json.gz` hold the sum
-of each category over time, `[[times in µs], [[0, bytes of each category], …]]`. Neither says of which device,
-nor what the allocator had reserved.
+`.raw.json.gz` has events, `[[time in ns, action, bytes, category], …]`. `.json` and `.json.gz` have the sum
+of each category over time, `[[times in µs], [[0, bytes of each category], …]]`. Neither says which device it
+is about, nor how much memory the allocator had reserved.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from tb_gpudiag.trace.snapshot_segments import MOST_BYTES
 _BEGINNING: Final = re.compile(rb"\s*\[\s*\[\s*[-0-9\]]")
 _SPACE: Final = b" \t\r\n"
 _NUMBERS: Final = b"0123456789-"
-_FIELDS: Final = 4  # of an event
-_COLUMNS: Final = 1 + len(MemoryPurpose)  # of the sums
+_FIELDS: Final = 4  # per event
+_COLUMNS: Final = 1 + len(MemoryPurpose)  # per row of sums
 _PREEXISTING, _CREATE, _CHANGE_OF_VERSION, _DESTROY = 1, 2, 3, 4
 _LATEST_NS: Final = 1 << 62
-_DEVICE_NOTE: Final = "the file does not say which device it is of: taken as GPU 0"
+_DEVICE_NOTE: Final = "the file does not say which device it is about: GPU 0 is assumed"
 
 
 def is_memory_timeline(head: bytes) -> bool:
-    """Whether a file that begins so is one: a list of lists of numbers, where a trace has objects."""
+    """Return whether a file that starts like this is a memory timeline: lists of numbers, not objects."""
     return _BEGINNING.match(head) is not None
 
 
 def read_memory_timeline(data: bytes, path: str, progress: Callable[[float, str], None]) -> Trace:
-    """The Trace of the file's text. Raises NotATrace."""
+    """Read the text of a file. Raises NotATrace."""
     progress(0.2, "reading the timeline")
     data = data.translate(None, _SPACE)
     shape = data.translate(None, _NUMBERS)
@@ -98,7 +98,7 @@ def read_memory_timeline(data: bytes, path: str, progress: Callable[[float, str]
 
 
 _Columns = tuple[Int64, Int64, Int64, Bool, Int64]
-"""Time, bytes, purpose, whether it was there before, and the total afterwards; in order of time."""
+"""Time in ns, signed bytes, purpose, found, and the total afterwards in bytes; see MemoryEvents."""
 
 
 def _of_events(events: Int64) -> _Columns:
@@ -107,8 +107,8 @@ def _of_events(events: Int64) -> _Columns:
     known = (size > -MOST_BYTES) & (size < MOST_BYTES) & (purpose >= 0) & (purpose < len(MemoryPurpose))
     known &= found | ((time_ns >= 0) & (time_ns < _LATEST_NS))
     known &= (action >= _PREEXISTING) & (action <= _DESTROY)
-    # A new version of a tensor is written as two rows, of the old one and of the new one: nothing is
-    # allocated. It matters where the purpose is another.
+    # A new version of a tensor takes two rows, one for the old version and one for the new. Nothing is
+    # allocated, so the rows matter only if the purpose changes.
     changes = known & (action == _CHANGE_OF_VERSION)
     old = np.flatnonzero(changes[:-1] & changes[1:] & (size[:-1] == -size[1:]) & (size[:-1] < 0))
     same = old[purpose[old] == purpose[old + 1]]
@@ -144,7 +144,7 @@ def _of_sums(time_ns: Int64, sums: Int64) -> _Columns:
 
 
 def _list_of(rows: int, fields: int) -> bytes:
-    """JSON of this many lists of this many numbers, without the numbers."""
+    """Return JSON of this many lists of this many numbers, without the numbers."""
     one = b"[" + b"," * (fields - 1) + b"]"
     return b"[" + b",".join([one] * rows) + b"]"
 
@@ -162,7 +162,7 @@ def _numbers(data: bytes, count: int, path: str) -> Int64:
 
 def _not_one(path: str) -> NotATrace:
     return NotATrace(
-        "it is JSON, but neither a trace nor a memory timeline with events",
+        "it is JSON, but neither a trace nor a memory timeline that has events",
         where=path,
         remedy="name a file that torch.profiler.tensorboard_trace_handler or export_memory_timeline wrote",
     )

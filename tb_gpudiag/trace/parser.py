@@ -1,4 +1,4 @@
-"""JSON text to columns, by DuckDB's parser."""
+"""Parse JSON text into columns, with DuckDB."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.columns import Part, part_of
 from tb_gpudiag.trace.events import Bool
 
-# Before version 2, DuckDB took a decimal's number through a double; a quoted one it has always taken digit
-# by digit.
+# Before version 2, DuckDB converted a number to a decimal by way of a double. It parses a quoted number digit
+# by digit in all versions.
 _MAY_ROUND: Final = int(duckdb.__version__.split(".")[0]) < 2
-# Below this, a double's nearest thousandth is the number that was written.
+# Below this, rounding the double to three places gives the number that was written.
 _EXACT_IN_DOUBLE_US: Final = 2**41
 
 
 def _query(schema: dict[str, Any]) -> str:
-    # One list of all events: unnesting it in SQL takes half as long again.
+    # One list of all events. Unnesting it in SQL takes 1.5 times as long.
     return f"SELECT from_json(text, '{json.dumps([schema])}') AS events FROM chunk"
 
 
 _EVENTS: Final = _query({**dict(kineto.FIELDS.values()), "args": dict(kineto.ARGUMENTS.values())})
-# SQL knows no case, and `[memory]` has another argument of this name: it takes a second look at the text,
+# SQL ignores case, and `[memory]` has another argument of this name. So these bytes need a second query,
 # which few chunks need.
 _COPIED_BYTES: Final = _query({"args": {kineto.COPIED_BYTES: "BIGINT"}})
 
 
 class Parser:
-    """One thread's way into DuckDB: `clone` gives another thread its own."""
+    """Parser for one thread. Other threads need a `clone`."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
-        # Nothing may be fetched or read by SQL: the text comes from us, and the extension for JSON is built
-        # in.
+        # SQL must not fetch or read anything: the text comes from us, and the JSON extension is built in.
         self._connection = connection or duckdb.connect(
             config={
                 "threads": 1,
@@ -48,31 +47,31 @@ class Parser:
         )
 
     def clone(self) -> Parser:
-        """A Parser for another thread, on the same in-memory database."""
+        """Return a Parser for another thread, on the same in-memory database."""
         return Parser(self._connection.cursor())
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._connection.close()
 
     def parse(self, text: bytes) -> Part | None:
-        """A JSON array of events as a Part, or None where the text is not JSON."""
+        """Parse a JSON array of events; return None if the text is not JSON."""
         events = self._events(_EVENTS, text)
         if events is not None and _MAY_ROUND and _beyond_double(events.field(kineto.FIELDS["start_us"][0])):
-            events = self._events(_EVENTS, kineto.quoted_stamps(text))
+            events = self._events(_EVENTS, kineto.quoted_timestamps(text))
         return None if events is None else part_of(_columns(events), lambda: self._copied_bytes(text))
 
     def valid(self, texts: list[bytes]) -> Bool:
-        """Shape (len(texts),): which of these are JSON."""
+        """Mask of the texts that are JSON, shape (len(texts),)."""
         if not texts:
             return np.zeros(0, np.bool_)
         table = self._run("SELECT json_valid(text) AS valid FROM chunk", texts)
-        if table is None:  # cannot be: the function answers false instead of failing
+        if table is None:  # impossible: json_valid returns false instead of failing
             return np.zeros(len(texts), np.bool_)
         return np.asarray(pc.fill_null(table.column("valid"), False).to_numpy(), np.bool_)
 
     def _copied_bytes(self, text: bytes) -> pa.Array | None:
-        """What `bytes` says of each event of a text that is JSON."""
+        """Return `bytes` of each event of a text that is JSON."""
         events = self._events(_COPIED_BYTES, text)
         return None if events is None else _fields(_fields(events)["args"])[kineto.COPIED_BYTES]
 
@@ -81,7 +80,7 @@ class Parser:
         return None if table is None else _whole(table.column("events")).flatten()
 
     def _run(self, query: str, texts: list[bytes]) -> pa.Table | None:
-        # The bytes go over as they are: DuckDB's parser checks UTF-8 itself.
+        # Pass the bytes as they are: DuckDB's parser checks UTF-8 itself.
         ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
         joined = texts[0] if len(texts) == 1 else b"".join(texts)
         buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(joined)]
@@ -90,19 +89,19 @@ class Parser:
         try:
             return self._connection.sql(query).to_arrow_table()
         except (duckdb.InvalidInputException, duckdb.DataError, UnicodeDecodeError):
-            # The message quotes the text, and so cannot even be decoded where the text is no UTF-8.
+            # UnicodeDecodeError: DuckDB's message quotes text that is not UTF-8.
             return None
         finally:
             self._connection.unregister("chunk")
 
 
 def _fields(structs: pa.StructArray) -> dict[str, pa.Array]:
-    """Its fields, null where the struct is."""
+    """Return the fields by name; a field is null where the struct is."""
     return dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
 
 
 def _columns(events: pa.StructArray) -> dict[str, pa.Array]:
-    """Each column that is read, by our name."""
+    """Return the columns that are read, by our names (see kineto.py)."""
     fields = _fields(events)
     arguments = _fields(fields["args"])
     columns = {name: fields[key] for name, (key, _) in kineto.FIELDS.items()}
@@ -114,6 +113,6 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
-def _beyond_double(stamps: pa.Array) -> bool:
-    ends = pc.min_max(stamps).as_py()
+def _beyond_double(timestamps: pa.Array) -> bool:
+    ends = pc.min_max(timestamps).as_py()
     return any(abs(end) > _EXACT_IN_DOUBLE_US for end in ends.values() if end is not None)

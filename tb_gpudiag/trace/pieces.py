@@ -1,7 +1,7 @@
-"""Events one by one, where some of a stretch are not JSON: each is judged by itself.
+"""Save the good events of a text in which some are not JSON.
 
-The text is split where events plausibly begin, whatever quotes and brackets before that seem to say, so that
-one unbalanced quote costs one event and not all that follow it.
+The text is split into pieces where events plausibly start, whatever the quotes and brackets before that place
+say. So one unbalanced quote costs one event, not all the events after it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.structure import Marks, segmented
 
 _SPACE: Final = b" \t\r\n"
-# Between two events: the end of one, and the beginning of the next with a key that events have.
+# Between two events: the end of one, and the start of the next with a key that events have.
 BETWEEN: Final = re.compile(
     rb"\}(?P<gap>[ \t\r\n]*,[ \t\r\n]*)"
     rb'(?=\{[ \t\r\n]*"(?:ph|cat|name|pid|tid|ts|dur|id|bp|s|args)")'
 )
 _COMMA: Final = re.compile(rb"[ \t\r\n]*,")
-# What may follow the array of events: another key, the end of the object, or the end of the file.
+# What may follow the array of events: another key, the end of the object or the end of the file.
 _AFTER_ARRAY: Final = re.compile(rb'[ \t\r\n]*(?:,[ \t\r\n]*"[^"]*"[ \t\r\n]*:|\}[ \t\r\n]*\Z|\Z)')
-# The same behind an event that is so broken that brackets cannot be told from text.
+# The same after an event so broken that its brackets mean nothing.
 _BROKEN_END: Final = re.compile(
     rb'(?P<array>\}[ \t\r\n]*\])[ \t\r\n]*(?:,[ \t\r\n]*"[^"]*"[ \t\r\n]*:|\}?[ \t\r\n]*\Z)'
 )
-# An event that holds a list of objects with event-like keys is split in pieces. So many may be joined again.
+# An event that contains a list of objects with event-like keys is split, too. Join at most this many pieces.
 _MOST_JOINED: Final = 64
-# Where more pieces than this are bad, they are not events with such lists, and joining is not tried.
+# If more pieces than this are bad, they are not events with such lists: do not try to join them.
 _MOST_BAD: Final = 10_000
 
 
@@ -148,19 +148,22 @@ class _Pieces:
 
 
 def ends_array(text: bytes, at: int) -> bool:
-    """Whether the bracket at this place, and what follows it, look like the end of the array of events."""
+    """Return whether the text from `at` looks like the end of the array of events."""
     return text[at : at + 1] == b"]" and _AFTER_ARRAY.match(text, at + 1) is not None
 
 
 def plausible_begin(text: bytes) -> int:
-    """Where the first event begins that follows another, or -1."""
+    """Find the start of the first event that follows another one; -1 if there is none."""
     match = BETWEEN.search(text)
     return -1 if match is None else match.end()
 
 
 def broken_end(text: bytes) -> int:
-    """Just after what looks like the end of the array, in an element too broken for brackets to show it: it
-    lies within a string by the quotes before it, or closes all that is open; -1 where there is none."""
+    """Find the end of the array inside an element too broken for brackets to show it; -1 if there is none.
+
+    Going by the quotes and brackets before it, such an end is inside a string, or closes everything open. The
+    result is the position just after it.
+    """
     marks = segmented(text, np.zeros(1, np.int64))
     for match in _BROKEN_END.finditer(text):
         end = match.end("array")
@@ -174,22 +177,22 @@ def broken_end(text: bytes) -> int:
 @dataclass(frozen=True)
 class _ArrayEnd:
     at: int  # position of the `]` in its piece
-    plausible: bool  # all around it looks like the array's end, even if what is before it is no JSON
+    plausible: bool  # it follows a `}`, so it ends the array even if the text before it is not JSON
 
 
 def _elements(parser: Parser, pieces: list[bytes]) -> npt.NDArray[np.bool_]:
-    """Which of the pieces are elements, or several with commas between."""
+    """Mask of the pieces that are an element, or several separated by commas. Shape (len(pieces),)."""
     return parser.valid([b"[" + piece + b"]" for piece in pieces])
 
 
 def _passing(parser: Parser, pieces: dict[int, bytes]) -> dict[int, bytes]:
-    """Those of the pieces that are elements."""
+    """Keep the pieces that are elements."""
     passes = _elements(parser, list(pieces.values()))
     return {i: piece for (i, piece), good in zip(pieces.items(), passes.tolist(), strict=True) if good}
 
 
 def _firsts(text: bytes, marks: Marks, starts: list[int]) -> dict[int, int]:
-    """For pieces in which another element follows the first by its brackets: where in the piece that ends."""
+    """End of the first element, for pieces in which another one follows it by the brackets."""
     closed = np.flatnonzero(marks.depth == 0)
     segments, first = np.unique(marks.segment[closed], return_index=True)
     ends = (marks.at[closed[first]] + 1).tolist()
@@ -201,7 +204,7 @@ def _firsts(text: bytes, marks: Marks, starts: list[int]) -> dict[int, int]:
 
 
 def _array_ends(text: bytes, marks: Marks, starts: list[int]) -> dict[int, _ArrayEnd]:
-    """For pieces with a `]` that closes more than they open, and what follows an array behind it."""
+    """End of the array, for pieces with a `]` that closes more than they open and looks like that end."""
     below = np.flatnonzero(marks.depth < 0)
     segments, first = np.unique(marks.segment[below], return_index=True)
     ends: dict[int, _ArrayEnd] = {}
@@ -214,14 +217,14 @@ def _array_ends(text: bytes, marks: Marks, starts: list[int]) -> dict[int, _Arra
 
 
 def _last_depths(marks: Marks, pieces: int) -> Int32:
-    """Shape (pieces,): the depth at the end of each piece."""
+    """Depth at the end of each piece, shape (pieces,)."""
     depths = np.zeros(pieces, np.int32)
-    depths[marks.segment] = marks.depth  # of equal indices the last one stays
+    depths[marks.segment] = marks.depth  # the last mark of each segment wins
     return depths
 
 
 def _joins(depth_after: Int32, bad: Int64) -> dict[int, int]:
-    """For pieces that end within brackets: the later piece by whose end all of them are closed."""
+    """For bad pieces that end inside brackets: the later piece at whose end all of these are closed."""
     joins: dict[int, int] = {}
     if len(bad) > _MOST_BAD:
         return joins

@@ -1,4 +1,4 @@
-"""A file to a Trace: what a profiler recorded, a memory snapshot, or a memory timeline."""
+"""Read a file into a Trace: a profiler's trace, a memory snapshot or a memory timeline."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from tb_gpudiag.trace.top import Stream, TopLevel
 
 __all__ = ["Limits", "read_trace"]
 
-# torch writes a trace in one go: one that has not grown for this long, and ends in the middle, was cut off.
+# torch writes a trace in one go. A trace that ends in the middle and has not grown for this long is cut off.
 WRITING_GRACE_S: Final = 60.0
-# Enough to see past what space a file begins with.
+# Enough to see past white space at the start of a file.
 _HEAD_BYTES: Final = 4 << 10
-# Of the whole; the rest is joining and sorting.
+# Share of the whole; the rest is joining and sorting.
 _READING_SHARE: Final = 0.9
 
 
 def read_trace(
     path: str, *, limits: Limits = DEFAULT_LIMITS, progress: Callable[[float, str], None] | None = None
 ) -> Trace:
-    """Read one file: a local path or an fsspec URL, plain or gzip. What it is, its first bytes tell:
+    """Read one file: a local path or an fsspec URL, plain or gzip. Its first bytes say what it is:
 
     - a trace, of any generation of the format;
     - a memory snapshot (`torch.cuda.memory._dump_snapshot`), of which only plain data is unpickled;
-    - a memory timeline (`export_memory_timeline`, not its HTML).
+    - a memory timeline (`export_memory_timeline`, but not its HTML).
 
-    `events_read` and `malformed_events` together are the elements of `traceEvents` that end within the
-    file. Malformed is what is not JSON and cannot be mended, what is no object with a `ph`, and a span or
-    `[memory]` event without a usable `ts`. A span without a usable `dur` is read as of no duration, and
-    noted.
+    `events_read` and `malformed_events` add up to the elements of `traceEvents` that end within the file. An
+    element is malformed if it is not JSON and cannot be repaired, if it is not an object with a `ph`, or if
+    it is a span or `[memory]` event without a usable `ts`. A span without a usable `dur` is read as 0 ns
+    long, and counted in a note.
 
     `progress` is called from this thread with a share from 0 to 1 and the name of the stage.
 
     Raises only TraceError: EmptyFile, NotATrace, Unsafe, TooLarge, TooDeep, Unreadable. A trace that ends in
-    the middle is no error: it is read up to its last whole event, and `status` says so.
+    the middle is not an error: it is read up to its last whole event, and `status` says so.
     """
     report = progress or (lambda share, stage: None)
     with Source(path, limits) as source:
@@ -60,21 +60,21 @@ def read_trace(
             return read_memory_timeline(_whole(blocks, source, limits), path, report)
         if first.lstrip()[:1] == b"<":
             raise NotATrace(
-                "it is a web page",
+                "it is an HTML page",
                 where=path,
-                remedy="a memory timeline can be read that was exported under a name ending in .raw.json.gz",
+                remedy="export a memory timeline to a name ending in .raw.json.gz instead",
             )
         return _read_events(source, blocks, limits, report)
 
 
 def _whole(blocks: Iterator[bytes], source: Source, limits: Limits) -> bytes:
-    """All of a file that cannot be read piece by piece."""
+    """Return the whole content of a file that cannot be read piece by piece. Raises TooLarge."""
     parts, size = [], 0
     for block in blocks:
         size += len(block)
         if size > limits.max_snapshot_bytes:
             raise TooLarge(
-                f"it holds more than {limits.max_snapshot_bytes:,} bytes",
+                f"it has more than {limits.max_snapshot_bytes:,} bytes",
                 where=source.path,
                 remedy="record with a smaller max_entries, or raise Limits.max_snapshot_bytes",
             )

@@ -1,5 +1,8 @@
-"""Mends what some writers get wrong in JSON. It touches only what no JSON may hold, so good text comes back
-unchanged but for white space, and mending twice is mending once."""
+"""Repair what some writers get wrong in JSON.
+
+Only text that JSON does not allow is changed. So valid text stays the same except for white space, and
+repairing text twice is the same as repairing it once.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,11 @@ _ESCAPABLE[list(b'"\\/bfnrtu')] = True
 
 
 def repaired(text: bytes) -> bytes:
-    """Control characters as spaces, bare backslashes doubled, `N/A` as null, broken UTF-8 and lone
-    surrogates as U+FFFD.
+    """Repair text of JSON.
 
-    An incomplete UTF-8 sequence or escape at the very end is left alone: its rest may follow.
+    Control characters become spaces, bare backslashes are doubled, `N/A` becomes null, broken UTF-8 and lone
+    surrogates become U+FFFD. An incomplete UTF-8 sequence or escape at the very end stays: its rest may
+    follow.
     """
     text = text.translate(_CONTROL_TO_SPACE)
     text = _utf8(text)

@@ -1,9 +1,9 @@
-"""The exact way through a stretch of events that could not be parsed as it was.
+"""Read the events of a text that does not parse as it is.
 
-Three reasons bring a stretch here: the array's end is inside it, it was cut within an element, or something
-in it is not JSON. First its brackets are scanned for the array's end and the last whole element, and what
-is before that is parsed. Where that fails, the text is mended (`repair`) and tried again. Where that fails
-too, events are judged one by one (`pieces`).
+There are three reasons for that: the array ends in it, it is cut inside an element, or something in it is not
+JSON. First, scan its brackets for the end of the array and the last whole element, and parse the text up to
+there. If that fails, repair the text (`repair`) and try again. If that fails too, save the events one by one
+(`pieces`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _SPACE: Final = b" \t\r\n"
 
 @dataclass(frozen=True)
 class Settled:
-    """What a stretch came to."""
+    """What was read from a text."""
 
     part: Part | None  # the whole elements
-    malformed: int = 0  # elements skipped, beside those that `part` counts
-    mended: bool = False  # something was no JSON and could be made so
-    leftover: bytes = b""  # the beginning of an element that has not ended yet
-    ended: bool = False  # the array's end was found
-    rest: bytes = b""  # what follows it
+    malformed: int = 0  # elements skipped, in addition to those that `part` counts
+    repaired: bool = False  # something was not JSON and could be repaired
+    leftover: bytes = b""  # the start of an element that ends after the text
+    ended: bool = False  # the array ends in the text
+    rest: bytes = b""  # the text after the end of the array
 
 
 class Settler:
-    """Settles stretches of one file."""
+    """Settles texts of one file."""
 
     def __init__(self, parser: Parser, limits: Limits, path: str) -> None:
         self._parser = parser
@@ -43,21 +43,23 @@ class Settler:
         self._path = path
 
     def settle(self, text: bytes, final: bool) -> Settled:
-        """Settle text that begins between two elements. `final`: nothing follows it in the file. Raises
-        TooDeep."""
+        """Settle text that starts between two elements. `final`: nothing follows it in the file.
+
+        Raises TooDeep.
+        """
         settled = self._by_structure(text, final)
         if settled is not None:
             return settled
-        mended = repaired(text)
-        if mended != text:
-            settled = self._by_structure(mended, final)
+        fixed = repaired(text)
+        if fixed != text:
+            settled = self._by_structure(fixed, final)
             if settled is not None:
-                return replace(settled, mended=True)
-        settled = self._by_pieces(mended, final)
-        return replace(settled, mended=text.translate(None, _SPACE) != mended.translate(None, _SPACE))
+                return replace(settled, repaired=True)
+        settled = self._by_pieces(fixed, final)
+        return replace(settled, repaired=text.translate(None, _SPACE) != fixed.translate(None, _SPACE))
 
     def give_up(self, text: bytes) -> Settled:
-        """Settle text that a single element may have swallowed: its leftover is that element, if any."""
+        """Settle text that may be one endless element. The leftover is that element, if there is one."""
         if b"{" not in text:  # no events, and perhaps millions of numbers
             return Settled(None, leftover=text)
         return self._by_pieces(repaired(text), final=False)

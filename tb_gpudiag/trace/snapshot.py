@@ -1,10 +1,10 @@
-"""A CUDA memory snapshot (`torch.cuda.memory._dump_snapshot`) to a Trace.
+"""Read a CUDA memory snapshot (`torch.cuda.memory._dump_snapshot`) into a Trace.
 
-It has two parts: the allocator's segments and blocks as they were when it was taken, and the history that led
-there, as far as the ring buffer of `_record_memory_history` goes back. The history alone has no totals. The
-blocks give them: from the last entry back, each total is the one after it without what happened between.
+A snapshot has two parts: the allocator's segments and blocks at the time it was taken, and the history before
+that, as far back as the ring buffer of `_record_memory_history` goes. The history has no totals, so the
+blocks give the last total. Going back from there, undoing each entry gives the total before it.
 
-Sizes are those asked for, as the history has them; the allocator rounds them up within its blocks.
+Sizes are as requested. The allocator rounds them up within its blocks.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _FREE_REQUESTED: Final = 100
 _NOTHING: Final = 101
 _UNKNOWN: Final = 102
 
-# What each entry of the history does. A free is one when it is completed: until then the memory is not to be
-# had, and a block that waits for it is in use.
+# What each entry of the history does. A free counts when it is completed. Until then, nobody else can have
+# the memory, and the block counts as used.
 _ACTIONS: Final = {
     "alloc": _ALLOCATE,
     "free_completed": _FREE,
@@ -70,9 +70,9 @@ _ACTIONS: Final = {
 
 
 def read_snapshot(data: bytes, limits: Limits, path: str, progress: Callable[[float, str], None]) -> Trace:
-    """The Trace of a pickle's bytes. Raises Unsafe, NotATrace, TooLarge."""
+    """Read the bytes of a pickle. Raises Unsafe, NotATrace, TooLarge."""
     collecting = gc.isenabled()
-    gc.disable()  # millions of objects, and all stay: to look for garbage among them takes a third longer
+    gc.disable()  # it would take a third longer, and find nothing among millions of objects
     try:
         return _read(data, limits, path, progress)
     finally:
@@ -106,12 +106,12 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
     rows = [_rows(of_device.get(d, _no_history(d)), state, start_us if timed else 0, notes) for d in devices]
     unknown = sum(history.unknown for history in histories)
     if unknown:
-        notes.append(f"{unknown:,} entries of the history are of a kind that is not known and were left out")
+        notes.append(f"{unknown:,} entries of the history of an unknown kind skipped")
     malformed += sum(history.malformed for history in histories)
     if malformed:
         notes.append(f"{malformed:,} malformed entries or blocks skipped")
     if stacks.left_out:
-        notes.append(f"{stacks.left_out:,} stacks left out: there are too many")
+        notes.append(f"{stacks.left_out:,} stacks skipped: there are too many")
     progress(1.0, "read")
     return Trace(
         events=spans(marked, start_us),
@@ -128,7 +128,7 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
 
 
 def _parts(loaded: Any, path: str) -> tuple[list[Any], list[Any], Any]:
-    """Segments, history by device, and marks."""
+    """Return the segments, the history of each device, and the marks."""
     if type(loaded) is list and loaded and type(loaded[0]) is dict and "blocks" in loaded[0]:
         return loaded, [], []  # torch.cuda.memory_snapshot(), pickled by hand
     if type(loaded) is dict and type(loaded.get("segments")) is list:
@@ -136,20 +136,22 @@ def _parts(loaded: Any, path: str) -> tuple[list[Any], list[Any], Any]:
         if type(traces) is list or traces is None:
             return loaded["segments"], (traces or [])[:DEVICES_LIMIT], loaded.get("external_annotations")
     raise NotATrace(
-        "it is a pickle of plain data, and not of a memory snapshot: it has no segments",
+        "it is a pickle of plain data, but not a memory snapshot: it has no segments",
         where=path,
         remedy="name a file that torch.cuda.memory._dump_snapshot wrote",
     )
 
 
 def _check_repetition(data: bytes, segments: list[Any], traces: list[Any], path: str) -> None:
-    """Each entry and each block is a dict of its own. One list of them that a pickle names again and again
-    would become as many rows each time."""
+    """Raise NotATrace if a pickle refers to the same list many times: each time, it would become new rows.
+
+    In a snapshot, each entry and each block is a dict of its own.
+    """
     rows = [entries for entries in traces if type(entries) is list]
     rows += [s["blocks"] for s in segments if type(s) is dict and type(s.get("blocks")) is list]
     if len(segments) + sum(map(len, rows)) > data.count(b"}"):
         raise NotATrace(
-            "the same entries or blocks come again and again",
+            "it has the same entries or blocks many times",
             where=path,
             remedy="name a file that torch.cuda.memory._dump_snapshot wrote",
         )
@@ -157,16 +159,16 @@ def _check_repetition(data: bytes, segments: list[Any], traces: list[Any], path:
 
 @dataclass(frozen=True)
 class _History:
-    """What one device's allocator did, oldest first. Shape (m,) each."""
+    """What the allocator of one device did, oldest first. All arrays have shape (m,)."""
 
     device: int
     action: UInt8
     bytes: Int64  # never negative
     address: npt.NDArray[np.uint64]
-    time_us: Int64  # never decreasing; the entries' numbers where not `timed`
+    time_us: Int64  # never decreasing; numbers of the entries if not `timed`
     stack: Int32
     timed: bool = True
-    read: int = 0  # entries, of all kinds
+    read: int = 0  # entries of all kinds
     malformed: int = 0
     unknown: int = 0
 
@@ -180,7 +182,7 @@ def _history(device: int, entries: list[Any], stacks: Stacks) -> _History:
 
 
 def _columns(device: int, entries: list[Any], stacks: Stacks) -> _History:
-    """Raises one of _MALFORMED where an entry is not as all are."""
+    """Turn entries into columns. Raises one of _MALFORMED if an entry is malformed."""
 
     def column(values: Iterable[Any], kind: Any, rows: list[Any]) -> npt.NDArray[Any]:
         return np.fromiter(values, kind, len(rows))
@@ -213,7 +215,7 @@ _MALFORMED: Final = (TypeError, KeyError, AttributeError, ValueError, OverflowEr
 
 
 def _is_entry(entry: Any) -> bool:
-    """Whether it has what every entry has, within the bounds of the columns."""
+    """Return whether the value has the fields of an entry, within the bounds of the columns."""
     return (
         type(entry) is dict
         and type(entry.get("action")) is str
@@ -229,7 +231,7 @@ def _no_history(device: int) -> _History:
 
 @dataclass(frozen=True)
 class _Rows:
-    """One device's rows of MemoryEvents, in order of time; shape (m,) each, `bytes` signed."""
+    """Rows of MemoryEvents of one device, in time order. All arrays have shape (m,); `bytes` is signed."""
 
     device: int
     time_ns: Int64
@@ -243,7 +245,7 @@ class _Rows:
 
 
 def _rows(history: _History, state: Segments, start_us: int, notes: list[str]) -> _Rows:
-    """The history with its totals, and before it the blocks that are older and still in use."""
+    """Add totals to the history, and before it the blocks that are older than the history and still used."""
     own = state.device == history.device
     used = state.block_used & own[state.block_segment]
     moves = (history.action == _ALLOCATE) | (history.action == _FREE)
@@ -254,12 +256,13 @@ def _rows(history: _History, state: Segments, start_us: int, notes: list[str]) -
     segment = (history.action == _GROW) | (history.action == _SHRINK)
     allocated, before = _back_from(int(state.block_requested_bytes[used].sum()), np.where(moves, signed, 0))
     reserved, reserved_before = _back_from(int(state.bytes[own].sum()), np.where(segment, signed, 0))
-    # All that is older was there before; if the totals say less, the snapshot is not where the history ends.
+    # Older blocks were allocated before the history. If the totals say less, the snapshot was not taken where
+    # the history ends.
     lift = max(0, int(older_bytes.sum()) - before, -int(allocated.min(initial=0)))
     if lift:
         notes.append(
-            f"GPU {history.device}: the history does not lead to what was found at its end (was recording "
-            f"stopped before the snapshot was taken?): the curve is {lift:,} bytes higher than the blocks say"
+            f"GPU {history.device}: the history does not match the blocks at its end (was recording stopped "
+            f"before the snapshot was taken?): the curve is {lift:,} bytes higher than the blocks say"
         )
     if own.any() or segment.any():
         reserved_lift = max(0, -reserved_before, -int(reserved.min(initial=0)))
@@ -282,7 +285,7 @@ def _rows(history: _History, state: Segments, start_us: int, notes: list[str]) -
 
 
 def _back_from(last: int, change: Int64) -> tuple[Int64, int]:
-    """The total after each change, shape of `change`, and the one before all, where the last one is known."""
+    """Return the total after each change, shape (m,), and the one before all of them, from the last total."""
     before = last - int(change.sum())
     return before + np.cumsum(change), before
 

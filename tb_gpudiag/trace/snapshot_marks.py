@@ -1,4 +1,4 @@
-"""The spans that a memory snapshot marks: `record_function` and the profiler's steps."""
+"""Read the spans marked in a memory snapshot: `record_function` and the profiler's steps."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 
 from tb_gpudiag.trace.events import Category, Events, Thread
 
-# Steps, optimizers, loaders and a user's own: some ten a step. The ring buffer that holds them is as long as
-# that of the memory's entries.
+# Steps, optimizers, loaders and the user's own marks: about ten per step. Their ring buffer is as long as
+# that of the memory history.
 MARKS_LIMIT: Final = 2_000_000
 _NAME_LIMIT: Final = 1_000
-# µs since 1970 have 51 bits; twice as many would not fit as nanoseconds.
+# µs since 1970 take 51 bits. With twice as many µs, nanoseconds would not fit 64 bits.
 LATEST_US: Final = 1 << 53
 
 Mark = tuple[str, bool, int]
-"""A span's name, whether it begins there, and when: in µs on the entries' clock."""
+"""Name of a span, True for its start and False for its end, and the time in µs on the history's clock."""
 
 
 def marks(annotations: Any) -> list[Mark]:
-    """Of a snapshot's `external_annotations`, in their order; what is none is left out."""
+    """Return the marks of a snapshot's `external_annotations`, in their order. Skip malformed ones."""
     found: list[Mark] = []
     shown: dict[str, str] = {}
     for mark in annotations if type(annotations) is list else []:
@@ -38,10 +38,10 @@ def marks(annotations: Any) -> list[Mark]:
 
 
 def spans(marked: Iterable[Mark], start_us: int) -> Events:
-    """Annotations of one thread, times from `start_us`.
+    """Make annotations of one thread, with times since `start_us`.
 
-    A snapshot does not say on which thread a mark was made: a mark's end belongs to the last one of its name
-    that is open. One whose beginning or end is not in the snapshot is left out.
+    A snapshot does not say which thread made a mark. So an end belongs to the last open start of the same
+    name. Marks without a start or without an end in the snapshot are skipped.
     """
     open_: dict[str, list[int]] = {}
     codes: dict[str, int] = {}
@@ -53,7 +53,7 @@ def spans(marked: Iterable[Mark], start_us: int) -> Events:
             began_us = open_[name].pop()
             rows.append((began_us - start_us, max(0, time_us - began_us), codes.setdefault(name, len(codes))))
     table = np.array(rows, np.int64).reshape(-1, 3)
-    # What encloses another comes first.
+    # An enclosing span comes before the spans inside it.
     table = table[np.lexsort((-table[:, 1], table[:, 0]))]
     return Events.of_spans(
         category=np.full(len(table), Category.USER_ANNOTATION, np.uint8),

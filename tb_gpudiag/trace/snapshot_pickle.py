@@ -1,13 +1,13 @@
-"""Unpickles plain data, and nothing else.
+"""Unpickle plain data, and nothing else.
 
-A pickle is a program that builds objects and may run anything. Two walls stand before that. Every
-instruction is looked at before one is carried out, and only those pass that build numbers, text, lists, dicts
-and pairs of small numbers, with lengths that the file bears out. The unpickler that then runs refuses every
-class and function.
+A pickle is a program that builds objects and can run anything. Two checks prevent that. First, every
+instruction is checked before any of them runs. Only those pass that build numbers, text, lists, dicts and
+pairs of small numbers, with lengths that fit the file. Second, the unpickler refuses every class and
+function.
 
-The second wall alone would not do: nested tuples as a key of a dict overflow the C stack while they are
-hashed, and a large memo index alone takes gigabytes. And the first one is worth something only if the
-unpickler reads the same instructions: see _Whole.
+The second check alone is not enough: nested tuples as a key of a dict overflow the C stack when they are
+hashed, and one large memo index takes gigabytes. The first check works only if the unpickler reads the same
+instructions: see _Whole.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SNAPSHOT: Final = re.compile(
 )
 _REMEDY: Final = "name a file that torch.cuda.memory._dump_snapshot wrote"
 
-# Instructions by what they do, as regular expressions over their bytes. See pickletools for their names.
+# Instructions as regular expressions over their bytes. See pickletools for their names.
 _SMALL: Final = rb"K.|M..|J.{4}"
 _NUMBER: Final = _SMALL + rb"|\x8a(?:\x00|\x01.|%s)" % b"|".join(
     b"\\x%02x.{%d}" % (size, size) for size in range(2, 10)
@@ -34,7 +34,7 @@ _NUMBER: Final = _SMALL + rb"|\x8a(?:\x00|\x01.|%s)" % b"|".join(
 
 
 def _short_texts(sizes: range) -> bytes:
-    """Texts of these lengths: found faster by halves than one length after the other."""
+    """Pattern of texts with these lengths. Halving the range is faster than trying each length in turn."""
     if len(sizes) <= 16:
         return b"|".join(b"\\x%02x.{%d}" % (size, size) for size in sizes)
     halves = sizes[: len(sizes) // 2], sizes[len(sizes) // 2 :]
@@ -43,19 +43,20 @@ def _short_texts(sizes: range) -> bytes:
 
 _INSTRUCTIONS: Final = b"|".join(
     (
-        rb"[\x94}\](uesaN\x88\x89]",  # memoize, containers and what fills them, None, True, False
+        rb"[\x94}\](uesaN\x88\x89]",  # memoize, create and fill containers, None, True, False
         rb"h.|j.{4}|q.|r..[\x00-\x%02x][\x00-\x%02x]",  # the memo; the last are its index's highest bytes
-        # A number, or a pair of small ones, as the numbers of pools are. Pairs of large ones can be made so
-        # that thousands have one hash: as keys of a dict they take hours.
+        # A number, or a pair of small ones, such as a pool's number. Pairs of large numbers can be chosen
+        # such that thousands have the same hash: as keys of a dict, they take hours.
         rb"(?:%s)(?:%s)\x86|%s" % (_SMALL, _SMALL, _NUMBER),
         rb"\x8c(?:%s)" % _short_texts(range(256)),
         rb"\x95.{8}|G.{8}",  # a frame, a float
     )
 )
-# So many at a time: the more, the more the matcher remembers.
+# Instructions matched at a time. More of them take more memory.
 _RUN_LENGTH: Final = 1000
 
-# Bytes: an object of one, and `r` with an index of four; some less, for the first entries have shorter ones.
+# Bytes in the file per memo entry: an object takes one, `r` with an index four. The first indices are
+# shorter.
 _MEMO_ENTRY: Final = 5
 
 _STOP: Final = b"."
@@ -71,32 +72,32 @@ _NAME_ON_STACK: Final = re.compile(
 
 
 def is_pickle(head: bytes) -> bool:
-    """Whether a file that begins so is a pickle of protocol 2 or later: what torch has always written."""
+    """Return whether a file that starts like this is a pickle of protocol 2 or later, as torch writes."""
     return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
 def is_snapshot(head: bytes) -> bool:
-    """Whether it is a pickle of a dict whose first key is one of a memory snapshot."""
+    """Return whether it is a pickle of a dict whose first key is that of a memory snapshot."""
     return _SNAPSHOT.match(head) is not None
 
 
 def load_plain(data: bytes, limits: Limits, path: str) -> Any:
-    """The value that a pickle of plain data holds.
+    """Return the value of a pickle of plain data.
 
-    Raises Unsafe where it would build anything else, NotATrace where it is cut off or holds what no memory
-    snapshot does, TooLarge where it would take far more memory than a snapshot's file promises.
+    Raises Unsafe if it would build anything else, NotATrace if it is cut off or has instructions that no
+    memory snapshot has, and TooLarge if it would take far more memory than a snapshot of this size.
     """
     _check_instructions(data, path)
-    # Only these cost much more memory than they take of the file. Counted as bytes, whatever they stand for:
-    # that is never too few.
+    # Only these take much more memory than they take in the file. Counting all such bytes, whatever they
+    # mean, never gives too few.
     containers = data.count(b"}") + data.count(b"]")
     if containers > limits.max_snapshot_entries:
         raise TooLarge(
-            f"it holds some {containers:,} lists and dicts, more than {limits.max_snapshot_entries:,}",
+            f"it has about {containers:,} lists and dicts, more than {limits.max_snapshot_entries:,}",
             where=path,
             remedy="record with a smaller max_entries, or raise Limits.max_snapshot_entries",
         )
-    # Classes that other pickles left in the interpreter's cache of extensions would not be asked for.
+    # find_class is not called for classes that other pickles left in the interpreter's cache of extensions.
     copyreg.clear_extension_cache()
     try:
         return _Unpickler(data, path).load()
@@ -104,19 +105,21 @@ def load_plain(data: bytes, limits: Limits, path: str) -> Any:
         raise
     except MemoryError:
         raise TooLarge(
-            "it takes more memory than there is", where=path, remedy="record with a smaller max_entries"
+            "this machine has not enough memory for it",
+            where=path,
+            remedy="record with a smaller max_entries",
         ) from None
-    except Exception as error:  # the instructions are known, but may come in any order
+    except Exception as error:  # the instructions are allowed, but may be in a wrong order
         raise NotATrace(
             f"the pickle is damaged ({type(error).__name__})", where=path, remedy=_REMEDY
         ) from error
 
 
 class _Whole:
-    """A file that gives everything at the first look into it, so that the unpickler reads byte after byte.
+    """File that returns everything on the first peek, so that the unpickler reads byte after byte.
 
-    Of a file that comes in pieces it reads a frame at once, and forgets what is left of the frame where an
-    instruction lies across its end: then it goes on elsewhere than _check_instructions does.
+    If a file comes in pieces, the unpickler reads a frame at once. When an instruction crosses the end of the
+    frame, it forgets the rest of the frame and continues elsewhere than _check_instructions.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -146,16 +149,16 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _check_instructions(data: bytes, path: str) -> None:
-    """Every instruction up to the end is one of plain data, and the end is there."""
-    # The memory of a memo is taken at once, so its indices are bounded: an entry takes what makes the object,
-    # and an `r`.
+    """Raise Unsafe or NotATrace unless all instructions build plain data and the last one is there."""
+    # The unpickler allocates the memo at once, so memo indices are bounded: each entry needs an object and an
+    # `r` in the file.
     most = len(data) // _MEMO_ENTRY
     bounds = (0xFF, min(0x7F, most >> 24)) if most >> 24 else (most >> 16, 0)
     run = re.compile(rb"(?s:%s){0,%d}" % (_INSTRUCTIONS % bounds, _RUN_LENGTH))
     at, size = 2, len(data)  # after the protocol
     while at < size:
         ended = run.match(data, at)
-        assert ended is not None  # no instruction at all is a match
+        assert ended is not None  # the pattern matches the empty text
         if ended.end() > at:
             at = ended.end()
         elif data.startswith(_LONG_TEXT, at) and at + _LONG_TEXT_HEAD <= size:
@@ -171,25 +174,25 @@ def _refused(data: bytes, at: int, path: str) -> TraceError:
     if data[at] in _BUILDS_OBJECTS:
         named = _NAME_IN_LINES.match(data, at) or _NAME_ON_STACK.search(data[max(0, at - 300) : at])
         return _unsafe(".".join(part.decode() for part in named.groups()) if named else "", path)
-    # An instruction that would pass if the rest of it were there.
+    # The instruction would pass if the file had the rest of it.
     whole = re.compile(rb"(?s:%s)" % (_INSTRUCTIONS % (0xFF, 0x7F)))
     if len(data) - at < 300 and whole.match(data[at:] + bytes(300)):
         return _cut_off(path)
-    return NotATrace("it is a pickle, and not one of a memory snapshot", where=path, remedy=_REMEDY)
+    return NotATrace("it is a pickle, but not a memory snapshot", where=path, remedy=_REMEDY)
 
 
 def _cut_off(path: str) -> NotATrace:
     return NotATrace(
         "the pickle ends in the middle",
         where=path,
-        remedy="if it is still being written, try again when it is done; else copy or record it again",
+        remedy="if it is still being written, try again later; otherwise copy or record it again",
     )
 
 
 def _unsafe(name: str, path: str) -> Unsafe:
     builds = f"objects ({name})" if name else "objects"
     return Unsafe(
-        f"this pickle wants to build {builds}: it is no memory snapshot, and was not read",
+        f"this pickle builds {builds}, so it is not a memory snapshot and was not read",
         where=path,
-        remedy=f"do not open it with pickle.load unless you trust where it came from; {_REMEDY}",
+        remedy=f"do not open it with pickle.load unless you trust its source; {_REMEDY}",
     )

@@ -1,4 +1,4 @@
-"""The segments and blocks of a memory snapshot as columns."""
+"""Read the segments and blocks of a memory snapshot into columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tb_gpudiag.trace.events import Int64, Segments
 from tb_gpudiag.trace.snapshot_stacks import Stacks
 
-# A petabyte. Sums of many of them still have 64 bits.
+# A petabyte. Sums of many of these still fit 64 bits.
 MOST_BYTES: Final = 1 << 50
 MOST_ADDRESSES: Final = 1 << 64
 # More devices than a node has.
@@ -20,7 +20,7 @@ _UNUSED: Final = "inactive"
 
 
 def read_segments(found: list[Any], stacks: Stacks) -> tuple[Segments, int]:
-    """The columns, and how many segments and blocks were malformed and left out."""
+    """Return the columns, and the number of malformed segments and blocks, which are skipped."""
     good = [segment for segment in found if _is_segment(segment)]
     malformed = len(found) - len(good)
     good.sort(key=lambda segment: (segment.get("device", 0), segment["address"]))
@@ -33,7 +33,7 @@ def read_segments(found: list[Any], stacks: Stacks) -> tuple[Segments, int]:
             if not _is_block(block):
                 malformed += 1
                 continue
-            # Older snapshots give no addresses: the blocks lie one after the other.
+            # Older snapshots have no addresses: the blocks follow one another.
             address = block.get("address", address % MOST_ADDRESSES)
             blocks.append(block)
             addresses.append(address)
@@ -81,12 +81,12 @@ def _is_block(block: Any) -> bool:
 
 
 def within(value: Any, bound: int) -> bool:
-    """Whether it is a whole number from 0, below the bound."""
+    """Return whether the value is a whole number from 0 to below the bound."""
     return isinstance(value, int) and 0 <= value < bound
 
 
 def within_all(values: Int64, bound: int) -> bool:
-    """Whether all of them are."""
+    """Return whether all values are from 0 to below the bound."""
     return len(values) == 0 or (int(values.min()) >= 0 and int(values.max()) < bound)
 
 
@@ -95,7 +95,7 @@ def _is_used(block: dict[str, Any]) -> bool:
 
 
 def _requested(block: dict[str, Any]) -> int:
-    """What was asked for; nothing of an unused block."""
+    """Return the size that was requested; 0 for an unused block."""
     if not _is_used(block):
         return 0
     for asked in (_latest(block).get("real_size"), block.get("requested_size")):
@@ -109,7 +109,7 @@ def _frames(block: dict[str, Any]) -> Any:
 
 
 def _latest(block: dict[str, Any]) -> dict[str, Any]:
-    """Of torch 1.13 and 2.0: what the block was last allocated for."""
+    """Return the last allocation of the block, in snapshots of torch 1.13 and 2.0; empty in others."""
     history = block.get("history")
     first = history[0] if type(history) is list and history else None
     return first if type(first) is dict else {}

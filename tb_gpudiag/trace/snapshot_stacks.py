@@ -1,4 +1,4 @@
-"""The stacks of a memory snapshot, each distinct one once."""
+"""Turn the stacks of a memory snapshot into text, each distinct stack once."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 
 from tb_gpudiag.trace.events import NONE, Int32
 
-# The innermost ones are kept: with those of C++, some forty lie between an allocation and the user's line.
+# The innermost frames are kept. With C++ frames, about forty are between an allocation and the user's line.
 FRAMES_LIMIT: Final = 128
-# Names of C++ templates reach kilobytes, and say nothing after some hundred characters.
+# Names of C++ templates take up to kilobytes. After a few hundred characters, they say nothing new.
 NAME_LIMIT: Final = 300
-# Tens of thousands of stacks of fifty frames take some 100 MB.
+# Tens of thousands of stacks of fifty frames take about 100 MB.
 TEXT_LIMIT: Final = 256 << 20
-# A list that comes again, or has the same frames as another, needs no look at the frames. So many are
-# remembered.
+# A list that comes again, or that has the same frames as another one, is recognized without reading its
+# frames. This many are remembered.
 _KNOWN_LISTS: Final = 200_000
 
-# C++ frames of the interpreter and of what takes the stack itself: torch's own viewer leaves them out, too.
+# C++ frames of the interpreter and of the code that captures the stack. torch's own viewer skips them, too.
 _NOISE_NAMES: Final = (
     "unwind::unwind",
     "CapturedTraceback::gather",
@@ -45,11 +45,13 @@ _NOISE_FILES: Final = (
 
 
 class Stacks:
-    """Numbers stacks and renders them. The values that are given must outlive it: they are told by their
-    identity."""
+    """Numbers stacks and renders them as text.
+
+    Stacks are recognized by the identity of their lists and frames, which must therefore outlive this object.
+    """
 
     def __init__(self) -> None:
-        self.texts: list[str] = []  # frames "file(line): function", outermost first, one a line
+        self.texts: list[str] = []  # frames "file(line): function", outermost first, one per line
         self.left_out = 0  # distinct stacks beyond TEXT_LIMIT
         self._size = 0
         self._of_list: dict[int, int] = {}
@@ -59,9 +61,9 @@ class Stacks:
         self._frame: dict[Any, str] = {}
 
     def numbers(self, stacks: Iterable[Any]) -> Int32:
-        """Shape (n,): indices into `texts`, NONE for what is no stack or an empty one.
+        """Return indices into `texts`, shape (n,); NONE for an empty stack and for anything else.
 
-        Each is a list of {"filename", "line", "name"}, innermost first, as torch writes them.
+        A stack is a list of {"filename", "line", "name"}, innermost first, as torch writes them.
         """
         known, number = self._of_list, self._number
         found = [known[id(s)] if id(s) in known else number(s) for s in stacks]
@@ -85,7 +87,7 @@ class Stacks:
         try:
             content = tuple([(f["filename"], f["line"], f["name"]) for f in stack])
             found = self._of_content.get(content)
-        except (TypeError, KeyError, IndexError):  # a frame is something else
+        except (TypeError, KeyError, IndexError):  # a frame is malformed
             content = tuple([_content(f) for f in stack])
             found = self._of_content.get(content)
         if found is None:
@@ -115,7 +117,7 @@ class Stacks:
 
 
 def _content(frame: Any) -> tuple[Any, Any, Any]:
-    """A frame's file, line and function, whatever it is."""
+    """Return the file, line and function of any value; empty if it is not a frame."""
     if type(frame) is not dict:
         return "", 0, ""
     values = frame.get("filename"), frame.get("line"), frame.get("name")
@@ -124,10 +126,10 @@ def _content(frame: Any) -> tuple[Any, Any, Any]:
 
 
 def _line(file: Any, line: Any, name: Any) -> str:
-    """One frame as text; empty for what says nothing."""
+    """Render one frame; empty for frames that say nothing."""
     if type(file) is not str or type(name) is not str or not (file or name):
         return ""
-    file, name = file[-NAME_LIMIT:], name[:NAME_LIMIT]  # what tells most: the end of a path
+    file, name = file[-NAME_LIMIT:], name[:NAME_LIMIT]  # the end of a path says most
     if not file.endswith(".py") and (
         any(noise in name for noise in _NOISE_NAMES) or any(noise in file for noise in _NOISE_FILES)
     ):

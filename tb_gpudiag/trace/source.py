@@ -1,5 +1,4 @@
-"""A file as blocks of raw bytes: local or remote, plain or gzip, bounded, read ahead by a thread of its
-own."""
+"""Read a file as blocks of raw bytes: local or remote, plain or gzip, bounded, and read ahead by a thread."""
 
 from __future__ import annotations
 
@@ -20,30 +19,29 @@ from tb_gpudiag.trace.limits import Limits
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
-# Blocks that may wait: enough that reading and unpacking overlap with parsing.
+# Blocks that may wait. This many let reading and unpacking overlap with parsing.
 _BLOCKS_AHEAD: Final = 2
-# The first bytes of any file, and of each member of a gzip file, taken at a time.
+# Read this much at the start of a file, and of each member of a gzip file.
 _SHORT_READ_BYTES: Final = 4 << 10
-# Compressed bytes taken at a time after that. Much less, and waiting for the interpreter's lock takes longer
-# than unpacking.
+# Compressed bytes read at a time after that. With much less, waiting for the GIL takes longer than unpacking.
 _PACKED_READ_BYTES: Final = 256 << 10
-GZIP: Final = 31  # zlib's name for gzip with the largest window
-# Damaged gzip data is unpacked again by such steps, so that no more than the last one is lost.
+GZIP: Final = 31  # what zlib calls gzip with the largest window
+# Damaged gzip data is unpacked again in steps of this size, so that at most one step is lost.
 _DAMAGE_STEP_BYTES: Final = 64
-# A reader that is told to stop does so at its next block. One that hangs in a dead store is left behind.
+# The thread stops at its next block. If it hangs in a dead store, it is left behind.
 _STOP_WAIT_S: Final = 1.0
 
 
 def is_remote(path: str) -> bool:
-    """Whether `path` is a URL (`scheme://`), which fsspec reads, and not a local path."""
+    """Return whether `path` is a URL (`scheme://`) for fsspec, not a local path."""
     return "://" in path
 
 
 class Source:
-    """Blocks of a file's raw (unpacked) bytes, each of about Limits.chunk_bytes. A context manager,
-    iterated once.
+    """Blocks of a file's raw (unpacked) bytes, each of about Limits.chunk_bytes.
 
-    `notes` are final once iteration has ended. Iterating raises TooLarge and Unreadable.
+    A context manager that can be iterated over once, which raises EmptyFile, TooLarge and Unreadable. `notes`
+    are final once iteration has ended.
     """
 
     def __init__(self, path: str, limits: Limits) -> None:
@@ -60,7 +58,7 @@ class Source:
 
     def __enter__(self) -> Source:
         file = self._open()
-        # Daemon: a store that hangs must not keep the process from ending.
+        # Daemon: a store that hangs must not prevent the process from ending.
         self._thread = threading.Thread(
             target=self._read_ahead, args=(file,), name="gpudiag-read", daemon=True
         )
@@ -85,11 +83,11 @@ class Source:
 
     @property
     def share(self) -> float:
-        """How much of the file has been read, 0 to 1."""
+        """Share of the file that has been read, 0 to 1."""
         return min(self.consumed_bytes / self.size_bytes, 1.0) if self.size_bytes else 0.0
 
     def age_s(self) -> float:
-        """Seconds since the file was last modified; infinite where the store does not say."""
+        """Return the seconds since the file was last modified; infinite if the store does not say."""
         return time.time() - self._modified_s if self._modified_s else float("inf")
 
     def _open(self) -> IO[bytes]:
@@ -106,12 +104,12 @@ class Source:
                 status = os.stat(self.path)
                 if stat.S_ISDIR(status.st_mode):
                     raise IsADirectoryError
-                if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
+                if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait forever
                     raise OSError("it is not a regular file")
                 file = open(self.path, "rb")  # noqa: SIM115  (closed by the thread that reads it)
                 self.size_bytes = status.st_size
                 self._modified_s = status.st_mtime
-        except Exception as error:  # fsspec's back ends raise whatever they like
+        except Exception as error:  # fsspec back ends raise anything
             raise unreadable(error, self.path) from error
         return file
 
@@ -137,7 +135,7 @@ class Source:
             raise EmptyFile(
                 "the file is empty",
                 where=self.path,
-                remedy="if it is still being written, try again when it is done",
+                remedy="if it is still being written, try again later",
             )
         blocks = self._unpacked(file, first) if first[:2] == GZIP_MAGIC else self._plain(file, first)
         total = 0
@@ -145,7 +143,7 @@ class Source:
             total += len(block)
             if total > self._limits.max_raw_bytes:
                 raise TooLarge(
-                    f"it holds more than {self._limits.max_raw_bytes:,} bytes",
+                    f"it has more than {self._limits.max_raw_bytes:,} bytes",
                     where=self.path,
                     remedy="record fewer steps, or raise Limits.max_raw_bytes",
                 )
@@ -166,12 +164,12 @@ class Source:
         packed, at, step = first, 0, _SHORT_READ_BYTES
         while packed:
             feed = packed[at : at + step]
-            before = unpacker.copy()  # an error loses what came out before it
+            before = unpacker.copy()  # an error loses the bytes unpacked before it
             try:
                 piece = unpacker.decompress(feed, size - len(block))
             except zlib.error as error:
                 block += _before_damage(before, feed, size - len(block))
-                self.notes.append(f"the gzip data is damaged ({error}): what follows is lost")
+                self.notes.append(f"the gzip data is damaged ({error}): the rest of the file is lost")
                 break
             block += piece
             raw += len(piece)
@@ -186,9 +184,9 @@ class Source:
                 packed, at = file.read(_PACKED_READ_BYTES), 0
             step = min(2 * step, _PACKED_READ_BYTES)
             if unpacker.eof:
-                # Another member may follow; padding and anything else after the last one is no part of the
-                # data. Each member copies what it is fed and does not need: a file of many tiny ones must
-                # not take long.
+                # Another member may follow. Padding and anything else after the last one is not part of the
+                # data. zlib copies the bytes that a member does not need, so short steps are used: a file of
+                # many tiny members must not take long.
                 if packed[at : at + 1] != GZIP_MAGIC[:1]:
                     break
                 unpacker, step = zlib.decompressobj(wbits=GZIP), _SHORT_READ_BYTES
@@ -201,14 +199,14 @@ class Source:
         ratio = self._limits.max_gzip_ratio
         if raw > self._limits.gzip_ratio_floor_bytes and raw > ratio * self.consumed_bytes:
             raise TooLarge(
-                f"it unpacks to more than {ratio:g} times its size, as no trace does",
+                f"it unpacks to more than {ratio:g} times its size: no trace does",
                 where=self.path,
-                remedy="check where it came from, or raise Limits.max_gzip_ratio",
+                remedy="check where the file comes from, or raise Limits.max_gzip_ratio",
             )
 
 
 def _before_damage(unpacker: zlib._Decompress, packed: bytes, size: int) -> bytes:
-    """What unpacks, at most `size` bytes, before `packed` turns out to be damaged."""
+    """Unpack at most `size` bytes of `packed`, up to where it is damaged."""
     raw = bytearray()
     for start in range(0, len(packed), _DAMAGE_STEP_BYTES):
         try:
@@ -221,7 +219,7 @@ def _before_damage(unpacker: zlib._Decompress, packed: bytes, size: int) -> byte
 
 
 def modified_s(info: dict[str, Any]) -> float:
-    """When a file was last modified, in seconds since 1970, as fsspec tells it; 0 where it does not."""
+    """Return when a file was last modified, in seconds since 1970; 0 if fsspec's `info` does not say."""
     for key in ("mtime", "LastModified", "last_modified", "modified", "updated", "created"):
         value = info.get(key)
         if isinstance(value, datetime):
@@ -232,11 +230,11 @@ def modified_s(info: dict[str, Any]) -> float:
 
 
 def unreadable(error: Exception, path: str) -> Unreadable:
-    """The store's or the system's refusal in one line, with what to do about it."""
+    """Turn an error of the store or the operating system into one line that says what to do."""
     if isinstance(error, FileNotFoundError):
         return Unreadable("there is no such file", where=path, remedy="check the path")
     if isinstance(error, PermissionError):
-        return Unreadable("it may not be read", where=path, remedy="check its permissions")
+        return Unreadable("permission denied", where=path, remedy="check its permissions")
     if isinstance(error, IsADirectoryError):
         return Unreadable("it is a directory", where=path, remedy="name a trace file")
     if isinstance(error, ImportError):

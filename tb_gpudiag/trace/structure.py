@@ -1,5 +1,4 @@
-"""Where JSON's brackets and strings lie, found with NumPy: for the stretches that the parser cannot be
-given as they are."""
+"""Find the brackets and strings of JSON with NumPy, in texts that do not parse as they are."""
 
 from __future__ import annotations
 
@@ -17,24 +16,23 @@ _STEP: Final = np.zeros(256, np.int8)
 _STEP[[ord("{"), ord("[")]] = 1
 _STEP[[ord("}"), ord("]")]] = -1
 
-# Positions take several times the memory of the text in the worst case; scanning by this much bounds it.
+# In the worst case, positions take several times the memory of the text. Scanning in blocks bounds that.
 _SCAN_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
 class Marks:
-    """Brackets outside strings. All arrays have shape (n,)."""
+    """Brackets outside strings, in text order. All arrays have shape (n,)."""
 
     at: Int64  # byte positions
     depth: Int32  # after the bracket
-    segment: Int64  # which of the segments it is in
+    segment: Int64  # number of the segment that it is in
 
 
 def unescaped_quotes(codes: npt.NDArray[np.uint8], escaped: bool = False) -> tuple[Int64, bool]:
-    """Positions of the quotes that begin or end strings, and whether the byte after the last one would be
-    escaped.
+    """Find the quotes that start or end strings. Return their positions and if the next byte is escaped.
 
-    `escaped`: the first byte is. Outside strings a backslash is no JSON, and what it does there does not
+    `escaped`: the first byte is escaped. A backslash outside a string is not JSON, so its effect does not
     matter.
     """
     quotes = np.flatnonzero(codes == _QUOTE)
@@ -55,14 +53,16 @@ def unescaped_quotes(codes: npt.NDArray[np.uint8], escaped: bool = False) -> tup
 
 
 def runs(positions: Int64) -> tuple[Int64, Int64]:
-    """Runs of adjacent positions: the last position of each, and its length."""
+    """Find runs of adjacent positions. Return the last position and the length of each."""
     last = np.flatnonzero(np.append(np.diff(positions) != 1, True))
     return positions[last], np.diff(last, prepend=-1)
 
 
 def segmented(text: bytes, starts: Int64) -> Marks:
-    """Marks of text cut at `starts` (ascending, the first is 0), each segment taken as beginning outside a
-    string at depth 0."""
+    """Marks of text cut at `starts` (ascending, the first is 0).
+
+    Every segment is read as if it started at depth 0, outside a string.
+    """
     codes = np.frombuffer(text, np.uint8)
     quotes, _ = unescaped_quotes(codes)
     step = _STEP[codes]
@@ -76,7 +76,7 @@ def segmented(text: bytes, starts: Int64) -> Marks:
 
 
 class Scanner:
-    """Scans text that comes in pieces, and keeps depth and string state in between."""
+    """Scans text piece by piece and keeps the depth and string state in between."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -84,7 +84,7 @@ class Scanner:
         self._escaped = False
 
     def feed(self, text: bytes) -> Marks:
-        """Marks of the next piece, with positions in it."""
+        """Return the marks of the next piece, with positions in that piece."""
         codes = np.frombuffer(text, np.uint8)
         quotes, self._escaped = unescaped_quotes(codes, self._escaped)
         step = _STEP[codes]
@@ -100,23 +100,23 @@ class Scanner:
 
 @dataclass(frozen=True)
 class Elements:
-    """The elements of an array, from just after its `[`."""
+    """What brackets say about the elements of an array."""
 
-    last_end: int  # just after the last element that is an object or an array; 0 where none has ended
+    last_end: int  # just after the last element that is an object or an array; 0 if none has ended
     array_end: int  # position of the bracket that closes the array, or -1
-    depth: int  # the deepest of the elements that have ended
-    open_depth: int  # the deepest of the one that has not
+    depth: int  # greatest depth of the elements that have ended
+    open_depth: int  # greatest depth of the one that has not
 
 
 def elements(text: bytes) -> Elements:
-    """Where the array ends that `text` is the inside of, and the last whole element before that."""
+    """Scan the inside of an array, from just after its `[` or from between two of its elements."""
     scanner = Scanner()
     last_end = depth = open_depth = 0
     for offset in range(0, len(text), _SCAN_BYTES):
         marks = scanner.feed(text[offset : offset + _SCAN_BYTES])
         below = np.flatnonzero(marks.depth < 0)
         stop = int(below[0]) if len(below) else len(marks.depth)
-        # Depth 0 is reached by closing only: an element opens to 1.
+        # Only a closing bracket reaches depth 0: an element opens to 1.
         closed = np.flatnonzero(marks.depth[:stop] == 0)
         if len(closed):
             last = int(closed[-1])

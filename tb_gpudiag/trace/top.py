@@ -1,4 +1,4 @@
-"""The top level of a file: an object around `traceEvents`, in any order, or the bare array of events."""
+"""Read the top level of a file: an object with `traceEvents` anywhere in it, or the bare array of events."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tb_gpudiag.trace.structure import Scanner, unescaped_quotes
 _SPACE: Final = re.compile(rb"[ \t\r\n\x00,]*")
 _SCALAR: Final = re.compile(rb"[^\s,:{}\[\]\"]*")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-# Keys are names; one longer than this is no key of a trace.
+# Keys are names. A trace has no key longer than this.
 _MAX_KEY_BYTES: Final = 64 << 10
-# A trace has some ten, and some hundred with a user's own.
+# A trace has about ten, and about a hundred with the keys a user adds.
 _MAX_KEYS: Final = 1000
-# Only a file put together by hand has even a second list of events.
+# Only a file put together by hand has a second list of events.
 _MAX_EVENT_ARRAYS: Final = 4
-# Values are scanned by pieces that grow from this: most are small, some are megabytes.
+# Values are scanned in pieces that start at this size and grow: most are small, some are megabytes.
 _FIRST_LOOK_BYTES: Final = 4 << 10
 _NOT_JSON: Final = "it is not JSON"
 _NO_EVENTS: Final = "it is JSON without trace events"
 
 
 class Stream:
-    """Blocks of text, of which some may be put back."""
+    """Blocks of text that can be put back."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks = blocks
@@ -47,29 +47,34 @@ class Stream:
         return b""
 
     def put_back(self, text: bytes) -> None:
-        """Text that is to come again, before everything else."""
+        """Put text back, so that it is the next block."""
         if text:
             self._returned.append(text)
 
 
 class _Ended(Exception):
-    """The text ended in the middle."""
+    """The text ends in the middle."""
 
 
 class TopLevel:
-    """Walks the top level. After `walk`: the values kept, how many arrays of events there were, whether it
-    ended whole."""
+    """Walks the top level of a file.
+
+    `walk` sets `values` (top-level values that are kept, by key), `event_arrays` (number of arrays of
+    events), `bare`, `whole`, `cut_off` and `notes`.
+    """
 
     def __init__(
         self, stream: Stream, limits: Limits, path: str, read_events: Callable[[Stream], bool]
     ) -> None:
-        """`read_events` takes the stream just inside an array of events, returns whether it found the
-        array's end, and leaves the stream just after it."""
+        """`read_events` takes the stream just inside an array of events and leaves it just after the array.
+
+        It returns False if the file ends before the array does.
+        """
         self.values: dict[str, Any] = {}
         self.event_arrays = 0
-        self.bare = False
-        self.whole = False  # its JSON ended as it should
-        self.cut_off = False  # the text ended before that
+        self.bare = False  # the file is an array of events, without an object around it
+        self.whole = False  # the JSON ends as it should
+        self.cut_off = False  # the file ends before that
         self.notes: list[str] = []
         self._stream = stream
         self._limits = limits
@@ -79,12 +84,12 @@ class TopLevel:
         self._at = 0
 
     def walk(self) -> None:
-        """Read it all. Raises NotATrace and TooDeep."""
+        """Read the whole file. Raises NotATrace and TooDeep."""
         try:
             self.whole = self._walk()
         except _Ended:
             if not self.event_arrays:
-                raise self._not_a_trace("it ends before any trace events") from None
+                raise self._not_a_trace("it ends before the first trace event") from None
             self.cut_off = True
 
     def _walk(self) -> bool:
@@ -161,7 +166,7 @@ class TopLevel:
         else:
             text = self._scalar()
             if not text and self._next_byte() != b"}":
-                self._at += 1  # a stray character must not stop the walk
+                self._at += 1  # pass over a stray character
         if not keep:
             return
         value = _loaded(text) if text is not None else None
@@ -171,7 +176,7 @@ class TopLevel:
             self.values[key] = value
 
     def _string(self, keep: int) -> bytes | None:
-        """Passes over a string; its text where that is no longer than `keep`."""
+        """Pass over a string. Return its text if that has at most `keep` bytes."""
         escaped = False
         seen = 0
 
@@ -184,7 +189,7 @@ class TopLevel:
         return self._pass_over(end_in, keep)
 
     def _nested(self, keep: int) -> bytes | None:
-        """Passes over an object or array; its text where that is no longer than `keep`."""
+        """Pass over an object or array. Return its text if that has at most `keep` bytes."""
         scanner = Scanner()
 
         def end_in(piece: bytes) -> int:
@@ -198,8 +203,11 @@ class TopLevel:
         return self._pass_over(end_in, keep)
 
     def _pass_over(self, end_in: Callable[[bytes], int], keep: int) -> bytes | None:
-        """Goes on to where `end_in`, fed piece by piece, finds the end (just after it; 0: not in this
-        piece)."""
+        """Pass over a value. Return its text if that has at most `keep` bytes.
+
+        `end_in` takes the text piece by piece and returns the position just after the end of the value, or 0
+        if the value does not end in this piece.
+        """
         kept: list[bytes] = []
         size = 0
         look = _FIRST_LOOK_BYTES
@@ -229,7 +237,7 @@ class TopLevel:
         return text
 
     def _next_byte(self) -> bytes:
-        """The next byte that is neither space nor comma, without passing it."""
+        """Skip white space and commas, and return the next byte without passing it."""
         while True:
             match = _SPACE.match(self._text, self._at)
             self._at = match.end() if match is not None else self._at
@@ -251,11 +259,11 @@ class TopLevel:
 
 
 def too_deep(path: str, limits: Limits) -> TooDeep:
-    """The error of a file that nests beyond the bound."""
+    """Return the error for a file that nests deeper than the limit."""
     return TooDeep(
-        f"its JSON nests more than {limits.max_depth} levels deep, as no trace does",
+        f"its JSON is nested more than {limits.max_depth} levels deep: no trace is",
         where=path,
-        remedy="check where it came from, or raise Limits.max_depth",
+        remedy="check where the file comes from, or raise Limits.max_depth",
     )
 
 

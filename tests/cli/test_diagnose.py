@@ -297,6 +297,6 @@ def test_a_pickle_that_would_run_something_is_refused(
     path.write_bytes(pickle.dumps({"segments": [], "device_traces": mark}))  # a Path is an object
     assert main(["diagnose", str(path), "--format", "json"]) == 2
     output = capsys.readouterr()
-    assert "wants to build objects" in output.err
+    assert "builds objects" in output.err
     assert str(path) in output.err
     assert json.loads(output.out)["errors"][0]["remedy"]

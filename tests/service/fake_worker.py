@@ -1,6 +1,6 @@
 """An analysis process that does what its "trace" says, within the real one's bounds and manners.
 
-The file's text is one word; those that are no branch of `analyse` are analysed. Each start is a line in the
+The file's text is one word; those that are no branch of `analyze` are analyzed. Each start is a line in the
 file that GPUDIAG_TEST_STARTS names.
 """
 
@@ -22,7 +22,7 @@ from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.worker import save
 
 
-def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
+def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
     starts = os.environ.get("GPUDIAG_TEST_STARTS")
     if starts:
         with open(starts, "a", encoding="utf-8") as file:
@@ -59,4 +59,4 @@ def analyse(task: Task, progress: Callable[[float, str], None]) -> Path:
 if __name__ == "__main__":
     # So far from the bound that only the watch over memory in use can hold `eat` back.
     worker.REFUSED_AT = 1000
-    worker.main(analyse)
+    worker.main(analyze)

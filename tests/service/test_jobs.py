@@ -139,7 +139,7 @@ def test_a_process_that_takes_too_much_memory_is_stopped_and_says_so(
 ) -> None:
     error = desk(memory_limit_bytes=400 * MIB).failure("a", word).error
     assert isinstance(error, JobFailed)
-    assert "400 MB of memory" in error.what
+    assert "memory limit of 400 MB" in error.what
     assert "GPUDIAG_MEMORY_LIMIT_MB" in error.remedy
 
 

@@ -18,7 +18,7 @@ from tb_gpudiag.report.wire import from_json
 from tb_gpudiag.service.cache import Cache
 from tb_gpudiag.service.entry import read_entry
 from tb_gpudiag.service.protocol import Done, Failed, Progress, Task, parse
-from tb_gpudiag.service.worker import analyse, save
+from tb_gpudiag.service.worker import analyze, save
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.service.helpers import trace_file
 
@@ -31,7 +31,7 @@ def test_an_analysis_saves_the_report_as_it_is_sent_the_timeline_and_the_memory(
     trace = TraceBuilder()
     trace.thread().step(0, at=0, us=500).launch("gemm", at=15, us=5, runs_at=30, runs_us=100)
     stages: list[tuple[float, str]] = []
-    where = analyse(
+    where = analyze(
         task(trace.write(tmp_path), tmp_path / "draft"), lambda share, stage: stages.append((share, stage))
     )
     entry = read_entry(where)
@@ -53,7 +53,7 @@ def test_a_memory_snapshot_is_analysed_alike(tmp_path: Path) -> None:
     snapshot = SnapshotBuilder()
     snapshot.segment(1 << 21)
     snapshot.allocate(1 << 20, at=1)
-    entry = read_entry(analyse(task(snapshot.write(tmp_path), tmp_path / "draft"), lambda share, stage: None))
+    entry = read_entry(analyze(task(snapshot.write(tmp_path), tmp_path / "draft"), lambda share, stage: None))
     assert entry is not None
     state = from_json(gzip.decompress(entry.report_gz()).decode(), pb.ReportState)
     assert (state.report.trace.kind, state.report.memory[0].peak_allocated_bytes) == ("snapshot", 1 << 20)

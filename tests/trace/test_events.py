@@ -228,7 +228,7 @@ def test_begins_and_ends_without_counterpart_are_left_out_and_noted() -> None:
     )
     trace = read_bytes(document(*events))
     assert [(row[3], row[1]) for row in rows(trace)] == [("a", 1000), ("b", 1000)]
-    assert trace.notes == ["2 begin or end events without its counterpart left out"]
+    assert trace.notes == ["2 begin or end events without a counterpart skipped"]
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)

@@ -115,5 +115,5 @@ def test_other_lists_of_lists_are_refused(value: Any, tmp_path: Path) -> None:
 
 
 def test_a_web_page_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(NotATrace, match=r"web page.*raw\.json\.gz"):
+    with pytest.raises(NotATrace, match=r"HTML page.*raw\.json\.gz"):
         read(b"<html>\n<head></head></html>", tmp_path, "memory.html")

@@ -132,7 +132,7 @@ def test_objects_are_refused(value: Any, tmp_path: Path) -> None:
     ],
 )
 def test_instructions_that_build_objects_are_refused(instructions: bytes, tmp_path: Path) -> None:
-    with pytest.raises(Unsafe, match="build objects"):
+    with pytest.raises(Unsafe, match="builds objects"):
         read_trace(write(b"\x80\x04" + instructions, tmp_path))
 
 
