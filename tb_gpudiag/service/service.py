@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.memory_slice import slice_memory
-from tb_gpudiag.report.slices.timeline import gap_chain, slice_timeline
+from tb_gpudiag.report.slices.timeline import slice_timeline
+from tb_gpudiag.report.slices.timeline_chains import gap_chain
 from tb_gpudiag.service.cache import Cache, entry_key
 from tb_gpudiag.service.entry import Arrays, CorruptEntry, Entry
 from tb_gpudiag.service.index import LogIndex, Snapshot, TraceEntry

@@ -103,7 +103,7 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
     from tb_gpudiag.facts.facts import Facts
     from tb_gpudiag.report import report_pb2
     from tb_gpudiag.report.building.build import build_report
-    from tb_gpudiag.report.slices.memory_slice import prepare_memory
+    from tb_gpudiag.report.slices.memory_history import prepare_memory
     from tb_gpudiag.report.slices.timeline import prepare_timeline
     from tb_gpudiag.report.wire import to_json
     from tb_gpudiag.trace.read import read_trace

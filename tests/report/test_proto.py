@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
 from tb_gpudiag.report import report_pb2
 
 REPORT = Path(report_pb2.__file__).parent
@@ -13,12 +15,14 @@ AGAIN = "report_pb2 is not what report.proto says: run: make wire"
 SCALARS = {"double": 1, "int32": 5, "bool": 8, "string": 9, "uint32": 13}
 """The scalar types that report.proto uses, as google.protobuf.descriptor numbers them."""
 
+SCALAR_NAMES = {number: name for name, number in SCALARS.items()}
+
 FIELD = re.compile(r"^(repeated )?(\w+) (\w+) = (\d+);$")
 VALUE = re.compile(r"^(\w+) = (\d+);$")
 
 
 def _declared() -> dict[str, set[tuple[str, ...]]]:
-    """report.proto as {full name of a message or enum: its members}; a line that is not understood fails."""
+    """Members of every message and enum of report.proto, by full name. An unknown kind of line fails."""
     found: dict[str, set[tuple[str, ...]]] = {}
     scope: list[str] = []
     for line in (REPORT / "report.proto").read_text(encoding="utf-8").splitlines():
@@ -41,28 +45,29 @@ def _declared() -> dict[str, set[tuple[str, ...]]]:
 
 
 def _generated() -> dict[str, set[tuple[str, ...]]]:
-    names = {number: name for name, number in SCALARS.items()}
-    found: dict[str, set[tuple[str, ...]]] = {}
-    package = report_pb2.DESCRIPTOR.package + "."
     assert not report_pb2.DESCRIPTOR.enum_types_by_name
+    package = report_pb2.DESCRIPTOR.package + "."
+    found: dict[str, set[tuple[str, ...]]] = {}
     for message in report_pb2.DESCRIPTOR.message_types_by_name.values():
         assert not message.nested_types
-        members = found[message.full_name.removeprefix(package)] = set()
-        blank = getattr(report_pb2, message.name)()  # newer versions of protobuf have no `label` to ask
-        repeated = {name for name in message.fields_by_name if hasattr(getattr(blank, name), "extend")}
-        for field in message.fields:
-            if field.message_type:
-                kind = field.message_type.name
-            elif field.enum_type:
-                kind = field.enum_type.name
-            else:
-                kind = names[field.type]
-            members.add(
-                (field.name, str(field.number), kind, "repeated" if field.name in repeated else "single")
-            )
+        found[message.full_name.removeprefix(package)] = _members(message)
         for enum in message.enum_types:
             found[enum.full_name.removeprefix(package)] = {(v.name, str(v.number)) for v in enum.values}
     return found
+
+
+def _members(message: Descriptor) -> set[tuple[str, ...]]:
+    blank = getattr(report_pb2, message.name)()  # newer versions of protobuf have no field.label
+    repeated = {name for name in message.fields_by_name if hasattr(getattr(blank, name), "extend")}
+    return {
+        (field.name, str(field.number), _kind(field), "repeated" if field.name in repeated else "single")
+        for field in message.fields
+    }
+
+
+def _kind(field: FieldDescriptor) -> str:
+    named = field.message_type or field.enum_type
+    return named.name if named else SCALAR_NAMES[field.type]
 
 
 def test_the_generated_code_is_what_report_proto_says() -> None:

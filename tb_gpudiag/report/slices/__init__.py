@@ -1,1 +1,1 @@
-"""Slices of the timeline and of the memory curve at a zoom level."""
+"""Slices of the timeline and of memory curves at a zoom level."""

@@ -1,8 +1,8 @@
-"""Step curves: kept once with the extremes of blocks of points, from which any stretch at any zoom is cut
+"""Step curves, stored with the extremes of blocks of points, so that any range at any zoom can be cut out
 cheaply. A slice costs the same however many points the curve has.
 
-A value holds from its time to the next one's. Of several points of one time the last one's value holds, and
-the others count among the extremes.
+A value is valid until the next time. Of several points at the same time the last one's value is valid; the
+others count among the extremes.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ import numpy.typing as npt
 from tb_gpudiag.facts.core.intervals import expand
 from tb_gpudiag.trace.events import Int64
 
-# Points in a block, and blocks in a block of the level above. Larger ones cost a slice more and memory less.
+# Points per block, and blocks per block of the level above. Larger blocks make slices slower and take less
+# memory.
 BLOCK = 32
 
-# A stretch with at most this many points to a pixel is shown point by point.
+# A range with at most this many points per pixel is shown point by point.
 POINTS_PER_PIXEL = 2
 
 
 class Pyramid(NamedTuple):
     """One curve. time_ns (ascending) and value have shape (c,). low and high are the extremes of each block
-    of BLOCK points, then of each block of BLOCK such blocks, and so on up to a level of one."""
+    of BLOCK points, then of each block of BLOCK such blocks, and so on until one block is left."""
 
     time_ns: Int64
     value: Int64
@@ -34,8 +35,8 @@ class Pyramid(NamedTuple):
 
 
 class CurveSlice(NamedTuple):
-    """What one stretch shows. Shape (p,) each; a value holds from its time to the next one's, the last one to
-    the stretch's end. `exact`: every point of the stretch is there, and low equals high."""
+    """A range of a curve, shape (p,) each. The last value is valid until the range's end. `exact`: every
+    point of the range is there, and low equals high."""
 
     time_ns: Int64
     low: Int64
@@ -44,7 +45,7 @@ class CurveSlice(NamedTuple):
 
 
 def build_pyramid(time_ns: Int64, value: Int64) -> Pyramid:
-    """A curve with its blocks. time_ns, value: shape (c,), ascending in time."""
+    """Build a curve with its blocks. time_ns, value: shape (c,), ascending in time."""
     low, high = [], []
     least = most = value
     while len(least) > 1:
@@ -57,16 +58,15 @@ def build_pyramid(time_ns: Int64, value: Int64) -> Pyramid:
 
 
 def slice_curve(curve: Pyramid, start_ns: int, end_ns: int, width: int) -> CurveSlice:
-    """What [start, end) shows on `width` pixels: every point, or where there are too many the extremes of
-    each pixel, which are those of the curve to the nanosecond. Before its first point a curve shows
-    nothing."""
+    """Return what [start, end) shows on `width` pixels: every point, or if there are too many the exact
+    extremes of each pixel. Before its first point a curve shows nothing."""
     time = curve.time_ns
     if not len(time) or end_ns <= max(start_ns, int(time[0])):
         none = np.zeros(0, np.int64)
         return CurveSlice(none, none, none, True)
     begin = max(start_ns, int(time[0]))
     first, stop = (int(i) for i in np.searchsorted(time, [begin, end_ns]))
-    # The point that holds as the stretch begins, unless another one stands exactly there.
+    # The point that is valid at the range's start, unless another point is exactly there.
     first -= int(first == len(time) or time[first] > begin)
     if stop - first <= POINTS_PER_PIXEL * width:
         value = curve.value[first:stop]
@@ -84,11 +84,11 @@ def slice_curve(curve: Pyramid, start_ns: int, end_ns: int, width: int) -> Curve
 
 
 def _extremes(curve: Pyramid, left: Int64, right: Int64) -> tuple[Int64, Int64]:
-    """The lowest and the highest value of each range left:right of points; none is empty."""
+    """Lowest and highest value of each range left:right of points. No range is empty."""
     low, high = curve.value[left].copy(), curve.value[left].copy()
     level_low, level_high, above = curve.value, curve.value, 0
     while True:
-        # Whole blocks are left to the level above, what stands before and after them is looked at here.
+        # The level above handles whole blocks; this level handles the points before and after them.
         inner, outer = -(-left // BLOCK), right // BLOCK
         whole = outer > inner
         for a, b in (
@@ -109,7 +109,7 @@ def _extremes(curve: Pyramid, left: Int64, right: Int64) -> tuple[Int64, Int64]:
 
 
 def pack(name: str, curves: Sequence[Pyramid]) -> dict[str, npt.NDArray[Any]]:
-    """Curves as a few arrays, to be kept on disk: `unpack` finds them again."""
+    """Pack curves into a few arrays that can be kept on disk."""
     parts = {
         part: np.concatenate([np.zeros(0, np.int64), *(getattr(curve, part) for curve in curves)])
         for part in Pyramid._fields
@@ -120,7 +120,7 @@ def pack(name: str, curves: Sequence[Pyramid]) -> dict[str, npt.NDArray[Any]]:
 
 
 def unpack(arrays: Mapping[str, npt.NDArray[Any]], name: str, index: int) -> Pyramid:
-    """The curve of this index of what `pack` made; nothing is copied."""
+    """Return one of the curves that `pack` packed, without copying."""
     # Plain views: NumPy's own class for mapped files makes each small operation slower.
     (point, block), (next_point, next_block) = arrays[f"{name}_first"][index : index + 2].tolist()
     time, value, low, high = (np.asarray(arrays[f"{name}_{part}"]) for part in Pyramid._fields)

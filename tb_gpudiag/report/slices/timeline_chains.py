@@ -1,17 +1,16 @@
-"""Gap chains: for one gap of a GPU, what ran before it, what ended it, who launched that, and what the host
-did meanwhile. Prepared once for all gaps, as arrays; told for one at a time.
+"""Gap chains: for one gap of a GPU, what ran before it, what ended it, what launched that, and what the host
+did meanwhile. Prepared once for all gaps as arrays, then read for one gap at a time.
 
-    gap_…        one row a gap, all devices one after another
-    cut_…        one row a segment of the idle ledger, in the order of gaps: why the GPU was idle just then
-    event_…      one row an event that some gap's chain names, and what encloses those on their threads
+    gap_…        one row per gap, device after device
+    cut_…        one row per segment of the idle ledger, in the order of the gaps: why the GPU was idle
+    event_…      one row per event that a chain names, and per event that encloses one of them on its thread
 
-Indices into events are NONE where there is no such event; so are those into strings.
+An index of an event or a string is NONE if there is none.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,30 +18,32 @@ import numpy.typing as npt
 
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.causes import Cause, Trigger
-from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.facts import DeviceFacts
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta
+from tb_gpudiag.report.slices.timeline_lanes import name_index, thread_title
 from tb_gpudiag.report.slices.timeline_text import TextTable, text_at
-from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.events import NONE, Events, Int64
 
-# A gap of a second in a launch-bound job has thousands of segments; the largest of them tell the story.
+# A gap of a second in a launch-bound job has thousands of segments. The largest of them explain it.
 MOST_SEGMENTS = 60
 
-# Innermost frames; what lies further out is the same for all of a script.
+# Innermost frames. Those further out are the same everywhere in a script.
 MOST_FRAMES = 64
 
-# Of an old trace's call stack, in characters.
+# Characters of a call stack in an old trace.
 LONGEST_STACK = 8000
-
-NS_PER_US = 1000
-
-Prepared = Mapping[str, npt.NDArray[Any]]
 
 
 def prepare_chains(
-    facts: Facts, devices: Sequence[DeviceFacts], texts: TextTable
+    devices: Sequence[DeviceFacts], host: Host, work: Work, main_thread: int, texts: TextTable
 ) -> tuple[dict[str, npt.NDArray[Any]], list[dict[str, int]]]:
-    """The arrays, and for each device where its gaps and cuts are. `texts` begins with the causes' labels and
-    the events' names, and gets what else is needed."""
+    """Return the arrays, and where each device's gaps are.
+
+    texts: begins with the causes' labels and the events' names; other texts are added.
+    """
     parts: list[dict[str, npt.NDArray[Any]]] = []
     places = []
     gaps_before = 0
@@ -54,7 +55,7 @@ def prepare_chains(
                 "gap_start_ns": gaps.start_ns,
                 "gap_end_ns": gaps.end_ns,
                 "gap_trigger": gaps.trigger,
-                "gap_before": _ran_before(facts, device),
+                "gap_before": _ran_before(device, host.events),
                 "gap_after": gaps.ended_by,
                 "gap_launch": gaps.launch,
                 "cut_gap": (ledger.gap + gaps_before).astype(np.int32),
@@ -70,7 +71,7 @@ def prepare_chains(
         name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64)
         for name in _COLUMNS
     }
-    return {**arrays, **_named_events(facts, arrays, texts)}, places
+    return {**arrays, **_named_events(arrays, host, work, main_thread, texts)}, places
 
 
 _COLUMNS = (
@@ -89,10 +90,10 @@ _COLUMNS = (
 _NAMING = ("gap_before", "gap_after", "gap_launch", "cut_event")
 
 
-def _ran_before(facts: Facts, device: DeviceFacts) -> Int64:
-    """For each gap of the device, the work whose end began it; NONE at the window's start."""
+def _ran_before(device: DeviceFacts, events: Events) -> Int64:
+    """Event index of the work that ended when each gap began; NONE at the window's start."""
     work = device.busy.work
-    ends = facts.events.end_ns[work]
+    ends = events.end_ns[work]
     order = np.argsort(ends, kind="stable")
     start = device.ledger.gaps.start_ns
     at = np.searchsorted(ends[order], start, side="right") - 1
@@ -101,31 +102,33 @@ def _ran_before(facts: Facts, device: DeviceFacts) -> Int64:
 
 
 def _named_events(
-    facts: Facts, arrays: dict[str, npt.NDArray[Any]], texts: TextTable
+    arrays: dict[str, npt.NDArray[Any]], host: Host, work: Work, main_thread: int, texts: TextTable
 ) -> dict[str, npt.NDArray[Any]]:
-    """The event columns, and the columns of `arrays` that name events, as indices into these."""
-    events, host = facts.events, facts.host
+    """Return the event columns, and the columns of `arrays` that name events as indices into them."""
+    events = host.events
     named = np.zeros(len(events), np.bool_)
     for column in _NAMING:
         named[arrays[column][arrays[column] != NONE]] = True
     launched_by = np.full(len(events), NONE, np.int64)
-    launched_by[facts.work.event] = facts.work.launch
+    launched_by[work.event] = work.launch
     named |= host.tree.any_below(named)
     kept = np.flatnonzero(named)
     new_index = np.full(len(events) + 1, NONE, np.int64)  # one more, so that NONE stays NONE
     new_index[kept] = np.arange(len(kept))
-    # What GPU work belongs to is what its launch belongs to.
+    # GPU work belongs to the operator that launched it.
     caller = np.where(launched_by[kept] != NONE, launched_by[kept], kept)
     operator = host.operator[caller]
     return {
         **{column: new_index[arrays[column]].astype(np.int32) for column in _NAMING},
-        "event_name": _event_name(events.name[kept]),
+        "event_name": name_index(events.name[kept]),
         "event_start_ns": events.start_ns[kept],
         "event_duration_ns": events.duration_ns[kept],
         "event_parent": new_index[host.tree.parent[kept]].astype(np.int32),
         "event_stream": events.stream[kept],
-        "event_thread": _texts_of(events.thread[kept], lambda i: texts.add(thread_title(facts, i))),
-        "event_operator": np.where(operator != NONE, _event_name(events.name[operator]), NONE),
+        "event_thread": _texts_of(
+            events.thread[kept], lambda i: texts.add(thread_title(events, i, main_thread))
+        ),
+        "event_operator": np.where(operator != NONE, name_index(events.name[operator]), NONE),
         "event_place": _texts_of(host.place[caller], lambda i: texts.add(str(host.frame(i) or ""))),
         "event_stack": _texts_of(
             events.call_stack[kept], lambda i: texts.add(events.call_stacks[i], LONGEST_STACK)
@@ -133,39 +136,28 @@ def _named_events(
     }
 
 
-def _event_name(name: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Event names stand behind the causes in the table of strings."""
-    return (name + len(Cause)).astype(np.int32)
-
-
 def _texts_of(values: npt.NDArray[Any], text: Callable[[int], int]) -> npt.NDArray[np.int32]:
-    """`text` of each value, asked once for each distinct one; NONE stays NONE."""
+    """Map values to texts, calling `text` once per distinct value. NONE stays NONE."""
     distinct, index = np.unique(values, return_inverse=True)
     found = [NONE if value == NONE else text(int(value)) for value in distinct]
     return np.array(found, np.int32)[index] if len(found) else np.zeros(0, np.int32)
 
 
-def thread_title(facts: Facts, thread: int) -> str:
-    """What a host thread is called."""
-    known = facts.events.threads[thread]
-    title = f"{known.name} ({known.tid})" if known.name else f"thread {known.tid}"
-    return f"main: {title}" if thread == facts.main_thread else title
-
-
 def gap_chain(prepared: Prepared, device: int, gap: int) -> pb.GapChain:
-    """The chain of the device's gap number `gap` (as in the timeline's boxes). The host's segments are in
-    order of time; of very many the shortest are summed by cause at the end, so that they always add up to the
-    gap.
+    """Return the chain of a gap. `gap` is its number in the timeline's boxes.
+
+    The host's segments are in time order. If there are very many, the shortest are summed by cause at the
+    end, so that all segments add up to the gap.
 
     Raises:
         UsageError: the trace has no such gap.
     """
-    places = json.loads(bytes(prepared["meta"]))["chains"]
-    place = next((place for place in places if place["device"] == device), None)
+    chains = read_meta(prepared, "meta")["chains"]
+    place = next((chain for chain in chains if chain["device"] == device), None)
     if place is None or not 0 <= gap < place["gaps"]:
         raise UsageError(f"GPU {device} has no gap {gap} in this trace.", where="gap")
     row = place["first_gap"] + gap
-    told = _Teller(prepared)
+    rows = _Rows(prepared)
     start_ns, end_ns = int(prepared["gap_start_ns"][row]), int(prepared["gap_end_ns"][row])
     low, high = np.searchsorted(prepared["cut_gap"], [row, row + 1])
     cause = np.array(prepared["cut_cause"][low:high])
@@ -179,27 +171,27 @@ def gap_chain(prepared: Prepared, device: int, gap: int) -> pb.GapChain:
         end_us=end_ns / NS_PER_US,
         trigger=Trigger(int(prepared["gap_trigger"][row])).label,
         by_cause=[pb.CauseTime(cause=c.label, us=by_cause[c] / NS_PER_US) for c in Cause if by_cause[c]],
-        before=told.work(int(prepared["gap_before"][row])),
-        after=told.work(int(prepared["gap_after"][row])),
-        launch=told.call(int(prepared["gap_launch"][row])),
-        host=_segments(told, int(low), cause, length, start_ns),
+        before=rows.work(int(prepared["gap_before"][row])),
+        after=rows.work(int(prepared["gap_after"][row])),
+        launch=rows.call(int(prepared["gap_launch"][row])),
+        host=_segments(rows, int(low), cause, length, start_ns),
     )
 
 
 def _segments(
-    told: _Teller, low: int, cause: npt.NDArray[np.uint8], length: Int64, gap_start_ns: int
+    rows: _Rows, low: int, cause: npt.NDArray[np.uint8], length: Int64, gap_start_ns: int
 ) -> list[pb.HostSegment]:
     longest = np.sort(np.argsort(-length, kind="stable")[:MOST_SEGMENTS])
     rest = np.ones(len(length), np.bool_)
     rest[longest] = False
-    segments = [told.segment(low + int(i)) for i in longest]
+    segments = [rows.segment(low + int(i)) for i in longest]
     for some in Cause:
         of_cause = rest & (cause == some)
         if of_cause.any():
             segments.append(
                 pb.HostSegment(
                     cause=some.label,
-                    name=f"{np.count_nonzero(of_cause)} shorter ones",
+                    name=f"{np.count_nonzero(of_cause)} shorter segments",
                     start_us=gap_start_ns / NS_PER_US,
                     duration_us=int(length[of_cause].sum()) / NS_PER_US,
                 )
@@ -207,8 +199,8 @@ def _segments(
     return segments
 
 
-class _Teller:
-    """Puts rows of the prepared arrays into messages."""
+class _Rows:
+    """Rows of the prepared arrays as messages."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
@@ -217,14 +209,14 @@ class _Teller:
         return "" if index == NONE else text_at(self._prepared["text"], self._prepared["text_first"], index)
 
     def _of(self, column: str, event: int) -> str:
-        """The text that a column of the event refers to."""
+        """Text to which a column of the event refers."""
         return self._text(int(self._prepared[column][event]))
 
     def _us(self, column: str, row: int) -> float:
         return float(self._prepared[column][row]) / NS_PER_US
 
     def work(self, event: int) -> pb.GpuWork | None:
-        """A kernel, copy or set."""
+        """A kernel, copy or memset; None for NONE."""
         if event == NONE:
             return None
         return pb.GpuWork(
@@ -236,7 +228,7 @@ class _Teller:
         )
 
     def call(self, event: int) -> pb.HostCall | None:
-        """A host call, with what encloses it."""
+        """A host call with the calls that enclose it; None for NONE."""
         if event == NONE:
             return None
         return pb.HostCall(
@@ -249,8 +241,8 @@ class _Teller:
         )
 
     def _stack(self, event: int) -> list[str]:
-        """Innermost last. Old traces have no Python spans: there an operator carries its stack, innermost
-        first."""
+        """Enclosing calls, innermost last. In old traces, which have no Python spans, an operator carries its
+        stack, innermost first."""
         frames: list[str] = []
         while (event := int(self._prepared["event_parent"][event])) != NONE and len(frames) < MOST_FRAMES:
             frames.append(self._of("event_name", event))
@@ -261,7 +253,7 @@ class _Teller:
         return frames[:MOST_FRAMES][::-1]
 
     def segment(self, cut: int) -> pb.HostSegment:
-        """One segment of the idle ledger."""
+        """A segment of the idle ledger."""
         start_ns, end_ns = int(self._prepared["cut_start_ns"][cut]), int(self._prepared["cut_end_ns"][cut])
         event = int(self._prepared["cut_event"][cut])
         return pb.HostSegment(

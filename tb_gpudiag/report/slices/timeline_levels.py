@@ -1,14 +1,14 @@
-"""Levels of detail: rows of boxes, merged ever more coarsely, from which any stretch at any zoom is cut
+"""Levels of detail: rows of boxes, merged ever more coarsely, so that any range at any zoom can be cut out
 cheaply.
 
-At level L, boxes shorter than the level's resolution that begin in the same cell of that length are one box.
-A box is kept once, with the level at which it comes into being (`birth`) and the one at which it is merged
-into another (`death`): with all levels together there are at most twice as many boxes as events. Boxes that
-die at level d are at most some three to a cell of level d - 1, so a slice at level L, which takes those with
-birth <= L < death, finds them by binary search, and their number goes with its width in pixels, not with the
-trace.
+At level L, boxes that are shorter than the level's resolution and begin in the same cell of that length are
+one box. A box is stored once, with the level at which it first exists (`birth`) and the level at which it is
+merged into another box (`death`). All levels together have at most twice as many boxes as there are events.
+At most about three boxes per cell of level d - 1 die at level d. A slice at level L takes the boxes with
+birth <= L < death. It finds them by binary search, and their number depends on the slice's width in pixels,
+not on the trace.
 
-Within a row boxes never overlap.
+Boxes of a row never overlap.
 """
 
 from __future__ import annotations
@@ -21,22 +21,24 @@ import numpy.typing as npt
 from tb_gpudiag.facts.core.intervals import expand
 from tb_gpudiag.trace.events import Bool, Int32, Int64, UInt8
 
-# The finest merging: on a screen this is far below anything one zooms to. A power of two.
+# Resolution of level 1, far below what a screen shows at the deepest zoom. A power of two.
 FINEST_NS = 256
 _FINEST_BITS = FINEST_NS.bit_length() - 1
 
-# Rows are not merged beyond this many cells: nobody looks at a trace on fewer pixels.
+# Rows are not merged beyond this many cells: no screen shows a trace on fewer pixels.
 FEWEST_CELLS = 16
 
-# The search key holds segment and time in one int64.
+# The search key packs segment and time into one int64.
 _KEY_BITS = 62
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """Shape (b,) each. A box of several events has the name that takes more than half of its time, where one
-    does, else one of those that take most; kind and gap are of an event of that name. Its duration is the
-    time that its events take together.
+    """Boxes, shape (b,) each.
+
+    A merged box has the name that takes more than half of its time, if there is one, else one of the names
+    that take most. Its kind and gap are those of an event of that name. Its duration is the sum of its
+    events' durations.
     """
 
     row: Int32
@@ -44,7 +46,7 @@ class Boxes:
     duration_ns: Int64
     name: Int32
     kind: UInt8
-    gap: Int32  # of the gap lanes: the gap's number on its device
+    gap: Int32  # gap lanes: number of the gap on its device
     count: Int32
 
     def __len__(self) -> int:
@@ -63,7 +65,7 @@ class Boxes:
 
     @staticmethod
     def join(parts: list[Boxes]) -> Boxes:
-        """One after another."""
+        """Concatenate boxes."""
         if not parts:
             empty = np.zeros(0, np.int32)
             return Boxes(
@@ -88,12 +90,13 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Levels:
-    """The boxes of all levels, ordered by segment and start; a segment is one row's boxes of one death. Shape
-    (b,) each but `first`.
+    """Boxes of all levels, sorted by segment and start. A segment is the boxes of one row that die at the
+    same level. Arrays have shape (b,), except `first`.
 
-    key: segment * stride + ((start - origin) >> shift), ascending: holds row, death and start of a box. The
-    shift is 0 but for recordings of many hours. first: shape (segments + 1,), where each segment begins.
-    Segment = death * rows + row, death from 1 to last + 1.
+    key: segment * stride + ((start - origin) >> shift), ascending. Encodes row, death and start of a box. The
+        shift is 0 except for recordings of many hours.
+    first: where each segment begins, shape (segments + 1,). A segment's number is death * rows + row, with
+        death from 1 to last + 1.
     """
 
     key: Int64
@@ -111,7 +114,7 @@ class Levels:
     shift: int
 
     def boxes(self, index: Int64, segment: Int64) -> Boxes:
-        """The boxes of these indices, whose segments are known."""
+        """Return the boxes at these indices. segment: the segment of each."""
         return Boxes(
             (segment % self.rows).astype(np.int32),
             ((self.key[index] - segment * self.stride) << self.shift) + self.origin_ns,
@@ -124,8 +127,8 @@ class Levels:
 
 
 def build_levels(boxes: Boxes, rows: int) -> Levels:
-    """Merges one box per event; those of a row are in order of start, and there are at most 65,536 rows.
-    Where two of a row overlap, the earlier one is cut short."""
+    """Merge boxes, one per event. Boxes of a row are sorted by start; there are at most 65,536 rows. If two
+    boxes of a row overlap, the earlier one is cut short."""
     alive = boxes.take(np.argsort(boxes.row.astype(np.uint16), kind="stable"))
     end = alive.start_ns + alive.duration_ns
     same_row = alive.row[1:] == alive.row[:-1]
@@ -156,7 +159,7 @@ def build_levels(boxes: Boxes, rows: int) -> Levels:
 
 
 def _joins(alive: Boxes, end: Int64, low: int, level: int) -> Bool:
-    """Shape (b - 1,): whether a box is merged with the one before it."""
+    """Mask of boxes that are merged with the box before them, shape (b - 1,)."""
     bits = _FINEST_BITS + level - 1
     small = end - alive.start_ns < 1 << bits
     cell = (alive.start_ns - low) >> bits
@@ -165,11 +168,11 @@ def _joins(alive: Boxes, end: Int64, low: int, level: int) -> Bool:
 
 
 def _merge(members: Boxes, votes: Int64, group: Int64) -> tuple[Boxes, Int64]:
-    """One box for each group, and the votes for its name; groups are numbered from 0, members are in their
-    order.
+    """Merge each group into one box, and return the votes for its name. Groups are numbered from 0, and
+    members are sorted by group.
 
-    A majority vote over merged boxes: the name with most votes wins and keeps its lead over the second. So a
-    name with more than half of all time cannot lose, in whichever order boxes were merged.
+    Majority vote: the name with most votes wins and keeps its lead over the second. So a name with more than
+    half of all time cannot lose, in whatever order boxes are merged.
     """
     first = np.searchsorted(group, np.arange(int(group[-1]) + 1))
     order = np.lexsort((-members.duration_ns, members.name, group))
@@ -214,8 +217,8 @@ def _with_duration(boxes: Boxes, duration_ns: Int64) -> Boxes:
 
 
 def _indexed(done: list[tuple[Boxes, UInt8, int]], rows: int, last: int) -> Levels:
-    """`done`: boxes, their births, and the level at which they die, which ascends; of each, by row and
-    start."""
+    """Build the search index. done: for each level in ascending order the boxes that die there, sorted by
+    row and start, their births, and the level."""
     boxes = Boxes.join([part for part, _, _ in done])
     death = np.repeat([level for _, _, level in done], [len(part) for part, _, _ in done])
     segment = death * rows + boxes.row
@@ -244,8 +247,8 @@ def _indexed(done: list[tuple[Boxes, UInt8, int]], rows: int, last: int) -> Leve
 
 
 def slice_levels(levels: Levels, start_ns: int, end_ns: int, width: int, most: int) -> Boxes:
-    """The boxes that show in [start, end) on `width` pixels, by row and start: a few to a pixel and row, and
-    not many more than `most` in all. Where that is too few for all rows, the fullest ones are merged more
+    """Return the boxes of [start, end) on `width` pixels, sorted by row and start: a few per pixel and row,
+    and not many more than `most` in total. If that is too few for all rows, the fullest rows are merged more
     coarsely.
     """
     rows, last = levels.rows, levels.last
@@ -269,7 +272,7 @@ def slice_levels(levels: Levels, start_ns: int, end_ns: int, width: int, most: i
 
 
 def _ranges(levels: Levels, segment: Int64, start_ns: int, end_ns: int) -> tuple[Int64, Int64]:
-    """Where in each segment the boxes of the stretch are: from the one that begins last before it."""
+    """Where the boxes of the range are in each segment, from the last box that begins before the range."""
 
     def at(time_ns: int) -> int:
         return min(max((time_ns - levels.origin_ns) >> levels.shift, 0), levels.stride - 1)
@@ -282,14 +285,14 @@ def _ranges(levels: Levels, segment: Int64, start_ns: int, end_ns: int) -> tuple
 
 
 def _level_of_rows(found: Int64, finest: int, most: int) -> Int64:
-    """Shape (rows,): the level to show of each row. `found` has shape (levels from `finest`, rows): how many
-    boxes die at the level above each."""
+    """Level of detail of each row, shape (rows,). found: number of boxes that die at the level above each
+    level from `finest`, shape (levels, rows)."""
     at_level = np.cumsum(found[::-1], axis=0)[::-1]
     share = most
     while True:
         fits = at_level <= share
-        # Counts fall with the level, so the first one that fits is the finest. The coarsest is taken where
-        # none does.
+        # Counts fall with the level, so the first level that fits is the finest. If none fits, take the
+        # coarsest.
         step = np.where(fits.any(axis=0), fits.argmax(axis=0), len(found) - 1)
         total = int(at_level[step, np.arange(found.shape[1])].sum())
         if total <= most or share == 0:

@@ -11,7 +11,8 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
-from tb_gpudiag.report.slices.memory_slice import prepare_memory, slice_memory
+from tb_gpudiag.report.slices.memory_history import prepare_memory
+from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
 from tb_gpudiag.trace.find import find_traces
 from tb_gpudiag.trace.read import read_trace

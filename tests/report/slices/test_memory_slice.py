@@ -1,4 +1,4 @@
-"""The memory view's slices: what a brute force over all events says, at every zoom, and bounded."""
+"""Slices of memory: they agree with brute force over all events, at every zoom, and are bounded."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from hypothesis import strategies as st
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.memory_slice import (
-    MOST_SITES,
+from tb_gpudiag.report.slices.memory_history import (
     NEVER_NS,
     Group,
     History,
     Steps,
     prepare_histories,
     prepare_memory,
-    slice_memory,
 )
-from tb_gpudiag.report.slices.timeline import Prepared
+from tb_gpudiag.report.slices.memory_slice import MOST_SITES, slice_memory
+from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.trace.read import read_trace
@@ -39,7 +38,7 @@ REAL_TRACES = ("v100_ddp_memory", "a100_particle_transformer", "h100_owlv2", "cp
 
 
 class Piece(NamedTuple):
-    """One allocation; None: not seen to begin, or to end."""
+    """One allocation. None: allocated before the recording, or not freed in it."""
 
     made_ns: int | None
     freed_ns: int | None
@@ -61,8 +60,7 @@ def pieces(draw: st.DrawFn) -> list[Piece]:
 
 
 def events_of(some: list[Piece]) -> list[tuple[int, int]]:
-    """(time, bytes) in order; at one time, what is made comes first, as nothing is freed before it is
-    made."""
+    """(time, bytes) of allocations and frees in time order, allocations first where times are equal."""
     made = [(piece.made_ns, 0, piece.bytes) for piece in some if piece.made_ns is not None]
     freed = [(piece.freed_ns, 1, -piece.bytes) for piece in some if piece.freed_ns is not None]
     return [(time, size) for time, _, size in sorted([*made, *freed])]
@@ -98,7 +96,7 @@ def prepared(*histories: History, groups: list[Group] = GROUPS, steps: Steps = N
 
 
 def held(some: list[Piece], start: int, end: int) -> list[int]:
-    """Every value that the curve has in [start, end]; it begins with the recording."""
+    """Every value of the curve in [start, end]. The curve begins with the recording."""
     events = events_of(some)
     values = start_bytes(some) + np.cumsum([0, *(size for _, size in events)])
     points = list(zip([0, *(time for time, _ in events)], values.tolist(), strict=True))
@@ -136,41 +134,61 @@ def test_a_slice_has_the_extremes_of_its_range_and_is_exact_when_it_says_so(
 
 @given(pieces(), ranges)
 @settings(max_examples=300, deadline=None)
-def test_what_is_made_freed_survives_and_is_kept_is_what_counting_gives(
+def test_allocated_freed_survived_and_kept_bytes_agree_with_counting(
     some: list[Piece], span: list[int]
 ) -> None:
     start, end = span
     found = slice_memory(prepared(history_of(some)), 0, start / 1000, end / 1000, 10)
-    made = [p for p in some if p.made_ns is not None and start <= p.made_ns <= end]
-    freed = [p for p in some if p.freed_ns is not None and start <= p.freed_ns <= end]
-    alive = [p for p in made if p.freed_ns is None or p.freed_ns > end]
-    kept = [p for p in made if p.freed_ns is None]
-    assert (found.allocations, found.allocated_bytes) == (len(made), sum(p.bytes for p in made))
-    assert (found.frees, found.freed_bytes) == (len(freed), sum(p.bytes for p in freed))
-    assert (found.survivors, found.survived_bytes) == (len(alive), sum(p.bytes for p in alive))
-    assert found.kept_bytes == sum(p.bytes for p in kept)
-    # What the curve gained is what was allocated, less what was freed.
+    made, freed, alive, kept = counted(some, start, end)
+    assert (found.allocations, found.allocated_bytes) == (len(made), total(made))
+    assert (found.frees, found.freed_bytes) == (len(freed), total(freed))
+    assert (found.survivors, found.survived_bytes) == (len(alive), total(alive))
+    assert found.kept_bytes == total(kept)
+    # The curve rises by what was allocated and falls by what was freed.
     gained = before(some, end + 1) - before(some, start)
     assert found.allocated_bytes - found.freed_bytes == gained
-    told = [
-        (
-            Group(site.operator, site.place.file, site.place.line, site.place.function),
-            (site.allocations, site.allocated_bytes, site.survived_bytes, site.kept_bytes),
+
+
+@given(pieces(), ranges)
+@settings(max_examples=300, deadline=None)
+def test_sites_agree_with_counting_and_are_sorted(some: list[Piece], span: list[int]) -> None:
+    start, end = span
+    found = slice_memory(prepared(history_of(some)), 0, start / 1000, end / 1000, 10)
+    made, _, alive, kept = counted(some, start, end)
+    wanted = {
+        GROUPS[number]: (len(own(made, number)), *(total(own(part, number)) for part in (made, alive, kept)))
+        for number in {piece.group for piece in made}
+    }
+    assert wanted == {
+        Group(site.operator, site.place.file, site.place.line, site.place.function): (
+            *(site.allocations, site.allocated_bytes, site.survived_bytes, site.kept_bytes),
         )
         for site in found.sites
-    ]
-    wanted = []
-    for number, group in enumerate(GROUPS):
-        own = [p for p in made if p.group == number]
-        if own:
-            sums = (sum(p.bytes for p in chosen if p.group == number) for chosen in (made, alive, kept))
-            wanted.append((group, (len(own), *sums)))
-    assert sorted(told) == sorted(wanted)
+    }
     order = [(-site.survived_bytes, -site.allocated_bytes) for site in found.sites]
     assert order == sorted(order)
 
 
-def test_the_whole_recording_is_shown_where_nothing_is_asked_for() -> None:
+def counted(
+    some: list[Piece], start: int, end: int
+) -> tuple[list[Piece], list[Piece], list[Piece], list[Piece]]:
+    """Pieces allocated in [start, end]; pieces freed in it; of the allocated ones, those that are live at its
+    end; and those that are never freed."""
+    made = [p for p in some if p.made_ns is not None and start <= p.made_ns <= end]
+    freed = [p for p in some if p.freed_ns is not None and start <= p.freed_ns <= end]
+    kept = [p for p in made if p.freed_ns is None]
+    return made, freed, kept + [p for p in made if p.freed_ns is not None and p.freed_ns > end], kept
+
+
+def total(some: list[Piece]) -> int:
+    return sum(piece.bytes for piece in some)
+
+
+def own(some: list[Piece], group: int) -> list[Piece]:
+    return [piece for piece in some if piece.group == group]
+
+
+def test_the_whole_recording_is_shown_by_default() -> None:
     some = [Piece(0, None, 5), Piece(END_NS, None, 7)]
     found = slice_memory(prepared(history_of(some)), None, None, None, 100)
     assert (found.start_us, found.end_us) == (0, END_NS / 1000)
@@ -195,7 +213,7 @@ def test_devices_are_never_mixed() -> None:
         slice_memory(prepared(), None, None, None, 100)
 
 
-def test_where_nothing_tells_what_a_free_gave_back_nothing_is_said_to_survive() -> None:
+def test_if_frees_do_not_name_their_allocation_survivors_are_unknown() -> None:
     history = replace(history_of([Piece(10, 20, 5), Piece(30, None, 7)]), freed_ns=None)
     found = slice_memory(prepared(history), None, None, None, 100)
     assert (found.allocated_bytes, found.freed_bytes) == (12, 5)
@@ -219,7 +237,7 @@ def test_ranges_beyond_the_recording_are_answered(start_us: float, end_us: float
 
 
 def told() -> TraceBuilder:
-    """Two steps, each of which keeps 1,000 bytes of `cache` and gives back 500 of aten::mm."""
+    """Two steps. Each keeps 1,000 bytes allocated in `cache` and frees 500 bytes of aten::mm."""
     trace = TraceBuilder()
     main = trace.thread()
     for step in range(2):
@@ -232,7 +250,7 @@ def told() -> TraceBuilder:
     return trace
 
 
-def test_who_keeps_what_is_told_from_a_trace(tmp_path: Path) -> None:
+def test_sites_of_a_trace_name_who_keeps_memory(tmp_path: Path) -> None:
     facts = Facts(read_trace(str(told().write(tmp_path))))
     found = slice_memory(prepare_memory(facts), 0, 100, 200, 100)
     assert [step.name for step in found.steps] == ["ProfilerStep#1"]

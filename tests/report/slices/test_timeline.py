@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.facts import DeviceFacts, Facts
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.slices.timeline import (
     MOST_BOXES,
     MOST_POINTS,
-    Prepared,
     prepare_timeline,
     slice_timeline,
 )
@@ -242,21 +242,29 @@ def test_on_real_traces_slices_are_whole_ordered_and_bounded(name: str, shared_t
     middle = (facts.recording.start_ns + facts.recording.end_ns) / 2000
     for width in (1, 300, 4096):
         timeline = slice_timeline(arrays, None, None, width)
-        assert sum(len(lane.box_start_us) for lane in timeline.lanes) <= MOST_BOXES
+        assert _box_count(timeline) <= MOST_BOXES
         for lane in timeline.lanes:
             _assert_disjoint(lane)
         for device in facts.devices:
-            lanes = [lane for lane in timeline.lanes if lane.device == device.id]
-            idle_ns = int((device.ledger.end_ns - device.ledger.start_ns).sum())
-            assert round(sum(lanes[0].box_duration_us) * 1000) == idle_ns
-            assert sum(lanes[0].box_count) == len(device.ledger)
-            assert sum(sum(lane.box_count) for lane in lanes[1:]) == len(device.busy.work)
-            for lane in lanes[1:]:
-                assert all(low >= 0 for low in lane.queue.low)
-                assert max(lane.queue.high, default=0) == lane.queue_most
+            _assert_whole([lane for lane in timeline.lanes if lane.device == device.id], device)
         for zoom_us in (100.0, 10_000.0):
             part = slice_timeline(arrays, middle, middle + zoom_us, width)
-            assert sum(len(lane.box_start_us) for lane in part.lanes) <= MOST_BOXES
+            assert _box_count(part) <= MOST_BOXES
+
+
+def _box_count(timeline: pb.Timeline) -> int:
+    return sum(len(lane.box_start_us) for lane in timeline.lanes)
+
+
+def _assert_whole(lanes: list[pb.Lane], device: DeviceFacts) -> None:
+    """Check that a device's lanes contain all of its idle time, its work and its queues."""
+    idle_ns = int((device.ledger.end_ns - device.ledger.start_ns).sum())
+    assert round(sum(lanes[0].box_duration_us) * 1000) == idle_ns
+    assert sum(lanes[0].box_count) == len(device.ledger)
+    assert sum(sum(lane.box_count) for lane in lanes[1:]) == len(device.busy.work)
+    for lane in lanes[1:]:
+        assert all(low >= 0 for low in lane.queue.low)
+        assert max(lane.queue.high, default=0) == lane.queue_most
 
 
 def test_zoomed_in_the_idle_lane_is_the_ledger(shared_traces: Path) -> None:
@@ -264,7 +272,7 @@ def test_zoomed_in_the_idle_lane_is_the_ledger(shared_traces: Path) -> None:
     arrays = prepare_timeline(facts)
     device = facts.devices[0]
     by_cause: defaultdict[str, float] = defaultdict(float)
-    # Slices side by side, so close that nothing is merged: a box belongs to the one in which it begins.
+    # Adjacent slices at a zoom where nothing is merged. A box belongs to the slice in which it begins.
     edges = np.linspace(facts.recording.start_ns, facts.recording.end_ns + 1, 60)
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         timeline = slice_timeline(arrays, low / 1000, high / 1000, 8192)

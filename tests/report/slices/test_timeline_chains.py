@@ -8,8 +8,8 @@ import pytest
 
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.report.slices.timeline import gap_chain, prepare_timeline
-from tb_gpudiag.report.slices.timeline_chains import MOST_SEGMENTS
+from tb_gpudiag.report.slices.timeline import prepare_timeline
+from tb_gpudiag.report.slices.timeline_chains import MOST_SEGMENTS, gap_chain
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 

@@ -1,0 +1,200 @@
+"""Lanes of the timeline from top to bottom: per device its idle time, its streams and their launch queues,
+then the host threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.queue_depth import Queue
+from tb_gpudiag.facts.facts import DeviceFacts
+from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid
+from tb_gpudiag.report.slices.timeline_levels import Boxes
+from tb_gpudiag.trace.events import NONE, Bool, Category, Events, Int32, Int64
+
+# Real jobs use up to some fifty streams, most of them hardly: those with least work share a lane.
+MOST_STREAMS = 32
+
+# Work on one stream overlaps by a few µs in real traces, where timestamps are inexact.
+MOST_ROWS_OF_STREAM = 4
+
+# Most jobs launch on one to three streams of a device.
+MOST_QUEUES_OF_DEVICE = 8
+MOST_QUEUES = 64
+
+# The main thread, autograd's, and others that launch.
+MOST_THREADS = 8
+
+# Python stacks of compiled serving code reach some eighty frames.
+MOST_DEPTH = 128
+
+# Kind of a box next to the categories of events: communication kernels (NCCL, RCCL) have their own color.
+COLLECTIVE_KIND = 13
+
+
+class Lanes:
+    """Collects lanes from top to bottom. A row is one depth of one lane."""
+
+    def __init__(self) -> None:
+        self.lanes: list[dict[str, Any]] = []
+        self.parts: list[Boxes] = []
+        self.curves: list[Pyramid] = []
+        self.rows = 0
+
+    def add(
+        self,
+        kind: str,
+        title: str,
+        device: int,
+        depth: Int64,
+        start_ns: Int64,
+        end_ns: Int64,
+        name: Int32,
+        category: npt.NDArray[np.uint8],
+        gap: Int64 | None = None,
+    ) -> None:
+        """Add a lane of boxes, one per event."""
+        count = len(start_ns)
+        self.parts.append(
+            Boxes(
+                (self.rows + depth).astype(np.int32),
+                start_ns,
+                end_ns - start_ns,
+                name.astype(np.int32),
+                category.astype(np.uint8),
+                (np.zeros(count) if gap is None else gap).astype(np.int32),
+                np.ones(count, np.int32),
+            )
+        )
+        rows = int(depth.max(initial=0)) + 1
+        self.lanes.append({"kind": kind, "title": title, "device": device, "rows": rows})
+        self.rows += rows
+
+    def add_curve(self, title: str, device: int, curve: Pyramid) -> None:
+        """Add a queue lane, which has a curve and no boxes."""
+        lane = {"kind": "queue", "title": title, "device": device, "rows": 0}
+        self.lanes.append({**lane, "curve": len(self.curves), "most": int(curve.value.max())})
+        self.curves.append(curve)
+
+
+def add_idle(lanes: Lanes, device: DeviceFacts) -> None:
+    """Add the device's idle time by cause."""
+    ledger = device.ledger
+    zeros = np.zeros(len(ledger), np.int64)
+    lanes.add(
+        "gaps",
+        f"GPU {device.id} idle",
+        device.id,
+        zeros,
+        ledger.start_ns,
+        ledger.end_ns,
+        ledger.cause.astype(np.int32),
+        zeros.astype(np.uint8),
+        ledger.gap,
+    )
+
+
+def add_streams(lanes: Lanes, device: DeviceFacts, events: Events, communication: Bool) -> None:
+    """Add the device's streams with most work, and one lane for all others.
+
+    communication: mask of the events that are communication kernels.
+    """
+    work = device.busy.work
+    kind = np.where(communication, COLLECTIVE_KIND, events.category)
+    for title, chosen in _streams(events.stream[work], events.duration_ns[work]):
+        some = work[chosen]
+        lanes.add(
+            "stream",
+            f"GPU {device.id} {title}",
+            device.id,
+            _rows_for(events.start_ns[some], events.end_ns[some]),
+            events.start_ns[some],
+            events.end_ns[some],
+            name_index(events.name[some]),
+            kind[some].astype(np.uint8),
+        )
+
+
+def _streams(stream: Int32, duration_ns: Int64) -> list[tuple[str, Bool]]:
+    """Title of each lane, and mask of the work in it."""
+    streams, own = np.unique(stream, return_inverse=True)
+    time = np.bincount(own, duration_ns, len(streams))
+    shown = np.zeros(len(streams), np.bool_)
+    shown[np.argsort(-time, kind="stable")[:MOST_STREAMS]] = True
+    lanes = [(f"stream {streams[i]}", own == i) for i in np.flatnonzero(shown)]
+    if not shown.all():
+        lanes.append((f"{np.count_nonzero(~shown)} other streams", ~shown[own]))
+    return lanes
+
+
+def add_queues(lanes: Lanes, device: int, queues: Sequence[Queue], recording_start_ns: int) -> None:
+    """Add the launch queues of the device's streams with most launches, if anything waited in them."""
+    own = [queue for queue in queues if queue.device == device and len(queue.depth.depth)]
+    most = sorted(own, key=lambda queue: -len(queue.call))[:MOST_QUEUES_OF_DEVICE]
+    for queue in sorted(most[: MOST_QUEUES - len(lanes.curves)], key=lambda queue: queue.stream):
+        title = f"GPU {device} stream {queue.stream} queue"
+        lanes.add_curve(title, device, _queue_curve(queue, recording_start_ns))
+
+
+def _queue_curve(queue: Queue, recording_start_ns: int) -> Pyramid:
+    """Depth of the queue from the recording's start."""
+    time, depth = queue.depth
+    first = np.array([recording_start_ns])
+    empty = first[first < time[0]]
+    return build_pyramid(np.r_[empty, time], np.r_[np.zeros_like(empty), depth])
+
+
+def add_thread(lanes: Lanes, thread: int, title: str, host: Host) -> None:
+    """Add the nested calls of a host thread."""
+    events, tree = host.events, host.tree
+    depth = tree.depth
+    some = np.flatnonzero((events.thread == thread) & (depth >= 0) & (depth < MOST_DEPTH))
+    lanes.add(
+        "thread",
+        title,
+        NONE,
+        depth[some].astype(np.int64),
+        tree.start_ns[some],
+        events.end_ns[some],
+        name_index(events.name[some]),
+        events.category[some],
+    )
+
+
+def shown_threads(events: Events, launch: Int64, main_thread: int) -> list[int]:
+    """The main thread, then threads that launch GPU work, busiest first. Without GPU work, threads that run
+    operators.
+
+    launch: event index of each launch, or NONE.
+    """
+    working = launch[launch != NONE]
+    if not len(working):
+        working = events.where(Category.CPU_OP)
+    threads, count = np.unique(events.thread[working], return_counts=True)
+    others = [int(t) for t in threads[np.argsort(-count, kind="stable")] if t != main_thread]
+    main = [main_thread] if main_thread != NONE else []
+    return [*main, *others][:MOST_THREADS]
+
+
+def thread_title(events: Events, thread: int, main_thread: int) -> str:
+    """Name of a host thread."""
+    known = events.threads[thread]
+    title = f"{known.name} ({known.tid})" if known.name else f"thread {known.tid}"
+    return f"main: {title}" if thread == main_thread else title
+
+
+def name_index(name: Int32) -> Int32:
+    """Index of event names in the table of strings, where they follow the causes."""
+    return (name + len(Cause)).astype(np.int32)
+
+
+def _rows_for(start_ns: Int64, end_ns: Int64) -> Int64:
+    """Row of each span, so that overlapping spans do not share one; start_ns is ascending."""
+    open_before = np.arange(len(start_ns)) - np.searchsorted(np.sort(end_ns), start_ns, side="right")
+    rows: Int64 = np.clip(open_before, 0, MOST_ROWS_OF_STREAM - 1)
+    return rows
