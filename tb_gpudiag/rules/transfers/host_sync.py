@@ -190,14 +190,11 @@ def _refilling(lost: Lost, tasks: dict[HostTask, int], cost_ns: int) -> list[Evi
     """
     spent = np.zeros(len(Cause), np.int64)
     np.add.at(spent, lost.cause, lost.drained_ns)
-    parts = [(IDLE[cause], int(spent[cause])) for cause in Cause]
-    parts += [(HOST_TASK_FIXES[task].noun, ns) for task, ns in tasks.items()]
+    parts = [(f"Idle during {IDLE[cause]}", int(spent[cause])) for cause in Cause if cause != Cause.SYNC]
+    parts.append(("Idle until the calls return", int(spent[Cause.SYNC])))
+    parts += [(f"Idle during {HOST_TASK_FIXES[task].noun}", ns) for task, ns in tasks.items()]
     parts.sort(key=lambda part: -part[1])
-    return [
-        part_time(f"Idle during {what}", ns, cost_ns)
-        for what, ns in parts
-        if ns >= max(1, LEAST_PART * cost_ns)
-    ]
+    return [part_time(label, ns, cost_ns) for label, ns in parts if ns >= max(1, LEAST_PART * cost_ns)]
 
 
 class _Kind(NamedTuple):
