@@ -218,14 +218,6 @@ def test_a_raw_read_is_seen(code: str, raw: bool) -> None:
 ASKS_RULES = {"rules.rule", "rules.run", "rules.savings", "rules.verdict"}
 """What runs the rules and judges the whole trace passes all facts on."""
 
-TAKES_FACTS = {
-    "rules.memory.memory_fragmentation",
-    "rules.memory.memory_peak",
-    "rules.shared.leak",
-    "rules.shared.recording_advice",
-}
-"""Modules whose helpers still take all facts. Remove entries, never add one."""
-
 
 def takes_all_facts(module: str, tree: ast.AST) -> Iterator[str]:
     """Functions other than `check` with a parameter annotated `Facts`."""
@@ -245,7 +237,7 @@ def test_only_check_takes_all_facts() -> None:
     found = [
         taker
         for module, tree in modules()
-        if layer(module) == "rules" and module not in ASKS_RULES | TAKES_FACTS
+        if layer(module) == "rules" and module not in ASKS_RULES
         for taker in takes_all_facts(module, tree)
     ]
     assert not found, "\n" + "\n".join(found)

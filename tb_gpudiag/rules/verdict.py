@@ -43,7 +43,7 @@ def find_verdict(facts: Facts) -> Verdict:
     A leak that ends the job is not a limiter; the sentence mentions it at its end.
     """
     verdict = _without_leaks(facts)
-    leaks = leak_sentences(facts)
+    leaks = leak_sentences(facts.memory)
     return replace(verdict, sentence=" ".join([verdict.sentence, *leaks])) if leaks else verdict
 
 

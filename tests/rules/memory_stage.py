@@ -1,4 +1,4 @@
-"""A tiny job for the rules about memory: each step takes some, gives it back, and keeps a part."""
+"""A tiny job for the rules about memory: each step allocates memory, frees most of it and keeps the rest."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ def job(
     mark_steps: bool = True,
     **options: Any,
 ) -> TraceBuilder:
-    """Step i keeps `kept[i]` bytes, allocated by aten::clone in KEEPER; `taken` is what it gives back, and
-    `start` is there before the recording. `reserved`: the allocator's total, all the time."""
+    """Build a job whose step i keeps `kept[i]` bytes, allocated by aten::clone in KEEPER.
+
+    start: bytes allocated before the recording. taken: bytes that each step allocates and frees. reserved:
+    the allocator's total, constant over the job.
+    """
     trace = TraceBuilder(**options)
     trace.recording.memory_start[device] = start
     trace.recording.reserved_start = reserved or 0
@@ -45,7 +48,7 @@ def job(
 
 
 def only(answer: Answer) -> Finding:
-    """The finding of the one device."""
+    """Return the only finding of an answer."""
     assert isinstance(answer, list), answer
     (found,) = answer
     return found

@@ -244,7 +244,7 @@ export interface Evidence {
   value: string;
   /** the value alone, for comparisons; 0 if unit is empty */
   number: number;
-  /** ns, bytes, share, count, ratio, GB/s, TFLOP/s; empty if the value is not a number */
+  /** ns, bytes, share, count, mean, ratio, GB/s, TFLOP/s, FLOP/B; empty if the value is not a number */
   unit: string;
 }
 

@@ -1,4 +1,4 @@
-"""GD405: the host's memory rises from step to step."""
+"""GD405: host memory grows from step to step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from tb_gpudiag.rules.shared.recording_advice import memory_not_recorded
 
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """The floor of what PyTorch allocates for tensors on the CPU, step by step."""
+    """Check whether the floor of the memory that PyTorch allocates on the CPU rises from step to step."""
     of_cpu = [memory for memory in facts.memory if memory.is_cpu]
-    return look_for_leak(facts, of_cpu) if of_cpu else memory_not_recorded(facts)
+    if not of_cpu:
+        return memory_not_recorded(facts.recorded)
+    return look_for_leak(of_cpu, has_modules=facts.recorded.stacks)
 
 
-RULE = Rule("GD405", "host_memory_leak", "Host memory that is not given back", check)
+RULE = Rule("GD405", "host_memory_leak", "Host memory leak", check)

@@ -1,19 +1,20 @@
-"""GD401: a GPU's memory rises from step to step."""
+"""GD401: GPU memory grows from step to step."""
 
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import MEMORY_FILES, NO_GPU, NOTHING_CLAIMED, TRACES, Answer, Claimed, Rule
+from tb_gpudiag.rules.rule import MEMORY_FILES, NOTHING_CLAIMED, TRACES, Answer, Claimed, Rule
 from tb_gpudiag.rules.shared.leak import look_for_leak
-from tb_gpudiag.rules.shared.recording_advice import memory_not_recorded
+from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """The floor of each GPU's memory, step by step."""
+    """Check whether the memory floor of a GPU rises from step to step."""
     of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
     if not of_gpus:
-        return memory_not_recorded(facts) if facts.device is not None else NO_GPU
-    return look_for_leak(facts, of_gpus)
+        return gpu_memory_not_recorded(facts.device, facts.recorded)
+    has_modules = facts.recorded.stacks or facts.trace.kind == "snapshot"
+    return look_for_leak(of_gpus, has_modules=has_modules)
 
 
-RULE = Rule("GD401", "memory_leak", "Memory that is not given back", check, about=TRACES | MEMORY_FILES)
+RULE = Rule("GD401", "memory_leak", "GPU memory leak", check, about=TRACES | MEMORY_FILES)

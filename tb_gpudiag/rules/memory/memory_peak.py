@@ -1,17 +1,17 @@
-"""GD402: the peak leaves next to nothing of a GPU's memory, or did not fit at all."""
+"""GD402: the peak leaves little GPU memory free, or an allocation failed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.kernels.attention import UnfusedAttention
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.memory.peak import MemoryKind, Owner
+from tb_gpudiag.facts.memory.peak import MemoryKind, Owner, Peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
-    NO_GPU,
     NOTHING_CLAIMED,
     TRACES,
     Answer,
@@ -26,36 +26,36 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
-from tb_gpudiag.rules.shared.recording_advice import memory_not_recorded
+from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
-from tb_gpudiag.wording.format import count, share, size_bytes
+from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
 
-# The CUDA context, the libraries and pieces that do not fit take some hundred MiB beside what tensors use,
-# and a longer sequence is enough to take the rest. The fullest public trace leaves 68 % free.
+# The CUDA context, libraries and fragmentation take some hundred MiB in addition to tensors, and one longer
+# sequence can take the rest. The fullest public trace leaves 68% free.
 ROOM_SHARE = 0.1
 
-# An allocator that gives its cache back and asks again has been refused. Where it holds less than half of the
-# device, something else has the rest, and what the job allocates is not the matter.
+# An allocator that frees its cache and asks again was refused memory. If it holds less than half of the
+# device, something else holds the rest, and the job's own allocations are not the problem.
 REFUSED_SHARE = 0.5
 
-# What makes up a third of the peak is what it consists of: less of it makes the peak lower at once.
+# A kind of memory that makes up a third of the peak dominates it: less of it lowers the peak at once.
 MAIN_SHARE = 0.33
 
-# Gradients are as large as the weights. If a tenth of the peak is gradients while the forward pass runs, they
-# could have been given back before it.
+# Gradients are as large as the weights. If they are a tenth of the peak in the forward pass, the job could
+# have freed them before it.
 GRADIENT_SHARE = 0.1
 
 KINDS_SHOWN = 4
 
 _WORDS = {
-    MemoryKind.BEFORE: "what was there before the recording",
+    MemoryKind.BEFORE: "memory allocated before recording",
     MemoryKind.PARAMETER: "weights",
     MemoryKind.GRADIENT: "gradients",
-    MemoryKind.OPTIMIZER_STATE: "the optimizer's state",
+    MemoryKind.OPTIMIZER_STATE: "optimizer state",
     MemoryKind.ACTIVATION: "activations",
     MemoryKind.TEMPORARY: "temporaries",
-    MemoryKind.INPUT: "input",
-    MemoryKind.UNKNOWN: "what the trace does not tell",
+    MemoryKind.INPUT: "inputs",
+    MemoryKind.UNKNOWN: "memory of unknown purpose",
 }
 
 URL = "https://docs.pytorch.org/docs/stable/checkpoint.html"
@@ -68,61 +68,62 @@ class _Advice:
 
 
 _ATTENTION = _Advice(
-    "Compute attention with one fused operator: its memory does not grow with the square of the tokens.",
+    "Use fused attention: its memory does not grow quadratically with the sequence length.",
     "out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
 )
 _CHECKPOINT = _Advice(
-    "Compute the activations of the largest blocks again in the backward pass (2 to 4 times less, for "
-    "about a third more computing).",
+    "Recompute the activations of the largest blocks in the backward pass (2 to 4 times less memory for "
+    "about a third more compute).",
     "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)",
 )
 _PRECISION = _Advice(
-    "Compute in bf16: activations of half the size.",
+    "Compute in bf16, which halves the activations.",
     'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
 )
 _ACCUMULATE = _Advice(
-    "Take smaller batches, and add up their gradients.",
+    "Use smaller batches, and accumulate their gradients.",
     "loss = criterion(model(x), y) / parts\nloss.backward()\n"
     "if (step + 1) % parts == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
 )
 _SET_TO_NONE = _Advice(
-    "Unless they are added up over several batches, let go of the gradients before the next forward pass.",
+    "Unless you accumulate gradients over several batches, free them before the next forward pass.",
     "optimizer.step()\noptimizer.zero_grad(set_to_none=True)   # right after the step, not before backward()",
 )
 _FOREACH = _Advice(
-    "The optimizer's step makes the peak with its temporaries: update in one kernel, or by single weights.",
+    "Temporaries of the optimizer step cause the peak: update in one fused kernel, or weight by weight.",
     "optimizer = torch.optim.AdamW(model.parameters(), fused=True)   # or foreach=False",
 )
 _STATE = _Advice(
-    "Keep less of weights, gradients and the optimizer's state on each GPU.",
-    "from torch.distributed.fsdp import fully_shard\nfully_shard(model)   # each rank keeps its part\n"
-    "# or, on one GPU, an optimizer with 8-bit state",
+    "Shard weights, gradients and optimizer state across GPUs.",
+    "from torch.distributed.fsdp import fully_shard\nfully_shard(model)   # each rank holds its shard\n"
+    "# or, on one GPU, use an optimizer with 8-bit state",
 )
 _INFERENCE = _Advice(
-    "Nothing is kept for a backward pass, so the batch is what counts: take a smaller one, and make sure "
-    "that no graph is recorded.",
+    "Nothing is kept for a backward pass, so the batch size decides: use a smaller batch, and make sure that "
+    "no autograd graph is recorded.",
     "with torch.inference_mode():\n    outputs = [model(part).cpu() for part in batch.split(size)]",
 )
 
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """The highest peak beside the capacity, and whether memory ran out."""
+    """Compare the peak with the capacity, and check whether memory ran out."""
     of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
     if not of_gpus:
-        return memory_not_recorded(facts) if facts.device is not None else NO_GPU
-    found = [_finding(facts, memory) for memory in of_gpus if _is_short(memory)]
+        return gpu_memory_not_recorded(facts.device, facts.recorded)
+    found = [
+        _finding(memory, facts.device, facts.unfused_attention) for memory in of_gpus if _is_short(memory)
+    ]
     if found:
         return found
     known = [memory for memory in of_gpus if _has_room_known(memory)]
     if not known:
         return CannotTell(
-            "the file does not say how much memory the GPU has, or how much was allocated before",
-            "A trace of PyTorch 1.13 or newer with profile_memory=True says it.",
+            "the file does not say how much memory the GPU has, or how much was allocated before recording",
+            "Record with profile_memory=True and PyTorch 1.13 or newer.",
         )
     return Clear(
         "; ".join(
-            f"{m.name}: the peak leaves {share(_room(m), m.capacity_bytes)} of {size_bytes(m.capacity_bytes)}"
-            for m in known
+            f"{m.name}: the peak leaves {_free_share(m)} of {size(m.capacity_bytes)} free" for m in known
         )
     )
 
@@ -135,33 +136,33 @@ def _room(memory: DeviceMemory) -> int:
     return max(0, memory.capacity_bytes - memory.peak.allocated_bytes)
 
 
+def _free_share(memory: DeviceMemory) -> Quantity:
+    return share_of(_room(memory), memory.capacity_bytes)
+
+
 def _is_short(memory: DeviceMemory) -> bool:
     reserve, capacity = memory.reserve, memory.capacity_bytes
     if reserve.out_of_memory:
         return True
     if reserve.retries and memory.peak_reserved_bytes >= REFUSED_SHARE * capacity:
         return True
+    return _has_little_room(memory)
+
+
+def _has_little_room(memory: DeviceMemory) -> bool:
     return _has_room_known(memory) and _room(memory) < ROOM_SHARE * memory.capacity_bytes
 
 
-def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
+def _finding(memory: DeviceMemory, device: DeviceFacts | None, attention: UnfusedAttention | None) -> Finding:
     peak, failed = memory.peak, memory.reserve.out_of_memory
     kinds = sorted(peak.kinds.items(), key=lambda one: -one[1])
-    main, size = kinds[0]
-    advice = list(_advice(facts, memory))
+    main, held = kinds[0]
+    advice = _advice(_Composition(peak, device, attention))
     phase = f" in {_PHASES[peak.phase]}" if peak.phase in _PHASES else ""
     return Finding(
         title=_title(memory),
-        summary=f"Most is allocated{phase}, {share(size, peak.allocated_bytes)} of it {_WORDS[main]}. "
-        + (
-            "Something caught what failed, and the job went on: cuDNN's search for an algorithm does so, or "
-            "a second try with a smaller batch. Where nothing does, it ends the job."
-            if _went_on(memory)
-            else "What does not fit ends the job."
-            if failed
-            else "A longer sequence, a larger batch or a piece that does not fit ends the job, and before "
-            "that the allocator gives its cache back and waits for the GPU each time."
-        ),
+        summary=f"Memory peaks{phase}. {share_of(held, peak.allocated_bytes)} of it is {_WORDS[main]}. "
+        + _consequence(memory),
         fix=Fix(
             " ".join(one.text for one in advice),
             "\n\n".join(one.code for one in advice),
@@ -175,8 +176,22 @@ def _finding(facts: Facts, memory: DeviceMemory) -> Finding:
     )
 
 
+def _consequence(memory: DeviceMemory) -> str:
+    if _went_on(memory):
+        return (
+            "The job handled the failed allocation and went on, as cuDNN's algorithm search does, or a retry "
+            "with a smaller batch. Unhandled, it ends the job."
+        )
+    if memory.reserve.out_of_memory:
+        return "A failed allocation ends the job."
+    return (
+        "A longer sequence, a larger batch or more fragmentation ends the job. Before that, the allocator "
+        "frees its cache and waits for the GPU each time."
+    )
+
+
 def _went_on(memory: DeviceMemory) -> bool:
-    """Whether memory was allocated after the last failure."""
+    """Whether the job allocated memory after the last failure."""
     failed, made = memory.reserve.out_of_memory_ns, memory.allocations.time_ns
     return bool(len(failed) and len(made) and made[-1] > failed[-1])
 
@@ -185,78 +200,102 @@ _FIXED = {MemoryKind.BEFORE, MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE}
 _PHASES = {
     Phase.FORWARD: "the forward pass",
     Phase.BACKWARD: "the backward pass",
-    Phase.OPTIMIZER: "the optimizer's step",
+    Phase.OPTIMIZER: "the optimizer step",
 }
 
 
 def _title(memory: DeviceMemory) -> str:
     if memory.reserve.out_of_memory:
-        return f"{memory.name} ran out of memory {count(memory.reserve.out_of_memory, 'time')}"
-    if not _has_room_known(memory) or _room(memory) >= ROOM_SHARE * memory.capacity_bytes:
-        return f"{memory.name} had to empty its cache {count(memory.reserve.retries, 'time')} to get memory"
-    left = share(_room(memory), memory.capacity_bytes)
-    return f"The peak leaves {left} of {memory.name}'s memory: {size_bytes(_room(memory))}"
+        return f"{memory.name} ran out of memory {number(memory.reserve.out_of_memory, 'time')}"
+    if not _has_little_room(memory):
+        return f"{memory.name} had to free its cache {number(memory.reserve.retries, 'time')} to get memory"
+    return f"The peak leaves {_free_share(memory)} of {memory.name}'s memory free: {size(_room(memory))}"
 
 
-def _advice(facts: Facts, memory: DeviceMemory) -> Iterator[_Advice]:
-    """What applies, by what the peak is made of; at least one."""
-    peak = memory.peak
-    part = {kind: size / max(1, peak.allocated_bytes) for kind, size in peak.kinds.items()}
+@dataclass(frozen=True)
+class _Composition:
+    """What the peak consists of, and how the job computes."""
 
-    def is_main(*kinds: MemoryKind) -> bool:
-        return sum(part.get(kind, 0.0) for kind in kinds) >= MAIN_SHARE
+    peak: Peak
+    device: DeviceFacts | None
+    attention: UnfusedAttention | None
 
-    said = 0
-    attention = facts.unfused_attention
-    if (
-        attention is not None
-        and len(attention.softmax)
-        and is_main(MemoryKind.ACTIVATION, MemoryKind.TEMPORARY)
-    ):
-        said += 1
-        yield _ATTENTION
-    if is_main(MemoryKind.ACTIVATION):
-        said += 1
-        yield _CHECKPOINT
-        if _computes_in_fp32(facts):
-            yield _PRECISION
-        yield _ACCUMULATE
-    if part.get(MemoryKind.GRADIENT, 0.0) >= GRADIENT_SHARE and peak.phase is Phase.FORWARD:
-        said += 1
-        yield _SET_TO_NONE
-    if peak.phase is Phase.OPTIMIZER and is_main(MemoryKind.TEMPORARY):
-        said += 1
-        yield _FOREACH
-    if not part.get(MemoryKind.ACTIVATION) and peak.phase is Phase.FORWARD and is_main(MemoryKind.TEMPORARY):
-        said += 1
-        yield _INFERENCE
-    if is_main(MemoryKind.BEFORE, MemoryKind.PARAMETER, MemoryKind.GRADIENT, MemoryKind.OPTIMIZER_STATE):
-        said += 1
-        yield _STATE
-    if not said:
-        yield _ACCUMULATE
+    def share(self, *kinds: MemoryKind) -> float:
+        """Share of the peak that these kinds make up, 0 to 1."""
+        return sum(self.peak.kinds.get(kind, 0) for kind in kinds) / max(1, self.peak.allocated_bytes)
+
+    def is_mostly(self, *kinds: MemoryKind) -> bool:
+        return self.share(*kinds) >= MAIN_SHARE
 
 
-def _computes_in_fp32(facts: Facts) -> bool:
-    """Whether no matrix product is known to be in a lower precision."""
-    if facts.device is None:
+def _has_unfused_attention(found: _Composition) -> bool:
+    attends = found.attention is not None and len(found.attention.softmax) > 0
+    return attends and found.is_mostly(MemoryKind.ACTIVATION, MemoryKind.TEMPORARY)
+
+
+def _is_activations(found: _Composition) -> bool:
+    return found.is_mostly(MemoryKind.ACTIVATION)
+
+
+def _is_fp32_activations(found: _Composition) -> bool:
+    """Activations dominate, and some matmuls run in FP32."""
+    if found.device is None or not _is_activations(found):
         return False
-    kernels = facts.device.kernels
+    kernels = found.device.kernels
     return bool((kernels.matrix & (kernels.arithmetic == Arithmetic.FP32_CORES)).any())
 
 
+def _is_old_gradients(found: _Composition) -> bool:
+    """Gradients of the previous step are still allocated in the forward pass."""
+    return found.peak.phase is Phase.FORWARD and found.share(MemoryKind.GRADIENT) >= GRADIENT_SHARE
+
+
+def _is_optimizer_temporaries(found: _Composition) -> bool:
+    return found.peak.phase is Phase.OPTIMIZER and found.is_mostly(MemoryKind.TEMPORARY)
+
+
+def _is_inference(found: _Composition) -> bool:
+    """Temporaries of a forward pass dominate, and nothing is kept for a backward pass."""
+    forward = found.peak.phase is Phase.FORWARD and found.is_mostly(MemoryKind.TEMPORARY)
+    return forward and not found.share(MemoryKind.ACTIVATION)
+
+
+def _is_model_state(found: _Composition) -> bool:
+    return found.is_mostly(*_FIXED, MemoryKind.GRADIENT)
+
+
+_ADVICE: tuple[tuple[Callable[[_Composition], bool], _Advice], ...] = (
+    (_has_unfused_attention, _ATTENTION),
+    (_is_activations, _CHECKPOINT),
+    (_is_fp32_activations, _PRECISION),
+    (_is_activations, _ACCUMULATE),
+    (_is_old_gradients, _SET_TO_NONE),
+    (_is_optimizer_temporaries, _FOREACH),
+    (_is_inference, _INFERENCE),
+    (_is_model_state, _STATE),
+)
+
+
+def _advice(found: _Composition) -> list[_Advice]:
+    """Return the advice that fits the peak, at least one."""
+    return [advice for applies, advice in _ADVICE if applies(found)] or [_ACCUMULATE]
+
+
 def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iterator[Evidence]:
-    peak, reserve = memory.peak, memory.reserve
-    whole = f" of {size_bytes(memory.capacity_bytes)}" if memory.capacity_bytes else ""
-    yield Evidence("peak", f"{size_bytes(peak.allocated_bytes)}{whole}")
-    for kind, size in kinds[:KINDS_SHOWN]:
-        yield Evidence(_WORDS[kind], f"{size_bytes(size)}, {share(size, peak.allocated_bytes)}")
+    peak, reserve, capacity = memory.peak, memory.reserve, memory.capacity_bytes
+    yield Evidence("Peak", size(peak.allocated_bytes), (f"of {size(capacity)}",) if capacity else ())
+    if _has_room_known(memory):
+        room = _room(memory)
+        yield Evidence("Free at the peak", size(room), (share_of(room, capacity, "of the capacity"),))
+    for kind, held in kinds[:KINDS_SHOWN]:
+        label = _WORDS[kind][0].upper() + _WORDS[kind][1:]
+        yield Evidence(label, size(held), (share_of(held, peak.allocated_bytes, "of the peak"),))
     if reserve.known:
-        yield Evidence("reserved then", size_bytes(peak.reserved_at_peak_bytes))
+        yield Evidence("Reserved at the peak", size(peak.reserved_at_peak_bytes))
     if reserve.retries:
-        yield Evidence("cache emptied to get memory", count(reserve.retries, "time"))
+        yield Evidence("Cache freed to get memory", number(reserve.retries, "time"))
     if reserve.out_of_memory:
-        yield Evidence("allocations that failed", count(reserve.out_of_memory))
+        yield Evidence("Failed allocations", number(reserve.out_of_memory))
 
 
 def _place(owner: Owner) -> Place:
@@ -265,4 +304,4 @@ def _place(owner: Owner) -> Place:
     return Place(owner.frame.file, owner.frame.line, owner.frame.function, owner.operator, bytes=owner.bytes)
 
 
-RULE = Rule("GD402", "memory_peak", "Little memory left", check, about=TRACES | MEMORY_FILES)
+RULE = Rule("GD402", "memory_peak", "GPU memory nearly full", check, about=TRACES | MEMORY_FILES)

@@ -1,9 +1,9 @@
-"""What the rules about the recording (GD9xx) share: how to record a trace that can be diagnosed."""
+"""How to record a trace that can be diagnosed: advice of the rules about recording and memory."""
 
 from __future__ import annotations
 
-from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import CannotTell, Fix
+from tb_gpudiag.facts.facts import DeviceFacts, Recorded
+from tb_gpudiag.rules.rule import NO_GPU, CannotTell, Fix
 
 PROFILER_URL = "https://docs.pytorch.org/docs/stable/profiler.html"
 
@@ -20,20 +20,25 @@ with profile(
 ) as prof:
     for step, batch in enumerate(loader):
         train_step(batch)
-        prof.step()  # once a step, at its end
+        prof.step()  # once per step, at its end
         if step == 6:
             break
 """
 
 
 def record_again(text: str) -> Fix:
-    """A fix that is a better recording."""
+    """Return a fix that asks for a better recording."""
     return Fix(text, GOOD_RECORDING, PROFILER_URL)
 
 
-def memory_not_recorded(facts: Facts) -> CannotTell:
-    """Where nothing is recorded of a device's memory."""
-    if facts.recorded.memory:
+def gpu_memory_not_recorded(device: DeviceFacts | None, recorded: Recorded) -> CannotTell:
+    """Say why nothing is known about GPU memory. device: the busiest GPU, None without one."""
+    return NO_GPU if device is None else memory_not_recorded(recorded)
+
+
+def memory_not_recorded(recorded: Recorded) -> CannotTell:
+    """Say why nothing is known about a device's memory."""
+    if recorded.memory:
         return CannotTell("the trace has no memory events of this device")
     return CannotTell(
         "no memory events were recorded",

@@ -27,12 +27,12 @@ NOISE = 5
 LEAKING = tuple(fault for fault in FAULTS if fault.rule in ("GD401", "GD405"))
 
 NAMED = {
-    "kept_graph": "a kept graph",
-    "retained_graph": "a kept graph",
-    "hooks": "outputs of a module that are kept",
-    "growing_cache": "a growing cache",
-    "gradients": "gradients that are kept",
-    "metrics": "small tensors that are kept",
+    "kept_graph": "retained autograd graph",
+    "retained_graph": "retained autograd graph",
+    "hooks": "retained module outputs",
+    "growing_cache": "growing cache",
+    "gradients": "retained gradients",
+    "metrics": "retained small tensors",
 }
 """What each of the simulator's causes is called in the finding's title; the others have no name."""
 

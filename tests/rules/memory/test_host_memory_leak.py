@@ -14,14 +14,15 @@ from tests.rules.memory_stage import MIB, job, only
 from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear
 
 
-def test_a_list_on_the_host_is_found_at_its_line(tmp_path: Path) -> None:
+def test_a_growing_list_on_the_host_is_found_with_its_line(tmp_path: Path) -> None:
     facts = facts_of(job([MIB] * 6, device=None), tmp_path)
     found = only(check(facts))
     assert found.cost_bytes_per_step == MIB
     assert found.memory_device == NONE
+    assert found.title.startswith("Host memory grows by")
     assert found.places[0].line == 7
     assert found.severity == Severity.ERROR  # 10 GiB after ten thousand steps
-    assert cannot_tell(memory_leak.check(facts))  # and nothing is said of the GPU's
+    assert cannot_tell(memory_leak.check(facts))  # GPU memory was not recorded
 
 
 def test_a_small_leak_is_a_warning(tmp_path: Path) -> None:
@@ -29,16 +30,16 @@ def test_a_small_leak_is_a_warning(tmp_path: Path) -> None:
     assert found.severity == Severity.WARNING
 
 
-def test_numbers_for_a_log_and_what_is_given_back_are_no_leak(tmp_path: Path) -> None:
+def test_logged_numbers_and_freed_memory_are_not_a_leak(tmp_path: Path) -> None:
     for number, size in enumerate((0, 4, LEAST_BYTES_PER_STEP - 1)):
         assert is_clear(check(facts_of(job([size] * 6, device=None), tmp_path / str(number))))
 
 
-def test_a_leak_of_the_gpu_is_not_the_host_s(tmp_path: Path) -> None:
+def test_a_gpu_leak_is_not_a_host_leak(tmp_path: Path) -> None:
     assert cannot_tell(check(facts_of(job([MIB] * 6), tmp_path)))
 
 
-def test_memory_not_recorded_events_it_cannot_tell(tmp_path: Path) -> None:
+def test_cannot_tell_without_memory_events(tmp_path: Path) -> None:
     assert cannot_tell(check(facts_of(healthy(), tmp_path)))
 
 

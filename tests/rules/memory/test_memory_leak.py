@@ -12,16 +12,17 @@ from tb_gpudiag.rules.shared.leak import LEAST_BYTES_PER_STEP
 from tb_gpudiag.rules.shared.memory_room import HORIZON_STEPS
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.wording.quantity import number, size
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.rules.memory_stage import MIB, job, only
-from tests.rules.stage import facts_of, healthy, is_clear, without_gpu
+from tests.rules.stage import facts_of, figures, healthy, is_clear, without_gpu
 from tests.simulator import simulate
 
 
-def test_a_floor_that_rises_in_every_step_is_found_at_its_line(tmp_path: Path) -> None:
+def test_a_floor_that_rises_in_every_step_is_found_with_its_line(tmp_path: Path) -> None:
     found = only(check(facts_of(job([MIB] * 6), tmp_path)))
     assert found.cost_bytes_per_step == MIB
-    assert found.cost_bytes == 4 * MIB  # over the steps that are not excused
+    assert found.cost_bytes == 4 * MIB  # the first step is excused
     assert found.memory_device == 0
     assert (found.places[0].file, found.places[0].line, found.places[0].operator) == (
         "train.py",
@@ -31,45 +32,45 @@ def test_a_floor_that_rises_in_every_step_is_found_at_its_line(tmp_path: Path) -
     assert found.cost_ns == 0
 
 
-@pytest.mark.parametrize(("size", "fires"), [(LEAST_BYTES_PER_STEP, True), (LEAST_BYTES_PER_STEP - 1, False)])
-def test_a_few_numbers_a_step_are_no_leak(size: int, fires: bool, tmp_path: Path) -> None:
-    assert is_clear(check(facts_of(job([size] * 6), tmp_path))) is not fires
+@pytest.mark.parametrize(("kept", "fires"), [(LEAST_BYTES_PER_STEP, True), (LEAST_BYTES_PER_STEP - 1, False)])
+def test_a_few_numbers_per_step_are_not_a_leak(kept: int, fires: bool, tmp_path: Path) -> None:
+    assert is_clear(check(facts_of(job([kept] * 6), tmp_path))) is not fires
 
 
 @pytest.mark.parametrize(
     "kept",
     [
-        [0] * 6,  # what a step takes, it gives back
-        [MIB, MIB, MIB, 0, 0, 0, 0, 0],  # a cache that has filled
-        [0, 9 * MIB, 0, 0, 0, 0],  # an optimizer's state, made in the second step
-        [MIB, MIB // 2, MIB // 4, 0, 0, 0],  # libraries that warm up
+        [0] * 6,  # each step frees what it allocates
+        [MIB, MIB, MIB, 0, 0, 0, 0, 0],  # a cache fills up
+        [0, 9 * MIB, 0, 0, 0, 0],  # optimizer state, allocated in the second step
+        [MIB, MIB // 2, MIB // 4, 0, 0, 0],  # libraries warm up
         [0, 0, 0, 0, 0, MIB, 0],  # a single one, late
     ],
 )
-def test_a_plateau_is_no_leak(kept: list[int], tmp_path: Path) -> None:
+def test_a_plateau_is_not_a_leak(kept: list[int], tmp_path: Path) -> None:
     assert is_clear(check(facts_of(job(kept), tmp_path)))
 
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("steps", [4, 6, 9])
-def test_batches_of_changing_sizes_are_no_leak(seed: int, steps: int, tmp_path: Path) -> None:
-    """Each batch is kept until the next one is there, so that the floor is never the same."""
+def test_batches_of_changing_sizes_are_not_a_leak(seed: int, steps: int, tmp_path: Path) -> None:
+    """Each batch is kept until the next one is loaded, so the floor always changes."""
     draw = random.Random(seed)
     trace = TraceBuilder()
     main, batch = trace.thread(), 0
-    for number in range(steps):
-        at = number * 100.0
-        main.step(number, at=at, us=98).op("aten::to", at=at + 5, us=10)
+    for step in range(steps):
+        at = step * 100.0
+        main.step(step, at=at, us=98).op("aten::to", at=at + 5, us=10)
         main.launch("gemm", at=at + 2, us=3, runs_at=at + 6, runs_us=80)
         before, batch = batch, main.alloc(draw.randrange(MIB, 8 * MIB), at=at + 7)
         if before:
             main.free(before, at=at + 8)
     answer = check(facts_of(trace, tmp_path))
-    assert isinstance(answer, Clear | CannotTell)  # three that happen to rise cannot be told
+    assert isinstance(answer, Clear | CannotTell)  # three floors that happen to rise are undecided
     assert steps == 4 or is_clear(answer)
 
 
-def test_it_takes_three_steps(tmp_path: Path) -> None:
+def test_a_leak_takes_three_steps_to_find(tmp_path: Path) -> None:
     answer = check(facts_of(job([MIB, MIB]), tmp_path / "two"))
     assert isinstance(answer, CannotTell)
     assert "five steps" in answer.how_to_record
@@ -79,73 +80,75 @@ def test_it_takes_three_steps(tmp_path: Path) -> None:
     assert isinstance(check(facts_of(job([0, MIB, 0]), tmp_path / "once")), CannotTell)
 
 
-def test_without_steps_memory_or_gpu_it_cannot_tell(tmp_path: Path) -> None:
-    for number, trace in enumerate((job([MIB] * 6, mark_steps=False), healthy(), without_gpu())):
-        answer = check(facts_of(trace, tmp_path / str(number)))
+def test_cannot_tell_without_steps_memory_or_gpu(tmp_path: Path) -> None:
+    for i, trace in enumerate((job([MIB] * 6, mark_steps=False), healthy(), without_gpu())):
+        answer = check(facts_of(trace, tmp_path / str(i)))
         assert isinstance(answer, CannotTell)
     assert "profile_memory=True" in str(check(facts_of(healthy(), tmp_path)))
 
 
-def test_it_says_how_many_steps_are_left(tmp_path: Path) -> None:
+def test_the_evidence_has_the_steps_until_memory_is_full(tmp_path: Path) -> None:
     found = only(check(facts_of(job([MIB] * 6, device_bytes=118 * MIB), tmp_path)))
-    # The peak: 8 MiB from before, 6 that are kept, 4 that the last step takes (before it keeps its own).
-    evidence = {e.label: e.text for e in found.evidence}
-    assert evidence["until it is full"].startswith("about 100 steps")
+    # The peak: 8 MiB from before, 6 leaked, and 4 that the last step allocates before its own leak.
+    evidence = figures(found)
+    assert evidence["Time until full"][0] == number(100, "step")
+    assert evidence["Growth per step"][0] == size(MIB)
+    assert str(size(MIB, "per step")) in found.title
     assert found.severity == Severity.ERROR
 
 
 @pytest.mark.parametrize("steps", [0.9, 1.1])
-def test_it_is_an_error_if_memory_is_full_within_the_horizon(steps: float, tmp_path: Path) -> None:
-    size = 64 * 1024
-    capacity = 20 * MIB + round(steps * HORIZON_STEPS * size)
-    found = only(check(facts_of(job([size] * 6, device_bytes=capacity), tmp_path)))
+def test_a_leak_that_fills_memory_within_the_horizon_is_an_error(steps: float, tmp_path: Path) -> None:
+    kept = 64 * 1024
+    capacity = 20 * MIB + round(steps * HORIZON_STEPS * kept)
+    found = only(check(facts_of(job([kept] * 6, device_bytes=capacity), tmp_path)))
     assert found.severity == (Severity.ERROR if steps < 1 else Severity.WARNING)
 
 
-def test_old_traces_have_no_addresses_so_only_an_even_rise_is_believed(tmp_path: Path) -> None:
+def test_without_addresses_only_an_even_rise_is_a_leak(tmp_path: Path) -> None:
     even = check(facts_of(job([MIB] * 6, generation="A"), tmp_path / "even"))
     assert only(even).cost_bytes_per_step == MIB
     uneven = [MIB, 3 * MIB, MIB, 2 * MIB, MIB, 3 * MIB]
     cannot_say = check(facts_of(job(uneven, generation="A"), tmp_path / "uneven"))
     assert isinstance(cannot_say, CannotTell)
-    assert "its floor rises" in cannot_say.reason
+    assert "the memory floor rises" in cannot_say.reason
 
 
 @pytest.mark.parametrize(
     ("scenario", "cause"),
     [
-        ("leak_kept_graph", "a kept graph"),
-        ("leak_retained_graph", "a kept graph"),
-        ("leak_growing_cache", "a growing cache"),
-        ("leak_hooks", "outputs of a module"),
-        ("leak_gradients", "gradients that are kept"),
-        ("leak_metrics", "small tensors that are kept"),
+        ("leak_kept_graph", "retained autograd graph"),
+        ("leak_retained_graph", "retained autograd graph"),
+        ("leak_growing_cache", "growing cache"),
+        ("leak_hooks", "retained module outputs"),
+        ("leak_gradients", "retained gradients"),
+        ("leak_metrics", "retained small tensors"),
     ],
 )
-def test_the_usual_causes_are_told_by_what_stays(scenario: str, cause: str, tmp_path: Path) -> None:
+def test_the_usual_causes_are_recognized(scenario: str, cause: str, tmp_path: Path) -> None:
     found = only(check(Facts(read_trace(str(simulate(scenario).write(tmp_path))))))
-    assert f": {cause}" in found.title
+    assert found.title.partition(": ")[2] == cause
     assert found.fix.code
 
 
-def test_a_leak_of_another_kind_has_no_cause_to_name(tmp_path: Path) -> None:
+def test_a_leak_of_another_kind_has_no_named_cause(tmp_path: Path) -> None:
     found = only(check(Facts(read_trace(str(simulate("leak").write(tmp_path))))))
     assert ": " not in found.title
 
 
 @pytest.mark.parametrize(("steps", "said"), [(10, True), (11, False)])
-def test_of_few_steps_it_says_what_else_would_look_the_same(steps: int, said: bool, tmp_path: Path) -> None:
-    """One of them is excused."""
+def test_few_steps_are_mentioned_in_the_summary(steps: int, said: bool, tmp_path: Path) -> None:
+    """One of the steps is excused."""
     found = only(check(facts_of(job([MIB] * steps), tmp_path)))
     assert ("So few steps" in found.summary) is said
 
 
 def test_a_leak_that_ends_the_job_is_part_of_the_verdict(tmp_path: Path) -> None:
     leaking, healthy_one = (
-        find_verdict(facts_of(job([size] * 6, device_bytes=118 * MIB), tmp_path / str(size)))
-        for size in (MIB, 0)
+        find_verdict(facts_of(job([kept] * 6, device_bytes=118 * MIB), tmp_path / str(kept)))
+        for kept in (MIB, 0)
     )
-    added = "The memory of GPU 0 grows by 1 MiB in each step, and is full after about 100 steps."
+    added = f"GPU 0 memory grows by {size(MIB, 'per step')} and is full after about {number(100, 'step')}."
     assert leaking.sentence == f"{healthy_one.sentence} {added}"
     assert leaking.limiter == healthy_one.limiter
     small = find_verdict(facts_of(job([LEAST_BYTES_PER_STEP] * 6), tmp_path / "small"))
@@ -161,18 +164,18 @@ ENGINE = "??(0): torch::autograd::Engine::evaluate_function(...)"
     ("stacks", "cause"),
     [
         ([["train.py(9): keep"]], ""),
-        ([["train.py(5): train", MODULE, "model.py(20): forward"]], "outputs of a module that are kept"),
+        ([["train.py(5): train", MODULE, "model.py(20): forward"]], "retained module outputs"),
         (
             [
                 ["train.py(5): train", MODULE, "model.py(20): forward"],
                 ["train.py(5): train", MODULE, "model.py(21): forward"],
             ],
-            "a kept graph",
+            "retained autograd graph",
         ),
-        ([["train.py(6): train", ENGINE]], "gradients that are kept"),
+        ([["train.py(6): train", ENGINE]], "retained gradients"),
     ],
 )
-def test_a_snapshot_tells_by_its_stacks(
+def test_a_snapshot_shows_the_cause_by_its_stacks(
     stacks: list[list[str]], cause: str, marked: bool, tmp_path: Path
 ) -> None:
     snapshot = SnapshotBuilder()
@@ -181,15 +184,15 @@ def test_a_snapshot_tells_by_its_stacks(
         at = 1_000 * (step + 1)
         if marked:
             snapshot.step(step, at=at, us=1_000)
-        for part in range(3):  # a saw with some teeth
+        for part in range(3):  # a sawtooth curve
             taken = snapshot.allocate(8 * MIB, at=at + 300 * part, stack=["train.py(4): train"])
             snapshot.free(taken, at=at + 300 * part + 100, stack=["train.py(4): train"])
-        for number, stack in enumerate(stacks):
-            snapshot.allocate(MIB, at=at + 910 + number, stack=stack)
+        for i, stack in enumerate(stacks):
+            snapshot.allocate(MIB, at=at + 910 + i, stack=stack)
     found = only(check(Facts(read_trace(str(snapshot.write(tmp_path))))))
     assert found.title.partition(": ")[2] == cause
     if marked:
         assert found.cost_bytes_per_step == len(stacks) * MIB
     else:
-        assert "a second" in found.title
+        assert "per second" in found.title
         assert found.cost_bytes == pytest.approx(len(stacks) * 14 * MIB, rel=0.15)

@@ -9,14 +9,15 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory.memory_peak import check
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.wording.quantity import share_of, size
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.memory_stage import MIB, job, only
-from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear, without_gpu
+from tests.rules.stage import cannot_tell, facts_of, figures, healthy, is_clear, without_gpu
 from tests.simulator import simulate
 
 
 @pytest.mark.parametrize(("taken", "fires"), [(83, True), (81, False)])
-def test_it_fires_where_the_peak_leaves_less_than_a_tenth(taken: int, fires: bool, tmp_path: Path) -> None:
+def test_fires_if_the_peak_leaves_less_than_a_tenth(taken: int, fires: bool, tmp_path: Path) -> None:
     trace = job([0] * 5, start=8 * MIB, taken=taken * MIB, device_bytes=100 * MIB)
     answer = check(facts_of(trace, tmp_path))
     if not fires:
@@ -24,15 +25,16 @@ def test_it_fires_where_the_peak_leaves_less_than_a_tenth(taken: int, fires: boo
         return
     found = only(answer)
     assert found.severity is Severity.WARNING
-    assert "9.0 %" in found.title
-    assert found.cost_bytes == taken * MIB  # what was there before is not counted
+    assert str(share_of(9, 100)) in found.title
+    assert figures(found)["Free at the peak"] == (size(9 * MIB), share_of(9, 100, "of the capacity"))
+    assert found.cost_bytes == taken * MIB  # memory allocated before the recording does not count
 
 
 @pytest.mark.parametrize(("at", "severity"), [(450, Severity.ERROR), (215, Severity.WARNING)])
-def test_memory_that_ran_out_is_an_error_unless_the_job_went_on(
+def test_a_failed_allocation_is_an_error_unless_the_job_went_on(
     at: float, severity: Severity, tmp_path: Path
 ) -> None:
-    """However much is left. The last step allocates at 415."""
+    """Free memory does not matter. The last step allocates at 415 µs."""
     trace = job([0] * 5)
     trace.raw(
         {
@@ -42,7 +44,7 @@ def test_memory_that_ran_out_is_an_error_unless_the_job_went_on(
             "name": "[OutOfMemory]",
             "pid": 4242,
             "tid": 4242,
-            "ts": _stamp(trace, at),
+            "ts": _timestamp(trace, at),
             "args": {
                 "Device Type": 1,
                 "Device Id": 0,
@@ -58,7 +60,7 @@ def test_memory_that_ran_out_is_an_error_unless_the_job_went_on(
     assert ("went on" in found.summary) is (severity is Severity.WARNING)
 
 
-def test_a_cache_that_is_emptied_to_get_memory_is_told(tmp_path: Path) -> None:
+def test_a_cache_freed_to_get_memory_is_found(tmp_path: Path) -> None:
     for reserved, fires in ((50, True), (49, False)):
         trace = job([0] * 5, reserved=reserved * MIB, device_bytes=100 * MIB)
         main = trace.thread()
@@ -68,7 +70,7 @@ def test_a_cache_that_is_emptied_to_get_memory_is_told(tmp_path: Path) -> None:
         main.alloc(512, at=235, reserved=reserved * MIB)
         answer = check(facts_of(trace, tmp_path / str(reserved)))
         if fires:
-            assert "empty its cache 1 time" in only(answer).title
+            assert "free its cache 1 time" in only(answer).title
         else:
             assert is_clear(answer)
 
@@ -77,35 +79,35 @@ def test_a_healthy_job_has_room(tmp_path: Path) -> None:
     assert is_clear(check(facts_of(job([0] * 5), tmp_path)))
 
 
-def test_memory_not_recorded_gpu_or_totals_it_cannot_tell(tmp_path: Path) -> None:
+def test_cannot_tell_without_memory_gpu_or_totals(tmp_path: Path) -> None:
     for number, trace in enumerate((healthy(), without_gpu(), job([0] * 5, generation="A"))):
         assert cannot_tell(check(facts_of(trace, tmp_path / str(number))))
 
 
-def test_activations_speak_for_checkpoints_and_smaller_batches(tmp_path: Path) -> None:
+def test_activations_get_checkpointing_and_smaller_batches(tmp_path: Path) -> None:
     facts = Facts(read_trace(str(simulate("little_room").write(tmp_path))))
     found = only(check(facts))
     assert "activations" in found.summary
     assert "checkpoint(" in found.fix.code
-    assert "scaled_dot_product_attention" not in found.fix.code  # there is none in this job
+    assert "scaled_dot_product_attention" not in found.fix.code  # the job has no attention
     assert found.places[0].operator == "aten::addmm"
 
 
-def _stamp(trace: TraceBuilder, us: float) -> float:
-    """The stamp of a moment of the story: the first event's, and so much more."""
+def _timestamp(trace: TraceBuilder, us: float) -> float:
+    """Timestamp in the trace of this many µs after the first step began."""
     first = next(e for e in trace.document()["traceEvents"] if e["name"] == "ProfilerStep#0")
     return float(first["ts"]) + us
 
 
 def _inference(main: HostThread, at: float) -> None:
-    """Outputs of layers, each freed when the next one is there."""
+    """Allocate the output of a layer and free it after the next layer."""
     main.op("aten::linear", at=at + 5, us=20)
     first = main.alloc(85 * MIB, at=at + 10)
     main.free(first, at=at + 30)
 
 
 def _optimizer(main: HostThread, at: float) -> None:
-    """Temporaries as large as the weights."""
+    """Allocate temporaries as large as the weights."""
     main.annotation("Optimizer.step#Adam.step", at=at + 40, us=40).op("aten::_foreach_mul", at=at + 45, us=20)
     first = main.alloc(85 * MIB, at=at + 50)
     main.free(first, at=at + 60)
@@ -114,9 +116,9 @@ def _optimizer(main: HostThread, at: float) -> None:
 
 
 def _gradients(main: HostThread, at: float) -> None:
-    """Gradients that the step lets go of only behind the next one's forward pass."""
+    """Keep gradients until after the next step's forward pass."""
     main.op("aten::linear", at=at + 5, us=10)
-    activation = main.alloc((60 if at else 58) * MIB, at=at + 8)  # the peak is not the first step's
+    activation = main.alloc((60 if at else 58) * MIB, at=at + 8)  # keeps the peak out of the first step
     main.annotation("Optimizer.zero_grad#SGD.zero_grad", at=at + 20, us=8)
     if at:
         main.free(GRADIENT, at=at + 22)
@@ -130,22 +132,22 @@ GRADIENT = 0x1000
 
 
 @pytest.mark.parametrize(
-    ("tell", "advice", "not_for_it"),
+    ("allocate", "advice", "other_advice"),
     [
         (_inference, "torch.inference_mode()", "checkpoint("),
         (_optimizer, "fused=True", "torch.inference_mode()"),
         (_gradients, "zero_grad(set_to_none=True)", "fused=True"),
     ],
 )
-def test_the_advice_is_of_what_the_peak_is_made_of(
-    tell: Callable[[HostThread, float], None], advice: str, not_for_it: str, tmp_path: Path
+def test_the_advice_fits_what_the_peak_consists_of(
+    allocate: Callable[[HostThread, float], None], advice: str, other_advice: str, tmp_path: Path
 ) -> None:
     trace = TraceBuilder(device_bytes=96 * MIB)
     trace.recording.memory_start[0] = 4 * MIB
     main = trace.thread()
     for step in range(4):
         main.step(step, at=step * 100.0, us=98)
-        tell(main, step * 100.0)
+        allocate(main, step * 100.0)
     code = only(check(facts_of(trace, tmp_path))).fix.code
     assert advice in code
-    assert not_for_it not in code
+    assert other_advice not in code

@@ -1,4 +1,4 @@
-"""Leaks of real jobs, recorded by torch on the CPU where it is installed."""
+"""Leaks of real jobs, recorded on the CPU if torch is installed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ torch: Any = pytest.importorskip("torch")
 
 WIDTH, ROWS, STEPS = 64, 32, 6
 FLOAT = 4
-OUTPUT_BYTES = ROWS * WIDTH * FLOAT  # of each layer
+OUTPUT_BYTES = ROWS * WIDTH * FLOAT  # per layer
 
 
 class Job:
-    """A small training. `kept` is what leaks into."""
+    """A small training job. Leaks go into `kept`."""
 
     def __init__(self) -> None:
         nn = torch.nn
@@ -67,13 +67,13 @@ def keeps_metrics(job: Job) -> None:
 
 
 def remembers(job: Job) -> None:
-    """Keeps what no module has made, and too much of it for a metric."""
+    """Keep a tensor that no module allocated and that is too large for a metric."""
     job.train()
     job.kept.append(torch.rand(256, 256).exp())
 
 
 def takes_larger_batches(job: Job) -> None:
-    """Keeps the last one only."""
+    """Keep only the last batch."""
     job.batch = torch.rand(len(job.batch) + ROWS, WIDTH)
     job.train()
 
@@ -96,7 +96,7 @@ def line_of(function: Callable[..., None]) -> int:
 
 
 def recorded(step: Callable[[Job], None], folder: Path, *, skip: int = 2, hook: bool = False) -> Facts:
-    """STEPS steps, after as many as are skipped."""
+    """Facts of STEPS recorded steps, after `skip` unrecorded ones."""
     job = Job()
     if hook:
         job.model[0].register_forward_hook(lambda _module, _inputs, output: job.kept.append(output.detach()))
@@ -118,16 +118,16 @@ def recorded(step: Callable[[Job], None], folder: Path, *, skip: int = 2, hook: 
 @pytest.mark.parametrize(
     ("step", "cause", "least_bytes"),
     [
-        (keeps_graph, "a kept graph", 2 * OUTPUT_BYTES),
-        (retains_graph, "a kept graph", 2 * OUTPUT_BYTES),
-        (keeps_gradients, "gradients that are kept", 2 * (WIDTH + 1) * WIDTH * FLOAT),
-        (grows_cache, "a growing cache", OUTPUT_BYTES),
-        (keeps_metrics, "small tensors that are kept", WIDTH * WIDTH * FLOAT),
-        (takes_larger_batches, "tensors that become larger", OUTPUT_BYTES),
+        (keeps_graph, "retained autograd graph", 2 * OUTPUT_BYTES),
+        (retains_graph, "retained autograd graph", 2 * OUTPUT_BYTES),
+        (keeps_gradients, "retained gradients", 2 * (WIDTH + 1) * WIDTH * FLOAT),
+        (grows_cache, "growing cache", OUTPUT_BYTES),
+        (keeps_metrics, "retained small tensors", WIDTH * WIDTH * FLOAT),
+        (takes_larger_batches, "growing tensors", OUTPUT_BYTES),
         (remembers, "", 256 * 256 * FLOAT),
     ],
 )
-def test_a_real_leak_is_found_with_its_size_its_line_and_its_cause(
+def test_a_real_leak_is_found_with_size_line_and_cause(
     step: Callable[[Job], None], cause: str, least_bytes: int, tmp_path: Path
 ) -> None:
     found = only(check(recorded(step, tmp_path)))
@@ -136,10 +136,10 @@ def test_a_real_leak_is_found_with_its_size_its_line_and_its_cause(
     assert _is_at(found, step)
 
 
-def test_a_real_hook_that_keeps_is_found(tmp_path: Path) -> None:
+def test_a_real_leaking_hook_is_found(tmp_path: Path) -> None:
     found = only(check(recorded(keeps_nothing, tmp_path, hook=True)))
     assert found.cost_bytes_per_step == OUTPUT_BYTES
-    assert found.title.endswith("outputs of a module that are kept")
+    assert found.title.endswith("retained module outputs")
 
 
 @pytest.mark.parametrize("step", [keeps_nothing, keeps_numbers, keeps_the_last_two])
@@ -147,11 +147,11 @@ def test_a_real_hook_that_keeps_is_found(tmp_path: Path) -> None:
 def test_a_real_job_that_keeps_nothing_is_clear(
     step: Callable[[Job], None], skip: int, tmp_path: Path
 ) -> None:
-    """From its first step on, which makes the optimizer's state, and later."""
+    """Recorded from the first step, which allocates the optimizer state, and from a later one."""
     assert is_clear(check(recorded(step, tmp_path, skip=skip)))
 
 
 def _is_at(found: Finding, step: Callable[..., None]) -> bool:
-    """In the step's function, or in that which trains for it."""
+    """Whether the first place is in the step's function, or in Job.train, which it calls."""
     lines = {line_of(step), line_of(Job.train)}
     return found.places[0].file.endswith("test_real_leaks.py") and found.places[0].line in lines
