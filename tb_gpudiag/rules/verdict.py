@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.shared.leak import leak_sentences
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, lost_time

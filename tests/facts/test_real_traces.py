@@ -12,7 +12,8 @@ import pytest
 
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES
 from tests.facts.laws import assert_laws

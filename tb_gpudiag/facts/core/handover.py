@@ -13,6 +13,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, expand, overlapping, unio
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
+from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import Activity
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64, UInt8
 from tb_gpudiag.trace.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
@@ -110,6 +111,15 @@ class HostTime:
             done.append(self._handed_to(last.take(ask), other))
             done = [CauseSpans.join(done)]
         return self._settle(done[0])
+
+    def main_thread_spans(self, window: Window) -> CauseSpans:
+        """Return what the main thread did in the window: spans in order of time that cover it exactly; none
+        without a main thread or for an empty window."""
+        if self.main == NONE or not window.duration_ns:
+            return CauseSpans.join([])
+        start, end = np.array([window.start_ns]), np.array([window.end_ns])
+        spans = self.explain(start, end, np.array([self.main], np.int32), np.zeros(1, np.int64))
+        return spans.take(np.argsort(spans.start_ns, kind="stable"))
 
     def _on_threads(self, queries: CauseSpans) -> CauseSpans:
         parts = [self._cut(queries.take(queries.thread == t), int(t)) for t in np.unique(queries.thread)]

@@ -7,8 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.steps import Steps, Window
 from tb_gpudiag.facts.core.threads import Activity, HostTree
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64, UInt8
 from tb_gpudiag.trace.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
@@ -167,3 +168,18 @@ class Host:
             event = np.where(activity.event == NONE, NONE, owner[activity.event])
             found[thread] = Activity(activity.start_ns, activity.end_ns, event)
         return found
+
+
+def find_main_thread(host: Host, steps: Steps, work: Work) -> int:
+    """Return the index of the thread that runs the steps; NONE if there is none.
+
+    Without steps it is the thread that launches most, without launches the one with most spans.
+    """
+    events, spans = host.events, host.tree.spans
+    marks = spans[events.category[spans] == Category.USER_ANNOTATION]
+    step_marks = marks[np.isin(events.start_ns[marks], steps.start_ns)]
+    launches = work.launch[work.launch != NONE]
+    for chosen in (step_marks, launches, spans):
+        if len(chosen):
+            return int(np.bincount(events.thread[chosen]).argmax())
+    return NONE

@@ -3,12 +3,12 @@ limit for how busy it is kept, and the number of waves in which the blocks run."
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tb_gpudiag.facts.core.device_properties import DeviceProperties
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import NONE, Bool, Int64
 
@@ -43,26 +43,20 @@ class Multiprocessor:
     system_shared_bytes: int
 
 
-def multiprocessor(
-    properties: Mapping[str, Any], capability: tuple[int, int] | None
-) -> Multiprocessor | None:
-    """From a trace's properties of a device; None where they do not tell. Some recorders write another number
-    where that of threads should be."""
-    threads, registers, shared = (
-        properties.get(key)
-        for key in ("maxThreadsPerMultiprocessor", "regsPerMultiprocessor", "sharedMemPerMultiprocessor")
-    )
-    if capability not in MOST_BLOCKS or not all(
-        type(n) is int and n > 0 for n in (threads, registers, shared)
-    ):
+def multiprocessor(properties: DeviceProperties) -> Multiprocessor | None:
+    """Return what a multiprocessor of this device has; None where the trace does not say.
+
+    Some recorders write another number where that of threads should be.
+    """
+    capability, threads = properties.compute_capability, properties.threads
+    if capability not in MOST_BLOCKS or not properties.registers or not properties.shared_bytes:
         return None
-    assert isinstance(threads, int)
-    assert isinstance(registers, int)
-    assert isinstance(shared, int)
     if not 1024 <= threads <= 4096 or threads % _WARP:
         return None
     system = _SYSTEM_SHARED_BYTES if capability >= (8, 0) else 0
-    return Multiprocessor(threads // _WARP, registers, shared, MOST_BLOCKS[capability], system)
+    return Multiprocessor(
+        threads // _WARP, properties.registers, properties.shared_bytes, MOST_BLOCKS[capability], system
+    )
 
 
 @dataclass(frozen=True)

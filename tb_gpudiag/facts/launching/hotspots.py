@@ -42,6 +42,19 @@ class Hotspot:
     ranges: Ranges  # the idle time of the launches that caused most, else the longest calls
 
 
+class Hotspots:
+    """Hotspots of each kind, grouped when they are first asked for."""
+
+    def __init__(self, costs: LaunchCosts, host: Host) -> None:
+        self._costs, self._host = costs, host
+        self._by_kind: dict[Kind, list[Hotspot]] = {}
+
+    def of(self, kind: Kind) -> list[Hotspot]:
+        if kind not in self._by_kind:
+            self._by_kind[kind] = hotspots(self._costs, self._host, kind)
+        return self._by_kind[kind]
+
+
 def hotspots(costs: LaunchCosts, host: Host, kind: Kind) -> list[Hotspot]:
     """All groups of one kind, those that caused most idle time first."""
     events = host.events

@@ -8,7 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
+from tb_gpudiag.facts.core.device_properties import device_properties
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.steps import Steps
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.context import MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
@@ -39,7 +41,7 @@ class DeviceMemory:
     _trace: Trace
     _host: Host
     _context: MemoryContext
-    _steps: Periods | None
+    _periods: Periods | None  # steps; None where there are none
 
     @property
     def is_cpu(self) -> bool:
@@ -73,9 +75,9 @@ class DeviceMemory:
     @cached_property
     def floors(self) -> Floors:
         """Of steps, else of windows of time; empty where there are neither."""
-        steps, begin_ns = self._steps, self._history_begins_ns
-        if steps is not None:
-            return floors(self.curve, steps.after(begin_ns))
+        begin_ns = self._history_begins_ns
+        if self._periods is not None:
+            return floors(self.curve, self._periods.after(begin_ns))
         # A snapshot without times (torch 2.0) counts its entries instead: no stretch of them is a second.
         timed = self._trace.kind != "snapshot" or self._trace.start_ns > 0
         return floors(self.curve, windows(self.curve, begin_ns) if timed else NO_PERIODS)
@@ -132,12 +134,17 @@ def device_memory(
     trace: Trace,
     host: Host,
     context: MemoryContext,
-    steps: Periods | None,
+    steps: Steps | None,
     driver_ns: Mapping[int, int],
 ) -> list[DeviceMemory]:
-    """Every device with allocations or frees, GPUs first, by peak; of more than MOST_GPUS those with most
-    events. steps: None where there are none."""
+    """Return every device with allocations or frees: GPUs by peak, at most MOST_GPUS of them (those with most
+    events), then the CPU.
+
+    steps: as the host ran them, recorded or inferred; None where there are none.
+    driver_ns: device -> idle time under calls to the driver for memory.
+    """
     memory, found = trace.memory, []
+    periods = Periods.of_steps(steps) if steps is not None else None
     cpu = memory.device_type == DeviceType.CPU
     device = np.where(cpu, NONE, np.maximum(memory.device, 0))
     # Two kinds of accelerator in one trace are told apart by their type; their numbers may be the same.
@@ -146,10 +153,10 @@ def device_memory(
     for code in codes[np.argsort(-events, kind="stable")[:MOST_GPUS]].tolist():
         own = np.flatnonzero((key == code) & ~cpu)
         number = int(device[own[0]])
-        found.append(_device(trace, host, context, steps, driver_ns, number, own))
+        found.append(_device(trace, host, context, periods, driver_ns, number, own))
     found.sort(key=lambda one: -int(one.curve.allocated.max()))
     if cpu.any():
-        found.append(_device(trace, host, context, steps, driver_ns, NONE, np.flatnonzero(cpu)))
+        found.append(_device(trace, host, context, periods, driver_ns, NONE, np.flatnonzero(cpu)))
     return found
 
 
@@ -157,7 +164,7 @@ def _device(
     trace: Trace,
     host: Host,
     context: MemoryContext,
-    steps: Periods | None,
+    periods: Periods | None,
     driver_ns: Mapping[int, int],
     device: int,
     own: Int64,
@@ -165,20 +172,12 @@ def _device(
     curve = memory_curve(trace.memory, own)
     return DeviceMemory(
         device,
-        0 if device == NONE else _capacity(trace, device),
+        0 if device == NONE else device_properties(trace.metadata, device).memory_bytes,
         driver_ns.get(device, 0),
         curve,
         Allocations(trace.memory, curve, context),
         trace,
         host,
         context,
-        steps,
+        periods,
     )
-
-
-def _capacity(trace: Trace, device: int) -> int:
-    for properties in trace.metadata.device_properties:
-        if isinstance(properties, dict) and properties.get("id") == device:
-            size = properties.get("totalGlobalMem")
-            return size if type(size) is int and size > 0 else 0
-    return 0

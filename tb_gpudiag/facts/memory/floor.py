@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.facts.core.steps import Steps
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.trace.events import Bool, Int64
 
@@ -33,6 +34,10 @@ class Periods:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @classmethod
+    def of_steps(cls, steps: Steps) -> Periods:
+        return cls(steps.names, steps.start_ns, steps.end_ns, "step")
 
     def after(self, time_ns: int) -> Periods:
         """Those that do not begin before."""

@@ -15,6 +15,8 @@ from tb_gpudiag.facts.core.idle import Ledger
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.steps import Steps
+from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
 from tb_gpudiag.trace.vocabulary.frames import with_any_numbers
 from tb_gpudiag.trace.vocabulary.marks import STEP
@@ -38,6 +40,37 @@ class StepTimes:
 
     def __len__(self) -> int:
         return len(self.host_start_ns)
+
+    @property
+    def on_host(self) -> Steps:
+        """The steps as the host ran them."""
+        return Steps(self.times.names, self.host_start_ns, self.host_end_ns)
+
+
+def find_step_times(
+    steps: Steps,
+    inferred: InferredSteps | None,
+    events: Events,
+    work: Work,
+    busy: Busy | None,
+    ledger: Ledger | None,
+    main_thread: CauseSpans,
+) -> StepTimes | None:
+    """Return the recorded steps, else the inferred ones where they are steps; None without either.
+
+    busy, ledger: the busiest device's; None without a GPU. main_thread: what the main thread did.
+    """
+    if len(steps):
+        order = np.argsort(steps.start_ns, kind="stable")
+        names, start = [steps.names[i] for i in order], steps.start_ns[order]
+        end = np.r_[start[1:], steps.end_ns[order][-1:]]
+    elif inferred is not None and inferred.are_steps:
+        names, start, end = inferred.account.names, inferred.start_ns, inferred.end_ns
+    else:
+        return None
+    if busy is None or ledger is None:
+        return on_host(names, start, end, main_thread)
+    return completions(names, start, end, events, work, busy, ledger)
 
 
 def completions(

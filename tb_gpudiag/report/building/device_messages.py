@@ -7,7 +7,7 @@ import numpy as np
 from tb_gpudiag.facts.core.account import Account
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.steps import Steps, Window
-from tb_gpudiag.facts.facts import DeviceFacts
+from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import us

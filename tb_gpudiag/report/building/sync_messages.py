@@ -5,7 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.transfers import Transfers
-from tb_gpudiag.facts.facts import DeviceFacts
+from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.waiting.sync_sites import SyncSite, sync_sites
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, place, time_ranges, us

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.facts.facts import Recorded
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.device_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.units import UINT32_MAX, us

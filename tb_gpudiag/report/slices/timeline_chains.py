@@ -20,7 +20,7 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.causes import Cause, Trigger
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.facts import DeviceFacts
+from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta
 from tb_gpudiag.report.slices.timeline_lanes import name_index, thread_title

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.queue_depth import Queue
-from tb_gpudiag.facts.facts import DeviceFacts
+from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid
 from tb_gpudiag.report.slices.timeline_levels import Boxes
 from tb_gpudiag.trace.events import NONE, Bool, Category, Events, Int32, Int64

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.facts import Facts, Recorded
+from tb_gpudiag.facts.core.recording import Recorded
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
     Answer,

@@ -10,7 +10,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.facts.facts import DeviceFacts
+from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.rules.rule import Claimed, Evidence, Place, Range

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Trigger
-from tb_gpudiag.facts.facts import DeviceFacts
+from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost
 from tb_gpudiag.trace.events import Bool
 

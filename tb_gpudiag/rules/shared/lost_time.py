@@ -12,7 +12,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand, overlapping, union
 from tb_gpudiag.facts.core.places import by_place
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.facts.facts import DeviceFacts
+from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Place, Range, Removable
 from tb_gpudiag.trace.events import NONE, Bool, Int64, UInt8

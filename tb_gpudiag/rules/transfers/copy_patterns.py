@@ -10,7 +10,8 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, intersect, subtract, union
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.transfers import Transfers, in_window, round_trips
-from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.loading import batches
 from tb_gpudiag.rules.rule import (
     NO_GPU,

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.attention import unfused_attention
 from tb_gpudiag.facts.kernels.collectives import collectives
 from tb_gpudiag.trace.read import read_trace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tb_gpudiag.facts.core.device_properties import parse_properties
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.multiprocessors import multiprocessor, occupancy
 from tb_gpudiag.facts.kernels.peaks import DEVICE_PEAKS, peaks_of
@@ -125,6 +126,8 @@ def test_no_recorded_product_is_faster_than_the_roofline(folder: str) -> None:
 
 
 A100 = {
+    "computeMajor": 8,
+    "computeMinor": 0,
     "maxThreadsPerMultiprocessor": 2048,
     "regsPerMultiprocessor": 65536,
     "sharedMemPerMultiprocessor": 167936,
@@ -160,7 +163,7 @@ def test_blocks_of_a_multiprocessor(
         shared_bytes=shared_bytes,
     )
     facts = facts_of(trace)
-    has = multiprocessor(A100, (8, 0))
+    has = multiprocessor(parse_properties(A100))
     assert has is not None
     assert facts.device is not None
     held = occupancy(facts.device.kernels, has)
@@ -170,17 +173,18 @@ def test_blocks_of_a_multiprocessor(
 
 
 @pytest.mark.parametrize(
-    ("properties", "capability"),
+    "properties",
     [
-        (A100, None),
-        (A100, (3, 5)),
-        ({**A100, "maxThreadsPerMultiprocessor": 108}, (8, 0)),  # torch 2.13's Python export has the SMs here
-        ({**A100, "regsPerMultiprocessor": None}, (8, 0)),
-        ({**A100, "sharedMemPerMultiprocessor": "much"}, (8, 0)),
-        ({}, (8, 0)),
+        {**A100, "computeMajor": None},
+        {**A100, "computeMajor": 3, "computeMinor": 5},
+        {**A100, "warpSize": 64},  # AMD's
+        {**A100, "maxThreadsPerMultiprocessor": 108},  # torch 2.13's Python export has the SMs here
+        {**A100, "regsPerMultiprocessor": None},
+        {**A100, "sharedMemPerMultiprocessor": "much"},
+        {"computeMajor": 8, "computeMinor": 0},
     ],
 )
 def test_a_gpu_that_is_not_described_is_not_guessed_at(
-    properties: dict[str, object], capability: tuple[int, int] | None
+    properties: dict[str, object],
 ) -> None:
-    assert multiprocessor(properties, capability) is None
+    assert multiprocessor(parse_properties(properties)) is None

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tb_gpudiag.facts.facts import DeviceFacts, Facts
+from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.slices.timeline import (

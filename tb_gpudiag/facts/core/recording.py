@@ -1,0 +1,57 @@
+"""What a trace recorded: over which time, and which kinds of data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.steps import Steps, Window
+from tb_gpudiag.trace.events import NONE, Category, Trace
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Kinds of data that the trace contains, and so what can be known."""
+
+    steps: bool
+    stacks: bool
+    shapes: bool
+    memory: bool
+    flops: bool
+    overhead: bool  # the GPU tracer's own work, such as allocating its buffers
+
+
+def find_recorded(trace: Trace, steps: Steps) -> Recorded:
+    """Find out which kinds of data the trace contains."""
+    events, metadata = trace.events, trace.metadata
+    stacks = (
+        bool((events.category == Category.PYTHON_FUNCTION).any())
+        or bool((events.call_stack != NONE).any())
+        or bool(trace.memory.stacks)
+    )
+    return Recorded(
+        steps=len(steps) > 0,
+        stacks=stacks,
+        shapes=metadata.record_shapes,
+        memory=len(trace.memory) > 0,
+        flops=metadata.with_flops,
+        overhead=bool((events.category == Category.OVERHEAD).any()),
+    )
+
+
+def recording_window(trace: Trace) -> Window:
+    """Return the time from the first event's start to the last one's end; (0, 0) without events.
+
+    Only host and GPU activity counts. A memory snapshot may have few marks or none, so its memory events
+    count as well.
+    """
+    events = trace.events
+    known = events.category != Category.OTHER
+    start_ns, end_ns = events.start_ns[known], events.end_ns[known]
+    if not known.any() or trace.kind != "trace":
+        time_ns = trace.memory.time_ns
+        start_ns, end_ns = np.r_[start_ns, time_ns], np.r_[end_ns, time_ns]
+    if not len(start_ns):
+        return Window(0, 0)
+    return Window(int(start_ns.min()), int(end_ns.max()))

@@ -1,0 +1,72 @@
+"""What one GPU did: its busy time, its idle ledger, its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tb_gpudiag.facts.core.account import Account, window_account
+from tb_gpudiag.facts.core.busy import Busy
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.handover import HostTime
+from tb_gpudiag.facts.core.idle import Ledger, build_ledger
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.trace.events import Bool, Events
+
+
+@dataclass
+class DeviceFacts:
+    """One GPU that did some work in the trace."""
+
+    id: int
+    name: str  # "" where the trace does not say
+    busy: Busy
+    ledger: Ledger
+    window: Window  # the step window, the same for all devices
+
+    @property
+    def span(self) -> Window:
+        """The GPU span: first GPU event's start to the last one's end."""
+        return self.busy.span
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """The GPU's work in the step window, by kernel family."""
+        return Kernels(self.busy.events, self.busy.work, self.window)
+
+    @cached_property
+    def window_account(self) -> Account:
+        """The step window as one slice: the verdict and every share are computed from it."""
+        return window_account(self.busy, self.ledger, self.window)
+
+
+def find_devices(
+    events: Events,
+    work: Work,
+    communication: Bool,
+    window: Window,
+    host_time: HostTime,
+    device_name: Callable[[int], str],
+) -> list[DeviceFacts]:
+    """Find the devices with work of some duration, the busiest first.
+
+    communication: mask of communication kernels, shape (n,).
+    """
+    found = []
+    for device in np.unique(events.device[work.event]).tolist():
+        own = work.event[events.device[work.event] == device]
+        busy = Busy(events, own, communication)
+        if busy.all.total:
+            ledger = build_ledger(events, work, busy, window, host_time)
+            found.append(DeviceFacts(device, device_name(device), busy, ledger, window))
+    return sorted(found, key=lambda device: -device.busy.all.total)
+
+
+def allocator_idle_ns(devices: Sequence[DeviceFacts]) -> dict[int, int]:
+    """Return each device's idle time in the step window under calls to the driver for memory: id -> ns."""
+    return {d.id: d.ledger.by_cause(d.window).get(Cause.ALLOCATOR, 0) for d in devices}
