@@ -1,49 +1,65 @@
-"""Figures and names as text: whatever shows a time, a size, a share or a name of the trace."""
+"""Figures and names as text: whatever shows a time, a size, a share or a name of the trace.
+
+`frontend/src/base/format.ts` is its twin. Both must write the same text: tests run both of them on
+tests/wording/format_vectors.json.
+"""
 
 from __future__ import annotations
 
 import math
 import unicodedata
 from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 NAME_LIMIT = 400
-"""Characters kept of a name: traces hold names of over 5,000 characters, and no view has room for one."""
+"""Characters kept of a name: traces contain names of over 5,000 characters, and no view has room for one."""
+
+NO_BREAK = "\u00a0"
+"""Between a number and its unit. U+202F is narrower, but missing from many terminal fonts and code pages."""
 
 _TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _SIZE_UNITS = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 
+# From here on seconds become hard to read.
+_MINUTES_FROM_NS = 120e9
+
+# Python rounds ties to even and JavaScript rounds them up. Both formatters round ties away from zero.
+_ROUNDING = Context(prec=400, rounding=ROUND_HALF_UP)
+
 
 def time_ns(nanoseconds: float) -> str:
     """`412 ns`, `12.3 µs`, `1.23 s`, `3 min 20 s`: three significant figures."""
-    if abs(nanoseconds) >= 120e9:
-        minutes, seconds = divmod(round(abs(nanoseconds) / 1e9), 60)
+    if abs(nanoseconds) < 0.005:
+        return f"0{NO_BREAK}ms"
+    if math.isfinite(nanoseconds) and abs(nanoseconds) >= _MINUTES_FROM_NS:
+        minutes, seconds = divmod(nearest(abs(nanoseconds) / 1e9), 60)
         sign = "-" if nanoseconds < 0 else ""
-        return f"{sign}{minutes:,} min {seconds} s"
+        return f"{sign}{minutes:,}{NO_BREAK}min {seconds}{NO_BREAK}s"
     return _scaled(nanoseconds, _TIME_UNITS)
 
 
 def time_us(microseconds: float) -> str:
-    """As `time_ns`, for the µs of a Report."""
+    """Like `time_ns`, for the µs of a Report."""
     return time_ns(microseconds * 1e3)
 
 
 def size_bytes(size: float) -> str:
-    """`512 B`, `1.5 GiB`: three significant figures, powers of 1,024."""
+    """`512 B`, `1.50 GiB`: three significant figures, powers of 1,024."""
     return _scaled(size, _SIZE_UNITS)
 
 
 def share(part: float, whole: float = 1.0) -> str:
-    """`39.4 %`; never 0 % for something, never 100 % for less than all; `n/a` of nothing."""
-    if whole <= 0:
+    """`39.4%`; never 0% for something, never 100% for less than all; `n/a` of nothing."""
+    if not (whole > 0 and math.isfinite(part) and math.isfinite(whole)):
         return "n/a"
-    percent = 100.0 * part / whole
+    percent = 100.0 * (part / whole)
     if percent == 0:
-        return "0 %"
-    if 0 < percent < 0.05:
-        return "< 0.1 %"
+        return "0%"
+    if abs(percent) < 0.05:
+        return f"<{NO_BREAK}0.1%" if percent > 0 else f">{NO_BREAK}-0.1%"
     if 99.95 <= percent < 100:
-        return "> 99.9 %"
-    return f"{percent:.1f} %" if percent < 99.95 else f"{percent:.0f} %"
+        return f">{NO_BREAK}99.9%"
+    return f"{_decimal(percent, 1 if abs(percent) < 99.95 else 0)}%"
 
 
 def count(number: int, singular: str = "", plural: str = "") -> str:
@@ -53,32 +69,49 @@ def count(number: int, singular: str = "", plural: str = "") -> str:
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
+def figures(value: float) -> str:
+    """`229`, `9.40`, `0.06`: three significant figures; never 0 for something."""
+    if not math.isfinite(value):
+        return "n/a"
+    if 0 < abs(value) < 0.005:
+        return f"<{NO_BREAK}0.01" if value > 0 else f">{NO_BREAK}-0.01"
+    return _three_figures(value)
+
+
 def column_us(parts: Sequence[float], total: float) -> tuple[list[str], str]:
-    """Times that are shown under one another with their sum: one unit, and as printed they add up.
+    """Format times that are shown under one another with their sum: one unit, and as printed they add up.
 
     Each is rounded up or down so that the printed parts sum to the printed total (largest remainders go up).
     Where the parts do not add up to the total to begin with, each is simply rounded: nothing is hidden.
     """
+    if not all(map(math.isfinite, [total, *parts])):
+        return [time_us(part) for part in parts], time_us(total)
     unit_us, unit, decimals = _column_unit(max([total, *parts], default=0.0))
     step = unit_us / 10**decimals
-    wanted = round(total / step)
+    wanted = nearest(total / step)
     whole = [math.floor(part / step) for part in parts]
     missing = wanted - sum(whole)
     if abs(sum(parts) - total) > step / 2 or not 0 <= missing <= len(parts):
-        whole = [round(part / step) for part in parts]
+        whole = [nearest(part / step) for part in parts]
     else:
         by_remainder = sorted(range(len(parts)), key=lambda i: whole[i] - parts[i] / step)
         for i in by_remainder[:missing]:
             whole[i] += 1
 
     def text(steps: int) -> str:
-        return f"{steps * step / unit_us:,.{decimals}f} {unit}"
+        return f"{_decimal(steps / 10**decimals, decimals)}{NO_BREAK}{unit}"
 
     return [text(steps) for steps in whole], text(wanted)
 
 
+def nearest(value: float) -> int:
+    """Return the nearest whole number, ties up."""
+    low = math.floor(value)
+    return low + (value - low >= 0.5)
+
+
 def one_line(text: str, limit: int = NAME_LIMIT) -> str:
-    """A name of the trace made safe to show: bounded, on one line, with nothing that moves the cursor."""
+    """Make a name of the trace safe to show: bounded, on one line, with nothing that moves the cursor."""
     shown = "".join(_visible(character) for character in text[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
@@ -86,7 +119,7 @@ def one_line(text: str, limit: int = NAME_LIMIT) -> str:
 def _visible(character: str) -> str:
     if character in "\t\n\r\v\f\u2028\u2029":
         return " "
-    # Controls and escapes; text direction and invisible marks; half characters that UTF-8 cannot hold.
+    # Controls and escapes; text direction and invisible marks; half characters that UTF-8 cannot encode.
     return "\ufffd" if unicodedata.category(character) in {"Cc", "Cf", "Cs"} else character
 
 
@@ -102,13 +135,19 @@ def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
     if not math.isfinite(value):
         return "n/a"
     for i, (unit, name) in enumerate(units):
-        # 999.6 µs is shown as 1 ms: round before choosing the unit.
+        # 999.6 µs is shown as 1.00 ms: round before choosing the unit.
         if abs(value) >= unit * 0.9995 or i == len(units) - 1:
-            return f"{_three_figures(value / unit)} {name}"
+            return f"{_three_figures(value / unit)}{NO_BREAK}{name}"
     raise AssertionError("unreachable: the last unit takes everything")
 
 
 def _three_figures(value: float) -> str:
     if value == int(value) or abs(value) >= 99.95:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+        return _decimal(value, 0)
+    return _decimal(value, 1 if abs(value) >= 9.995 else 2)
+
+
+def _decimal(value: float, places: int) -> str:
+    """The exact value with this many decimals, ties away from zero, thousands with commas, and no `-0`."""
+    rounded = Decimal(float(value)).quantize(Decimal(1).scaleb(-places), context=_ROUNDING)
+    return f"{abs(rounded) if rounded.is_zero() else rounded:,.{places}f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
+from tb_gpudiag.wording.format import NO_BREAK, count, figures, nearest, share, size_bytes, time_ns
 
 
 class Unit(Enum):
@@ -45,12 +45,12 @@ class Quantity:
         if self.unit is Unit.SHARE:
             return share(self.value)
         if self.unit is Unit.COUNT:
-            return count(round(self.value), self.noun, self.plural)
+            return count(nearest(self.value), self.noun, self.plural)
         if self.unit is Unit.MEAN:
-            return f"{self.value:,.2f}"
+            return figures(self.value)
         if self.unit is Unit.RATIO:
-            return f"{self.value:.2f}×"
-        return f"{self.value:.3g}\u00a0{self.unit.value}"
+            return f"{figures(self.value)}×"
+        return f"{figures(self.value)}{NO_BREAK}{self.unit.value}"
 
 
 def duration(nanoseconds: float, suffix: str = "") -> Quantity:

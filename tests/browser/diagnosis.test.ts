@@ -43,7 +43,7 @@ it("shows the verdict of the report: limiter, sentence, GPU busy, steps", async 
   await verdict.locator("h1", { hasText: "Input" }).waitFor();
   const text = await verdict.innerText();
   expect(text).toContain(report.verdict?.sentence);
-  expect(text).toContain(`${(100 * (report.verdict?.busy_share ?? 0)).toFixed(1)}\u202f%`);
+  expect(text).toContain(`${(100 * (report.verdict?.busy_share ?? 0)).toFixed(1)}%`);
   expect(text).toMatch(new RegExp(`Steps\\s+${report.steps.length}\\b`));
   expect(text).toContain("Simulated");
 });
@@ -132,7 +132,7 @@ it("restores trace, finding and range from a link", async () => {
   const again = await tabFrame(session.page);
   await again.locator(".gd-finding[data-opened]", { hasText: title }).waitFor();
   await again.locator(".gd-label").first().waitFor();
-  expect(await shownTime(again).innerText()).toContain("4\u202fms");
+  expect(await shownTime(again).innerText()).toContain("4\u00a0ms");
   expect(new URL(session.page.url()).hash).toBe(hash);
 });
 

@@ -67,9 +67,9 @@ it("describes the peak and the rising floor in words", async () => {
   const memory = await memoryOf(LEAK);
   const opened = await openMemory(LEAK);
   const words = await opened.memory.locator(".gd-memory-words").innerText();
-  expect(words).toContain(`${printed(memory.peak_allocated_bytes)}\u202fMiB are allocated`);
+  expect(words).toContain(`${printed(memory.peak_allocated_bytes)}\u00a0MiB are allocated`);
   expect(words).toContain(
-    `The floor rises by ${printed(memory.floor_slope_bytes_per_step)}\u202fMiB per step`,
+    `The floor rises by ${printed(memory.floor_slope_bytes_per_step)}\u00a0MiB per step`,
   );
   expect(words).toContain("memory is full after");
   const painted = await opened.memory.locator(".uplot canvas").evaluate((element) => {
@@ -110,7 +110,7 @@ it("shows what a step leaves allocated, by mouse and by keyboard", async () => {
   if (!step) throw new Error("there is no second step");
   const slice = await sliceOf(LEAK, step.start_us, step.end_us);
   await range
-    .getByText(`${printed(slice.kept_bytes)}\u202fMiB`)
+    .getByText(`${printed(slice.kept_bytes)}\u00a0MiB`)
     .first()
     .waitFor();
   expect(await range.locator("tbody tr").first().innerText()).toContain(slice.sites[0]?.operator);
@@ -187,7 +187,7 @@ it("shows names as text, and each device separately", async () => {
   const { frame, memory } = await openMemory("hostile");
   await memory.getByText(MARKUP).first().waitFor();
   await memory.getByRole("radiogroup", { name: "Device" }).getByText("CPU", { exact: true }).click();
-  await memory.getByText("3\u202fKiB are allocated").waitFor();
+  await memory.getByText("3\u00a0KiB are allocated").waitFor();
   const wide = await frame.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
   expect(wide).toBe(false);
 });

@@ -1,63 +1,49 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.wording.format import column_us, count, one_line, share, size_bytes, time_ns, time_us
+from tb_gpudiag.wording import format as formatter
+from tb_gpudiag.wording.format import column_us, figures, one_line, time_ns, time_us
+from tb_gpudiag.wording.quantity import bandwidth, number, ratio
 
-
-@pytest.mark.parametrize(
-    ("nanoseconds", "text"),
-    [
-        (0, "0 ns"),
-        (412, "412 ns"),
-        (999.6, "1.00 µs"),
-        (12_345, "12.3 µs"),
-        (99_960, "100 µs"),
-        (999_600, "1.00 ms"),
-        (1_234_567, "1.23 ms"),
-        (619_562_704, "620 ms"),
-        (1_211_180_000, "1.21 s"),
-        (125_000_000_000, "2 min 5 s"),
-        (-12_345, "-12.3 µs"),
-        (float("nan"), "n/a"),
-    ],
+VECTORS: dict[str, list[list[Any]]] = json.loads(
+    Path(__file__).with_name("format_vectors.json").read_text(encoding="utf-8")
 )
-def test_a_time_has_three_figures(nanoseconds: float, text: str) -> None:
-    assert time_ns(nanoseconds) == text
-    assert time_us(nanoseconds / 1e3) == text
+"""Function -> its arguments and its text; the frontend's tests run the same on its own formatter."""
+
+CASES = [(function, row) for function, rows in VECTORS.items() for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (512, "512 B"), (1536, "1.50 KiB"), (16 * 2**30, "16 GiB"), (2**40, "1 TiB")],
-)
-def test_a_size_is_in_powers_of_1024(size: float, text: str) -> None:
-    assert size_bytes(size) == text
+def _value(written: Any) -> Any:
+    """JSON has no NaN and no infinity: they are written as text."""
+    if isinstance(written, list):
+        return [_value(each) for each in written]
+    return float(written) if written in {"NaN", "Infinity", "-Infinity"} else written
 
 
-@pytest.mark.parametrize(
-    ("part", "whole", "text"),
-    [
-        (0, 10, "0 %"),
-        (1, 10_000, "< 0.1 %"),
-        (0.394, 1, "39.4 %"),
-        (99_999, 100_000, "> 99.9 %"),
-        (10, 10, "100 %"),
-        (25, 10, "250 %"),
-        (1, 0, "n/a"),
-    ],
-)
-def test_a_share_never_rounds_something_to_nothing(part: float, whole: float, text: str) -> None:
-    assert share(part, whole) == text
+@pytest.mark.parametrize(("function", "row"), CASES, ids=lambda case: json.dumps(case))
+def test_the_shared_vectors(function: str, row: list[Any]) -> None:
+    results = 2 if function == "column_us" else 1
+    arguments, expected = [_value(each) for each in row[:-results]], row[-results:]
+    shown = getattr(formatter, function)(*arguments)
+    assert (list(shown) if results == 2 else [shown]) == expected
 
 
-def test_a_count_takes_the_right_form() -> None:
-    assert count(1_234) == "1,234"
-    assert count(1, "launch", "launches") == "1 launch"
-    assert count(2, "launch", "launches") == "2 launches"
-    assert count(0, "step") == "0 steps"
+def test_nanoseconds_and_microseconds_are_the_same_times() -> None:
+    assert time_ns(12_345) == time_us(12.345) == "12.3\u00a0µs"
+
+
+def test_a_rate_is_written_like_every_other_figure() -> None:
+    assert str(bandwidth(31.25)) == "31.3\u00a0GB/s"
+    assert str(bandwidth(1234)) == "1,234\u00a0GB/s"
+    assert str(ratio(2.5)) == "2.50×"
+    assert str(number(2.5, "kernel")) == "3 kernels"
 
 
 def _number(text: str) -> float:
@@ -77,9 +63,12 @@ def test_times_in_a_column_add_up_as_printed(nanoseconds: list[int]) -> None:
         assert abs(_number(text) * scale - part) <= step * 1.001
 
 
-def test_a_column_hides_no_contradiction() -> None:
-    shown, total = column_us([10.0, 20.0], 100.0)
-    assert (shown, total) == (["10.0 µs", "20.0 µs"], "100.0 µs")
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e18, max_value=1e18))
+def test_a_number_is_rounded_to_the_nearest(value: float) -> None:
+    text = figures(value).replace(",", "")
+    if text[0] not in "<>":
+        places = len(text.partition(".")[2])
+        assert abs(float(text) - value) <= 0.5 * 10.0**-places * (1 + 1e-9)
 
 
 def test_a_name_cannot_move_the_cursor_or_turn_the_text_round() -> None:

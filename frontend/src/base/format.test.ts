@@ -1,58 +1,63 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { bytes, column, exactTime, moment, percent, plural, sentence, time, mean } from "./format";
+import {
+  bytes,
+  column,
+  count,
+  exactTime,
+  moment,
+  figures,
+  percent,
+  plural,
+  sentence,
+  time,
+  withUnit,
+} from "./format";
+import { plain } from "./format.testdata";
 
-/** As a reader sees it: the narrow space is a space. */
-const plain = (text: string) => text.replaceAll("\u202f", " ");
+/** What Python's formatter is tested with, too. JSON has no NaN and no infinity: they are written as text. */
+const VECTORS = JSON.parse(readFileSync("../tests/wording/format_vectors.json", "utf8")) as {
+  readonly time_us: [number | string, string][];
+  readonly size_bytes: [number | string, string][];
+  readonly figures: [number | string, string][];
+  readonly share: [number | string, number | string, string][];
+  readonly count: [number, ...string[]][];
+  readonly column_us: [(number | string)[], number | string, string[], string][];
+};
 
-describe("time", () => {
-  it.each([
-    [0, "0 ms"],
-    [0.412, "412 ns"],
-    [3.4, "3.40 µs"],
-    [12.34, "12.3 µs"],
-    [999.6, "1.00 ms"],
-    [1000, "1 ms"],
-    [124_000, "124 ms"],
-    [2_130_000, "2.13 s"],
-    [200_000_000, "3 min 20 s"],
-    [-1500, "-1.50 ms"],
-    [Number.NaN, "n/a"],
-  ])("%d µs is %s", (us, text) => {
-    expect(plain(time(us))).toBe(text);
+describe("Python writes the same", () => {
+  it.each(VECTORS.time_us)("time %s", (us, text) => {
+    expect(time(Number(us))).toBe(text);
   });
-
-  it("shows nanoseconds exactly on demand", () => {
-    expect(plain(exactTime(1234567.891))).toBe("1,234,567.891 µs");
+  it.each(VECTORS.size_bytes)("size %s", (size, text) => {
+    expect(bytes(Number(size))).toBe(text);
+  });
+  it.each(VECTORS.figures)("figures %s", (value, text) => {
+    expect(figures(Number(value))).toBe(text);
+  });
+  it.each(VECTORS.share)("share %s of %s", (part, whole, text) => {
+    expect(percent(Number(part), Number(whole))).toBe(text);
+  });
+  it.each(VECTORS.count)("count %s %s", (n, ...words) => {
+    const text = words.pop();
+    const [one, many] = words;
+    expect(one === undefined ? count(n) : plural(n, one, many)).toBe(text);
+  });
+  it.each(VECTORS.column_us)("column %j of %s", (parts, total, shown, sum) => {
+    expect(column(parts.map(Number), Number(total))).toEqual({ parts: shown, total: sum });
   });
 });
 
-describe("percent", () => {
-  it.each([
-    [0, 1, "0.0 %"],
-    [0.0004, 1, "< 0.1 %"],
-    [0.394, 1, "39.4 %"],
-    [0.99999, 1, "> 99.9 %"],
-    [1, 1, "100 %"],
-    [1, 0, "n/a"],
-  ])("%d of %d is %s", (part, whole, text) => {
-    expect(plain(percent(part, whole))).toBe(text);
-  });
+it("prints parts that add up to the printed total", () => {
+  const printed = (text: string) => Math.round(Number.parseFloat(text.replaceAll(",", "")) * 100);
+  const parts = [333_333.3, 333_333.3, 333_333.4, 1_234.567];
+  const total = parts.reduce((sum, part) => sum + part, 0);
+  const shown = column(parts, total);
+  expect(shown.parts.map(printed).reduce((sum, part) => sum + part, 0)).toBe(printed(shown.total));
 });
 
-describe("column", () => {
-  const printed = (text: string) => Math.round(Number.parseFloat(plain(text).replaceAll(",", "")) * 100);
-
-  it("prints parts that add up to the printed total", () => {
-    const parts = [333_333.3, 333_333.3, 333_333.4, 1_234.567];
-    const total = parts.reduce((sum, part) => sum + part, 0);
-    const shown = column(parts, total);
-    expect(shown.parts.map(printed).reduce((sum, part) => sum + part, 0)).toBe(printed(shown.total));
-  });
-
-  it("hides no difference that is really there", () => {
-    const shown = column([10_000, 20_000], 90_000);
-    expect([...shown.parts, shown.total].map(plain)).toEqual(["10.00 ms", "20.00 ms", "90.00 ms"]);
-  });
+it("shows nanoseconds exactly on demand", () => {
+  expect(exactTime(1234567.891)).toBe("1,234,567.891\u00a0µs");
 });
 
 it("gives a moment on the ruler the decimals of its grid", () => {
@@ -61,27 +66,11 @@ it("gives a moment on the ruler the decimals of its grid", () => {
   expect(plain(moment(0, 20))).toBe("0 µs");
 });
 
-it("writes sizes in powers of 1,024", () => {
-  expect([0, 512, 1536, 3 * 2 ** 30].map((size) => plain(bytes(size)))).toEqual([
-    "0 B",
-    "512 B",
-    "1.50 KiB",
-    "3 GiB",
-  ]);
+it("writes a mark of a scale with no more decimals than it needs", () => {
+  const marks = [0, 1.5, 2, 100, 1536, 0.255].map((value) => plain(withUnit(value, 2, "GiB")));
+  expect(marks).toEqual(["0 GiB", "1.5 GiB", "2 GiB", "100 GiB", "1,536 GiB", "0.26 GiB"]);
 });
 
-it("rounds a mean, but never something to nothing", () => {
-  expect([703.2, 9.4, 1, 0.0635, 0.000317, 0].map((value) => plain(mean(value)))).toEqual([
-    "703",
-    "9.40",
-    "1",
-    "0.06",
-    "< 0.01",
-    "0",
-  ]);
-});
-
-it("writes plurals and sentences", () => {
-  expect([plural(1, "step"), plural(1200, "step")]).toEqual(["1 step", "1,200 steps"]);
+it("writes sentences", () => {
   expect([sentence("no stacks"), sentence("Done."), sentence("")]).toEqual(["No stacks.", "Done.", ""]);
 });

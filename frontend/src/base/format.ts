@@ -1,18 +1,21 @@
-// Numbers as people read them, by the same rules as on the command line. Every number on the page goes through here.
+// Numbers as people read them. Every number on the page is formatted here.
+//
+// tb_gpudiag/wording/format.py is its twin. Both must write the same text: tests/wording/format_vectors.json is run
+// against each of them.
 
-/** Between a number and its unit: narrow, and no line ends there. */
-const GAP = "\u202f";
+/** A no-break space. The narrow one, U+202F, is missing from many terminal fonts and code pages. */
+const GAP = "\u00a0";
 
 interface Unit {
   readonly name: string;
   readonly size: number;
 }
 
-const NS: Unit = { name: "ns", size: 1e-3 };
+const NS: Unit = { name: "ns", size: 1 };
 const TIMES: readonly Unit[] = [
-  { name: "s", size: 1e6 },
-  { name: "ms", size: 1e3 },
-  { name: "µs", size: 1 },
+  { name: "s", size: 1e9 },
+  { name: "ms", size: 1e6 },
+  { name: "µs", size: 1e3 },
   NS,
 ];
 const BYTE: Unit = { name: "B", size: 1 };
@@ -24,8 +27,21 @@ const SIZES: readonly Unit[] = [
   BYTE,
 ];
 
+/** From here on seconds become hard to read. */
+const MINUTES_FROM_NS = 120e9;
+
+/** The exact value with this many decimals, ties away from zero, thousands with commas, and no "-0". */
 function decimal(value: number, places: number): string {
-  return value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+  const [whole = "", fraction] = value.toFixed(places).split(".");
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ",");
+  const text = fraction === undefined ? grouped : `${grouped}.${fraction}`;
+  return /^-[0.]*$/.test(text) ? text.slice(1) : text;
+}
+
+/** The nearest whole number, ties up. */
+function nearest(value: number): number {
+  const low = Math.floor(value);
+  return low + (value - low >= 0.5 ? 1 : 0);
 }
 
 function threeFigures(value: number): string {
@@ -36,19 +52,20 @@ function threeFigures(value: number): string {
 
 function scaled(value: number, units: readonly Unit[], smallest: Unit): string {
   if (!Number.isFinite(value)) return "n/a";
-  // 999.6 µs is shown as 1 ms: round before choosing the unit.
+  // 999.6 µs is shown as 1.00 ms: round before choosing the unit.
   const unit = units.find((candidate) => Math.abs(value) >= candidate.size * 0.9995) ?? smallest;
   return `${threeFigures(value / unit.size)}${GAP}${unit.name}`;
 }
 
-/** A duration with three significant figures in the unit that fits: "812 ns", "3.4 µs", "124 ms", "2.13 s". */
+/** A duration with three significant figures in the unit that fits: "812 ns", "3.40 µs", "124 ms", "3 min 20 s". */
 export function time(us: number): string {
-  if (us === 0) return `0${GAP}ms`;
-  if (Math.abs(us) >= 120e6 && Number.isFinite(us)) {
-    const seconds = Math.round(Math.abs(us) / 1e6);
-    return `${us < 0 ? "-" : ""}${count(Math.floor(seconds / 60))}${GAP}min ${seconds % 60}${GAP}s`;
+  const ns = us * 1e3;
+  if (Math.abs(ns) < 0.005) return `0${GAP}ms`;
+  if (Number.isFinite(ns) && Math.abs(ns) >= MINUTES_FROM_NS) {
+    const seconds = nearest(Math.abs(ns) / 1e9);
+    return `${ns < 0 ? "-" : ""}${count(Math.floor(seconds / 60))}${GAP}min ${seconds % 60}${GAP}s`;
   }
-  return scaled(us, TIMES, NS);
+  return scaled(ns, TIMES, NS);
 }
 
 /** To the nanosecond, in µs: "1,234.567 µs". */
@@ -58,9 +75,9 @@ export function exactTime(us: number): string {
 
 /** A moment on the axis, with as many decimals as a grid of `step_us` needs. */
 export function moment(us: number, step_us: number): string {
-  const unit = TIMES.find((candidate) => Math.max(Math.abs(us), step_us) >= candidate.size) ?? NS;
-  const places = Math.min(6, Math.max(0, Math.ceil(-Math.log10(step_us / unit.size) - 1e-9)));
-  return `${decimal(us / unit.size, places)}${GAP}${unit.name}`;
+  const unit = TIMES.find((candidate) => Math.max(Math.abs(us), step_us) * 1e3 >= candidate.size) ?? NS;
+  const places = Math.min(6, Math.max(0, Math.ceil(-Math.log10((step_us * 1e3) / unit.size) - 1e-9)));
+  return `${decimal((us * 1e3) / unit.size, places)}${GAP}${unit.name}`;
 }
 
 export interface Column {
@@ -68,27 +85,27 @@ export interface Column {
   readonly total: string;
 }
 
+function columnUnit(largest_us: number): Unit & { readonly places: number } {
+  if (largest_us >= 100e6) return { name: "s", size: 1e6, places: 2 };
+  if (largest_us >= 1e3) return { name: "ms", size: 1e3, places: 2 };
+  return { name: "µs", size: 1, places: 1 };
+}
+
 /**
- * Times that stand under one another with their sum: one unit, and as printed they add up. Each is rounded up or down
- * so that the printed parts sum to the printed total (largest remainders go up). Where the parts do not add up to the
- * total to begin with, each is simply rounded: nothing is hidden.
+ * Times that are shown under one another with their sum: one unit, and as printed they add up. Each is rounded up or
+ * down so that the printed parts sum to the printed total (largest remainders go up). Where the parts do not add up to
+ * the total to begin with, each is simply rounded: nothing is hidden.
  */
 export function column(parts_us: readonly number[], total_us: number): Column {
-  const largest = Math.max(0, total_us, ...parts_us);
-  const unit =
-    largest >= 100e6
-      ? { name: "s", size: 1e6 }
-      : largest >= 1e3
-        ? { name: "ms", size: 1e3 }
-        : { name: "µs", size: 1 };
-  const places = unit.name === "µs" ? 1 : 2;
-  const step = unit.size / 10 ** places;
-  const wanted = Math.round(total_us / step);
+  if (![total_us, ...parts_us].every(Number.isFinite))
+    return { parts: parts_us.map(time), total: time(total_us) };
+  const { name, size, places } = columnUnit(Math.max(total_us, ...parts_us));
+  const step = size / 10 ** places;
+  const wanted = nearest(total_us / step);
   const exact = parts_us.map((part) => part / step);
-  const whole = exact.map(Math.floor);
-  const missing = wanted - whole.reduce((sum, value) => sum + value, 0);
-  const sum_us = parts_us.reduce((sum, value) => sum + value, 0);
-  const addsUp = Math.abs(sum_us - total_us) <= step / 2 && missing >= 0 && missing <= parts_us.length;
+  const sum = (values: readonly number[]) => values.reduce((all, value) => all + value, 0);
+  const missing = wanted - sum(exact.map(Math.floor));
+  const addsUp = Math.abs(sum(parts_us) - total_us) <= step / 2 && missing >= 0 && missing <= exact.length;
   const raised = new Set(
     exact
       .map((value, at) => ({ at, remainder: value - Math.floor(value) }))
@@ -96,31 +113,43 @@ export function column(parts_us: readonly number[], total_us: number): Column {
       .slice(0, Math.max(0, missing))
       .map(({ at }) => at),
   );
-  const text = (steps: number) => `${decimal((steps * step) / unit.size, places)}${GAP}${unit.name}`;
+  const text = (steps: number) => `${decimal(steps / 10 ** places, places)}${GAP}${name}`;
   return {
     parts: exact.map((value, at) =>
-      text(addsUp ? Math.floor(value) + (raised.has(at) ? 1 : 0) : Math.round(value)),
+      text(addsUp ? Math.floor(value) + (raised.has(at) ? 1 : 0) : nearest(value)),
     ),
     total: text(wanted),
   };
 }
 
-/** A share as percent: "39.4 %"; never 0 % for something, never 100 % for less than all; "n/a" of nothing. */
+/** A share as percent: "39.4%"; never 0% for something, never 100% for less than all; "n/a" of nothing. */
 export function percent(part: number, whole = 1): string {
-  if (!(whole > 0)) return "n/a";
-  const value = (100 * part) / whole;
-  if (value > 0 && value < 0.05) return `<${GAP}0.1${GAP}%`;
-  if (value >= 99.95 && value < 100) return `>${GAP}99.9${GAP}%`;
-  return `${decimal(value, value < 99.95 ? 1 : 0)}${GAP}%`;
+  if (!(whole > 0 && Number.isFinite(part) && Number.isFinite(whole))) return "n/a";
+  const value = 100 * (part / whole);
+  if (value === 0) return "0%";
+  if (Math.abs(value) < 0.05) return value > 0 ? `<${GAP}0.1%` : `>${GAP}-0.1%`;
+  if (value >= 99.95 && value < 100) return `>${GAP}99.9%`;
+  return `${decimal(value, Math.abs(value) < 99.95 ? 1 : 0)}%`;
 }
 
+/** A whole number: "1,234". */
 export function count(value: number): string {
-  return value.toLocaleString("en-US");
+  return decimal(value, 0);
 }
 
-/** A mean of counts: "229", "9.40", "0.06"; never 0 for something. */
-export function mean(value: number): string {
-  return value > 0 && value < 0.005 ? `<${GAP}0.01` : threeFigures(value);
+/** "229", "9.40", "0.06": three significant figures; never 0 for something. */
+export function figures(value: number): string {
+  if (!Number.isFinite(value)) return "n/a";
+  if (value === 0 || Math.abs(value) >= 0.005) return threeFigures(value);
+  return value > 0 ? `<${GAP}0.01` : `>${GAP}-0.01`;
+}
+
+/** A mark on a scale that chooses its own unit: "1.5 GiB", with no more decimals than it needs. */
+export function withUnit(value: number, places: number, unit: string): string {
+  const short = decimal(value, places)
+    .replace(/(\.\d*?)0+$/, "$1")
+    .replace(/\.$/, "");
+  return `${short}${GAP}${unit}`;
 }
 
 /** "1 step", "3 steps". */

@@ -81,9 +81,9 @@ it("shows the length of the selection only if it is in view", () => {
   const selection = { start_us: 200, end_us: 210 };
   const texts = (start_us: number) =>
     drawn(timelineOf({}), { start_us, end_us: start_us + 100 }, null, selection).texts;
-  expect(texts(150)).toContain("10\u202fµs");
-  expect(texts(0)).not.toContain("10\u202fµs");
-  expect(texts(300)).not.toContain("10\u202fµs");
+  expect(texts(150)).toContain("10\u00a0µs");
+  expect(texts(0)).not.toContain("10\u00a0µs");
+  expect(texts(300)).not.toContain("10\u00a0µs");
 });
 
 it("cuts names to fit their box", () => {

@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { plain } from "../base/format.testdata";
 import type { DeviceMemory, FloorTrend, MemoryOwner, Place } from "../wire/report";
 import {
   floorSentence,
@@ -41,11 +42,6 @@ function trend(some: Partial<FloorTrend>): FloorTrend {
   return { ...all, ...some } as FloorTrend;
 }
 
-/** `text` with ordinary spaces. */
-function plain(text: string): string {
-  return text.replaceAll("\u202f", " ");
-}
-
 it("describes the peak as far as the trace shows it", () => {
   expect(plain(peakSentence(memory({})))).toBe(
     "At its peak, 2.50 ms after the start, 300 MiB are allocated.",
@@ -53,7 +49,7 @@ it("describes the peak as far as the trace shows it", () => {
   const known = { reserved_at_peak_bytes: 512 * MIB, capacity_bytes: 1024 * MIB, peak_phase: "backward" };
   expect(plain(peakSentence(memory(known)))).toBe(
     "At its peak, 2.50 ms after the start, in the backward pass, 300 MiB are allocated " +
-      "and 512 MiB reserved, 50.0 % of the device's 1 GiB.",
+      "and 512 MiB reserved, 50.0% of the device's 1 GiB.",
   );
 });
 

@@ -159,16 +159,16 @@ it("extends below 0 for a curve that is relative to the start of the recording",
 
 it("labels the axis as precisely as its ticks differ", () => {
   const GIB = 2 ** 30;
-  expect(sizeMark(0, GIB)).toBe("0\u202fB");
+  expect(sizeMark(0, GIB)).toBe("0\u00a0B");
   expect([1, 1.5, 2].map((size) => sizeMark(size * GIB, GIB / 2))).toEqual([
-    "1\u202fGiB",
-    "1.5\u202fGiB",
-    "2\u202fGiB",
+    "1\u00a0GiB",
+    "1.5\u00a0GiB",
+    "2\u00a0GiB",
   ]);
-  expect(sizeMark(1.5 * GIB, 2 ** 20)).toBe("1,536\u202fMiB");
+  expect(sizeMark(1.5 * GIB, 2 ** 20)).toBe("1,536\u00a0MiB");
   const close = [0, 1, 2].map((n) => sizeMark(206 * 1024 + 512 * n, 512));
-  expect(close).toEqual(["206\u202fKiB", "206.5\u202fKiB", "207\u202fKiB"]);
-  expect(sizeMark(-2048, 1024)).toBe("-2\u202fKiB");
+  expect(close).toEqual(["206\u00a0KiB", "206.5\u00a0KiB", "207\u00a0KiB"]);
+  expect(sizeMark(-2048, 1024)).toBe("-2\u00a0KiB");
 });
 
 it("has a scale even for an empty curve, or one that is 0", () => {

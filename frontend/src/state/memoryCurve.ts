@@ -1,5 +1,6 @@
 // The curves of a memory slice on one time axis, and the scale for them.
 
+import { withUnit } from "../base/format";
 import type { Viewport } from "../base/viewport";
 import type { Curve, MemorySlice } from "../wire/report";
 
@@ -58,8 +59,7 @@ export function sizeMark(size: number, step: number): string {
   let unit = Math.min(Math.floor(Math.log2(Math.max(Math.abs(size), 1)) / 10), UNITS.length - 1);
   const places = () => Math.max(0, 10 * unit - Math.log2(step));
   while (unit > 0 && places() > MOST_PLACES) unit -= 1;
-  const value = (size / 1024 ** unit).toLocaleString("en-US", { maximumFractionDigits: MOST_PLACES });
-  return `${value}\u202f${UNITS[unit] ?? ""}`;
+  return withUnit(size / 1024 ** unit, MOST_PLACES, UNITS[unit] ?? "");
 }
 
 export interface Scale {

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
+import { plain } from "../base/format.testdata";
 import type { Device, Finding, Report, TraceEntry } from "../wire/report";
 import { stepParts, stepsOf, window_us, windowParts } from "./account";
 import { inRun, matches, levels, newest, spanLabel } from "./choose";
@@ -124,10 +125,10 @@ describe("findings", () => {
     const costing = (cost: Partial<Finding>) => {
       const all = { cost_us: 0, cost_bytes: 0, cost_bytes_per_step: 0, memory_device: 0, ...cost };
       const text = costText(all as Finding, 100_000);
-      return text && `${text.amount}, ${text.of}`.replaceAll("\u202f", " ");
+      return text && plain(`${text.amount}, ${text.of}`);
     };
     expect(costing({})).toBeNull();
-    expect(costing({ cost_us: 25_000 })).toBe("25 ms, 25.0 % of the step window");
+    expect(costing({ cost_us: 25_000 })).toBe("25 ms, 25.0% of the step window");
     expect(costing({ cost_us: 25_000, cost_bytes: 2 ** 31, memory_device: 1 })).toBe("2 GiB, on GPU 1");
     const leak = { cost_bytes: 2 ** 31, cost_bytes_per_step: 2 ** 20, memory_device: -1 };
     expect(costing(leak)).toBe("1 MiB per step, 2 GiB on the host");
@@ -142,7 +143,6 @@ describe("findings", () => {
       low_us: 0,
       high_us: 0,
     };
-    const plain = (text = "") => text.replaceAll("\u202f", " ");
     expect(savingText(finding("GD1"))).toBeNull();
     expect(savingText(finding("GD1", { ...nothing, basis: "at most" }))).toBeNull();
     const atMost = savingText(
@@ -150,12 +150,12 @@ describe("findings", () => {
     );
     expect([plain(atMost?.range), plain(atMost?.share)]).toEqual([
       "at most 9 ms",
-      "30.0 % of the step window",
+      "30.0% of the step window",
     ]);
     const saving = { low_us: 7500, high_us: 9000, low_share: 0.25, high_share: 0.3, low_per_step_us: 2500 };
     const replayed = savingText(finding("GD1", { ...saving, high_per_step_us: 3000, basis: "replayed" }));
     expect(plain(replayed?.range)).toBe("7.50 ms to 9 ms");
-    expect(plain(replayed?.share)).toBe("25.0 % to 30.0 % of the step window, 2.50 ms to 3 ms per step");
+    expect(plain(replayed?.share)).toBe("25.0% to 30.0% of the step window, 2.50 ms to 3 ms per step");
   });
 });
 

@@ -28,7 +28,7 @@ def test_fires_above_one_in_twenty(tmp_path: Path) -> None:
     facts = facts_of(_mostly_linked(6), tmp_path)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
-    assert "6.0 %" in found.title
+    assert "6.0%" in found.title
 
 
 def test_it_is_a_warning_where_idle_time_loses_its_cause(tmp_path: Path) -> None:

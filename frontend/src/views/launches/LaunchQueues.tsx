@@ -1,4 +1,4 @@
-import { count, mean, percent, plural, time } from "../../base/format";
+import { count, figures, percent, plural, time } from "../../base/format";
 import type { LaunchQueue } from "../../wire/report";
 import { More } from "../parts/More";
 
@@ -61,7 +61,7 @@ function QueueRow({ queue }: { queue: LaunchQueue }) {
         GPU {queue.device} stream {queue.stream}
       </td>
       <td className="gd-number">{count(queue.launches)}</td>
-      <td className="gd-number">{mean(queue.mean_depth)}</td>
+      <td className="gd-number">{figures(queue.mean_depth)}</td>
       <td className="gd-number">{count(queue.median_depth)}</td>
       <td className="gd-number">{count(queue.most_depth)}</td>
       <td className="gd-number">{percent(queue.empty_share)}</td>

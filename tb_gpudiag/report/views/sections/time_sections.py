@@ -6,7 +6,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Cell, Column, Kind, Table, table
 from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.report.views.sections.words import SYNC_KINDS
-from tb_gpudiag.wording.format import count
+from tb_gpudiag.wording.format import figures
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
 ROWS_SHOWN = 5
@@ -122,18 +122,12 @@ def _queue(queue: pb.LaunchQueue) -> tuple[Cell, ...]:
     return (
         f"GPU {queue.device} stream {queue.stream}",
         number(queue.launches),
-        _mean_depth(queue.mean_depth),
+        figures(queue.mean_depth),
         number(queue.most_depth),
         share_of(queue.empty_share, 1),
         number(blocked, "launch", "launches") if blocked else "",
         duration(queue.full_queue_us * 1e3) if blocked else "",
     )
-
-
-def _mean_depth(depth: float) -> str:
-    if 0 < depth < 0.05:
-        return "< 0.1"
-    return f"{depth:.1f}" if depth < 100 else count(round(depth))
 
 
 SYNC_COLUMNS = (
