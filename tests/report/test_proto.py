@@ -1,4 +1,4 @@
-"""The generated code agrees with report.proto, name for name and number for number."""
+"""The generated code has the names and numbers of report.proto."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_types_for_mypy_name_every_message_and_field() -> None:
         assert re.findall(r'"(\w+)"', slots[1]) == [field.name for field in message.fields], AGAIN
 
 
-def test_it_was_written_by_a_compiler_whose_code_every_protobuf_takes() -> None:
+def test_the_generated_code_works_with_every_supported_protobuf() -> None:
     code = (REPORT / "report_pb2.py").read_text(encoding="utf-8")
     assert "Protobuf Python Version: 4.25" in code
     assert "ValidateProtobufRuntimeVersion" not in code

@@ -1,5 +1,4 @@
-"""Every real trace becomes a Report that adds up and that every view can show. Skips where the traces are
-not."""
+"""Every real trace has a Report that adds up and that every format can show. Skipped without real traces."""
 
 from __future__ import annotations
 
@@ -62,6 +61,6 @@ def test_the_healthy_job_gets_no_finding_above_info(shared_traces: Path) -> None
         ("a100_launches_without_kernels", "GD905"),
     ],
 )
-def test_the_first_finding_is_what_is_known_to_be_true(folder: str, rule: str, shared_traces: Path) -> None:
+def test_the_first_finding_is_the_known_one(folder: str, rule: str, shared_traces: Path) -> None:
     assert (shared_traces / folder).is_dir()
     assert _reports(folder)[0].findings[0].rule == rule

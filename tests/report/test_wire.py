@@ -11,7 +11,7 @@ from tb_gpudiag.report.wire import from_json, to_json
 from tests.report.reports import HOSTILE, hostile, report_of, slow_loader
 
 
-def test_names_are_the_protos_own_and_defaults_are_printed() -> None:
+def test_json_has_the_names_of_the_proto_and_defaults() -> None:
     data = json.loads(to_json(pb.Report(trace=pb.TraceInfo(), devices=[pb.Device()])))
     assert data["schema_version"] == 0
     assert data["findings"] == []
@@ -21,32 +21,32 @@ def test_names_are_the_protos_own_and_defaults_are_printed() -> None:
     assert data["devices"][0]["window_idle_us"] == 0
 
 
-def test_a_message_that_was_never_set_is_left_out() -> None:
+def test_an_unset_message_is_left_out() -> None:
     assert "error" not in json.loads(to_json(pb.ReportState(state="queued")))
 
 
-def test_it_is_one_compact_line(tmp_path: Path) -> None:
+def test_json_is_one_compact_line(tmp_path: Path) -> None:
     text = to_json(report_of(slow_loader(), tmp_path))
     assert "\n" not in text
     assert '", "' not in text.replace(HOSTILE, "")
 
 
-def test_it_comes_back_as_it_went(tmp_path: Path) -> None:
+def test_json_and_back_gives_the_same_report(tmp_path: Path) -> None:
     for report in (report_of(slow_loader(), tmp_path / "a"), hostile(tmp_path / "b")):
         assert from_json(to_json(report), pb.Report) == report
 
 
-def test_a_newer_versions_fields_are_passed_over() -> None:
+def test_fields_of_a_newer_version_are_ignored() -> None:
     assert from_json('{"schema_version": 1, "horoscope": "fine"}', pb.Report).schema_version == 1
 
 
-def test_what_is_no_report_is_refused() -> None:
+def test_json_that_is_not_a_report_is_an_error() -> None:
     with pytest.raises(json_format.ParseError):
         from_json('{"devices": 3}', pb.Report)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_figure_that_is_none_is_refused(value: float) -> None:
+def test_a_number_that_is_not_finite_is_an_error(value: float) -> None:
     report = pb.Report(devices=[pb.Device(idle_by_cause=[pb.CauseTime(cause="input", us=value)])])
     with pytest.raises(ValueError, match=r"CauseTime\.us"):
         to_json(report)

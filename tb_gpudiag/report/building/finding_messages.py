@@ -1,4 +1,4 @@
-"""What the rules answered: findings, the order in which to fix them, and rules without a finding."""
+"""Answers of the rules: findings, the order in which to fix them, and rules without a finding."""
 
 from __future__ import annotations
 

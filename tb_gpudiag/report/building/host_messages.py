@@ -20,15 +20,15 @@ KINDS = ("input", "operator", "call", "python")
 _INPUT, _OPERATOR, _CALL, _PYTHON = range(len(KINDS))
 
 
-def host_messages(host: Host, pieces: CauseSpans) -> list[pb.HostActivity]:
+def host_messages(host: Host, spans: CauseSpans) -> list[pb.HostActivity]:
     """Group the main thread's time by operator, call and Python frame, most time first.
 
-    All of data loading is one activity. pieces: the main thread's time in the step window.
+    All of data loading is one activity. spans: the main thread's time in the step window.
     """
-    if not len(pieces.start_ns):
+    if not len(spans.start_ns):
         return []
-    length_ns = pieces.end_ns - pieces.start_ns
-    kind, name = _kinds_and_names(host, pieces.cause == Cause.INPUT, pieces.event)
+    length_ns = spans.end_ns - spans.start_ns
+    kind, name = _kinds_and_names(host, spans.cause == Cause.INPUT, spans.event)
     # Both numbers in one, so that grouping sorts plain integers.
     groups, member = np.unique((name + 1) * len(KINDS) + kind, return_inverse=True)
     total = np.zeros(len(groups), np.int64)
@@ -37,13 +37,13 @@ def host_messages(host: Host, pieces: CauseSpans) -> list[pb.HostActivity]:
     for i in np.argsort(-total, kind="stable")[:HOST_LIMIT]:
         own = np.flatnonzero(member == i)
         group_name, group_kind = divmod(int(groups[i]), len(KINDS))
-        mostly_in = places(host, pieces.event[own], length_ns[own])[:1]
+        mostly_in = places(host, spans.event[own], length_ns[own])[:1]
         activities.append(
             pb.HostActivity(
                 kind=KINDS[group_kind],
                 name=one_line(_label(host, group_kind, group_name - 1)),
                 us=us(total[i]),
-                ranges=time_ranges(longest(pieces.start_ns[own], pieces.end_ns[own])),
+                ranges=time_ranges(longest(spans.start_ns[own], spans.end_ns[own])),
                 place=place(mostly_in[0]) if mostly_in else None,
             )
         )
@@ -51,8 +51,8 @@ def host_messages(host: Host, pieces: CauseSpans) -> list[pb.HostActivity]:
 
 
 def _kinds_and_names(host: Host, is_input: Bool, event: Int64) -> tuple[Int64, Int64]:
-    """Kind of each piece, and the number of the name under which it is listed; NONE where nothing was
-    recorded. Shape (p,) each."""
+    """Kind of each span, and the number of the name under which it is listed; NONE where nothing was
+    recorded. Shape (s,) each."""
     events = host.events
     known = event != NONE
     safe = np.maximum(event, 0)

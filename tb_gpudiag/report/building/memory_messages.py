@@ -20,7 +20,7 @@ from tb_gpudiag.trace.vocabulary.frames import Frame
 from tb_gpudiag.wording.format import one_line
 
 FLOORS_LIMIT = 2_000
-"""Of more floors, evenly spaced ones are listed."""
+"""If there are more floors, evenly spaced ones are listed."""
 
 SITES_LIMIT = 50
 OWNERS_LIMIT = 100

@@ -1,4 +1,4 @@
-"""What was read: the trace's file, its recording and its notes."""
+"""The trace: its file, its recording and notes from reading it."""
 
 from __future__ import annotations
 

@@ -76,8 +76,9 @@ def slice_curve(curve: Pyramid, start_ns: int, end_ns: int, width: int) -> Curve
     place = np.arange(pixels + 1, dtype=np.int64)
     edge = begin + place * whole + place * rest // pixels
     at = np.searchsorted(time, edge)
-    holds = time[np.minimum(at, len(time) - 1)] != edge
-    left, right = (at - holds)[:-1], at[1:]
+    # If no point is exactly at the edge, the point before it is valid there.
+    is_earlier = time[np.minimum(at, len(time) - 1)] != edge
+    left, right = (at - is_earlier)[:-1], at[1:]
     low, high = _extremes(curve, left, right)
     changes = np.r_[True, (low[1:] != low[:-1]) | (high[1:] != high[:-1])]
     return CurveSlice(edge[:-1][changes], low[changes], high[changes], False)

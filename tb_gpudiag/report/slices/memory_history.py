@@ -1,4 +1,4 @@
-"""What each device's allocator did, as arrays that can be kept on disk; memory_slice.py reads them."""
+"""History of each device's allocator, as arrays that can be kept on disk; memory_slice.py reads them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Steps(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What allocates. A text is empty if the trace does not say."""
+    """An allocation site. A text is empty if the trace does not say."""
 
     operator: str = ""
     file: str = ""
@@ -54,7 +54,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """What one device's allocator did, in bytes. All times but `freed_ns` are ascending.
+    """History of one device's allocator, in bytes. All times but `freed_ns` are ascending.
 
     Shapes: the curve (m,), the allocations (a,), all frees (f,), which include frees of older allocations.
     """

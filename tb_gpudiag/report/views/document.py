@@ -14,7 +14,7 @@ from tb_gpudiag.wording.quantity import Quantity
 
 
 class Kind(Enum):
-    """What a column holds, and so how it is aligned and which font it gets."""
+    """Kind of a column's cells. Decides alignment and font."""
 
     TEXT = "text"
     CODE = "code"  # a place in the code, an operator

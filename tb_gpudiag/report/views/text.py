@@ -40,7 +40,7 @@ _NARROWEST_HEADER = 10
 
 _NO_BREAK = "\u00a0"
 _HELD = "\ue000"
-"""Private-use character that stands for a no-break space while lines are broken."""
+"""Private-use character that replaces a no-break space while lines are wrapped."""
 
 
 class _Prose(Text):

@@ -68,7 +68,7 @@ def test_the_report_has_the_figures_of_the_trace(tmp_path: Path) -> None:
     assert [(r.start_us, r.end_us) for r in first.ranges] == [(10, 610), (1010, 1610)]
 
 
-def test_every_rule_is_accounted_for(tmp_path: Path) -> None:
+def test_every_rule_has_an_answer(tmp_path: Path) -> None:
     report = report_of(slow_loader(), tmp_path)
     answered = (
         {a.rule for a in report.findings}
@@ -174,5 +174,5 @@ def test_without_recorded_steps_the_report_has_inferred_steps(tmp_path: Path) ->
         assert worked + _us(step.idle_by_cause) == pytest.approx(step.duration_us, abs=1e-6)
 
 
-def test_recorded_steps_leave_nothing_to_infer(tmp_path: Path) -> None:
+def test_with_recorded_steps_none_are_inferred(tmp_path: Path) -> None:
     assert not report_of(slow_loader(), tmp_path).HasField("inferred_steps")

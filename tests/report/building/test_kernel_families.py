@@ -13,8 +13,8 @@ from tests.report.reports import report_of
 from tests.report.views.formats import FORMATS, one_space, words_in
 
 
-def products_and_a_copy() -> TraceBuilder:
-    """On GPU 1, and a little on GPU 0: over a window of 1,000 µs."""
+def matmuls_and_a_copy() -> TraceBuilder:
+    """Kernels on GPU 1 and a short one on GPU 0, in a window of 1,000 µs."""
     trace = TraceBuilder(devices=("Test GPU", "Test GPU"))
     main = trace.thread()
     main.step(0, at=100, us=1000)
@@ -27,7 +27,7 @@ def products_and_a_copy() -> TraceBuilder:
 
 
 def test_each_device_has_its_families_most_time_first(tmp_path: Path) -> None:
-    report = report_of(products_and_a_copy(), tmp_path)
+    report = report_of(matmuls_and_a_copy(), tmp_path)
     assert [(f.device, f.family, f.kernels) for f in report.kernel_families] == [
         (1, "gemm", 3),
         (1, "copy", 1),
@@ -35,12 +35,12 @@ def test_each_device_has_its_families_most_time_first(tmp_path: Path) -> None:
     ]
     gemm = report.kernel_families[0]
     assert (gemm.us, gemm.tensor_core_us) == (500, 300)
-    assert gemm.share == pytest.approx(0.45)  # 50 µs of it side by side
+    assert gemm.share == pytest.approx(0.45)  # 50 µs of them overlap
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_format_shows_the_busiest_devices(format: str, tmp_path: Path) -> None:
-    _, section = words_in(format, report_of(products_and_a_copy(), tmp_path)).split(
+    _, section = words_in(format, report_of(matmuls_and_a_copy(), tmp_path)).split(
         "GPU time by kernel family"
     )
     for cell in ("gemm", "500 µs", share(0.45), share(0.6), "copy"):

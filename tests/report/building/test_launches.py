@@ -15,8 +15,8 @@ from tests.report.views.formats import FORMATS, one_space, words_in
 
 
 def two_streams() -> TraceBuilder:
-    """Two steps of 200 µs. In each, an operator of 60 µs and one launch for an idle GPU; at the end two that
-    queue up on another stream."""
+    """Two steps of 200 µs, each with an operator of 60 µs that launches on an idle GPU. At the end two
+    launches queue up on another stream."""
     trace = TraceBuilder()
     main = trace.thread()
     for step in range(2):
@@ -35,7 +35,7 @@ def test_a_hotspot_says_what_the_host_spent_on_its_launches(tmp_path: Path) -> N
     add = spots["operator", "aten::add"]
     assert (add.launches, add.host_us, add.dispatch_us, add.python_us) == (2, 20, 30 + 20 + 30, 20 + 140)
     assert (add.idle_us, add.idle_per_step_us) == (100, 50)
-    # From the operator's beginning to the kernel's, in each step.
+    # In each step from the operator's start to the kernel's.
     assert [(r.start_us, r.end_us, r.device) for r in add.ranges] == [(20, 70, 0), (220, 270, 0)]
     assert spots["kernel", "add"].ranges == add.ranges
 
@@ -84,7 +84,7 @@ def test_queues_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert [queue.stream for queue in report.launch_queues] == [5, 4, 3]
 
 
-def test_host_activities_and_families_say_where_they_show(tmp_path: Path) -> None:
+def test_host_activities_and_families_have_time_ranges(tmp_path: Path) -> None:
     report = report_of(slow_loader(), tmp_path)
     loading = next(activity for activity in report.host if activity.kind == "input")
     assert [(r.start_us, r.end_us, r.device) for r in loading.ranges] == [(10, 610, -1), (1010, 1610, -1)]

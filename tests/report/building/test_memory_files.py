@@ -52,7 +52,7 @@ def rules_of(report: pb.Report) -> set[str]:
     }
 
 
-def test_only_rules_about_memory_are_asked_about_a_snapshot(tmp_path: Path) -> None:
+def test_only_memory_rules_run_on_a_snapshot(tmp_path: Path) -> None:
     training().write(tmp_path)
     report = report_of(tmp_path)
     assert report.trace.kind == "snapshot"
@@ -63,7 +63,7 @@ def test_only_rules_about_memory_are_asked_about_a_snapshot(tmp_path: Path) -> N
     assert [step.name for step in report.steps] == [f"ProfilerStep#{i}" for i in range(8)]
 
 
-def test_a_snapshots_recording_holds_its_history_and_its_marks(tmp_path: Path) -> None:
+def test_the_recording_of_a_snapshot_spans_its_history_and_its_marks(tmp_path: Path) -> None:
     snapshot = training(steps=2)  # from 1,000 to 3,000 µs
     snapshot.allocate(MB, at=9_000)
     snapshot.write(tmp_path)
@@ -75,7 +75,7 @@ def test_a_snapshots_recording_holds_its_history_and_its_marks(tmp_path: Path) -
     assert whole.allocations == 6
 
 
-def test_the_verdict_on_a_snapshot_tells_its_peak_and_no_limiter(tmp_path: Path) -> None:
+def test_the_verdict_on_a_snapshot_names_its_peak_and_no_limiter(tmp_path: Path) -> None:
     training().write(tmp_path)
     verdict = report_of(tmp_path).verdict
     assert verdict.limiter == "unknown"
@@ -106,7 +106,7 @@ def test_a_job_that_ran_out_of_memory_is_limited_by_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("entries", [0, 1, 7, 1_000])
 @pytest.mark.parametrize("marked", [True, False])
-def test_every_view_shows_any_snapshot(entries: int, marked: bool, tmp_path: Path) -> None:
+def test_every_format_shows_any_snapshot(entries: int, marked: bool, tmp_path: Path) -> None:
     snapshot = training()
     snapshot.forget(entries)
     if not marked:

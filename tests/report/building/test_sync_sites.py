@@ -8,7 +8,7 @@ from tests.report.views.formats import FORMATS, words_in
 
 
 def _reads_its_loss() -> TraceBuilder:
-    """A step with one `.item()` that holds the host for 300 µs; the GPU then stands idle for 60 µs."""
+    """A step with one `.item()` that blocks the host for 300 µs. Then the GPU is idle for 60 µs."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=1000)

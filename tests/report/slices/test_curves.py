@@ -1,4 +1,4 @@
-"""Step curves: a slice has exactly the extremes that the curve has under each pixel, and few points."""
+"""Step curves: a slice has the exact extremes of each pixel, and few points."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def curve_of(some: list[tuple[int, int]]) -> Pyramid:
     return build_pyramid(times[order], values[order])
 
 
-def held(curve: Pyramid, start: int, end: int) -> list[int]:
-    """Every value that the curve has in [start, end)."""
+def values_in(curve: Pyramid, start: int, end: int) -> list[int]:
+    """Every value of the curve in [start, end)."""
     pairs = list(zip(curve.time_ns.tolist(), curve.value.tolist(), strict=True))
     before = [value for time, value in pairs if time < start][-1:]
     inside = [value for time, value in pairs if start <= time < end]
@@ -36,7 +36,7 @@ def held(curve: Pyramid, start: int, end: int) -> list[int]:
 
 
 def shown(found: CurveSlice, at: int) -> tuple[int, int]:
-    """(low, high) of the last point that is not after this time."""
+    """(low, high) of the last point at or before this time."""
     index = int(np.searchsorted(found.time_ns, at, side="right")) - 1
     return int(found.low[index]), int(found.high[index])
 
@@ -56,13 +56,13 @@ def test_a_slice_has_the_extremes_of_every_pixel(
     assert (np.diff(found.time_ns) >= 0).all()
     assert len(found.time_ns) <= POINTS_PER_PIXEL * width
     if found.exact:
-        assert found.low.tolist() == found.high.tolist() == held(curve, begin, end)
+        assert found.low.tolist() == found.high.tolist() == values_in(curve, begin, end)
         return
     assert found.time_ns[-1] < end
     pixels = min(width, end - begin)
     for pixel in range(pixels):
         low, high = (begin + (end - begin) * k // pixels for k in (pixel, pixel + 1))
-        values = held(curve, low, high)
+        values = values_in(curve, low, high)
         assert shown(found, low) == shown(found, high - 1) == (min(values), max(values))
 
 
@@ -75,7 +75,7 @@ def test_long_curves_have_their_extremes_on_every_level(count: int) -> None:
     for low, high in [(start, end), (start + (end - start) // 3, end - (end - start) // 5)]:
         for width in (1, 2, 7):
             found = slice_curve(curve, low, high, width)
-            values = held(curve, low, high)
+            values = values_in(curve, low, high)
             assert (found.low.min(), found.high.max()) == (min(values), max(values))
             assert len(found.time_ns) <= POINTS_PER_PIXEL * width
 
@@ -95,7 +95,7 @@ def test_a_curve_of_years_does_not_overflow() -> None:
     assert (found.low.tolist(), found.high.tolist()) == ([1, 2], [1, 6])
 
 
-def test_curves_are_kept_as_arrays_and_found_again() -> None:
+def test_curves_are_packed_and_unpacked() -> None:
     random = np.random.default_rng(3)
     curves = [
         build_pyramid(np.arange(count), random.integers(0, 99, count)) for count in (0, 5, 3_000, 1, BLOCK)
@@ -106,5 +106,5 @@ def test_curves_are_kept_as_arrays_and_found_again() -> None:
             assert part.tolist() == kept.tolist()
 
 
-def test_no_curves_are_kept_too() -> None:
+def test_an_empty_list_of_curves_is_packed() -> None:
     assert all(not len(array) for name, array in pack("queue", []).items() if name != "queue_first")

@@ -95,7 +95,7 @@ def prepared(*histories: History, groups: list[Group] = GROUPS, steps: Steps = N
     return prepare_histories(histories, groups, steps, 0, END_NS)
 
 
-def held(some: list[Piece], start: int, end: int) -> list[int]:
+def values_in(some: list[Piece], start: int, end: int) -> list[int]:
     """Every value of the curve in [start, end]. The curve begins with the recording."""
     events = events_of(some)
     values = start_bytes(some) + np.cumsum([0, *(size for _, size in events)])
@@ -115,12 +115,10 @@ ranges = st.tuples(st.integers(0, END_NS), st.integers(0, END_NS)).map(sorted)
 
 @given(pieces(), ranges, st.integers(1, 80))
 @settings(max_examples=300, deadline=None)
-def test_a_slice_has_the_extremes_of_its_range_and_is_exact_when_it_says_so(
-    some: list[Piece], span: list[int], width: int
-) -> None:
+def test_a_slice_has_the_extremes_of_its_range(some: list[Piece], span: list[int], width: int) -> None:
     start, end = span
     found = slice_memory(prepared(history_of(some)), 0, start / 1000, end / 1000, width)
-    values = held(some, start, end)
+    values = values_in(some, start, end)
     assert (min(found.allocated.low), max(found.allocated.high)) == (min(values), max(values))
     assert found.allocated.time_us[0] == start / 1000
     assert len(found.allocated.time_us) <= 2 * width
@@ -197,7 +195,7 @@ def test_the_whole_recording_is_shown_by_default() -> None:
     assert list(found.allocated.high) == [0, 5, 12]
 
 
-def test_devices_are_never_mixed() -> None:
+def test_devices_are_kept_apart() -> None:
     first, cpu = [Piece(10, None, 5)], [Piece(20, 30, 7), Piece(40, None, 11, 1)]
     arrays = prepared(history_of(first, 3), history_of(cpu, -1, reserved=False))
     found = {device: slice_memory(arrays, device, None, None, 100) for device in (3, -1)}
@@ -221,7 +219,7 @@ def test_if_frees_do_not_name_their_allocation_survivors_are_unknown() -> None:
     assert {(site.survived_bytes, site.kept_bytes) for site in found.sites} == {(-1, -1)}
 
 
-def test_steps_are_marked_where_the_range_shows_them() -> None:
+def test_steps_in_the_range_are_marked() -> None:
     steps = Steps(["first", "<b>second</b>"], np.array([0, 1000]), np.array([1000, 2000]))
     arrays = prepared(history_of([Piece(0, None, 1)]), steps=steps)
     found = slice_memory(arrays, None, 1.5, 2.0, 100)
@@ -229,14 +227,14 @@ def test_steps_are_marked_where_the_range_shows_them() -> None:
 
 
 @pytest.mark.parametrize(("start_us", "end_us"), [(-1e300, 1e300), (50.0, 60.0), (-9.0, -8.0), (1.0, 1.0)])
-def test_ranges_beyond_the_recording_are_answered(start_us: float, end_us: float) -> None:
+def test_ranges_outside_the_recording_are_valid(start_us: float, end_us: float) -> None:
     arrays = prepared(history_of([Piece(10, 20, 5)]))
     found = slice_memory(arrays, None, start_us, end_us, 8)
     assert from_json(to_json(found), pb.MemorySlice) == found
     assert found.allocations == (1 if start_us < 0.01 and end_us > 0.02 else 0)
 
 
-def told() -> TraceBuilder:
+def keeping() -> TraceBuilder:
     """Two steps. Each keeps 1,000 bytes allocated in `cache` and frees 500 bytes of aten::mm."""
     trace = TraceBuilder()
     main = trace.thread()
@@ -251,7 +249,7 @@ def told() -> TraceBuilder:
 
 
 def test_sites_of_a_trace_name_who_keeps_memory(tmp_path: Path) -> None:
-    facts = Facts(read_trace(str(told().write(tmp_path))))
+    facts = Facts(read_trace(str(keeping().write(tmp_path))))
     found = slice_memory(prepare_memory(facts), 0, 100, 200, 100)
     assert [step.name for step in found.steps] == ["ProfilerStep#1"]
     assert [(s.operator, s.place.line, s.allocated_bytes, s.kept_bytes) for s in found.sites] == [
@@ -261,7 +259,7 @@ def test_sites_of_a_trace_name_who_keeps_memory(tmp_path: Path) -> None:
     assert (found.allocated_bytes, found.freed_bytes, found.survived_bytes) == (1500, 500, 1000)
 
 
-def test_a_trace_without_memory_is_prepared_too(tmp_path: Path) -> None:
+def test_a_trace_without_memory_can_be_prepared(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.thread().op("aten::mm", at=0, us=10)
     with pytest.raises(UsageError):
@@ -269,9 +267,7 @@ def test_a_trace_without_memory_is_prepared_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", REAL_TRACES)
-def test_on_real_traces_a_slice_is_what_counting_over_all_events_gives(
-    name: str, shared_traces: Path
-) -> None:
+def test_on_real_traces_a_slice_agrees_with_counting_over_all_events(name: str, shared_traces: Path) -> None:
     facts = Facts(read_trace(str(next((shared_traces / name).rglob("*.json*")))))
     arrays = prepare_memory(facts)
     assert facts.memory

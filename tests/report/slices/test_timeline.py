@@ -105,7 +105,7 @@ def test_each_event_is_in_its_lane_at_its_time(tmp_path: Path) -> None:
     assert (timeline.trace_start_us, timeline.trace_end_us) == (0, 200)
 
 
-def test_communication_kernels_are_a_kind_of_their_own(tmp_path: Path) -> None:
+def test_communication_kernels_have_their_own_kind(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.launch("gemm", at=0, us=5, runs_at=10, runs_us=20)
@@ -115,7 +115,7 @@ def test_communication_kernels_are_a_kind_of_their_own(tmp_path: Path) -> None:
     assert 13 not in set(Category)
 
 
-def test_a_gaps_box_has_its_cause_as_name_and_the_number_of_its_gap(tmp_path: Path) -> None:
+def test_a_box_of_a_gap_has_its_cause_as_name_and_the_number_of_the_gap(tmp_path: Path) -> None:
     timeline = slice_timeline(prepared(two_steps(), tmp_path), 69, 131, 100_000)
     lane = timeline.lanes[0]
     causes = [timeline.names[name] for name in lane.box_name]
@@ -127,7 +127,7 @@ def test_a_gaps_box_has_its_cause_as_name_and_the_number_of_its_gap(tmp_path: Pa
     assert sum(lane.box_duration_us) == 60
 
 
-def test_a_slice_holds_what_shows_in_it_and_all_lanes(tmp_path: Path) -> None:
+def test_a_slice_has_the_boxes_of_its_range_and_all_lanes(tmp_path: Path) -> None:
     arrays = prepared(two_steps(), tmp_path)
     whole, part = slice_timeline(arrays, None, None, 1000), slice_timeline(arrays, 120, 140, 1000)
     assert [lane.title for lane in part.lanes] == [lane.title for lane in whole.lanes]
@@ -138,13 +138,13 @@ def test_a_slice_holds_what_shows_in_it_and_all_lanes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("start_us", "end_us"), [(-1e300, 1e300), (1e6, 2e6), (-50.0, -40.0), (50.0, 50.0)])
-def test_stretches_beyond_the_trace_are_answered(tmp_path: Path, start_us: float, end_us: float) -> None:
+def test_ranges_outside_the_trace_are_valid(tmp_path: Path, start_us: float, end_us: float) -> None:
     timeline = slice_timeline(prepared(two_steps(), tmp_path), start_us, end_us, 500)
     assert len(timeline.lanes) == 7
     assert from_json(to_json(timeline), pb.Timeline) == timeline
 
 
-def test_a_queues_lane_is_its_depth_over_time(tmp_path: Path) -> None:
+def test_a_queue_lane_shows_its_depth_over_time(tmp_path: Path) -> None:
     arrays = prepared(two_steps(), tmp_path)
     timeline = slice_timeline(arrays, None, None, 100_000)
     lane = timeline.lanes[3]
@@ -157,7 +157,7 @@ def test_a_queues_lane_is_its_depth_over_time(tmp_path: Path) -> None:
     assert list(zip(part.time_us, part.low, strict=True)) == [(25, 1), (30, 0), (160, 1)]
 
 
-def test_far_out_a_queues_lane_has_the_extremes_of_each_pixel(tmp_path: Path) -> None:
+def test_zoomed_out_a_queue_lane_has_the_extremes_of_each_pixel(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()
     for i in range(5_000):
@@ -188,7 +188,7 @@ def test_queues_of_very_many_streams_are_bounded(tmp_path: Path) -> None:
     assert sum(len(lane.queue.time_us) for lane in lanes) <= MOST_POINTS
 
 
-def test_work_that_overlaps_on_one_stream_goes_below(tmp_path: Path) -> None:
+def test_overlapping_work_on_one_stream_has_its_own_row(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.kernel("first", at=0, us=10).kernel("second", at=8, us=10).kernel("third", at=30, us=5)
     timeline = slice_timeline(prepared(trace, tmp_path), None, None, 100_000)

@@ -1,4 +1,4 @@
-"""Gap chains: what ran before, who launched what ended the gap, and what the host did meanwhile."""
+"""Gap chains: what ran before a gap, what launched the work that ended it, what the host did meanwhile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def drained() -> TraceBuilder:
     return trace
 
 
-def test_the_chain_tells_before_after_launch_and_host(tmp_path: Path) -> None:
+def test_a_chain_has_the_work_before_and_after_the_launch_and_the_host(tmp_path: Path) -> None:
     facts = facts_of(drained(), tmp_path)
     arrays = prepare_timeline(facts)
     gaps = facts.devices[0].ledger.gaps
@@ -42,8 +42,8 @@ def test_the_chain_tells_before_after_launch_and_host(tmp_path: Path) -> None:
     assert (chain.launch.start_us, chain.launch.duration_us) == (310, 10)
     assert chain.launch.thread.startswith("main: ")
     assert list(chain.launch.stack) == ["train.py(10): main", "train.py(20): train_step", "aten::add"]
-    told = [(part.cause, part.name, part.start_us, part.duration_us) for part in chain.host]
-    assert told == [
+    segments = [(part.cause, part.name, part.start_us, part.duration_us) for part in chain.host]
+    assert segments == [
         ("sync", "cudaStreamSynchronize", 130, 5),
         ("python", "train.py(20): train_step", 135, 165),
         ("dispatch", "aten::add", 300, 10),
@@ -51,7 +51,7 @@ def test_the_chain_tells_before_after_launch_and_host(tmp_path: Path) -> None:
         ("latency", "cudaLaunchKernel", 320, 5),
     ]
     assert chain.host[1].place == "train.py(20): train_step"
-    assert {part.cause: part.us for part in chain.by_cause} == {c: us for c, _, _, us in told}
+    assert {part.cause: part.us for part in chain.by_cause} == {c: us for c, _, _, us in segments}
 
 
 def test_the_end_of_the_recording_ends_a_gap_without_work(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_the_end_of_the_recording_ends_a_gap_without_work(tmp_path: Path) -> Non
     assert chain.end_us == 500
 
 
-def test_work_without_a_launch_is_said_to_have_none(tmp_path: Path) -> None:
+def test_a_chain_of_work_without_a_launch_has_none(tmp_path: Path) -> None:
     trace = drained().kernel("ghost", at=450, us=5)
     facts = facts_of(trace, tmp_path)
     number = int((facts.devices[0].ledger.gaps.end_ns == 450_000).nonzero()[0][0])
@@ -75,7 +75,7 @@ def test_work_without_a_launch_is_said_to_have_none(tmp_path: Path) -> None:
     assert chain.trigger == "unknown"
 
 
-def test_frames_that_no_gap_is_put_down_to_are_in_the_stack_too(tmp_path: Path) -> None:
+def test_the_stack_contains_frames_that_cause_no_gap(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()
     # The GPU is busy whenever the outer frame is the innermost one.
@@ -118,7 +118,7 @@ def test_a_gap_of_very_many_segments_sums_the_shortest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("device", "gap"), [(1, 0), (-1, 0), (0, 10_000), (0, -1), (0, 2**31)])
-def test_a_gap_that_is_not_there_is_a_usage_error(tmp_path: Path, device: int, gap: int) -> None:
+def test_an_unknown_gap_is_a_usage_error(tmp_path: Path, device: int, gap: int) -> None:
     arrays = prepare_timeline(facts_of(drained(), tmp_path))
     with pytest.raises(UsageError):
         gap_chain(arrays, device, gap)

@@ -1,4 +1,4 @@
-"""Levels of detail: nothing lost, nothing overlapping, bounded, and exact when zoomed in."""
+"""Levels of detail: no event is lost, no boxes overlap, slices are bounded, and exact when zoomed in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERYTHING = 10**9
 
 
 def boxes(spans: list[tuple[int, int, int, int]]) -> Boxes:
-    """One box per (row, start, duration, name), in order of start."""
+    """One box per (row, start, duration, name), sorted by start."""
     spans = sorted(spans, key=lambda span: span[1])
     rows, starts, durations, names = (np.array(column) for column in zip(*spans, strict=True))
     count = len(spans)
@@ -29,7 +29,7 @@ def boxes(spans: list[tuple[int, int, int, int]]) -> Boxes:
 
 
 def dense(count: int, rows: int, seed: int = 1) -> Boxes:
-    """Rows full of short spans that do not overlap, with some long ones among them."""
+    """Rows of many short spans and some long ones, without overlap."""
     random = np.random.default_rng(seed)
     spans = []
     for row in range(rows):
@@ -55,7 +55,7 @@ spans = st.lists(
 
 @given(spans, st.integers(1, 5_000))
 @settings(max_examples=200, deadline=None)
-def test_every_slice_of_the_whole_holds_every_event_and_all_their_time(
+def test_every_slice_of_the_whole_recording_contains_every_event_and_all_time(
     some: list[tuple[int, int, int, int]], width: int
 ) -> None:
     given_boxes = boxes(some)
@@ -73,7 +73,7 @@ def test_every_slice_of_the_whole_holds_every_event_and_all_their_time(
 
 @given(spans, st.integers(0, 1_000_000), st.integers(1, 200_000))
 @settings(max_examples=200, deadline=None)
-def test_zoomed_in_a_slice_is_what_a_filter_over_all_events_gives(
+def test_zoomed_in_a_slice_agrees_with_a_filter_over_all_events(
     some: list[tuple[int, int, int, int]], start: int, length: int
 ) -> None:
     levels = build_levels(boxes(some), rows=4)
@@ -96,7 +96,7 @@ def test_a_name_that_takes_more_than_half_of_a_merged_box_names_it(
     levels = build_levels(boxes(some), rows=4)
     exact = slice_levels(levels, 0, 1_100_000, 1_100_000, EVERYTHING)
     shown = slice_levels(levels, 0, 1_100_000, width, EVERYTHING)
-    # Boxes of a row are in order, and each stands for the next `count` events.
+    # Boxes of a row are in order, and each contains the next `count` events.
     last = np.cumsum(shown.count)
     for name, first, end in zip(shown.name, last - shown.count, last, strict=True):
         inside = exact.take(np.arange(first, end))
@@ -106,24 +106,24 @@ def test_a_name_that_takes_more_than_half_of_a_merged_box_names_it(
 
 
 @pytest.mark.parametrize("width", [1, 100, 1500])
-def test_the_number_of_boxes_goes_with_the_pixels_not_with_the_events(width: int) -> None:
+def test_the_number_of_boxes_depends_on_pixels_not_on_events(width: int) -> None:
     rows = 3
     for count in (2_000, 40_000):
         levels = build_levels(dense(count, rows), rows)
         low, high = span_of(levels)
         for share in (1, 10, 100):
             shown = slice_levels(levels, low, low + (high - low) // share, width, EVERYTHING)
-            # Up to two cells to a pixel, in each of which a merged box and what is too long to be merged
-            # begin.
+            # Up to two cells per pixel. In each begin a merged box and boxes that are too long to be
+            # merged.
             assert len(shown) <= rows * (max(width, 32) * 5 + 5)
 
 
-def test_no_event_is_kept_more_than_twice() -> None:
+def test_no_event_is_stored_more_than_twice() -> None:
     some = dense(20_000, 2)
     assert len(build_levels(some, 2).key) < 2 * len(some)
 
 
-def test_where_all_rows_together_are_too_many_the_fullest_lose_detail_first() -> None:
+def test_with_too_many_boxes_the_fullest_rows_lose_detail_first() -> None:
     full = dense(5_000, 20)
     sparse = boxes([(20, i * 250_000, 100_000, 1) for i in range(20)])
     levels = build_levels(Boxes.join([full, sparse]), rows=21)
@@ -134,7 +134,7 @@ def test_where_all_rows_together_are_too_many_the_fullest_lose_detail_first() ->
     assert shown.count.sum() == len(full) + len(sparse)
 
 
-def test_the_majority_is_known_over_several_levels() -> None:
+def test_the_majority_name_wins_over_several_levels() -> None:
     # Name 6 leads in the first cell of the finest level; over all, name 5 takes 160 of 260 ns.
     cell = FINEST_NS
     some = boxes(
@@ -146,7 +146,7 @@ def test_the_majority_is_known_over_several_levels() -> None:
     assert shown.duration_ns.tolist() == [260]
 
 
-def test_a_long_event_between_short_ones_stays_itself_at_every_zoom() -> None:
+def test_a_long_event_between_short_ones_is_not_merged_at_any_zoom() -> None:
     some = boxes(
         [(0, i * 100, 50, 1) for i in range(1000)] + [(0, 100_000, 10**7, 2), (0, 10**7 + 200_000, 50, 1)]
     )
@@ -156,7 +156,7 @@ def test_a_long_event_between_short_ones_stays_itself_at_every_zoom() -> None:
         assert (10**7, 1) in list(zip(shown.duration_ns.tolist(), shown.count.tolist(), strict=True))
 
 
-def test_where_events_of_a_row_overlap_the_earlier_is_cut_short() -> None:
+def test_of_overlapping_events_in_a_row_the_earlier_is_cut_short() -> None:
     levels = build_levels(boxes([(0, 0, 100, 1), (0, 60, 100, 2)]), rows=1)
     shown = slice_levels(levels, 0, 200, 200, EVERYTHING)
     assert shown.duration_ns.tolist() == [60, 100]
@@ -172,6 +172,6 @@ def test_recordings_of_years_do_not_overflow() -> None:
     assert slice_levels(levels, far - 2**20, far + 2**20, 1_000, EVERYTHING).count.sum() == 3
 
 
-def test_nothing_at_all_has_no_boxes() -> None:
+def test_no_events_have_no_boxes() -> None:
     levels = build_levels(Boxes.join([]), rows=0)
     assert len(slice_levels(levels, 0, 100, 10, EVERYTHING)) == 0

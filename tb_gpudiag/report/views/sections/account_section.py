@@ -1,4 +1,4 @@
-"""Where each device's step window went, and what repeats where no steps were recorded."""
+"""Where each device's step window went, and steps inferred from repetition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tb_gpudiag.wording.format import count, share, time_us
 INFERRED_PARTS_SHOWN = 4
 """Parts of the repetitions' time that are listed, largest first."""
 
-_SIGNS = {
+_EVIDENCE = {
     "module": "Each repetition runs its own call of an outermost module, so each counts as a step.",
     "input": "Each repetition takes data from the host, so each counts as a step.",
     "threads": "Several host threads launch each repetition, as forward and backward do, so each counts as a "
@@ -55,7 +55,7 @@ def _parts(
 
 
 def inferred_steps(report: pb.Report) -> Lines:
-    """What repeats where no steps were recorded. Empty where nothing does."""
+    """Repetition in a trace without recorded steps. Empty if nothing repeats."""
     found = report.inferred_steps
     title = "Inferred steps" if found.are_steps else "Repetition"
     if not found.repetitions:
@@ -67,7 +67,7 @@ def inferred_steps(report: pb.Report) -> Lines:
         f"No steps were recorded. On GPU {found.device} a sequence of {launches} repeats "
         f"{count(found.repetitions, 'time')}, after {time_us(found.setup_us)} of setup and before "
         f"{time_us(found.tail_us)} of other work.",
-        _SIGNS.get(found.sign, "").format(inside=found.inside),
+        _EVIDENCE.get(found.sign, "").format(inside=found.inside),
         f"One repetition takes {time_us(found.median_us)} (median; {shortest} to {longest}). "
         f"Over all repetitions: {_largest_parts(found.accounts, sum(lengths))}.",
     ]

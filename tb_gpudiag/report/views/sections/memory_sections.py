@@ -1,4 +1,4 @@
-"""The memory of each device: what the peak consists of, what grows, and what is reserved but unused."""
+"""Memory of each device: its peak, its growth, and reserved but unused memory."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ OWNER_COLUMNS = (
 
 
 def peak_owners(memory: Sequence[pb.DeviceMemory]) -> Table:
-    """What was live at the peak of the first device. Empty where it is all of one kind."""
+    """Live memory at the peak of the first device. Empty if it is all from one owner."""
     rows = [
         (
             m.name,

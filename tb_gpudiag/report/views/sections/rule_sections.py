@@ -30,5 +30,5 @@ def clear(report: pb.Report) -> Lines:
 
 
 def notes(report: pb.Report) -> Lines:
-    """What reading the file had to say."""
+    """Notes from reading the file."""
     return lines("notes", "Notes on the file", report.trace.notes)

@@ -27,7 +27,7 @@ HOST_COLUMNS = (
 
 
 def host_time(report: pb.Report) -> Table:
-    """What took most of the main host thread's time."""
+    """Activities that took most of the main host thread's time."""
     rows = [
         (
             activity.name,
@@ -110,7 +110,7 @@ QUEUE_COLUMNS = (
 
 
 def launch_queues(report: pb.Report) -> Table:
-    """Launch queues of the streams that matter, most launches first."""
+    """Launch queues of the most used streams, most launches first."""
     launched = [queue for queue in report.launch_queues if queue.launches]
     others = [queue for queue in launched[1:] if 1 - queue.empty_share >= HARDLY_EVER]
     rows = [_queue(queue) for queue in [*launched[:1], *others][:QUEUES_SHOWN]]

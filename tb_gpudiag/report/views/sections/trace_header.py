@@ -1,4 +1,4 @@
-"""What stands above a report's sections: its trace, its limiter, and the table of several reports."""
+"""Header of a report: its trace and its limiter; and the table that compares several reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def heading(trace: pb.TraceInfo) -> str:
 
 
 def about(trace: pb.TraceInfo) -> str:
-    """What was read, in one line."""
+    """Size, length and contents of the trace, in one line."""
     parts = [count(trace.events, "event"), time_us(trace.duration_us)]
     if trace.rank >= 0:
         parts.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
