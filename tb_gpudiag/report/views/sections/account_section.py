@@ -17,7 +17,7 @@ _EVIDENCE = {
     "input": "Each repetition takes data from the host, so each counts as a step.",
     "threads": "Several host threads launch each repetition, as forward and backward do, so each counts as a "
     "step.",
-    "one_call": "All repetitions are inside one call of {inside}: they are parts of a step, such as layers.",
+    "one_call": "All repetitions are inside one call of {inside}. They are parts of a step, such as layers.",
     "none": "The trace does not show whether a repetition is a step or a part of one, such as a layer.",
 }
 
