@@ -1,4 +1,4 @@
-"""What tests of all parts share."""
+"""Fixtures for all tests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED_TRACES = REPOSITORY.parent / "shared" / "traces"
-"""Real traces, recorded by others; they are no part of the project, and tests skip without them."""
+"""Real traces recorded by others. They are not part of the project: tests that need them skip."""
 
 
 @pytest.fixture(scope="session")
 def shared_traces() -> Path:
-    """The folder of real traces; skips the test where there is none."""
+    """Folder of real traces. Skips the test if it does not exist."""
     if not SHARED_TRACES.is_dir():
         pytest.skip(f"no real traces at {SHARED_TRACES}")
     return SHARED_TRACES

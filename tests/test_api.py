@@ -1,4 +1,4 @@
-"""`import tb_gpudiag`: light, and enough to diagnose a trace."""
+"""`import tb_gpudiag` is cheap, and enough to diagnose a trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tb_gpudiag.errors import EmptyFile, NothingToRead, TraceError, UsageError
 from tests.report.reports import slow_loader
 
 
-def test_diagnose_takes_a_file_or_a_directory_with_one(tmp_path: Path) -> None:
+def test_diagnose_takes_a_file_or_a_directory_with_one_trace(tmp_path: Path) -> None:
     path = slow_loader().write(tmp_path / "run")
     for where in (path, tmp_path):
         report = tb_gpudiag.diagnose(str(where))

@@ -1,4 +1,4 @@
-"""Errors are shown in pages, logs and JSON: whatever a file is called, they can be."""
+"""Errors can be shown in pages, logs and JSON, whatever the name of the file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_an_error_says_what_where_and_what_to_do() -> None:
     assert isinstance(error, TraceError)
 
 
-def test_a_name_that_is_no_text_can_be_shown_and_sent() -> None:
+def test_a_name_that_is_not_text_can_be_shown_and_sent() -> None:
     error = NotATrace("it is not JSON", where="log/b\udcfe.pt.trace.json")
     assert str(error).encode("utf-8")
     assert problem(error).where == r"log/b\udcfe.pt.trace.json"

@@ -1,4 +1,4 @@
-"""The loader: whatever is missing or broken, TensorBoard starts."""
+"""The loader: TensorBoard starts, whatever is missing or broken."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_importing_the_loader_imports_nothing_that_may_be_missing() -> None:
 
 
 @pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "numpy", "platformdirs", "google.protobuf"])
-def test_a_missing_dependency_is_one_line_and_no_tab(
+def test_a_missing_dependency_is_logged_in_one_line(
     missing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
@@ -48,7 +48,7 @@ def test_a_missing_dependency_is_one_line_and_no_tab(
 
 
 @pytest.mark.parametrize("error", [RuntimeError("first line\nsecond line"), ImportError(""), KeyError("x")])
-def test_a_plugin_that_cannot_be_made_is_one_line_and_no_tab(
+def test_a_plugin_that_cannot_be_created_is_logged_in_one_line(
     error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(name: str) -> None:
@@ -61,7 +61,7 @@ def test_a_plugin_that_cannot_be_made_is_one_line_and_no_tab(
     assert "\n" not in record.getMessage()
 
 
-def test_tensorboard_finds_it_as_it_does_all_plugins() -> None:
+def test_tensorboard_finds_the_plugin() -> None:
     try:
         distribution = importlib.metadata.distribution("tb-gpudiag")
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Real TensorBoard processes: every way to start one, and every way in which it may not be harmed."""
+"""Real TensorBoard processes: every way to start one, and nothing breaks them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.service.helpers import FAKE_WORKER, eventually, is_alive, write_trace
 
 REPOSITORY = Path(__file__).parents[1]
 
-# TensorBoard alone takes some tenths of a second, the analysis of the test ten minutes.
+# TensorBoard exits within tenths of a second. The analysis in the test takes ten minutes.
 EXITS_WITHIN_S = 5.0
 
 
 class TensorBoard:
-    """One process, on a port of its own choice."""
+    """A TensorBoard process, on a port that it chooses."""
 
     def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self.output = folder / "output"
@@ -74,7 +74,7 @@ class TensorBoard:
 
 
 def environment_with_plugin(folder: Path) -> dict[str, str]:
-    """This checkout as an installed plugin, also where it is not installed."""
+    """Return an environment with this checkout as an installed plugin, whether or not it is installed."""
     environment = {**worker_environment(), "GPUDIAG_CACHE_DIR": str(folder / "cache")}
     try:
         importlib.metadata.distribution("tb-gpudiag")
@@ -111,8 +111,8 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-# Every pair of ways that TensorBoard allows is there once: its fast loading knows no spec, and "auto" leaves
-# it then.
+# Each combination that TensorBoard allows, once: its fast loading does not support a spec, and "auto" does
+# not use it then.
 WAYS = [
     ("--load_fast=true", "", "logdir"),
     ("--load_fast=auto", "--path_prefix=/a/b", "logdir_spec"),
@@ -123,10 +123,10 @@ WAYS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("load", "prefix", "watched"), WAYS)
-def test_however_it_is_started_the_tab_is_there_and_diagnoses(
+def test_the_tab_diagnoses_however_tensorboard_is_started(
     start: Callable[..., TensorBoard], log: Path, load: str, prefix: str, watched: str
 ) -> None:
-    # A relative directory: TensorBoard hands it over as it is.
+    # A relative directory: TensorBoard passes it as it is.
     directory = f"--logdir={log.name}" if watched == "logdir" else f"--logdir_spec=named:{log.name}"
     tensorboard = start(load, directory, *([prefix] if prefix else []))
     listed = eventually(
@@ -147,7 +147,7 @@ def test_however_it_is_started_the_tab_is_there_and_diagnoses(
 def test_without_duckdb_tensorboard_starts_without_the_tab(
     start: Callable[..., TensorBoard], log: Path, tmp_path: Path
 ) -> None:
-    """As where it was never installed: whoever looks for it finds nothing."""
+    """As if it were not installed: nobody can find it."""
     blocker = tmp_path / "blocker"
     blocker.mkdir()
     (blocker / "sitecustomize.py").write_text(
@@ -174,12 +174,12 @@ def test_without_duckdb_tensorboard_starts_without_the_tab(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signalled", [signal.SIGTERM, signal.SIGKILL])
-def test_it_exits_at_once_while_an_analysis_runs_and_takes_that_with_it(
+def test_tensorboard_exits_at_once_and_stops_a_running_analysis(
     start: Callable[..., TensorBoard], tmp_path: Path, signalled: signal.Signals
 ) -> None:
     write_trace(tmp_path / "log", "a", "hang")
     starts = tmp_path / "starts"
-    # The real plugin, whose analysis process is one that hangs.
+    # The real plugin, with an analysis process that hangs.
     patch = tmp_path / "patch"
     patch.mkdir()
     (patch / "sitecustomize.py").write_text(
@@ -202,7 +202,7 @@ def test_it_exits_at_once_while_an_analysis_runs_and_takes_that_with_it(
 
 
 @pytest.mark.slow
-def test_a_new_trace_shows_in_a_running_tensorboard_and_a_known_one_is_ready_after_a_restart(
+def test_new_traces_appear_and_known_ones_are_ready_after_a_restart(
     start: Callable[..., TensorBoard], log: Path
 ) -> None:
     first = start(f"--logdir={log}")
@@ -219,9 +219,7 @@ def test_a_new_trace_shows_in_a_running_tensorboard_and_a_known_one_is_ready_aft
 
 
 @pytest.mark.slow
-def test_errors_leave_no_trace_of_themselves_in_the_page(
-    start: Callable[..., TensorBoard], log: Path
-) -> None:
+def test_errors_do_not_leak_into_the_page(start: Callable[..., TensorBoard], log: Path) -> None:
     tensorboard = start(f"--logdir={log}")
     with pytest.raises(urllib.error.HTTPError) as caught:
         tensorboard.ask("report?id=nothing")

@@ -74,7 +74,7 @@ CONTRACT: dict[str, Any] = {
         }
     ],
 }
-"""The fields that programs may rely on, each with a value of its type."""
+"""Fields that programs may rely on, each with a value of its type."""
 
 
 def _assert_like(expected: Any, found: Any, where: str) -> None:
@@ -165,14 +165,14 @@ def test_fail_on_error_is_not_met_by_a_warning(log: Path) -> None:
     assert main(["diagnose", busy, "--fail-on", "error"]) == 0
 
 
-def test_fail_on_may_be_repeated_and_stand_before_the_path(log: Path) -> None:
+def test_fail_on_may_be_repeated_and_come_before_the_path(log: Path) -> None:
     slow = str(log / "slow")
     assert main(["diagnose", "--fail-on", "GD301", "--fail-on", "GD101", "--", slow]) == 1
     assert main(["diagnose", "--fail-on", "GD101", slow]) == 1
     assert main(["diagnose", "--fail-on", "GD301", "--quiet", slow]) == 0
 
 
-def test_fail_on_something_unknown_is_bad_usage(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_fail_on_condition_is_invalid_usage(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", str(log), "--fail-on", "GD999"]) == 2
     shown = capsys.readouterr()
     assert "GD999" in shown.err
@@ -180,7 +180,7 @@ def test_fail_on_something_unknown_is_bad_usage(log: Path, capsys: pytest.Captur
     assert shown.out == ""
 
 
-def test_no_path_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_path_is_invalid_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose"]) == 2
     assert "PATH" in capsys.readouterr().err
 
@@ -205,7 +205,7 @@ def test_each_bad_file_gives_one_line_and_the_rest_is_read(
     assert "Traceback" not in shown.err
 
 
-def test_nothing_readable_leaves_with_2_and_json_still_is_json(
+def test_nothing_to_read_exits_with_2_and_still_writes_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.pt.trace.json").write_bytes(b"nope")
@@ -221,7 +221,7 @@ def test_nothing_readable_leaves_with_2_and_json_still_is_json(
         assert str(missing) in shown.err
 
 
-def test_a_file_is_written_whole_or_not_at_all(
+def test_a_file_is_written_completely_or_not_at_all(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "report.html"
@@ -238,7 +238,7 @@ def test_a_file_is_written_whole_or_not_at_all(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "report.html"]
 
 
-def test_a_link_keeps_pointing_where_it_did(log: Path, tmp_path: Path) -> None:
+def test_a_link_stays_a_link(log: Path, tmp_path: Path) -> None:
     target, link = tmp_path / "target.json", tmp_path / "link.json"
     target.write_text("old")
     link.symlink_to(target)
@@ -247,19 +247,17 @@ def test_a_link_keeps_pointing_where_it_did(log: Path, tmp_path: Path) -> None:
     assert json.loads(target.read_text())["reports"]
 
 
-def test_what_is_no_file_is_not_replaced(log: Path) -> None:
+def test_a_device_is_not_replaced(log: Path) -> None:
     assert main(["diagnose", str(log), "-o", os.devnull]) == 0
     assert not os.path.isfile(os.devnull)
 
 
-def test_a_folder_that_is_not_there_cannot_be_written_to(
-    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_folder_is_an_error(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", str(log), "-o", str(tmp_path / "no" / "out")]) == 2
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_progress_is_shown_on_a_terminal_only_and_never_when_quiet(
+def test_progress_is_shown_only_on_a_terminal_and_not_with_quiet(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["diagnose", str(log)]) == 0
@@ -272,7 +270,7 @@ def test_progress_is_shown_on_a_terminal_only_and_never_when_quiet(
     assert "%" in capsys.readouterr().err
 
 
-def test_a_memory_snapshot_is_diagnosed_beside_traces_and_by_itself(
+def test_a_memory_snapshot_is_diagnosed_alone_and_with_traces(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     snapshot = SnapshotBuilder()
@@ -290,9 +288,7 @@ def test_a_memory_snapshot_is_diagnosed_beside_traces_and_by_itself(
     assert main(["diagnose", str(renamed), "--fail-on", "GD101"]) == 0
 
 
-def test_a_pickle_that_would_run_something_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pickle_that_builds_objects_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mark = tmp_path / "was here"
     path = tmp_path / "dump_snapshot.pickle"
     path.write_bytes(pickle.dumps({"segments": [], "device_traces": mark}))  # a Path is an object

@@ -23,7 +23,7 @@ def test_without_a_rule_the_list_by_id(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("key", "close"), [("gd1O1", "GD101 input_pipeline"), ("imput_pipeline", "GD101 input_pipeline")]
 )
-def test_an_unknown_rule_leaves_with_2_and_the_close_matches(
+def test_an_unknown_rule_exits_with_2_and_lists_close_matches(
     key: str, close: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", key]) == 2

@@ -31,7 +31,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "arguments", [[], ["no-such-command"], ["diagnose", "--no-such-option"], ["explain", "a", "b"]]
 )
-def test_bad_usage_leaves_with_2_and_says_how(
+def test_invalid_usage_exits_with_2_and_shows_usage(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as left:
@@ -41,7 +41,7 @@ def test_bad_usage_leaves_with_2_and_says_how(
 
 
 @pytest.mark.parametrize("command", ["diagnose", "explain"])
-def test_every_command_describes_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main([command, "--help"])
     assert left.value.code == 0
@@ -56,7 +56,7 @@ def test_python_dash_m_is_the_command(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     path = slow_loader().write(tmp_path)
     command = [sys.executable, "-m", "tb_gpudiag", "diagnose", "--format", "json", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -68,7 +68,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert complaint == b""
 
 
-def test_an_interruption_leaves_with_130_and_no_traceback(
+def test_an_interrupt_exits_with_130_without_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def interrupted(*_: object) -> None:

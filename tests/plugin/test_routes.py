@@ -124,7 +124,7 @@ def test_the_list_is_sent_again_only_when_it_changed(serve: Callable[..., Server
     server = serve()
     id_ = server.only_id()
     server.ready(f"report?id={id_}")
-    # Nothing goes on any more: the list is the same from now on.
+    # Nothing is running: from now on, the list stays the same.
     known = server.json("traces")["generation"]
     again = server.json(f"traces?known={known}")
     assert (again["generation"], again["unchanged"], again["traces"]) == (known, True, [])
@@ -182,7 +182,7 @@ def test_an_embedder_that_gives_next_to_nothing_gets_an_inactive_plugin() -> Non
 def test_a_slow_directory_holds_up_the_listing_once_and_briefly(
     serve: Callable[..., Server], log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the waits that are asked for, not by a clock."""
+    """Checked by the wait times requested, not by a clock."""
     waits: list[float] = []
     monkeypatch.setattr(LogIndex, "start", lambda self: None)  # a scan that never ends
 
@@ -200,7 +200,7 @@ def test_a_slow_directory_holds_up_the_listing_once_and_briefly(
 def test_loading_does_not_look_at_the_directory(
     serve: Callable[..., Server], log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TensorBoard loads plugins before it listens: on that thread nothing may be scanned."""
+    """TensorBoard loads plugins before it listens, so loading must not wait for a scan."""
     monkeypatch.setattr(LogIndex, "start", lambda self: None)
 
     def find(root: str) -> Found:

@@ -1,4 +1,4 @@
-"""The built page: what the browser may keep, and that no name leads out of it."""
+"""The built page: what the browser may cache, and no name leads out of its directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.plugin.server import Server
 
 @pytest.fixture
 def static(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A built frontend, beside things that are none of it."""
+    """A built frontend, next to files that are not part of it."""
     folder = tmp_path / "package" / "static"
     (folder / "assets").mkdir(parents=True)
     (folder / "index.js").write_text("export function render() {}")
@@ -78,7 +78,7 @@ def test_no_name_leads_out_of_the_frontend(
     assert "secret" not in answer.text.replace("secret.py", "")
     assert "root:" not in answer.text
     assert answer.status_code == 404
-    # Where the name left our route, TensorBoard notes that it has no such one: no complaint about us.
+    # If the name leads out of our route, TensorBoard logs that there is no such route.
     caplog.records[:] = [record for record in caplog.records if "not found, sending 404" not in record.msg]
 
 

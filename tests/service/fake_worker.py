@@ -1,7 +1,7 @@
-"""An analysis process that does what its "trace" says, within the real one's bounds and manners.
+"""An analysis process that does what its "trace" says, with the limits of the real one.
 
-The file's text is one word; those that are no branch of `analyze` are analyzed. Each start is a line in the
-file that GPUDIAG_TEST_STARTS names.
+The text of the "trace" is one word. Words without a branch in `analyze` succeed. Each start adds a line to
+the file GPUDIAG_TEST_STARTS.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
     kept = []
     if word == "hang":
         time.sleep(600)
-    elif word == "stuck":  # in C, so that no other thread of it gets a turn
+    elif word == "stuck":  # in C, with the GIL held: no other thread runs
         sum(range(1 << 60))
-    elif word == "crash":  # half-way through saving
+    elif word == "crash":  # while it saves the result
         Path(task.drafts[0]).mkdir()
         Path(task.drafts[0], "half.npy").write_bytes(b"half")
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -57,6 +57,6 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
 
 
 if __name__ == "__main__":
-    # So far from the bound that only the watch over memory in use can hold `eat` back.
+    # So far above the limit that only the memory watch stops `eat`.
     worker.REFUSED_AT = 1000
     worker.main(analyze)

@@ -1,4 +1,4 @@
-"""What the tests of the service share."""
+"""Helpers for the tests of the service."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tb_gpudiag.trace.find import TraceFile
 
 FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 
-# Far beyond what anything here takes on a busy machine; a test that waits so long fails.
+# Much longer than anything here takes on a busy machine. A test that waits this long fails.
 DEADLINE_S = 60.0
 
 T = TypeVar("T")
 
 
 def eventually(question: Callable[[], T | None], what: str = "") -> T:
-    """Asks again until the answer is true, and returns it; fails after the deadline."""
+    """Call the function until its result is true, and return that. Fail after the deadline."""
     end_s = time.monotonic() + DEADLINE_S
     while True:
         answer = question()
@@ -35,7 +35,7 @@ def eventually(question: Callable[[], T | None], what: str = "") -> T:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that ended and was not waited for does not."""
+    """Return whether the process runs. A zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2]
     except OSError:
@@ -56,7 +56,7 @@ def trace_file(path: Path, **more: str) -> TraceFile:
 
 
 def write_trace(folder: Path, name: str, text: str = "fine", *, age_s: float = 3600.0) -> Path:
-    """A "trace" for the fake worker that was written a while ago."""
+    """Write a "trace" for the fake worker that looks old."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.pt.trace.json"
     path.write_text(text, encoding="utf-8")
@@ -66,7 +66,7 @@ def write_trace(folder: Path, name: str, text: str = "fine", *, age_s: float = 3
 
 
 def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scans and bounds at the pace of a test."""
+    """Shorten the intervals of scans and checks."""
     monkeypatch.setattr(index, "SCAN_EVERY_S", 0.05)
     monkeypatch.setattr(index, "SCAN_EVERY_IDLE_S", 0.05)
     monkeypatch.setattr(index, "SHARE_OF_TIME", 1.0)

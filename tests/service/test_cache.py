@@ -1,4 +1,4 @@
-"""The cache: an entry is there whole or not at all, for many processes, within its bound."""
+"""The cache: entries are complete or not there, also with many processes, and its size is limited."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def put(cache: Cache, key: str, text: str = "report", numbers: int = 100) -> Ent
     return entry
 
 
-def test_what_was_put_is_found_by_another_cache_of_the_same_directory(tmp_path: Path) -> None:
+def test_an_entry_is_found_by_another_cache_of_the_same_directory(tmp_path: Path) -> None:
     put(Cache(tmp_path / "cache"), "k", "hello")
     entry = Cache(tmp_path / "cache").find("k")
     assert entry is not None
@@ -46,7 +46,7 @@ def test_what_was_put_is_found_by_another_cache_of_the_same_directory(tmp_path: 
     assert isinstance(arrays["x"], np.memmap)
 
 
-def test_all_of_it_is_the_users_alone(tmp_path: Path) -> None:
+def test_only_the_user_can_read_the_cache(tmp_path: Path) -> None:
     previous = os.umask(0)
     try:
         put(Cache(tmp_path / "cache"), "k")
@@ -64,7 +64,7 @@ def test_a_draft_is_not_found_before_it_is_committed(tmp_path: Path) -> None:
     assert list((tmp_path / "cache" / "entries").iterdir()) == []
 
 
-def test_a_draft_that_was_never_filled_is_no_entry(tmp_path: Path) -> None:
+def test_an_empty_draft_is_not_an_entry(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     assert cache.commit(cache.drafts()[0], "k") is None
     half = cache.drafts()[0]
@@ -74,7 +74,7 @@ def test_a_draft_that_was_never_filled_is_no_entry(tmp_path: Path) -> None:
     assert cache.find("k") is None
 
 
-def test_of_two_that_write_the_same_the_first_stands(tmp_path: Path) -> None:
+def test_of_two_equal_entries_the_first_stays(tmp_path: Path) -> None:
     one, other = Cache(tmp_path / "cache"), Cache(tmp_path / "cache")
     first, second = one.drafts()[0], other.drafts()[0]
     fill(first, "first")
@@ -88,7 +88,7 @@ def test_of_two_that_write_the_same_the_first_stands(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["truncated", "changed", "gone"])
 @pytest.mark.parametrize("name", [REPORT, "x.npy"])
-def test_damage_is_noticed_before_anything_is_served(tmp_path: Path, name: str, damage: str) -> None:
+def test_damage_is_detected_before_anything_is_served(tmp_path: Path, name: str, damage: str) -> None:
     cache = Cache(tmp_path / "cache")
     entry = put(cache, "k")
     path = entry.directory / name
@@ -124,7 +124,7 @@ def test_damage_is_noticed_before_anything_is_served(tmp_path: Path, name: str, 
         "x" * (2 * MIB),
     ],
 )
-def test_a_directory_with_a_broken_meta_is_dropped_and_replaced(tmp_path: Path, meta: str) -> None:
+def test_an_entry_with_a_broken_meta_is_replaced(tmp_path: Path, meta: str) -> None:
     cache = Cache(tmp_path / "cache")
     directory = put(cache, "k").directory
     (directory / META).write_text(meta)
@@ -136,7 +136,7 @@ def test_a_directory_with_a_broken_meta_is_dropped_and_replaced(tmp_path: Path, 
 
 
 def test_an_array_of_objects_is_never_unpickled(tmp_path: Path) -> None:
-    """Its checksum may be right: whoever can write here could write that too."""
+    """Its checksum may be right: whoever can write the array can write the checksum, too."""
     draft = tmp_path / "draft"
     fill(draft)
     np.save(draft / "x.npy", np.array([{"a": 1}], object), allow_pickle=True)
@@ -152,7 +152,7 @@ def _size_and_checksum(path: Path) -> tuple[int, int]:
     return len(content), zlib.crc32(content)
 
 
-def test_the_longest_unused_goes_first_and_the_last_used_always_stays(
+def test_the_least_recently_used_goes_first_and_the_last_used_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache_module, "USED_EVERY_S", 0.0)
@@ -169,7 +169,7 @@ def test_the_longest_unused_goes_first_and_the_last_used_always_stays(
     assert len(list((tmp_path / "cache" / "entries").iterdir())) == 1
 
 
-def test_what_a_dead_process_left_is_cleared_away_but_not_what_is_being_written(tmp_path: Path) -> None:
+def test_drafts_of_dead_processes_are_deleted_and_recent_ones_stay(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     old, new = cache.drafts()[0], cache.drafts()[0]
     fill(old)
@@ -180,7 +180,7 @@ def test_what_a_dead_process_left_is_cleared_away_but_not_what_is_being_written(
     assert new.exists()
 
 
-def test_a_directory_that_cannot_be_made_is_said_once(
+def test_a_directory_that_cannot_be_created_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -192,7 +192,7 @@ def test_a_directory_that_cannot_be_made_is_said_once(
     assert len(caplog.records) == 1
 
 
-def test_entries_in_temporary_directories_are_found_bounded_and_gone_at_the_end(tmp_path: Path) -> None:
+def test_entries_in_temporary_directories_are_found_trimmed_and_deleted_at_exit(tmp_path: Path) -> None:
     script = """
         import sys
         from pathlib import Path
@@ -235,8 +235,8 @@ def is_whole(cache: Cache, key: str) -> bool:
     return True
 
 
-def test_many_processes_at_once_leave_one_whole_entry_each(tmp_path: Path) -> None:
-    """All write the same keys, drop and trim, while this one reads."""
+def test_many_processes_at_once_leave_whole_entries(tmp_path: Path) -> None:
+    """All write, drop and trim the same keys while this one reads."""
     script = f"""
         from pathlib import Path
         from tb_gpudiag.service.cache import Cache
@@ -281,7 +281,7 @@ def test_a_change_in_any_layer_of_the_analysis_changes_the_keys(tmp_path: Path) 
     assert len(digests) == 1 + 2 * len(layers)
 
 
-def test_keys_tell_versions_of_a_file_and_of_the_analysis_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_differ_by_version_of_the_file_and_of_the_analysis(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {entry_key("identity", "run"), entry_key("identity2", "run"), entry_key("identityrun", "")}
     monkeypatch.setattr(cache_module, "SCHEMA", cache_module.SCHEMA + 1)
     keys.add(entry_key("identity", "run"))

@@ -1,4 +1,4 @@
-"""The live log directory: everything that happens to files is noticed, and ids stay what they are."""
+"""The live index: it notices all changes of files, and ids stay the same."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.service.helpers import eventually, hasten, write_trace
 
 
 class Disk:
-    """A log directory and a clock, by hand."""
+    """A fake log directory and a fake clock."""
 
     def __init__(self) -> None:
         self.now_s = 1_000_000.0
-        self.files: dict[str, tuple[str, float]] = {}  # name -> identity, time of change
+        self.files: dict[str, tuple[str, float]] = {}  # name -> identity, modification time
         self.index = LogIndex(
             [Root("/log")],
             find=self.find,
@@ -45,26 +45,26 @@ class Disk:
         return self.index.snapshot()
 
     def only(self, after_s: float = 0.0) -> tuple[str, bool]:
-        """Content and whether it is being written, of the only file."""
+        """Return the content of the only file, and whether it is being written."""
         (entry,) = self.scan(after_s).entries.values()
         return entry.content, entry.writing
 
 
-def test_a_file_from_long_ago_is_there_to_be_read_at_once() -> None:
+def test_an_old_file_is_ready_at_once() -> None:
     disk = Disk()
     disk.files["a"] = ("v1", disk.now_s - 100)
     assert disk.only() == ("v1", False)
 
 
-def test_a_store_without_times_holds_whole_objects() -> None:
+def test_a_store_without_times_has_complete_files() -> None:
     disk = Disk()
     disk.files["a"] = ("v1", 0)
     assert disk.only() == ("v1", False)
 
 
 @pytest.mark.parametrize("skew_s", [0, 3600])
-def test_a_fresh_file_is_read_once_it_has_been_still_for_a_while(skew_s: float) -> None:
-    """Also where the store's clock runs ahead of ours."""
+def test_a_new_file_is_ready_when_it_has_stopped_changing(skew_s: float) -> None:
+    """Also if the clock of the store is ahead of ours."""
     disk = Disk()
     disk.files["a"] = ("v1", disk.now_s + skew_s)
     assert disk.only() == ("", True)
@@ -74,7 +74,7 @@ def test_a_fresh_file_is_read_once_it_has_been_still_for_a_while(skew_s: float) 
     assert disk.only(after_s=2) == ("v2", False)
 
 
-def test_a_file_that_grows_again_keeps_its_old_content_until_it_is_still() -> None:
+def test_a_file_that_grows_again_keeps_its_old_content_meanwhile() -> None:
     disk = Disk()
     disk.files["a"] = ("v1", disk.now_s - 100)
     disk.scan()
@@ -85,7 +85,7 @@ def test_a_file_that_grows_again_keeps_its_old_content_until_it_is_still() -> No
     assert disk.only(after_s=4) == ("v3", False)
 
 
-def test_a_file_that_never_rests_is_read_now_and_then() -> None:
+def test_a_file_that_never_stops_changing_is_read_now_and_then() -> None:
     disk = Disk()
     contents = []
     for turn in range(100):
@@ -95,7 +95,7 @@ def test_a_file_that_never_rests_is_read_now_and_then() -> None:
     assert 3 <= len(set(contents)) <= 5  # 200 seconds
 
 
-def test_a_clock_that_lags_behind_does_not_make_every_growth_a_new_content() -> None:
+def test_with_a_slow_clock_a_growing_file_keeps_its_content() -> None:
     disk = Disk()
     disk.files["a"] = ("v0", disk.now_s - 100)
     disk.scan()
@@ -106,7 +106,7 @@ def test_a_clock_that_lags_behind_does_not_make_every_growth_a_new_content() -> 
     assert contents == {"v0"}
 
 
-def test_the_generation_changes_when_and_only_when_something_else_does() -> None:
+def test_the_generation_changes_only_when_something_else_does() -> None:
     disk = Disk()
     disk.files["a"] = ("v1", disk.now_s - 100)
     first = disk.scan().generation
@@ -118,7 +118,7 @@ def test_the_generation_changes_when_and_only_when_something_else_does() -> None
     assert len({first, second, third}) == 3
 
 
-def test_a_file_that_was_gone_is_seen_as_if_for_the_first_time() -> None:
+def test_a_file_that_comes_back_counts_as_new() -> None:
     disk = Disk()
     disk.files["a"] = ("v1", disk.now_s - 100)
     disk.scan()
@@ -180,9 +180,9 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogIndex]:
     index.close()
 
 
-def test_what_happens_to_files_is_noticed_while_it_runs(live: LogIndex, tmp_path: Path) -> None:
+def test_changes_of_files_are_noticed_while_it_runs(live: LogIndex, tmp_path: Path) -> None:
     def seen() -> dict[str, tuple[bool, bool]]:
-        """run/span -> whether there is a version to read, and whether it is being written."""
+        """Return by run/span if there is a version to read, and if the file is being written."""
         return {
             f"{entry.file.run}/{entry.file.span}": (bool(entry.content), entry.writing)
             for entry in live.snapshot().entries.values()
@@ -213,7 +213,7 @@ def test_what_happens_to_files_is_noticed_while_it_runs(live: LogIndex, tmp_path
     eventually(lambda: seen() == {"run/2": (True, False)}, "deleted")
 
 
-def test_nobody_asking_slows_the_scans_and_asking_wakes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scans_slow_down_until_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     scans: list[float] = []
 
     def find(root: str) -> Found:

@@ -1,4 +1,4 @@
-"""Jobs: bounded in number, time and memory, cancelled when nobody asks, gone when the parent is."""
+"""Jobs: limited in number, time and memory, stopped when nobody asks or when the parent exits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.service.helpers import FAKE_WORKER, eventually, hasten, is_alive, tra
 
 
 class Desk:
-    """A Jobs over its own cache, and what was started."""
+    """Jobs with their own cache, and a list of the processes started."""
 
     def __init__(self, folder: Path, settings: Settings, command: tuple[str, ...] = FAKE_WORKER) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Desk:
         return eventually(lambda: state if (state := self.ask(name, text)).state == "failed" else None)
 
     def pid(self, name: str) -> int:
-        """Of the process that works on this trace, once it does."""
+        """Wait for the process of this trace, and return its id."""
         eventually(lambda: self.ask(name, "hang").stage == "working", f"{name} works")
         for line in self.starts():
             pid, file = line.split()
@@ -71,7 +71,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         made.jobs.close()
 
 
-def test_an_analysis_ends_in_the_cache(desk: Callable[..., Desk]) -> None:
+def test_the_result_of_an_analysis_is_in_the_cache(desk: Callable[..., Desk]) -> None:
     here = desk()
     assert here.ask("a").state == "queued"
     entry = eventually(lambda: here.cache.find("a"))
@@ -80,14 +80,14 @@ def test_an_analysis_ends_in_the_cache(desk: Callable[..., Desk]) -> None:
     eventually(lambda: here.jobs.state("a") is None)
 
 
-def test_progress_and_stage_are_told(desk: Callable[..., Desk]) -> None:
+def test_progress_and_stage_are_reported(desk: Callable[..., Desk]) -> None:
     here = desk()
     here.ask("a", "hang")
     state = eventually(lambda: state if (state := here.ask("a")).stage == "working" else None)
     assert (state.state, state.progress) == ("running", 0.5)
 
 
-def test_at_most_two_run_and_the_newest_request_is_next(desk: Callable[..., Desk]) -> None:
+def test_at_most_two_run_and_the_latest_request_is_next(desk: Callable[..., Desk]) -> None:
     here = desk()
     here.pid("a")
     here.pid("b")
@@ -100,9 +100,7 @@ def test_at_most_two_run_and_the_newest_request_is_next(desk: Callable[..., Desk
     assert state.state == "queued"
 
 
-def test_cancelling_kills_the_process_and_leaves_nothing_behind(
-    desk: Callable[..., Desk], tmp_path: Path
-) -> None:
+def test_canceling_kills_the_process_and_leaves_nothing(desk: Callable[..., Desk], tmp_path: Path) -> None:
     here = desk()
     pid = here.pid("a")
     assert here.jobs.cancel("a")
@@ -112,7 +110,7 @@ def test_cancelling_kills_the_process_and_leaves_nothing_behind(
     eventually(lambda: not list((tmp_path / "cache" / "drafts").iterdir()))
 
 
-def test_a_job_that_nobody_asks_about_is_ended(
+def test_a_job_that_nobody_asks_about_is_stopped(
     desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = desk()
@@ -123,7 +121,7 @@ def test_a_job_that_nobody_asks_about_is_ended(
 
 
 @pytest.mark.parametrize("word", ["hang", "stuck"])
-def test_a_process_that_takes_too_long_is_stopped_and_says_so(desk: Callable[..., Desk], word: str) -> None:
+def test_a_process_over_its_time_limit_is_stopped(desk: Callable[..., Desk], word: str) -> None:
     here = desk(time_limit_s=1.5)
     error = here.failure("a", word).error
     assert isinstance(error, JobFailed)
@@ -134,9 +132,7 @@ def test_a_process_that_takes_too_long_is_stopped_and_says_so(desk: Callable[...
 
 
 @pytest.mark.parametrize("word", ["eat", "gulp"])
-def test_a_process_that_takes_too_much_memory_is_stopped_and_says_so(
-    desk: Callable[..., Desk], word: str
-) -> None:
+def test_a_process_over_its_memory_limit_is_stopped(desk: Callable[..., Desk], word: str) -> None:
     error = desk(memory_limit_bytes=400 * MIB).failure("a", word).error
     assert isinstance(error, JobFailed)
     assert "memory limit of 400 MB" in error.what
@@ -159,29 +155,29 @@ def test_a_process_that_is_killed_from_outside_is_a_clear_failure(desk: Callable
     assert "signal 9" in error.what
 
 
-def test_what_the_reader_says_of_a_file_arrives_whole(desk: Callable[..., Desk]) -> None:
+def test_the_readers_error_arrives_unchanged(desk: Callable[..., Desk]) -> None:
     error = desk().failure("a", "refuse").error
     assert isinstance(error, NotATrace)
     assert (error.what, error.remedy) == ("no trace", "give another")
 
 
-def test_a_defect_names_its_place_and_nothing_of_the_trace(
+def test_a_bug_is_reported_by_its_place_without_text_of_the_trace(
     desk: Callable[..., Desk], caplog: pytest.LogCaptureFixture
 ) -> None:
     error = desk().failure("a", "defect").error
     assert isinstance(error, JobFailed)
     assert "KeyError in fake_worker.py:" in error.what
     eventually(lambda: "fake_worker.py" in caplog.text, "the log says where")
-    assert "secret" not in str(error) + caplog.text  # what the exception says
+    assert "secret" not in str(error) + caplog.text  # the message of the exception
 
 
-def test_what_a_library_prints_is_no_message(desk: Callable[..., Desk]) -> None:
+def test_output_of_a_library_is_not_a_message(desk: Callable[..., Desk]) -> None:
     here = desk()
     here.ask("a", "chatter")
     assert eventually(lambda: here.cache.find("a")).summary == {"sentence": "chatter"}
 
 
-def test_a_file_that_failed_is_not_tried_again_but_the_machines_faults_are(
+def test_only_failures_that_are_not_about_the_file_are_retried(
     desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = desk()
@@ -200,7 +196,7 @@ def test_a_command_that_cannot_be_started_is_a_clear_failure(desk: Callable[...,
     assert "could be started" in error.what
 
 
-def test_a_result_that_is_already_there_is_not_made_again(desk: Callable[..., Desk]) -> None:
+def test_an_existing_result_is_used(desk: Callable[..., Desk]) -> None:
     here = desk()
     here.ask("a")
     eventually(lambda: here.cache.find("a"))
@@ -210,7 +206,7 @@ def test_a_result_that_is_already_there_is_not_made_again(desk: Callable[..., De
     assert len(here.starts()) == 1
 
 
-def test_where_the_cache_cannot_be_written_results_live_in_a_temporary_directory(
+def test_without_a_writable_cache_results_are_in_a_temporary_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hasten(monkeypatch)
@@ -227,7 +223,7 @@ def test_where_the_cache_cannot_be_written_results_live_in_a_temporary_directory
     here.jobs.close()
 
 
-def test_where_nothing_can_be_written_the_failure_says_so(
+def test_without_any_writable_directory_the_analysis_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hasten(monkeypatch)
@@ -250,8 +246,8 @@ def test_where_nothing_can_be_written_the_failure_says_so(
         ),
     ],
 )
-def test_the_worker_dies_with_its_parent(tmp_path: Path, word: str) -> None:
-    """The parent is killed outright: it can tell nobody."""
+def test_the_worker_exits_with_its_parent(tmp_path: Path, word: str) -> None:
+    """The parent is killed, so it cannot stop its workers."""
     write_trace(tmp_path, "a", word)
     script = f"""
         import sys, time
@@ -279,8 +275,8 @@ def test_the_worker_dies_with_its_parent(tmp_path: Path, word: str) -> None:
     eventually(lambda: not is_alive(int(starts.read_text().split()[0])))
 
 
-def test_the_worker_ends_when_its_standard_input_does(tmp_path: Path) -> None:
-    """The way that works on every system, without the signal that Linux sends."""
+def test_the_worker_exits_when_stdin_ends(tmp_path: Path) -> None:
+    """This works on every system, without the signal that Linux sends."""
     path = write_trace(tmp_path, "a", "hang")
     task = Task(file=trace_file(path), drafts=[], memory_limit_bytes=1 << 40, parent=os.getpid())
     with subprocess.Popen(
@@ -319,5 +315,5 @@ def test_a_module_in_the_working_directory_is_not_mistaken_for_the_standard_libr
     for name in ("queue", "numpy", "tb_gpudiag"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')")
     monkeypatch.chdir(tmp_path)
-    # It got as far as reading the file.
+    # It started and read the file.
     assert isinstance(desk(command=COMMAND).failure("a", "this is no JSON").error, NotATrace)

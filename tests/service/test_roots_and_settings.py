@@ -1,4 +1,4 @@
-"""What TensorBoard was asked to watch, and what the environment allows."""
+"""Log directories from the flags of TensorBoard, and settings from the environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_logdir_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert roots_from("/a/../runs/", None) == [Root("/runs")]
 
 
-def test_an_address_is_left_as_it_is() -> None:
+def test_a_url_is_not_changed() -> None:
     assert roots_from("s3://bucket/runs", None) == [Root("s3://bucket/runs")]
 
 
@@ -33,17 +33,17 @@ def test_a_spec_names_its_runs_as_tensorboard_does() -> None:
     ]
 
 
-def test_one_directory_without_a_name_needs_none_and_several_have_their_path() -> None:
+def test_several_directories_without_names_are_named_by_their_paths() -> None:
     assert [root.run(".") for root in roots_from("", "/one")] == ["."]
     assert [root.run("x") for root in roots_from("", "/one,/two")] == ["/one/x", "/two/x"]
 
 
 @pytest.mark.parametrize(("logdir", "spec"), [(None, None), ("", ""), ("", None)])
-def test_nothing_to_watch_is_no_error(logdir: str | None, spec: str | None) -> None:
+def test_nothing_to_watch_is_not_an_error(logdir: str | None, spec: str | None) -> None:
     assert roots_from(logdir, spec) == []
 
 
-def test_the_environment_sets_the_bounds() -> None:
+def test_the_environment_sets_the_limits() -> None:
     settings = settings_from(
         {
             "GPUDIAG_CACHE_DIR": "/cache",
@@ -59,7 +59,7 @@ def test_the_environment_sets_the_bounds() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "many"])
-def test_a_bound_that_is_no_positive_number_is_the_default(text: str) -> None:
+def test_a_limit_that_is_not_positive_is_the_default(text: str) -> None:
     names = ("GPUDIAG_CACHE_MB", "GPUDIAG_TIME_LIMIT_S", "GPUDIAG_MEMORY_LIMIT_MB")
     assert settings_from(dict.fromkeys(names, text)) == settings_from({})
 
@@ -107,7 +107,7 @@ def test_without_a_home_directory_there_is_no_cache(monkeypatch: pytest.MonkeyPa
     assert settings_from({}).cache_directory is None
 
 
-def test_two_analyses_leave_memory_to_the_machine() -> None:
+def test_two_analyses_leave_memory_to_other_programs() -> None:
     assert 0 < 2 * settings_from({}).memory_limit_bytes < machine_memory_bytes() <= _physical_bytes()
 
 

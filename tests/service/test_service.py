@@ -1,4 +1,4 @@
-"""The service as a whole, over a fake analysis: what is said of each trace, and what is never done twice."""
+"""The service as a whole, with fake analyses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.service.helpers import FAKE_WORKER, eventually, hasten, write_trace
 
 @pytest.fixture
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Service]]:
-    """Makes services over tmp_path/log that share tmp_path/cache."""
+    """Create services for tmp_path/log that share tmp_path/cache."""
     hasten(monkeypatch)
     monkeypatch.setenv("GPUDIAG_TEST_STARTS", str(tmp_path / "starts"))
     services = []
@@ -42,7 +42,7 @@ def starts() -> int:
 
 
 def text_of(service: Service, id_: str) -> str:
-    """What the report of this trace says, once it is there."""
+    """Wait for the report of this trace and return its text."""
 
     def ask() -> bytes | None:
         found = service.report(id_)
@@ -98,7 +98,7 @@ def test_after_a_restart_a_known_trace_is_ready_without_an_analysis(
     assert starts() == 1
 
 
-def test_a_file_that_has_changed_is_analysed_again(serve: Callable[..., Service], tmp_path: Path) -> None:
+def test_a_changed_file_is_analyzed_again(serve: Callable[..., Service], tmp_path: Path) -> None:
     write_trace(tmp_path / "log", "a", "before")
     service = serve()
     entry = only(service)
@@ -109,9 +109,7 @@ def test_a_file_that_has_changed_is_analysed_again(serve: Callable[..., Service]
     assert text_of(service, entry.id) == "after"
 
 
-def test_a_file_that_is_being_written_waits_and_is_analysed_once(
-    serve: Callable[..., Service], tmp_path: Path
-) -> None:
+def test_a_file_that_is_being_written_is_analyzed_once(serve: Callable[..., Service], tmp_path: Path) -> None:
     service = serve()
     path = write_trace(tmp_path / "log", "a", "grow", age_s=0)
     entry = eventually(lambda: next(iter(service.traces().traces), None))
@@ -124,7 +122,7 @@ def test_a_file_that_is_being_written_waits_and_is_analysed_once(
     assert starts() == 1
 
 
-def test_a_corrupt_result_is_made_anew(serve: Callable[..., Service], tmp_path: Path) -> None:
+def test_a_corrupt_result_is_replaced(serve: Callable[..., Service], tmp_path: Path) -> None:
     write_trace(tmp_path / "log", "a", "hello")
     service = serve()
     text_of(service, only(service).id)
@@ -135,7 +133,7 @@ def test_a_corrupt_result_is_made_anew(serve: Callable[..., Service], tmp_path: 
     assert starts() == 2
 
 
-def test_a_result_that_another_process_cleared_away_is_made_anew(
+def test_a_result_deleted_by_another_process_is_replaced(
     serve: Callable[..., Service], tmp_path: Path
 ) -> None:
     write_trace(tmp_path / "log", "a", "hello")
@@ -174,7 +172,7 @@ def test_a_failure_is_shown_in_the_list_with_its_reason(
     assert text_of(service, good.id) == "fine"
 
 
-def test_a_cancelled_analysis_is_new_again(serve: Callable[..., Service], tmp_path: Path) -> None:
+def test_a_canceled_analysis_is_new_again(serve: Callable[..., Service], tmp_path: Path) -> None:
     write_trace(tmp_path / "log", "a", "hang")
     service = serve()
     entry = only(service)
@@ -184,7 +182,7 @@ def test_a_cancelled_analysis_is_new_again(serve: Callable[..., Service], tmp_pa
     assert not service.cancel(entry.id)
 
 
-def test_a_trace_that_is_gone_is_unknown(serve: Callable[..., Service], tmp_path: Path) -> None:
+def test_a_deleted_trace_is_unknown(serve: Callable[..., Service], tmp_path: Path) -> None:
     path = write_trace(tmp_path / "log", "a")
     service = serve()
     entry = only(service)
@@ -194,7 +192,7 @@ def test_a_trace_that_is_gone_is_unknown(serve: Callable[..., Service], tmp_path
         service.report(entry.id)
 
 
-def test_a_cache_that_cannot_be_written_is_said_on_the_page(
+def test_a_cache_that_cannot_be_written_is_a_problem_in_the_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hasten(monkeypatch)

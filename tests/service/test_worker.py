@@ -1,4 +1,4 @@
-"""The analysis process, as far as it is not seen from outside (test_jobs.py)."""
+"""Parts of the analysis process. test_jobs.py tests it as a whole."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def task(path: Path, *drafts: Path) -> Task:
     return Task(trace_file(path), [str(draft) for draft in drafts], memory_limit_bytes=1 << 40, parent=0)
 
 
-def test_an_analysis_saves_the_report_as_it_is_sent_the_timeline_and_the_memory(tmp_path: Path) -> None:
+def test_an_analysis_saves_report_timeline_and_memory(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.thread().step(0, at=0, us=500).launch("gemm", at=15, us=5, runs_at=30, runs_us=100)
     stages: list[tuple[float, str]] = []
@@ -49,7 +49,7 @@ def test_an_analysis_saves_the_report_as_it_is_sent_the_timeline_and_the_memory(
     assert 0 <= shares[0] <= shares[-1] < 1
 
 
-def test_a_memory_snapshot_is_analysed_alike(tmp_path: Path) -> None:
+def test_a_memory_snapshot_is_analyzed_too(tmp_path: Path) -> None:
     snapshot = SnapshotBuilder()
     snapshot.segment(1 << 21)
     snapshot.allocate(1 << 20, at=1)
@@ -59,9 +59,7 @@ def test_a_memory_snapshot_is_analysed_alike(tmp_path: Path) -> None:
     assert (state.report.trace.kind, state.report.memory[0].peak_allocated_bytes) == ("snapshot", 1 << 20)
 
 
-def test_a_disk_that_fills_up_half_way_leaves_nothing_and_the_next_place_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_when_a_disk_fills_up_the_next_draft_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Cache(tmp_path / "cache")
     first, second = cache.drafts()
     write = np.save
@@ -82,7 +80,7 @@ def test_a_disk_that_fills_up_half_way_leaves_nothing_and_the_next_place_is_take
         save(task(path, first), b"report", {"x": np.arange(3)}, {})
 
 
-def test_messages_arrive_as_they_were_sent_and_noise_is_passed_over() -> None:
+def test_messages_survive_a_round_trip_and_other_lines_are_skipped() -> None:
     error = NotATrace("what\nnow", where="/a/ü\udcff", remedy="r")
     sent: list[Progress | Done | Failed] = [Progress(0.25, "reading"), Done("/draft"), Failed(error)]
     noise = [
@@ -114,7 +112,7 @@ def test_an_error_of_unknown_kind_is_still_an_error(kind: str) -> None:
     assert heard.error.what == "w"
 
 
-def test_a_task_survives_the_way(tmp_path: Path) -> None:
+def test_a_task_survives_a_round_trip(tmp_path: Path) -> None:
     path = TraceBuilder().write(tmp_path)
     given = task(path, tmp_path / "é", tmp_path / "b")
     assert Task.from_line(given.to_line()) == given

@@ -1,4 +1,4 @@
-"""What the tests of trace/ share: reading bytes, and a second, slow way to read a trace."""
+"""Helpers for the tests of trace/: read bytes, and read a trace in a second, slow way."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CATEGORY_OF = {
     "cpu_instant_event": Category.INSTANT,
 }
 WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
-MATRIX_PRODUCTS = (
+MATMULS = (
     "aten::mm",
     "aten::addmm",
     "aten::bmm",
@@ -53,7 +53,7 @@ MARKS = ("ProfilerStep#", "enumerate(DataLoader)#", "Optimizer.")
 
 
 def read_bytes(content: bytes, *, age_s: float | None = None, limits: Limits | None = None) -> Trace:
-    """Read a file of this content, last modified long ago or `age_s` ago."""
+    """Read a file with this content that was modified long ago, or `age_s` ago."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "worker.1.pt.trace.json")
         with open(path, "wb") as file:
@@ -64,24 +64,24 @@ def read_bytes(content: bytes, *, age_s: float | None = None, limits: Limits | N
 
 
 def document(*events: str | dict[str, Any], **top: Any) -> bytes:
-    """A trace of these events, some as text."""
+    """Make a trace of these events. An event may be text."""
     texts = [event if isinstance(event, str) else json.dumps(event) for event in events]
     before = "".join(f"{json.dumps(key)}: {json.dumps(value)}, " for key, value in top.items())
     return ("{" + before + '"traceEvents": [' + ", ".join(texts) + "]}").encode()
 
 
 def span(name: str = "aten::mm", ts: object = 1, dur: object = 1, **fields: Any) -> dict[str, Any]:
-    """A whole event of one operator; `fields` add and override."""
+    """Make the event of an operator; `fields` add and override."""
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 8, "ts": ts, "dur": dur, **fields}
 
 
 def names(trace: Trace) -> list[str]:
-    """The spans' names in order."""
+    """Return the names of the spans, in order."""
     return [trace.events.names[code] for code in trace.events.name]
 
 
 def rows(trace: Trace) -> list[Row]:
-    """The spans as tuples with absolute stamps, in order."""
+    """Return the spans as tuples with absolute timestamps, in order."""
     e = trace.events
     return [
         (
@@ -109,7 +109,7 @@ def rows(trace: Trace) -> list[Row]:
 
 
 def memory_rows(trace: Trace) -> list[Row]:
-    """The memory events as tuples with absolute stamps, in order."""
+    """Return the memory events as tuples with absolute timestamps, in order."""
     m = trace.memory
     threads = trace.events.threads
     return [
@@ -128,12 +128,12 @@ def memory_rows(trace: Trace) -> list[Row]:
 
 
 def nanoseconds(us: object) -> int:
-    """A number of µs as the file has it, to the nearest nanosecond."""
+    """Round a number of µs, as the file has it, to the nearest nanosecond."""
     return int((Decimal(str(us)) * 1000).quantize(Decimal(1), ROUND_HALF_UP))
 
 
 def slow_read(text: str) -> tuple[list[Row], list[Row], int]:
-    """The second way: Python's json, one event at a time. Rows, memory rows, the number of elements."""
+    """Read with Python's json, one event at a time. Return rows, memory rows and the number of elements."""
     loaded = json.loads(text, parse_float=Decimal)
     events = loaded if isinstance(loaded, list) else loaded["traceEvents"]
     spans: list[Row] = []
@@ -175,7 +175,7 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
         _launched_as(args) if category == Category.KERNEL else (0, 0, -1),
         *(
             json.dumps(args[key], separators=(",", ":"))
-            if key in args and event.get("name", "") in MATRIX_PRODUCTS
+            if key in args and event.get("name", "") in MATMULS
             else ""
             for key in ("Input Dims", "Input type")
         ),
@@ -183,7 +183,7 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
 
 
 def _launched_as(args: dict[str, Any]) -> tuple[int, int, int]:
-    """Warps of a block, registers of a thread, shared memory of a block."""
+    """Return warps per block, registers per thread and shared memory per block."""
     blocks, warps = float(args.get("blocks per SM", 0)), float(args.get("warps per SM", 0))
     per_block = round(warps / blocks) if blocks > 0 else 0
     return (

@@ -1,4 +1,4 @@
-"""What may stand around the events: any order, any white space, anything else at the top level."""
+"""Text around the events: any order, any white space, anything else at the top level."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def test_metadata_before_and_after_the_events(first: bool) -> None:
     whole = {**top, **events} if first else {**events, **top}
     metadata = read_bytes(json.dumps(whole).encode()).metadata
     assert metadata.schema_version == 1
-    assert metadata.base_time_ns == 1767189312000000123  # more than float64 holds
+    assert metadata.base_time_ns == 1767189312000000123  # not exact in float64
     assert metadata.device_properties == [{"id": 0, "name": ""}]
     assert metadata.distributed == {"rank": 3, "world_size": 8}
     assert (metadata.record_shapes, metadata.profile_memory, metadata.with_stack) == (True, True, True)
     assert (metadata.with_flops, metadata.with_modules, metadata.simulated) == (True, True, True)
 
 
-def test_metadata_of_other_types_is_as_if_absent() -> None:
+def test_metadata_of_an_unexpected_type_is_skipped() -> None:
     odd = {
         "deviceProperties": {"0": "x"},
         "distributedInfo": [1],
@@ -82,7 +82,7 @@ def test_metadata_that_is_not_json_is_noted() -> None:
     assert trace.notes == ["the value of distributedInfo could not be read"]
 
 
-def test_the_last_of_equal_keys_counts() -> None:
+def test_the_last_of_equal_top_level_keys_wins() -> None:
     trace = read_bytes(
         b'{"with_stack": 1, "traceEvents": [' + json.dumps(span()).encode() + b'], "with_stack": 0}'
     )
@@ -98,7 +98,7 @@ def test_two_lists_of_events_are_both_read() -> None:
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
-def test_large_values_are_passed_over(where: str) -> None:
+def test_large_values_are_skipped(where: str) -> None:
     large = f'"large": ["{"},{" * 40_000}", {"[" * 50}{"]" * 50}]'
     text = (
         f'{{{large}, "traceEvents": {EVENTS}}}'
@@ -109,7 +109,7 @@ def test_large_values_are_passed_over(where: str) -> None:
     assert (names(trace), trace.status) == (["first", "second"], "COMPLETE")
 
 
-def test_metadata_beyond_its_bound_is_noted() -> None:
+def test_metadata_over_the_limit_is_noted() -> None:
     trace = read_bytes(
         document(span(), distributedInfo={"x": "y" * 500}), limits=Limits(max_metadata_bytes=100)
     )
@@ -117,13 +117,13 @@ def test_metadata_beyond_its_bound_is_noted() -> None:
     assert trace.notes == ["the value of distributedInfo could not be read"]
 
 
-def test_no_events_is_a_trace() -> None:
+def test_a_trace_may_have_no_events() -> None:
     trace = read_bytes(b'{"schemaVersion": 1, "traceEvents": []}')
     assert (len(trace.events), len(trace.memory), trace.events_read, trace.start_ns) == (0, 0, 0, 0)
     assert trace.status == "COMPLETE"
 
 
-def test_text_behind_the_events_that_is_no_json_leaves_them() -> None:
+def test_text_after_the_events_need_not_be_json() -> None:
     trace = read_bytes(f'{{"traceEvents": {EVENTS}, oops'.encode())
     assert (names(trace), trace.status) == (["first", "second"], "PARTIAL")
     assert len(trace.notes) == 1
@@ -159,7 +159,7 @@ def test_text_behind_the_events_that_is_no_json_leaves_them() -> None:
 @pytest.mark.parametrize(
     "limits", [Limits(), Limits(chunk_bytes=500)], ids=["one chunk", "chunks of 500 bytes"]
 )
-def test_what_is_no_trace(content: bytes, error: type[TraceError], limits: Limits) -> None:
+def test_other_files_are_refused(content: bytes, error: type[TraceError], limits: Limits) -> None:
     with pytest.raises(TraceError) as raised:
         read_bytes(content, limits=limits)
     assert type(raised.value) is error
@@ -169,7 +169,7 @@ def test_what_is_no_trace(content: bytes, error: type[TraceError], limits: Limit
     assert "\n" not in str(raised.value)
 
 
-def test_order_is_by_start_then_by_place_in_the_file() -> None:
+def test_spans_are_sorted_by_start_then_by_file_order() -> None:
     trace = read_bytes(document(span("late", 5), span("a", 2), span("b", 2), span("early", 1.5)))
     assert [(row[3], row[0]) for row in rows(trace)] == [
         ("early", 1500),

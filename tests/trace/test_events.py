@@ -1,4 +1,4 @@
-"""What events mean, over all generations of the format."""
+"""Meaning of events, in all generations of the format."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def test_device_and_stream_of_gpu_work(event: dict[str, Any], device: int, strea
     assert (events.device.tolist(), events.stream.tolist()) == ([device], [stream])
 
 
-def test_work_is_told_by_category_and_never_by_pid() -> None:
-    # In a container the host's process may have the number of a GPU.
+def test_the_category_decides_what_gpu_work_is() -> None:
+    # In a container, a process of the host may have the number of a GPU.
     events = read_bytes(
         document(span(pid=1, tid=1, args={"stream": 4}), span(cat="kernel", pid=1, tid=7))
     ).events
@@ -90,7 +90,7 @@ def test_work_is_told_by_category_and_never_by_pid() -> None:
     assert events.stream.tolist() == [NONE, 7]
 
 
-def test_threads_are_the_same_as_number_and_as_text() -> None:
+def test_a_tid_is_the_same_as_number_and_as_text() -> None:
     name = {"ph": "M", "name": "thread_name", "pid": 7, "tid": "8", "args": {"name": "thread 8 (python)"}}
     trace = read_bytes(document(span(tid=8), span(tid="8"), span(pid="7", tid=8), span(pid=9), name))
     assert len(set(trace.events.thread.tolist())) == 2
@@ -145,7 +145,7 @@ def test_memory_events(form: dict[str, Any]) -> None:
         "args": {"Device Id": -1, "Bytes": 4, "Device Type": 0},
     }
     trace = read_bytes(document(free, old, span("op", 5)))
-    assert names(trace) == ["op"]  # memory events are no spans, however they are written
+    assert names(trace) == ["op"]  # memory events are not spans, however they are written
     assert trace.events_read == 3
     assert memory_rows(trace) == [
         (3000, 4, 0, 0, NONE, NONE, NONE, ("7", "8")),
@@ -155,13 +155,13 @@ def test_memory_events(form: dict[str, Any]) -> None:
     assert trace.memory.time_ns.tolist() == [0, 6000]
 
 
-def test_other_phases_are_counted_and_no_rows() -> None:
+def test_other_phases_are_counted_but_have_no_rows() -> None:
     others = [{"ph": ph, "name": "x", "pid": 1, "tid": 1, "ts": 0} for ph in ("s", "f", "M", "C", "i", "t")]
     trace = read_bytes(document(*others, span(ts=10)))
     assert (trace.events_read, len(trace.events), trace.start_ns) == (7, 1, 10_000)
 
 
-def test_durations_that_cannot_be_are_none_and_noted() -> None:
+def test_impossible_durations_are_zero_and_noted() -> None:
     no_duration = {k: v for k, v in span(ts=6).items() if k != "dur"}
     text = [
         json.dumps(span(ts=t)).replace('"dur": 1', f'"dur": {d}')
@@ -176,25 +176,25 @@ def test_durations_that_cannot_be_are_none_and_noted() -> None:
 
 
 @pytest.mark.parametrize("ts", ["null", "NaN", "inf", '"soon"', "[1]", "1e40", "-1e40", "9.3e18"])
-def test_a_span_without_a_stamp_is_malformed(ts: str) -> None:
+def test_a_span_without_a_timestamp_is_malformed(ts: str) -> None:
     bad = json.dumps(span("bad", 1)).replace('"ts": 1', f'"ts": {ts}')
     trace = read_bytes(document(span("a", 1), bad, span("b", 2)))
     assert (names(trace), trace.events_read, trace.malformed_events) == (["a", "b"], 2, 1)
 
 
-def test_elements_that_are_no_events_are_malformed() -> None:
+def test_elements_that_are_not_events_are_malformed() -> None:
     no_phase = {k: v for k, v in span().items() if k != "ph"}
     trace = read_bytes(document("5", "null", '"text"', "[1, {}]", "{}", json.dumps(no_phase), span("good")))
     assert (names(trace), trace.events_read, trace.malformed_events) == (["good"], 1, 6)
 
 
-def test_an_event_of_phase_and_stamp_alone_is_read() -> None:
+def test_an_event_with_only_phase_and_timestamp_is_read() -> None:
     trace = read_bytes(document('{"ph": "X", "ts": 4}', '{"ph": "i"}'))
     assert (trace.events_read, trace.malformed_events) == (2, 0)
     assert rows(trace) == [(4000, 0, Category.OTHER, "", ("", ""), *[NONE] * 8, "", -1.0, (0, 0, -1), "", "")]
 
 
-def test_the_first_of_equal_keys_of_an_event_counts() -> None:
+def test_the_first_of_equal_keys_of_an_event_wins() -> None:
     trace = read_bytes(document('{"ph": "X", "ts": 4, "name": "a", "ts": 5, "dur": 1, "name": "b"}'))
     assert (names(trace), trace.start_ns) == (["a"], 4000)
 
@@ -222,7 +222,7 @@ def test_begins_and_ends_are_matched_within_their_threads() -> None:
     assert trace.notes == []
 
 
-def test_begins_and_ends_without_counterpart_are_left_out_and_noted() -> None:
+def test_begins_and_ends_without_counterpart_are_skipped_and_noted() -> None:
     events = begin_end(
         ("E", "", 1), ("B", "a", 2), ("E", "", 3), ("B", "open", 4), ("B", "b", 5), ("E", "", 6)
     )

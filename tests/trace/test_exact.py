@@ -1,4 +1,4 @@
-"""Stamps are exact to the nanosecond, and what is read does not depend on where the text is cut."""
+"""Timestamps are exact to the nanosecond, and the result does not depend on where the text is cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tb_gpudiag.trace.limits import Limits
 from tests.trace.support import document, memory_rows, nanoseconds, read_bytes, rows, slow_read, span
 
-# Since the profiler's base, since boot, since 1970, and a little before all of them.
+# Since the profiler's base time, since boot, since 1970, and slightly negative.
 STAMPS_NS = st.one_of(
     st.integers(0, 10**13),
     st.integers(10**15, 10**16),
@@ -23,14 +23,14 @@ STAMPS_NS = st.one_of(
 
 
 def written(ns: int) -> str:
-    """As µs with 3 places."""
+    """Write µs with 3 places."""
     sign = "-" if ns < 0 else ""
     return f"{sign}{abs(ns) // 1000}.{abs(ns) % 1000:03d}"
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(STAMPS_NS, st.integers(0, 10**12)), min_size=1, max_size=20), st.booleans())
-def test_stamps_with_three_places(stamps: list[tuple[int, int]], quoted: bool) -> None:
+def test_timestamps_with_three_places(stamps: list[tuple[int, int]], quoted: bool) -> None:
     mark = '"' if quoted else ""
     events = [
         f'{{"ph": "X", "ts": {mark}{written(t)}{mark}, "dur": {mark}{written(d)}{mark}}}' for t, d in stamps
@@ -63,7 +63,7 @@ def test_forms_of_numbers(text: str, ns: int) -> None:
     assert read_bytes(document(f'{{"ph": "X", "ts": {text}, "dur": 0}}')).start_ns == ns
 
 
-def test_far_apart_stamps_stay_within_64_bits() -> None:
+def test_timestamps_far_apart_fit_64_bits() -> None:
     trace = read_bytes(document(span("late", 4e15, 4e15), span("early", -1e15)))
     assert trace.events.end_ns.tolist()[-1] == (4 + 4 + 1) * 10**18
 

@@ -1,4 +1,4 @@
-"""Which files of a log directory are traces, and what they are called."""
+"""Traces in a log directory, and their names."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_files_that_share_a_name_do_not_clash(tmp_path: Path) -> None:
     assert len({file.path for file in found.files}) == len({file.identity for file in found.files}) == 4
 
 
-def test_identity_changes_with_the_file_and_with_nothing_else(tmp_path: Path) -> None:
+def test_identity_changes_only_with_the_file(tmp_path: Path) -> None:
     put(tmp_path, "w.1.pt.trace.json")
     path = tmp_path / "w.1.pt.trace.json"
 
@@ -106,12 +106,12 @@ def test_identity_changes_with_the_file_and_with_nothing_else(tmp_path: Path) ->
     assert seen[0] == seen[1]
     path.write_bytes(CONTENT + b" ")  # longer
     seen.append(identity())
-    os.utime(path, ns=(1, 1))  # as long, written at another time
+    os.utime(path, ns=(1, 1))  # same length, another time
     seen.append(identity())
     other = tmp_path / "other"
     other.write_bytes(CONTENT + b" ")
     os.utime(other, ns=(1, 1))
-    os.replace(other, path)  # as long and as old, but another file
+    os.replace(other, path)  # same length and time, but another file
     seen.append(identity())
     assert len(set(seen)) == 4
 
@@ -121,7 +121,7 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     put(root, "real/w.1.pt.trace.json")
     put(outside, "far/w.2.pt.trace.json", "w.3.pt.trace.json")
     (root / "real" / "up").symlink_to(root)  # a loop
-    (root / "a_link").symlink_to(root / "real")  # before "real" in order, but not its own name
+    (root / "a_link").symlink_to(root / "real")  # sorts before "real", but is a link
     (root / "out").symlink_to(outside)
     (outside / "far" / "back").symlink_to(root)
     (root / "file.4.pt.trace.json").symlink_to(outside / "w.3.pt.trace.json")
@@ -138,7 +138,7 @@ def test_a_link_to_a_file_outside_is_found(tmp_path: Path) -> None:
     assert keys(find_traces(str(tmp_path / "root"))) == [(".", "w", "4")]
 
 
-def test_broken_links_are_problems_and_stop_nothing(tmp_path: Path) -> None:
+def test_broken_links_are_problems_and_the_search_goes_on(tmp_path: Path) -> None:
     put(tmp_path, "good/w.1.pt.trace.json")
     (tmp_path / "bad.2.pt.trace.json").symlink_to(tmp_path / "nowhere")
     (tmp_path / "round.3.pt.trace.json").symlink_to(tmp_path / "round.3.pt.trace.json")
@@ -166,14 +166,14 @@ def test_a_folder_that_cannot_be_listed_is_a_problem(tmp_path: Path, monkeypatch
     assert [problem.where for problem in found.problems] == [str(tmp_path / "closed")]
 
 
-def test_pipes_and_folders_named_like_traces_are_passed_over(tmp_path: Path) -> None:
+def test_pipes_and_folders_named_like_traces_are_skipped(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "w.1.pt.trace.json")
     put(tmp_path, "dir.pt.trace.json/w.2.pt.trace.json")
     assert keys(find_traces(str(tmp_path))) == [("dir.pt.trace.json", "w", "2")]
 
 
 @pytest.mark.parametrize("root", ["missing", "a\0b", "memory://missing-root", "nosuch://x"])
-def test_a_root_that_is_not_there_is_a_problem(root: str, tmp_path: Path) -> None:
+def test_a_missing_root_is_a_problem(root: str, tmp_path: Path) -> None:
     if "://" not in root:
         root = str(tmp_path / root)
     found = find_traces(root)
@@ -186,7 +186,7 @@ def test_an_empty_folder_has_no_traces_and_no_problem(tmp_path: Path) -> None:
     assert find_traces(str(tmp_path)) == Found()
 
 
-def test_names_that_are_no_unicode(tmp_path: Path) -> None:
+def test_names_that_are_not_unicode(tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9.1.pt.trace.json")
     try:
         put(tmp_path, name)
@@ -218,7 +218,7 @@ def pickle_of(value: object, path: Path, protocol: int = 4) -> None:
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
 
 
-def test_memory_snapshots_are_told_from_other_pickles(tmp_path: Path) -> None:
+def test_other_pickles_are_not_taken_for_memory_snapshots(tmp_path: Path) -> None:
     snapshot = SnapshotBuilder().document()
     pickle_of(snapshot, tmp_path / "run" / "oom_rank3.12.pickle")
     pickle_of(snapshot, tmp_path / "run" / "oom_rank0.pickle.gz")
@@ -247,7 +247,7 @@ def test_a_pickle_that_becomes_a_snapshot_is_found(tmp_path: Path) -> None:
     assert keys(find_traces(str(tmp_path))) == [(".", "x", "")]
 
 
-def test_a_pickle_is_opened_once_a_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_version_of_a_pickle_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pickle_of([], tmp_path / "x.pickle")
     pickle_of(SnapshotBuilder().document(), tmp_path / "y.pickle")
     found = find_traces(str(tmp_path)).files
@@ -259,7 +259,7 @@ def test_a_pickle_is_opened_once_a_version(tmp_path: Path, monkeypatch: pytest.M
     assert find_traces(str(tmp_path)).files == found
 
 
-def test_memory_timelines_are_found_by_names_that_nothing_else_has(tmp_path: Path) -> None:
+def test_memory_timelines_are_found_by_their_names(tmp_path: Path) -> None:
     put(
         tmp_path,
         "rank0.raw.json.gz",
@@ -277,7 +277,7 @@ def test_memory_timelines_are_found_by_names_that_nothing_else_has(tmp_path: Pat
     ]
 
 
-def test_pickles_in_a_store_are_told_by_their_names() -> None:
+def test_pickles_in_a_store_are_found_by_their_names() -> None:
     system = fsspec.filesystem("memory")
     for name in ("a_Snapshot.pickle", "memory_rank0.pickle.gz", "checkpoint.pickle"):
         system.pipe(f"/find-pickles/{name}", pickle.dumps(SnapshotBuilder().document()))
@@ -316,7 +316,7 @@ def test_logdir_spec(spec: str, named: list[tuple[str, str]]) -> None:
 @pytest.mark.parametrize(
     "spec", ["/logs", "a:/x,b:/y", "/a:b", "n:/a:b", "gs://b/x", "n:gs://b/x", "~/x,rel", "a:/x,b:/x"]
 )
-def test_logdir_spec_is_tensorboards(spec: str) -> None:
+def test_logdir_spec_is_parsed_as_tensorboard_does(spec: str) -> None:
     data_ingester = pytest.importorskip("tensorboard.backend.event_processing.data_ingester")
     theirs = data_ingester._parse_event_files_spec(spec)
     assert parse_logdir_spec(spec) == [(name or "", path) for path, name in theirs.items()]

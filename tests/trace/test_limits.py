@@ -20,7 +20,7 @@ MEMBER = gzip.compress(b" " * MEMBER_BYTES)
 
 
 def bomb(raw_bytes: int) -> bytes:
-    """A gzip file that unpacks to a trace's beginning and then spaces, a thousand times its size."""
+    """Make a gzip file that unpacks to the start of a trace and then spaces, a thousand times its size."""
     return gzip.compress(b'{"traceEvents": [') + MEMBER * (raw_bytes // MEMBER_BYTES)
 
 
@@ -29,7 +29,7 @@ def test_a_gzip_bomb_is_refused() -> None:
         read_bytes(bomb(160 << 20))
 
 
-def test_what_is_read_is_not_kept(tmp_path: Path) -> None:
+def test_raw_text_is_not_kept_in_memory(tmp_path: Path) -> None:
     if not os.path.exists("/proc/self/status"):
         pytest.skip("no /proc to read the peak of memory from")
     path = tmp_path / "bomb.pt.trace.json.gz"
@@ -67,12 +67,12 @@ def test_too_many_events() -> None:
     assert read_bytes(content, limits=Limits(max_events=1000)).events_read == 1000
 
 
-def test_depth_is_bounded_where_it_is_set() -> None:
+def test_the_depth_limit_itself_is_allowed() -> None:
     event = span(args={"a": {"b": [1]}})
     assert read_bytes(document(event), limits=Limits(max_depth=4)).events_read == 1
 
 
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     pipe = tmp_path / "w.1.pt.trace.json"
     os.mkfifo(pipe)
     with pytest.raises(Unreadable, match="not a regular file"):
@@ -80,7 +80,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["missing.json", ".", "memory://missing.json", "nosuch://x.json", "a\0b"])
-def test_what_cannot_be_opened(path: str, tmp_path: Path) -> None:
+def test_paths_that_cannot_be_opened(path: str, tmp_path: Path) -> None:
     if "://" not in path:
         path = str(tmp_path / path)
     with pytest.raises(Unreadable) as raised:

@@ -1,4 +1,4 @@
-"""What writers get wrong: mended or skipped, one event at a time."""
+"""Errors of writers are repaired or skipped, one event at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.repair import repaired
 from tests.trace.support import document, names, read_bytes, span
 
-# Where the cuts fall depends on the size of chunks; what is read must not.
+# The size of chunks decides where the text is cut. The result must not depend on it.
 CHUNKS = pytest.mark.parametrize("chunk_bytes", [1 << 22, 400, 90, 17])
 
 
@@ -57,7 +57,7 @@ def test_names(written: bytes, name: str, chunk_bytes: int) -> None:
 
 @CHUNKS
 @pytest.mark.parametrize("value", ["N/A", "inf", "-inf", "NaN", "Infinity", "nan"])
-def test_values_that_are_no_json(value: str, chunk_bytes: int) -> None:
+def test_values_that_are_not_json(value: str, chunk_bytes: int) -> None:
     args = f'{{"a": {value}, "correlation": 5, "b": {value}}}'
     odd = f'{{"ph": "X", "ts": 2.5, "dur": 1, "name": "odd", "args": {args}}}'
     trace = read_bytes(document(*spans(3), odd, *spans(1)), limits=Limits(chunk_bytes=chunk_bytes))
@@ -83,7 +83,7 @@ BROKEN = {
 @CHUNKS
 @pytest.mark.parametrize("place", ["first", "middle", "last", "twice"])
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-def test_a_broken_event_costs_itself_alone(broken: str, place: str, chunk_bytes: int) -> None:
+def test_a_broken_event_costs_only_itself(broken: str, place: str, chunk_bytes: int) -> None:
     good = spans(8)
     events = {
         "first": [broken, *good],
@@ -100,7 +100,7 @@ def test_a_broken_event_costs_itself_alone(broken: str, place: str, chunk_bytes:
 
 
 @CHUNKS
-def test_a_list_of_objects_within_an_event_beside_a_broken_one(chunk_bytes: int) -> None:
+def test_a_list_of_objects_in_an_event_next_to_a_broken_one(chunk_bytes: int) -> None:
     nested = json.dumps(
         span("nested", 1.5, args={"list": [{"name": 1}, {"ts": 2}, {"ph": "X"}], "correlation": 9})
     )
@@ -110,8 +110,8 @@ def test_a_list_of_objects_within_an_event_beside_a_broken_one(chunk_bytes: int)
     assert trace.malformed_events == 1
 
 
-def test_an_element_beyond_the_bound_costs_itself_alone() -> None:
-    # The string is never closed, so that nothing tells where the event ends but the beginning of the next.
+def test_an_element_over_the_limit_costs_only_itself() -> None:
+    # The string is never closed: only the start of the next event shows where this one ends.
     endless = '{"ph": "X", "ts": 1, "name": "' + "x" * 20_000
     limits = Limits(chunk_bytes=1000, max_element_bytes=4000)
     trace = read_bytes(document(*spans(5), endless, *spans(3)), limits=limits)
@@ -121,8 +121,8 @@ def test_an_element_beyond_the_bound_costs_itself_alone() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1 << 22, 300, 50]))
-def test_random_damage_never_costs_more_than_it_touches(seed: int, chunk_bytes: int) -> None:
-    """Any bytes within a name: the other events are read, and the damaged one is read or counted."""
+def test_random_damage_costs_only_the_events_it_touches(seed: int, chunk_bytes: int) -> None:
+    """Any bytes in a name: the other events are read, and the damaged one is read or counted."""
     rng = random.Random(seed)
     good = spans(12)
     junk = bytes(rng.choice(b'abc{}[]":,\\ \n\x00\xff') for _ in range(rng.randrange(1, 12)))
@@ -138,7 +138,7 @@ def test_random_damage_never_costs_more_than_it_touches(seed: int, chunk_bytes: 
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
-def test_mending_twice_is_mending_once(text: bytes) -> None:
+def test_repairing_twice_is_repairing_once(text: bytes) -> None:
     assert repaired(repaired(text)) == repaired(text)
 
 
@@ -147,7 +147,7 @@ def test_mending_twice_is_mending_once(text: bytes) -> None:
     st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
 )
 @pytest.mark.parametrize("ensure_ascii", [True, False])
-def test_mending_leaves_json_as_it_was(ensure_ascii: bool, value: object) -> None:
+def test_repairing_does_not_change_json(ensure_ascii: bool, value: object) -> None:
     text = json.dumps(value, ensure_ascii=ensure_ascii)
     assert json.loads(repaired(text.encode())) == value
 

@@ -1,4 +1,4 @@
-"""What export_memory_timeline writes."""
+"""Files that export_memory_timeline writes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_raw_events_become_a_curve(tmp_path: Path) -> None:
     assert any("which device" in note for note in trace.notes)
 
 
-def test_a_new_purpose_moves_memory_without_a_dip(tmp_path: Path) -> None:
+def test_a_new_purpose_does_not_change_the_total(tmp_path: Path) -> None:
     assert by_purpose(read(EVENTS[:-1], tmp_path)) == {WEIGHT: 4_096, GRADIENT: 1_024}
 
 
@@ -73,7 +73,7 @@ def test_a_new_purpose_moves_memory_without_a_dip(tmp_path: Path) -> None:
         (BEGIN_NS, CREATE, 512, 99),
     ],
 )
-def test_events_that_cannot_be_are_left_out(event: tuple[int, int, int, int], tmp_path: Path) -> None:
+def test_impossible_events_are_skipped(event: tuple[int, int, int, int], tmp_path: Path) -> None:
     spoilt, whole = (read(events, tmp_path).memory for events in ([*EVENTS, event], EVENTS))
     assert spoilt.allocated.tolist() == whole.allocated.tolist()
     assert spoilt.time_ns.tolist() == whole.time_ns.tolist()
@@ -114,6 +114,6 @@ def test_other_lists_of_lists_are_refused(value: Any, tmp_path: Path) -> None:
         read(value, tmp_path)
 
 
-def test_a_web_page_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_an_html_page_is_refused_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(NotATrace, match=r"HTML page.*raw\.json\.gz"):
         read(b"<html>\n<head></head></html>", tmp_path, "memory.html")

@@ -1,4 +1,4 @@
-"""Files that end in the middle: read to the last whole event, and said so."""
+"""Files that end in the middle are read up to the last whole event, and the status says so."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INDENTED = json.dumps(json.loads(WHOLE), indent=2).encode()
 
 
 def ends(content: bytes) -> list[int]:
-    """Where each event of the trace ends."""
+    """Return the end position of each event."""
     decoder = json.JSONDecoder()
     text = content.decode()
     at = text.index("[", text.index("traceEvents")) + 1
@@ -78,7 +78,7 @@ def test_gzip_cut_off_anywhere(cut: int) -> None:
     assert trace.status == ("COMPLETE" if readable == WHOLE else "PARTIAL")
 
 
-def test_a_file_that_ends_in_the_middle_is_being_written_while_it_is_young() -> None:
+def test_a_recent_file_that_ends_in_the_middle_is_being_written() -> None:
     assert read_bytes(WHOLE[:300], age_s=0).status == "WRITING"
     assert read_bytes(gzip.compress(WHOLE)[:-30], age_s=0).status == "WRITING"
     assert read_bytes(WHOLE, age_s=0).status == "COMPLETE"
@@ -87,7 +87,9 @@ def test_a_file_that_ends_in_the_middle_is_being_written_while_it_is_young() -> 
 @pytest.mark.parametrize(
     ("age_s", "status"), [(WRITING_GRACE_S / 2, "WRITING"), (WRITING_GRACE_S * 2, "PARTIAL")]
 )
-def test_the_grace_of_a_file_that_is_being_written(age_s: float, status: str, tmp_path: Path) -> None:
+def test_a_file_counts_as_being_written_during_the_grace_period(
+    age_s: float, status: str, tmp_path: Path
+) -> None:
     path = tmp_path / "w.1.pt.trace.json"
     path.write_bytes(WHOLE[:300])
     modified = os.stat(path).st_mtime - age_s
@@ -110,7 +112,7 @@ def test_damaged_gzip_is_read_up_to_the_damage(tmp_path: Path) -> None:
     assert any("damaged" in note for note in trace.notes)
 
 
-def test_gzip_is_told_by_its_bytes_and_not_by_its_name(tmp_path: Path) -> None:
+def test_gzip_is_recognized_by_its_bytes_not_its_name(tmp_path: Path) -> None:
     for name, content in (("a.pt.trace.json", gzip.compress(WHOLE)), ("b.pt.trace.json.gz", WHOLE)):
         (tmp_path / name).write_bytes(content)
         assert names(read_trace(str(tmp_path / name))) == NAMES

@@ -1,4 +1,4 @@
-"""read_trace as its callers use it."""
+"""read_trace as callers use it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_progress_rises_to_one(path: str) -> None:
     assert all(stage for _, stage in told)
 
 
-def test_whoever_is_told_of_progress_may_stop_it(path: str) -> None:
+def test_the_progress_callback_may_stop_the_reading(path: str) -> None:
     class Stop(Exception):
         pass
 
@@ -68,7 +68,7 @@ def test_several_threads_may_read_at_once(path: str) -> None:
     assert traces[0].events_read == 2000
 
 
-def test_names_are_numbered_once(path: str) -> None:
+def test_each_name_is_kept_once(path: str) -> None:
     events = read_trace(path, limits=SMALL_CHUNKS).events
     assert sorted(events.names) == [f"op{i}" for i in range(7)]
     assert len(events.threads) == 1

@@ -1,4 +1,4 @@
-"""Every real trace, read in two ways."""
+"""All real traces, read in two ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA memory snapshots: the curve and the stacks that they are read into."""
+"""CUDA memory snapshots: the memory curve and the stacks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_document(document: Any, folder: Path) -> Trace:
 
 
 def training(steps: int = 4) -> SnapshotBuilder:
-    """Weights, and in each step an activation that is freed and a result that is kept."""
+    """Record weights, and in each step an activation that is freed and a result that stays."""
     snapshot = SnapshotBuilder()
     snapshot.segment(20 * MB, at=0)
     snapshot.allocate(3 * MB, at=1, stack=["train.py(3): main", "model.py(7): __init__"])
@@ -49,7 +49,7 @@ def training(steps: int = 4) -> SnapshotBuilder:
 
 
 def random_story(seed: int) -> tuple[SnapshotBuilder, list[tuple[int, int, int]]]:
-    """A snapshot, and after each entry that is a row: device, allocated, reserved."""
+    """Record random entries. Return the snapshot, and (device, allocated, reserved) after each row."""
     chance = random.Random(seed)
     snapshot = SnapshotBuilder(devices=2)
     totals: list[tuple[int, int, int]] = []
@@ -73,7 +73,7 @@ def random_story(seed: int) -> tuple[SnapshotBuilder, list[tuple[int, int, int]]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_totals_equal_a_replay_from_the_beginning(seed: int, tmp_path: Path) -> None:
+def test_totals_equal_a_replay_from_the_start(seed: int, tmp_path: Path) -> None:
     snapshot, totals = random_story(seed)
     memory = read(snapshot, tmp_path).memory
     rows = list(zip(memory.device.tolist(), memory.allocated.tolist(), memory.reserved.tolist(), strict=True))
@@ -84,7 +84,7 @@ def test_totals_equal_a_replay_from_the_beginning(seed: int, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("entries", [0, 1, 20, 60])
-def test_a_history_cut_by_its_ring_buffer_gives_the_same_end_of_the_curve(
+def test_a_history_cut_by_its_ring_buffer_has_the_same_end_of_the_curve(
     seed: int, entries: int, tmp_path: Path
 ) -> None:
     snapshot, totals = random_story(seed)
@@ -99,14 +99,14 @@ def test_a_history_cut_by_its_ring_buffer_gives_the_same_end_of_the_curve(
         last = whole[device][len(whole[device]) - len(allocated) :]
         assert [(device, *row) for row in zip(allocated, reserved, strict=True)] == last
         assert memory.allocated[own][-1] == snapshot.used(device)
-        # What is older and still there comes first, and adds up.
+        # Older live blocks come first, and add up.
         change = np.where(np.isin(memory.action[own], MOVES), memory.bytes[own], 0)
         assert (np.diff(memory.allocated[own]) == change[1:]).all()
         assert memory.allocated[own][0] - change[0] >= 0
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_shape_of_the_file_gives_the_same_curve_and_stacks(shape: Shape, tmp_path: Path) -> None:
+def test_every_format_of_the_file_gives_the_same_curve_and_stacks(shape: Shape, tmp_path: Path) -> None:
     snapshot = training()
     trace = read(snapshot, tmp_path, shape)
     memory, segments = trace.memory, trace.segments
@@ -127,17 +127,17 @@ def test_every_shape_of_the_file_gives_the_same_curve_and_stacks(shape: Shape, t
     ]
 
 
-def test_times_are_from_the_first_entry_and_absolute_time_is_kept(tmp_path: Path) -> None:
+def test_times_start_at_the_first_entry_and_absolute_time_is_kept(tmp_path: Path) -> None:
     trace = read(training(steps=1), tmp_path)
     assert trace.start_ns == START_US * 1_000
     assert trace.memory.time_ns.tolist() == [0, 1_000, 1_010_000, 1_020_000, 1_500_000]
 
 
-def test_without_times_the_order_is_kept_and_said(tmp_path: Path) -> None:
+def test_without_times_the_order_is_kept_and_noted(tmp_path: Path) -> None:
     trace = read(training(steps=1), tmp_path, "without times")
     assert (np.diff(trace.memory.time_ns) > 0).all()
     assert any("no times" in note for note in trace.notes)
-    assert len(trace.events) == 0  # marks have times: they fit no other clock
+    assert len(trace.events) == 0  # marks have times, and the history has none
 
 
 def test_marks_become_steps(tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ def test_marks_become_steps(tmp_path: Path) -> None:
     assert steps.end_ns.tolist() == [2_000_000, 3_000_000, 4_000_000, 5_000_000]
 
 
-def test_memory_that_is_older_than_the_history_is_found_with_its_stack(tmp_path: Path) -> None:
+def test_memory_older_than_the_history_is_found_with_its_stack(tmp_path: Path) -> None:
     snapshot = training()
-    snapshot.forget(8)  # of two steps
+    snapshot.forget(8)  # the entries of two steps
     memory = read(snapshot, tmp_path).memory
     assert memory.found is not None
     found = np.flatnonzero(memory.found)
@@ -174,7 +174,7 @@ def test_a_state_without_a_history_is_read(tmp_path: Path) -> None:
         assert trace.events_read == 0
 
 
-def test_memory_that_waits_for_a_stream_is_in_use(tmp_path: Path) -> None:
+def test_memory_that_waits_for_a_stream_is_used(tmp_path: Path) -> None:
     snapshot = training(steps=1)
     address = snapshot.allocate(MB, at=5_000)
     snapshot.free(address, at=5_001, completed=False)
@@ -182,7 +182,7 @@ def test_memory_that_waits_for_a_stream_is_in_use(tmp_path: Path) -> None:
     assert memory.allocated[-1] == snapshot.used() == 4 * MB + 1_000
 
 
-def test_out_of_memory_says_what_was_asked_for_and_moves_no_bytes(tmp_path: Path) -> None:
+def test_out_of_memory_has_the_requested_size_and_changes_no_total(tmp_path: Path) -> None:
     snapshot = training(steps=1)
     snapshot.out_of_memory(7 * MB, at=9_000, device_free=MB)
     memory = read(snapshot, tmp_path).memory
@@ -191,7 +191,7 @@ def test_out_of_memory_says_what_was_asked_for_and_moves_no_bytes(tmp_path: Path
     assert memory.allocated[-1] == memory.allocated[-2] == snapshot.used()
 
 
-def test_segments_that_come_and_go_move_the_reserve(tmp_path: Path) -> None:
+def test_segments_change_the_reserved_memory(tmp_path: Path) -> None:
     snapshot = training(steps=1)
     extra = snapshot.segment(2 * MB, at=5_000, expandable=True)
     snapshot.give_back(extra, at=6_000)
@@ -203,7 +203,7 @@ def test_segments_that_come_and_go_move_the_reserve(tmp_path: Path) -> None:
     assert trace.segments.expandable.tolist() == [False, True]
 
 
-def test_frees_are_those_requested_where_none_are_completed(tmp_path: Path) -> None:
+def test_requested_frees_count_if_none_are_completed(tmp_path: Path) -> None:
     document = training().document()
     [history] = document["device_traces"]
     document["device_traces"] = [[e for e in history if e["action"] != "free_completed"]]
@@ -212,7 +212,7 @@ def test_frees_are_those_requested_where_none_are_completed(tmp_path: Path) -> N
     assert memory.allocated[-1] == 3 * MB + 4_000
 
 
-def test_a_snapshot_taken_after_recording_was_stopped_says_so(tmp_path: Path) -> None:
+def test_a_snapshot_taken_after_recording_stopped_is_noted(tmp_path: Path) -> None:
     document = training().document()
     document["segments"] = []
     trace = read_document(document, tmp_path)
@@ -244,7 +244,7 @@ def test_malformed_entries_are_skipped_and_counted(tmp_path: Path) -> None:
     assert trace.memory.allocated[-1] == 3 * MB + 4_000
 
 
-def test_entries_of_a_kind_that_is_not_known_are_left_out_and_said(tmp_path: Path) -> None:
+def test_entries_of_an_unknown_kind_are_skipped_and_noted(tmp_path: Path) -> None:
     document = training().document()
     document["device_traces"][0].append({"action": "teleport", "addr": 1, "size": 1, "time_us": START_US})
     trace = read_document(document, tmp_path)
@@ -252,7 +252,7 @@ def test_entries_of_a_kind_that_is_not_known_are_left_out_and_said(tmp_path: Pat
     assert len(trace.memory) == 14
 
 
-def test_the_same_stack_is_kept_once_however_it_is_shared(tmp_path: Path) -> None:
+def test_each_stack_is_kept_once_however_it_is_shared(tmp_path: Path) -> None:
     document = training().document()
     document["device_traces"] = [
         [{**e, "frames": [dict(frame) for frame in e["frames"]]} for e in document["device_traces"][0]]
@@ -271,7 +271,7 @@ def test_the_same_stack_is_kept_once_however_it_is_shared(tmp_path: Path) -> Non
         [{"filename": "", "line": "x", "name": 1}],
     ],
 )
-def test_frames_that_are_none_are_no_stack(frames: Any, tmp_path: Path) -> None:
+def test_malformed_frames_are_not_a_stack(frames: Any, tmp_path: Path) -> None:
     document = training(steps=1).document()
     document["device_traces"][0][1]["frames"] = frames
     memory = read_document(document, tmp_path).memory
@@ -286,11 +286,11 @@ def test_names_of_frames_are_bounded_text(tmp_path: Path) -> None:
     text = memory.stacks[memory.stack[1]]
     text.encode("utf-8")
     assert len(text) < 100_000
-    assert "xxx/a b?.py(0): fff" in text.splitlines()[0]  # the end of a path tells most
+    assert "xxx/a b?.py(0): fff" in text.splitlines()[0]  # the end of a path says most
 
 
-def test_rows_that_are_one_entry_named_again_and_again_are_refused(tmp_path: Path) -> None:
-    """A file of kilobytes would become gigabytes."""
+def test_one_entry_repeated_many_times_is_refused(tmp_path: Path) -> None:
+    """Otherwise, a file of kilobytes would become gigabytes."""
     for rows in ("device_traces", "segments", "blocks"):
         document = training(steps=3).document()
         if rows == "blocks":
@@ -313,7 +313,7 @@ def test_rows_that_are_one_entry_named_again_and_again_are_refused(tmp_path: Pat
         ["segments"],
     ],
 )
-def test_a_pickle_of_something_else_is_no_snapshot(document: Any, tmp_path: Path) -> None:
+def test_other_pickles_are_refused(document: Any, tmp_path: Path) -> None:
     with pytest.raises(NotATrace, match="snapshot"):
         read_document(document, tmp_path)
 
@@ -341,7 +341,7 @@ ODD: list[Any] = [
 
 
 def _replaced(value: Any, chance: random.Random, share: float) -> Any:
-    """The value with some of what it holds left out, and some replaced."""
+    """Return the value with some of its parts removed or replaced."""
     if chance.random() < share:
         return chance.choice(ODD)
     if isinstance(value, dict):
@@ -352,9 +352,7 @@ def _replaced(value: Any, chance: random.Random, share: float) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_the_values_are_totals_are_not_negative_or_the_file_is_refused(
-    seed: int, tmp_path: Path
-) -> None:
+def test_totals_are_never_negative_or_the_file_is_refused(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     shape: Shape = chance.choice(["new", "without times", "1.13", "segments only"])
     document = _replaced(training(3).document(shape), chance, chance.choice([0.002, 0.01, 0.05]))

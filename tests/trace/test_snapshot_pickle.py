@@ -1,4 +1,4 @@
-"""Only plain data is unpickled, whatever a file holds."""
+"""Only plain data is unpickled, whatever the file contains."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PLAIN = {
 
 
 class Calls:
-    """Pickles as a call of a function."""
+    """Pickles as a function call."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self.call = function, arguments
@@ -47,7 +47,7 @@ class Calls:
 
 
 class Plain:
-    """An object of a class of one's own."""
+    """An object of a class."""
 
 
 def write(data: bytes, folder: Path) -> str:
@@ -61,19 +61,21 @@ def load(data: bytes) -> Any:
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_plain_data_comes_out_as_it_went_in(protocol: int) -> None:
+def test_plain_data_survives_a_round_trip(protocol: int) -> None:
     assert load(pickle.dumps(PLAIN, protocol)) == PLAIN
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-def test_many_shared_and_many_different_objects_come_out(protocol: int) -> None:
+def test_many_shared_and_many_different_objects_survive(protocol: int) -> None:
     shared = {"filename": "a.py", "line": 3, "name": "f"}
-    value = [[dict(shared), shared, f"text {i}", {"n": i}] for i in range(70_000)]  # memo past two bytes
+    value = [
+        [dict(shared), shared, f"text {i}", {"n": i}] for i in range(70_000)
+    ]  # more memo entries than two bytes count
     assert load(pickle.dumps(value, protocol)) == value
 
 
 def by_lines(function: str, argument: str) -> bytes:
-    """The oldest form: the name in lines, and a call."""
+    """Make a call in the oldest form, with the name in lines."""
     return (
         b"\x80\x02c"
         + function.replace(".", "\n").encode()
@@ -136,7 +138,7 @@ def test_instructions_that_build_objects_are_refused(instructions: bytes, tmp_pa
         read_trace(write(b"\x80\x04" + instructions, tmp_path))
 
 
-def test_the_name_of_what_would_be_called_is_said(tmp_path: Path) -> None:
+def test_the_error_names_the_function_that_would_be_called(tmp_path: Path) -> None:
     with pytest.raises(Unsafe, match=r"\(os\.system\)") as raised:
         read_trace(write(by_lines("os.system", "true"), tmp_path))
     assert raised.value.where.endswith("dump_snapshot.pickle")
@@ -148,7 +150,7 @@ def test_an_extension_that_is_cached_in_this_process_is_refused(tmp_path: Path) 
 
     copyreg.add_extension("os", "system", 77)
     try:
-        pickle.loads(b"\x80\x02\x82\x4d.")  # now it is in the cache
+        pickle.loads(b"\x80\x02\x82\x4d.")  # it is in the cache now
         with pytest.raises(Unsafe):
             read_trace(write(b"\x80\x02\x82\x4d.", tmp_path))
     finally:
@@ -160,47 +162,49 @@ def test_an_extension_that_is_cached_in_this_process_is_refused(tmp_path: Path) 
     [
         b"\x80\x04}" + b")" + b"\x85" * 2_000_000 + b"Ns.",  # a key nested so deep that hashing it overflows
         b"\x80\x04}" + b"(t" * 1_000_000 + b"Ns.",
-        b"\x80\x02}r\xff\xff\xff\x7f.",  # a memo of two thousand million entries
+        b"\x80\x02}r\xff\xff\xff\x7f.",  # a memo of two billion entries
         b"\x80\x04\x8b\x00\x00\x00\x7f.",  # a number of two gigabytes
         b"\x80\x04\x8e\x00\x00\x00\x00\x00\x01\x00\x00.",  # bytes of a terabyte
         b"\x80\x05\x96\x00\x00\x00\x00\x00\x01\x00\x00.",
-        b"\x80\x04}\x8a\x05\x00\x00\x00\x00\x01K\x01\x86Ns.",  # keys that could all have one hash
+        b"\x80\x04}\x8a\x05\x00\x00\x00\x00\x01K\x01\x86Ns.",  # keys that could all have the same hash
         b"\x80\x04\x8d\x00\x00\x00\x00\x00\x01\x00\x00.",
     ],
     ids=["nested", "nested by marks", "memo", "number", "bytes", "bytearray", "pair", "text"],
 )
-def test_what_would_exhaust_the_machine_is_refused_at_once(data: bytes, tmp_path: Path) -> None:
+def test_pickles_that_would_exhaust_the_machine_are_refused_at_once(data: bytes, tmp_path: Path) -> None:
     with pytest.raises(NotATrace):
         read_trace(write(data, tmp_path))
 
 
-def test_a_memo_has_no_more_entries_than_the_file_bears_out() -> None:
-    """Its memory would be taken at once: 16 bytes for each."""
+def test_a_memo_has_no_more_entries_than_fit_the_file() -> None:
+    """The unpickler would allocate 16 bytes per entry at once."""
     with pytest.raises(NotATrace):
         load(b"\x80\x02}r\xff\xff\x01\x00.")
 
 
 def test_an_instruction_across_the_end_of_a_frame_hides_nothing() -> None:
-    """The unpickler forgets what is left of a frame, if it reads a file in pieces: then two bytes of a text's
-    length are gone, and the text itself is instructions that nobody has looked at."""
+    """When reading in pieces, the unpickler forgets the rest of a frame.
+
+    Here, it would lose two bytes of a text's length, and run the text as instructions that nobody checked.
+    """
     text = "\0\0]." + "n" * 96
     frame = b"]" + b"\x94" * 20_000 + b"X" + struct.pack("<H", len(text))
     data = b"\x80\x04\x95" + struct.pack("<Q", len(frame)) + frame + b"\0\0" + text.encode() + b"."
     assert load(data) == text
 
 
-def test_a_text_longer_than_the_file_is_one_cut_off(tmp_path: Path) -> None:
+def test_a_text_longer_than_the_file_is_cut_off(tmp_path: Path) -> None:
     with pytest.raises(NotATrace, match="ends in the middle"):
         read_trace(write(b"\x80\x04X\xff\xff\xff\xffabc.", tmp_path))
 
 
-def test_deep_lists_are_no_danger(tmp_path: Path) -> None:
+def test_deep_lists_are_harmless(tmp_path: Path) -> None:
     depth = 1_000_000
     with pytest.raises(NotATrace):
         read_trace(write(b"\x80\x04" + b"]" * depth + b"a" * (depth - 1) + b".", tmp_path))
 
 
-def test_a_structure_that_holds_itself_is_no_danger(tmp_path: Path) -> None:
+def test_a_structure_that_contains_itself_is_harmless(tmp_path: Path) -> None:
     document = SnapshotBuilder().document()
     document["device_traces"] = [[document]]
     document["segments"] = [document]
@@ -208,13 +212,13 @@ def test_a_structure_that_holds_itself_is_no_danger(tmp_path: Path) -> None:
     assert read_trace(write(pickle.dumps(document), tmp_path)).malformed_events == 2
 
 
-def test_the_number_of_lists_and_dicts_is_bounded() -> None:
+def test_the_number_of_lists_and_dicts_is_limited() -> None:
     data = pickle.dumps([[] for _ in range(1_000)])
     with pytest.raises(TooLarge, match="lists and dicts"):
         load_plain(data, Limits(max_snapshot_entries=999), "x")
 
 
-def test_the_size_of_the_file_is_bounded(tmp_path: Path) -> None:
+def test_the_size_of_the_file_is_limited(tmp_path: Path) -> None:
     path = write(pickle.dumps(["x" * 10_000]), tmp_path)
     with pytest.raises(TooLarge, match="bytes"):
         read_trace(path, limits=Limits(max_snapshot_bytes=9_000))
@@ -223,7 +227,7 @@ def test_the_size_of_the_file_is_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "value", [{1, 2}, frozenset({1}), b"bytes", bytearray(b"b"), ((1, 2), (3, 4)), (1, 2, 3)]
 )
-def test_what_no_snapshot_holds_is_refused(value: Any) -> None:
+def test_instructions_that_no_snapshot_has_are_refused(value: Any) -> None:
     with pytest.raises(TraceError):
         load(pickle.dumps([value], 5))
 
@@ -251,6 +255,6 @@ def test_any_bytes_give_plain_data_or_an_error_of_ours(seed: int) -> None:
 @pytest.mark.parametrize(
     "data", [b"\x80\x04.", b"\x80\x04u.", b"\x80\x04}K\x01K\x02a.", b"\x80\x04h\x05.", b"\x80\x02]]NNs."]
 )
-def test_instructions_that_do_not_fit_together_are_a_damaged_pickle(data: bytes) -> None:
+def test_instructions_in_a_wrong_order_are_a_damaged_pickle(data: bytes) -> None:
     with pytest.raises(NotATrace, match="damaged"):
         load(data)

@@ -1,4 +1,4 @@
-"""The scanner against a plain loop over characters."""
+"""The scanner, compared with a plain loop over characters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXTS = st.binary(max_size=80) | st.text('{}[]"\\,a', max_size=80).map(str.encod
 
 
 def slow_marks(text: bytes) -> list[tuple[int, int]]:
-    """Brackets outside strings, and the depth after each."""
+    """Return the brackets outside strings, and the depth after each."""
     marks = []
     depth, in_string, escaped = 0, False, False
     for at, code in enumerate(text):
@@ -42,7 +42,7 @@ def test_scanning_in_pieces(text: bytes, cuts: list[int]) -> None:
 @given(
     st.lists(st.text('{}[]"\\,a', min_size=1, max_size=12).filter(lambda t: not t.endswith("\\")), min_size=1)
 )
-def test_segments_begin_anew(pieces: list[str]) -> None:
+def test_every_segment_starts_at_depth_zero(pieces: list[str]) -> None:
     texts = [piece.encode() for piece in pieces]
     starts = np.cumsum([0, *map(len, texts)])[:-1]
     marks = segmented(b"".join(texts), starts)
