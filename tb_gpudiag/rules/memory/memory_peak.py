@@ -283,7 +283,7 @@ def _advice(found: _Composition) -> list[_Advice]:
 
 def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iterator[Evidence]:
     peak, reserve, capacity = memory.peak, memory.reserve, memory.capacity_bytes
-    yield Evidence("Peak", size(peak.allocated_bytes), (f"of {size(capacity)}",) if capacity else ())
+    yield Evidence("Peak", size(peak.allocated_bytes, f"of {size(capacity)}" if capacity else ""))
     if _has_room_known(memory):
         room = _room(memory)
         yield Evidence("Free at the peak", size(room), (share_of(room, capacity, "of the capacity"),))

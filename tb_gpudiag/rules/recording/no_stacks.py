@@ -1,4 +1,4 @@
-"""GD903: no Python stacks, so no source lines."""
+"""GD903: the trace contains no Python stacks, so findings have no source lines."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from tb_gpudiag.rules.shared.recording_advice import record_again
 
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+    """Check for Python stacks."""
     if facts.recorded.stacks:
         return Clear("Python stacks are recorded")
     return Finding(
         title="No Python stacks are recorded: findings name operators, not source lines",
         summary=(
-            "Without stacks a finding can say which operator cost the time, and not which line of yours "
-            "called it. Time in plain Python between operators cannot be told apart."
+            "Without stacks a finding names the operator that took the time, but not the line of your code "
+            "that called it. Time in plain Python between operators has no name at all."
         ),
         fix=record_again(
-            "Record with with_stack=True. It slows the recorded steps down and makes the file larger."
+            "Record with with_stack=True. It slows down the recorded steps and makes the file larger."
         ),
-        evidence=[Evidence("Python stacks", "none")],
+        evidence=[Evidence("Python stacks", "not recorded")],
     )
 
 

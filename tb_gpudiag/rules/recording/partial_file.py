@@ -1,4 +1,4 @@
-"""GD906: a part of the file could not be read."""
+"""GD906: part of the file could not be read."""
 
 from __future__ import annotations
 
@@ -16,50 +16,51 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Severity,
 )
-from tb_gpudiag.wording.format import count, share
+from tb_gpudiag.wording.quantity import number, share_of
 
-# A stray bad event says nothing about the rest. Where one in a hundred is bad, something is wrong with the
-# file.
+# A stray malformed event says nothing about the rest. If one in a hundred is malformed, something is wrong
+# with the file.
 SPOILS_SHARE = 0.01
 
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+    """Check whether the whole file was read."""
     trace = facts.trace
     read, bad = trace.events_read, trace.malformed_events
-    evidence = [Evidence("events read", count(read)), Evidence("malformed events", count(bad))]
+    evidence = [Evidence("Events read", number(read)), Evidence("Malformed events", number(bad))]
     if trace.status == "WRITING":
         return Finding(
             title="The file is still being written",
-            summary="What is there so far was read. The rest follows when the writer has finished.",
-            fix=Fix("Look again when the file has stopped growing."),
+            summary="Only the events written so far were read.",
+            fix=Fix("Open the trace again when the file has stopped growing."),
             evidence=evidence,
         )
     if trace.status == "PARTIAL":
         return Finding(
-            title="The file ends in the middle: the figures are about what is left of it",
+            title="The file is truncated: the figures cover only the part that is left",
             summary=(
-                "Everything up to the last whole event was read. Events are not written in order of time, so "
-                "what is missing may be from anywhere: idle time may only seem idle, and a cause may be "
-                "hidden."
+                "Everything up to the last complete event was read. Events are not written in order of time, "
+                "so missing events may be from anywhere: the GPU may look idle where it was not, and causes "
+                "may be missing."
             ),
             fix=Fix(
-                "Record again, and let the job finish writing: do not kill it, and see that the disk has "
-                "room. If the file was copied, copy it again."
+                "Record again, and let the job finish writing: do not kill it, and check that the disk has "
+                "room. If the file is a copy, copy it again."
             ),
             evidence=evidence,
             severity=Severity.WARNING,
         )
     if bad:
         return Finding(
-            title=f"Left out because they are malformed: {count(bad, 'event')}",
-            summary="Everything else was read. What those events said is missing from all figures.",
-            fix=Fix("If a tool rewrote the file, diagnose the one that the profiler wrote."),
-            evidence=[*evidence, Evidence("share", share(bad, read + bad))],
+            title=f"{number(bad, 'malformed event')} skipped",
+            summary="Everything else was read. The content of these events is missing from all figures.",
+            fix=Fix("If a tool rewrote the file, diagnose the file that the profiler wrote."),
+            evidence=[*evidence, Evidence("Malformed share", share_of(bad, read + bad, "of all events"))],
             severity=Severity.WARNING if bad > SPOILS_SHARE * (read + bad) else None,
         )
-    return Clear(f"all {count(read, 'event')} read")
+    return Clear(f"all {number(read, 'event')} read")
 
 
 RULE = Rule(
-    "GD906", "partial_file", "Partial file", check, severity=Severity.INFO, about=TRACES | MEMORY_FILES
+    "GD906", "partial_file", "Incomplete file", check, severity=Severity.INFO, about=TRACES | MEMORY_FILES
 )

@@ -1,4 +1,4 @@
-"""GD904: GPU work whose launch is not in the trace."""
+"""GD904: GPU work without a recorded launch."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.recording_advice import record_again
-from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.wording.quantity import duration, number, share_of
 
-# In public traces 2.5 % of GPU work has no launch, mostly work queued before the recording began: nothing to
-# mention.
+# In public traces 2.5% of the GPU work has no launch, mostly because it was queued before the recording. That
+# is not worth mentioning.
 NOTABLE_SHARE = 0.05
 
-# From here on so much of the idle time has no launch to explain it that the ledger's other causes are a part
-# of the picture only.
+# From here on so much idle time has no launch to explain it that the other causes are only half the story.
 SPOILS_IDLE_SHARE = 0.25
-# And idle time that is less than this of the step window is not worth a warning, whatever its cause.
+# Idle time of less than this share of the step window is not worth a warning, whatever its cause.
 SPOILS_WINDOW_SHARE = 0.05
 
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+    """Count GPU work without a launch, and the idle time that it leaves unexplained."""
     device = facts.device
     if device is None:
         return NO_GPU
@@ -38,35 +38,34 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     window = facts.window
     idle_ns = device.ledger.idle_ns(window)
     unexplained_ns = device.ledger.by_cause(window).get(Cause.UNLINKED, 0)
+    work = number(missing, "kernel or copy", "kernels and copies")
     many = missing > NOTABLE_SHARE * total
     spoils = (
         unexplained_ns > SPOILS_IDLE_SHARE * idle_ns
         and unexplained_ns > SPOILS_WINDOW_SHARE * window.duration_ns
     )
     if not many and not spoils:
-        return Clear(f"{share(total - missing, total)} of the GPU work is joined to its launch")
+        return Clear(f"{share_of(total - missing, total, 'of the GPU work')} has a recorded launch")
     return Finding(
-        title=f"{share(missing, total)} of the GPU work has no launch in the trace",
+        title=f"{share_of(missing, total, 'of the GPU work')} has no launch in the trace",
         summary=(
-            "These kernels and copies keep the GPU busy like any other, but nothing says who launched them: "
-            "idle time that ends with one of them has no cause, and its operator and line are unknown."
+            "These kernels and copies keep the GPU busy like any others, but the trace does not show what "
+            "launched them. Idle time that ends with one of them has no cause, operator or line."
         ),
         fix=record_again(
-            "Record CPU and CUDA activities together, and begin with a warm-up so that work queued before "
-            "the recording is done when it begins."
+            "Record CPU and CUDA activities together, and start with a warm-up so that earlier queued work "
+            "finishes before the recording."
         ),
         evidence=[
+            Evidence("Without a launch", share_of(missing, total, "of the GPU work"), (work,)),
             Evidence(
-                "without a launch",
-                f"{count(missing)} of {count(total, 'kernel or copy', 'kernels and copies')}",
-            ),
-            Evidence(
-                "idle time without a cause",
-                f"{time_ns(unexplained_ns)} ({share(unexplained_ns, idle_ns)} of idle)",
+                "Idle time without a cause",
+                duration(unexplained_ns),
+                (share_of(unexplained_ns, idle_ns, "of the idle time"),),
             ),
         ],
         severity=Severity.WARNING if spoils else None,
     )
 
 
-RULE = Rule("GD904", "unlinked_kernels", "GPU work without launches", check, severity=Severity.INFO)
+RULE = Rule("GD904", "unlinked_kernels", "GPU work without a recorded launch", check, severity=Severity.INFO)

@@ -17,50 +17,54 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Severity,
 )
+from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.rules.shared.slow_start import leading_slow_steps
-from tb_gpudiag.wording.format import share, time_ns
+from tb_gpudiag.wording.quantity import duration, number, ratio
 
-# From here on the warm-up is so much of the step window that the window's figures are about it, and not about
-# training.
+# From here on the warm-up takes so much of the step window that the figures describe it instead of training.
 SPOILS_SHARE = 0.25
 
-# With fewer there is no steady state to compare with.
+# With fewer steps there is no steady state to compare with.
 FEWEST_STEPS = 3
 
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Steps from the end of the GPU work of the one before to the end of their own: a host that runs ahead
-    says nothing about how long they take."""
+    """Compare the first steps with the later ones.
+
+    With a GPU, a step lasts from the end of the previous step's GPU work to the end of its own: a host that
+    runs ahead says nothing about how long steps take.
+    """
     steps = facts.step_times
     if steps is None or len(steps) < FEWEST_STEPS:
         known = len(steps) if steps is not None else 0
         return CannotTell(
-            f"it takes {FEWEST_STEPS} steps to tell a warm-up, and the trace has {known}",
-            "Record at least three steps after warming up: schedule(wait=1, warmup=2, active=6).",
+            f"recognizing a warm-up takes {FEWEST_STEPS} steps, and the trace has {known}",
+            "Record at least three steps after the warm-up: schedule(wait=1, warmup=2, active=6).",
         )
     start_ns, end_ns = steps.times.start_ns, steps.times.end_ns
     length_ns = end_ns - start_ns
     if np.median(length_ns) <= 0:
-        return CannotTell("most steps have no GPU work in the trace")
+        return CannotTell("the trace has no GPU work for most steps")
     slow, steady_ns = leading_slow_steps(length_ns)
     if not slow:
-        return Clear(f"the first step took {time_ns(int(length_ns[0]))}, the median one {time_ns(steady_ns)}")
+        return Clear(f"the first step took {duration(length_ns[0])}, the median step {duration(steady_ns)}")
+    slowdown = ratio(length_ns[0] / steady_ns, "the median")
     extra_ns = int(length_ns[:slow].sum() - slow * steady_ns)
     window_ns = facts.window.duration_ns
     return Finding(
-        title=f"The first step took {length_ns[0] / steady_ns:.1f} times as long as the later ones",
+        title=f"The first step took {slowdown} of the later steps",
         summary=(
-            "The recording began before the job was warm. Compilation, autotuning and first allocations "
-            "happen once; the figures over the step window contain them as if they happened in every step."
+            "The recording began before the job was in a steady state. Compilation, autotuning and first "
+            "allocations happen once, but the figures over the step window include them."
         ),
-        fix=record_again("Skip more steps before recording: raise wait and warmup in the schedule."),
+        fix=record_again("Skip more steps before recording: increase wait and warmup in the schedule."),
         evidence=[
-            Evidence("first step", time_ns(int(length_ns[0]))),
-            Evidence("slow steps", f"{slow} of {len(length_ns)}"),
-            Evidence("median of the steady steps", time_ns(steady_ns)),
-            Evidence("extra time in the step window", f"{time_ns(extra_ns)} ({share(extra_ns, window_ns)})"),
+            Evidence("First step", duration(length_ns[0]), (slowdown,)),
+            Evidence("Median of the later steps", duration(steady_ns)),
+            Evidence("Slow steps", number(slow, suffix=f"of {len(length_ns)}")),
+            window_time("Extra time", extra_ns, window_ns),
         ],
         ranges=[
             Range(int(start_ns[0]), int(end_ns[slow - 1]), facts.device.id if facts.device else NO_DEVICE)

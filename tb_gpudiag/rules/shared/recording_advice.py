@@ -21,7 +21,7 @@ with profile(
     for step, batch in enumerate(loader):
         train_step(batch)
         prof.step()  # once per step, at its end
-        if step == 6:
+        if step == 8:
             break
 """
 

@@ -8,7 +8,7 @@ from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of, finding, healthy, is_clear
 
 
-def test_fires_without_marks_and_shows_how_to_make_them(tmp_path: Path) -> None:
+def test_fires_without_marks_and_shows_how_to_add_them(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.thread().launch("gemm", at=10, us=5, runs_at=20, runs_us=100)
     facts = facts_of(trace, tmp_path)
@@ -18,14 +18,14 @@ def test_fires_without_marks_and_shows_how_to_make_them(tmp_path: Path) -> None:
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
 
 
-def test_the_gpus_echo_of_a_step_is_no_step(tmp_path: Path) -> None:
+def test_a_step_annotation_on_the_gpu_is_not_a_step(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.thread().launch("gemm", at=10, us=5, runs_at=20, runs_us=100)
     trace.gpu_annotation("ProfilerStep#4", at=20, us=100)
     finding(RULE.check(facts_of(trace, tmp_path)))
 
 
-def test_one_step_is_enough_to_be_clear(tmp_path: Path) -> None:
+def test_one_step_is_enough(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
 
 

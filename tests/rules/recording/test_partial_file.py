@@ -9,8 +9,9 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.recording.partial_file import RULE
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.wording.quantity import number
 from tests.builder import TraceBuilder
-from tests.rules.stage import facts_of, finding, healthy, is_clear
+from tests.rules.stage import facts_of, figures, finding, healthy, is_clear
 
 
 def _cut(folder: Path, *, age_s: int) -> Facts:
@@ -31,13 +32,13 @@ def _with_bad_events(bad: int, good: int) -> TraceBuilder:
     return trace
 
 
-def test_a_file_cut_off_is_a_warning(tmp_path: Path) -> None:
+def test_a_truncated_file_is_a_warning(tmp_path: Path) -> None:
     facts = _cut(tmp_path, age_s=3600)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
 
 
-def test_a_file_that_grows_is_only_mentioned(tmp_path: Path) -> None:
+def test_a_file_still_being_written_is_a_hint(tmp_path: Path) -> None:
     facts = _cut(tmp_path, age_s=0)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
@@ -48,9 +49,9 @@ def test_a_file_that_grows_is_only_mentioned(tmp_path: Path) -> None:
 def test_malformed_events_are_counted(bad: int, severity: Severity, tmp_path: Path) -> None:
     facts = facts_of(_with_bad_events(bad, good=500), tmp_path)
     found = finding(RULE.check(facts))
-    assert ("malformed events", str(bad)) in [(e.label, e.text) for e in found.evidence]
+    assert figures(found)["Malformed events"] == (number(bad),)
     assert RULE.severity_of(found, facts.window.duration_ns) is severity
 
 
-def test_a_whole_file_is_clear(tmp_path: Path) -> None:
+def test_a_complete_file_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))

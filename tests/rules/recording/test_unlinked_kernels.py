@@ -4,12 +4,13 @@ from pathlib import Path
 
 from tb_gpudiag.rules.recording.unlinked_kernels import RULE
 from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.wording.quantity import number, share_of
 from tests.builder import TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, finding, healthy, is_clear, without_gpu
+from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, without_gpu
 
 
 def _mostly_linked(unlinked: int, *, gap_us: float = 0) -> TraceBuilder:
-    """100 kernels of 10 µs, of which the last ones have no launch; before each of those the GPU is idle."""
+    """Build 100 kernels of 10 µs. The last ones have no launch, and the GPU is idle before each of them."""
     trace = TraceBuilder()
     main = trace.thread()
     at = 100.0
@@ -28,10 +29,14 @@ def test_fires_above_one_in_twenty(tmp_path: Path) -> None:
     facts = facts_of(_mostly_linked(6), tmp_path)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
-    assert "6.0%" in found.title
+    assert found.title.startswith(str(share_of(6, 100)))
+    assert figures(found)["Without a launch"] == (
+        share_of(6, 100, "of the GPU work"),
+        number(6, "kernel or copy", "kernels and copies"),
+    )
 
 
-def test_it_is_a_warning_where_idle_time_loses_its_cause(tmp_path: Path) -> None:
+def test_idle_time_without_a_cause_is_a_warning(tmp_path: Path) -> None:
     facts = facts_of(_mostly_linked(6, gap_us=50), tmp_path)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING

@@ -5,16 +5,17 @@ from pathlib import Path
 
 from tb_gpudiag.rules.recording.warmup_recorded import RULE
 from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.wording.quantity import number
 from tests.builder import TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, finding, is_clear
+from tests.rules.stage import cannot_tell, facts_of, figures, finding, is_clear
 
 
 def _steps(lengths_us: Sequence[float], *, gpu: bool = True) -> TraceBuilder:
     trace = TraceBuilder(devices=("Test GPU",) if gpu else ())
     main = trace.thread()
     at = 0.0
-    for number, us in enumerate(lengths_us):
-        main.step(number, at=at, us=us)
+    for step, us in enumerate(lengths_us):
+        main.step(step, at=at, us=us)
         if gpu:
             main.launch("gemm", at=at, us=5, runs_at=at + 6, runs_us=us - 10)
         else:
@@ -23,21 +24,21 @@ def _steps(lengths_us: Sequence[float], *, gpu: bool = True) -> TraceBuilder:
     return trace
 
 
-def test_a_slow_first_step_is_mentioned(tmp_path: Path) -> None:
+def test_a_slow_first_step_is_a_hint(tmp_path: Path) -> None:
     facts = facts_of(_steps([250, 100, 100, 100, 100, 100, 100, 100, 100]), tmp_path)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
-    assert ("slow steps", "1 of 9") in [(e.label, e.text) for e in found.evidence]
+    assert figures(found)["Slow steps"] == (number(1, suffix="of 9"),)
 
 
-def test_it_is_a_warning_where_the_figures_are_about_the_warm_up(tmp_path: Path) -> None:
+def test_a_warm_up_that_dominates_the_window_is_a_warning(tmp_path: Path) -> None:
     facts = facts_of(_steps([2000, 400, 100, 100, 100]), tmp_path)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
-    assert ("slow steps", "2 of 5") in [(e.label, e.text) for e in found.evidence]
+    assert figures(found)["Slow steps"] == (number(2, suffix="of 5"),)
 
 
-def test_it_is_seen_without_a_gpu_too(tmp_path: Path) -> None:
+def test_a_warm_up_is_found_without_a_gpu_too(tmp_path: Path) -> None:
     finding(RULE.check(facts_of(_steps([900, 100, 100, 100], gpu=False), tmp_path)))
 
 
@@ -45,7 +46,7 @@ def test_just_under_twice_the_others_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_steps([195, 100, 100, 100]), tmp_path)))
 
 
-def test_a_slow_step_in_the_middle_is_no_warm_up(tmp_path: Path) -> None:
+def test_a_slow_step_in_the_middle_is_not_a_warm_up(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_steps([100, 100, 900, 100, 100]), tmp_path)))
 
 
@@ -57,46 +58,46 @@ def test_cannot_tell_from_two_steps(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(_steps([900, 100]), tmp_path)))
 
 
-def test_a_host_that_runs_ahead_hides_no_warm_up(tmp_path: Path) -> None:
-    """All steps are launched within 500 µs; the first one's kernels take eight times as long."""
+def test_a_warm_up_is_found_if_the_host_runs_ahead(tmp_path: Path) -> None:
+    """The host launches all steps within 500 µs. The first step's kernels take eight times as long."""
     trace = TraceBuilder()
     main = trace.thread()
     done = 10.0
-    for number, us in enumerate([800, 100, 100, 100, 100]):
-        main.step(number, at=number * 100, us=100)
-        main.launch("gemm", at=number * 100 + 1, us=5, runs_at=done, runs_us=us)
+    for step, us in enumerate([800, 100, 100, 100, 100]):
+        main.step(step, at=step * 100, us=100)
+        main.launch("gemm", at=step * 100 + 1, us=5, runs_at=done, runs_us=us)
         done += us
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert ("slow steps", "1 of 5") in [(e.label, e.text) for e in found.evidence]
+    assert figures(found)["Slow steps"] == (number(1, suffix="of 5"),)
     assert (found.ranges[0].start_ns, found.ranges[0].end_ns) == (0, 810_000)
 
 
-def test_cannot_tell_where_steps_have_no_gpu_work(tmp_path: Path) -> None:
+def test_cannot_tell_if_most_steps_have_no_gpu_work(tmp_path: Path) -> None:
     trace = _steps([100, 100])
     main = trace.thread()
-    for number in range(2, 9):
-        main.step(number, at=number * 100, us=100)
+    for step in range(2, 9):
+        main.step(step, at=step * 100, us=100)
     assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
 
 
-def test_work_queued_before_the_recording_is_not_the_first_steps(tmp_path: Path) -> None:
+def test_work_queued_before_the_recording_does_not_count_as_the_first_step(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()
-    trace.kernel("gemm", at=1, us=390)  # its launch was before
-    for number in range(5):
-        main.step(number, at=number * 100, us=100)
-        main.launch("gemm", at=number * 100 + 1, us=5, runs_at=400 + number * 100, runs_us=95)
+    trace.kernel("gemm", at=1, us=390)  # launched before the recording
+    for step in range(5):
+        main.step(step, at=step * 100, us=100)
+        main.launch("gemm", at=step * 100 + 1, us=5, runs_at=400 + step * 100, runs_us=95)
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
 
 
-def test_streams_that_run_ahead_do_not_hide_what_was_queued(tmp_path: Path) -> None:
-    """A copy of the first step runs beside kernels that were launched before the recording."""
+def test_earlier_queued_work_is_recognized_if_another_stream_runs_ahead(tmp_path: Path) -> None:
+    """A copy of the first step runs in parallel with kernels launched before the recording."""
     trace = TraceBuilder()
     main = trace.thread()
     trace.kernel("gemm", at=1, us=190)
     trace.kernel("gemm", at=200, us=190)
-    for number in range(5):
-        main.step(number, at=number * 100, us=100)
-        main.launch("copy_ahead", at=number * 100 + 1, us=5, runs_at=number * 100 + 10, runs_us=5, stream=20)
-        main.launch("gemm", at=number * 100 + 10, us=5, runs_at=400 + number * 100, runs_us=95)
+    for step in range(5):
+        main.step(step, at=step * 100, us=100)
+        main.launch("copy_ahead", at=step * 100 + 1, us=5, runs_at=step * 100 + 10, runs_us=5, stream=20)
+        main.launch("gemm", at=step * 100 + 10, us=5, runs_at=400 + step * 100, runs_us=95)
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
