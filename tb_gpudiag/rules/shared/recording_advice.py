@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.facts.facts import DeviceFacts, Recorded
+from tb_gpudiag.facts.core.recording import Recorded
+from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.rules.rule import NO_GPU, CannotTell, Fix
 
 PROFILER_URL = "https://docs.pytorch.org/docs/stable/profiler.html"
