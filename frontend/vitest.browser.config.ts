@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-// The browser tests stand beside Python's, where no node_modules is found by itself.
+// The browser tests are among Python's tests, outside of the lookup path of node_modules.
 export default defineConfig({
   root: here("../tests/browser"),
   resolve: {

@@ -49,33 +49,34 @@ const NOT_OURS = /\/font-roboto\/|\/favicon\.ico$/;
 export interface Watched {
   readonly page: Page;
   /** Everything that went wrong on the page so far. */
-  readonly wrongs: readonly string[];
+  readonly problems: readonly string[];
 }
 
 export async function openPage(context: BrowserContext): Promise<Watched> {
   const page = await context.newPage();
-  const wrongs: string[] = [];
+  const problems: string[] = [];
   page.on("console", (message) => {
     const { url } = message.location();
-    if (message.type() === "error" && !NOT_OURS.test(url)) wrongs.push(`console: ${message.text()} (${url})`);
+    if (message.type() === "error" && !NOT_OURS.test(url))
+      problems.push(`console: ${message.text()} (${url})`);
   });
-  page.on("pageerror", (error) => wrongs.push(`page error: ${error.message}`));
+  page.on("pageerror", (error) => problems.push(`page error: ${error.message}`));
   page.on("dialog", (dialog) => {
-    wrongs.push(`dialog: ${dialog.message()}`);
+    problems.push(`dialog: ${dialog.message()}`);
     void dialog.dismiss();
   });
   page.on("response", (response) => {
     if (response.status() >= 400 && !NOT_OURS.test(response.url()))
-      wrongs.push(`${response.status()}: ${response.url()}`);
+      problems.push(`${response.status()}: ${response.url()}`);
   });
-  await page.exposeFunction("gpudiagViolation", (what: string) => wrongs.push(`security policy: ${what}`));
+  await page.exposeFunction("gpudiagViolation", (what: string) => problems.push(`security policy: ${what}`));
   await page.addInitScript(() => {
     document.addEventListener("securitypolicyviolation", (event) => {
-      const tell = (window as unknown as { gpudiagViolation: (what: string) => void }).gpudiagViolation;
-      tell(`${event.violatedDirective} ${event.blockedURI}`);
+      const notify = (window as unknown as { gpudiagViolation: (what: string) => void }).gpudiagViolation;
+      notify(`${event.violatedDirective} ${event.blockedURI}`);
     });
   });
-  return { page, wrongs };
+  return { page, problems };
 }
 
 /** Open the Diagnosis tab of a TensorBoard and return its frame. */

@@ -23,7 +23,7 @@ afterAll(async () => {
 });
 
 it("explains how to record, then finds the first trace, further ones, and a repaired one by itself", async () => {
-  const { page, wrongs } = await openPage(browser.context);
+  const { page, problems } = await openPage(browser.context);
   const frame = await openTab(page, tensorboard.url);
   await frame.getByRole("heading", { name: "No trace in this log directory yet" }).waitFor();
   await frame.getByRole("button", { name: "Copy recording block" }).click();
@@ -62,6 +62,6 @@ it("explains how to record, then finds the first trace, further ones, and a repa
   );
   await frame.getByText("No GPU activity recorded").waitFor();
   await frame.getByRole("cell", { name: "aten::mm", exact: true }).waitFor();
-  expect(wrongs).toEqual([]);
+  expect(problems).toEqual([]);
   await page.close();
 });

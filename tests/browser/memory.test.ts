@@ -26,7 +26,7 @@ async function memoryOf(run: string): Promise<DeviceMemory> {
 async function sliceOf(run: string, start_us: number, end_us: number): Promise<MemorySlice> {
   const { id } = await session.entryOf(run);
   const route = `memory?id=${id}&device=0&start_us=${start_us}&end_us=${end_us}&width=1`;
-  return (await session.tensorboard.ask(route)) as MemorySlice;
+  return (await session.tensorboard.get(route)) as MemorySlice;
 }
 
 interface Opened {
@@ -43,7 +43,9 @@ async function openMemory(run: string): Promise<Opened> {
   await memory.locator(".uplot canvas").waitFor();
   await memory.getByText("Loading the memory curve").waitFor({ state: "detached" });
   await memory.scrollIntoViewIfNeeded();
-  await frame.evaluate(() => new Promise((told) => requestAnimationFrame(() => requestAnimationFrame(told))));
+  await frame.evaluate(
+    () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))),
+  );
   const box = await stage.boundingBox();
   if (!box) throw new Error("the chart is not on the screen");
   return { frame, memory, chart: { x: box.x, y: box.y + box.height / 2, width: box.width } };

@@ -32,7 +32,7 @@ export class Session {
     });
     afterEach(async () => {
       await this.page.close();
-      expect(this.#watched?.wrongs).toEqual([]);
+      expect(this.#watched?.problems).toEqual([]);
     });
   }
 
@@ -48,7 +48,7 @@ export class Session {
 
   async entryOf(run: string): Promise<TraceEntry> {
     return vi.waitFor(async () => {
-      const { traces } = (await this.tensorboard.ask("traces")) as TraceList;
+      const { traces } = (await this.tensorboard.get("traces")) as TraceList;
       const found = traces.find((entry) => entry.run === run);
       if (!found) throw new Error(`${run} is not in the list of traces`);
       return found;
@@ -59,7 +59,7 @@ export class Session {
   async reportOf(run: string): Promise<Report> {
     const { id } = await this.entryOf(run);
     const answer = await vi.waitFor(async () => {
-      const now = (await this.tensorboard.ask(`report?id=${id}`)) as ReportState;
+      const now = (await this.tensorboard.get(`report?id=${id}`)) as ReportState;
       if (now.state === "queued" || now.state === "running")
         throw new Error(`${run} is still ${now.state}: ${now.stage}`);
       return now;
@@ -80,7 +80,7 @@ export class Session {
     await frame.locator(".gd-lanes canvas").scrollIntoViewIfNeeded();
     // The page gets the scroll event with the next frame.
     await frame.evaluate(
-      () => new Promise((told) => requestAnimationFrame(() => requestAnimationFrame(told))),
+      () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))),
     );
     return frame;
   }

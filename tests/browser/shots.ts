@@ -22,7 +22,7 @@ async function settled(frame: Frame): Promise<void> {
 
 async function scanned(tensorboard: TensorBoard): Promise<TraceList> {
   for (;;) {
-    const list = (await tensorboard.ask("traces")) as TraceList;
+    const list = (await tensorboard.get("traces")) as TraceList;
     if (list.scanned) return list;
   }
 }
@@ -57,19 +57,19 @@ async function takeShots(page: Page, url: string, { id, run }: TraceEntry, suffi
 }
 
 async function takeAllShots(url: string, traces: readonly TraceEntry[], size: Size): Promise<string[]> {
-  const problems: string[] = [];
+  const all: string[] = [];
   const { context, close } = await startBrowser(size);
   for (const theme of THEMES) {
-    const { page, wrongs } = await openPage(context);
+    const { page, problems } = await openPage(context);
     await page.addInitScript((wanted) => {
       localStorage.setItem("_tb_global_settings", JSON.stringify({ theme: wanted }));
     }, theme);
     for (const entry of traces) await takeShots(page, url, entry, `${theme}-${size.width}`);
-    problems.push(...wrongs);
+    all.push(...problems);
     await page.close();
   }
   await close();
-  return problems;
+  return all;
 }
 
 it("takes screenshots without problems on the page", { timeout: 600_000 }, async () => {

@@ -50,7 +50,7 @@ export function write(logdir: string, name: string, content: string): void {
 export interface TensorBoard {
   readonly url: string;
   /** Return the response of one of the plugin's routes. */
-  readonly ask: (route: string) => Promise<unknown>;
+  readonly get: (route: string) => Promise<unknown>;
   readonly stop: () => Promise<void>;
 }
 
@@ -67,7 +67,7 @@ export async function startTensorBoard(logdir: string, ...flags: string[]): Prom
   const url = await address(server);
   return {
     url,
-    ask: async (route) => {
+    get: async (route) => {
       const answer = await fetch(`${url}data/plugin/gpudiag/${route}`);
       return (await answer.json()) as unknown;
     },
@@ -82,14 +82,14 @@ export async function startTensorBoard(logdir: string, ...flags: string[]): Prom
 
 function address(server: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
-    let said = "";
+    let output = "";
     server.stderr?.on("data", (chunk: Buffer) => {
-      said += chunk.toString();
-      const found = /TensorBoard \S+ at (http\S+)/.exec(said)?.[1];
+      output += chunk.toString();
+      const found = /TensorBoard \S+ at (http\S+)/.exec(output)?.[1];
       if (found) resolve(found.endsWith("/") ? found : `${found}/`);
     });
     server.once("exit", (code) => {
-      reject(new Error(`TensorBoard ended with ${String(code)}:\n${said}`));
+      reject(new Error(`TensorBoard ended with ${String(code)}:\n${output}`));
     });
   });
 }

@@ -68,7 +68,7 @@ describe("the timeline", () => {
   it("selects on the ruler: a range by dragging, a step by a click", async () => {
     const { id } = await session.entryOf(RUN);
     const frame = await session.openTimeline(RUN);
-    const { steps, trace_start_us, trace_end_us } = (await session.tensorboard.ask(
+    const { steps, trace_start_us, trace_end_us } = (await session.tensorboard.get(
       `timeline?id=${id}&width=1000`,
     )) as Timeline;
     const box = await frame.locator(".gd-lanes canvas").boundingBox();
@@ -96,7 +96,7 @@ describe("the timeline", () => {
   it("describes what is under the pointer, and explains a gap that is clicked", async () => {
     const { id } = await session.entryOf(RUN);
     const frame = await session.openTimeline(RUN);
-    const timeline = (await session.tensorboard.ask(`timeline?id=${id}&width=1000`)) as Timeline;
+    const timeline = (await session.tensorboard.get(`timeline?id=${id}&width=1000`)) as Timeline;
     const lane = timeline.lanes.find(({ kind }) => kind === "gaps");
     const lengths = lane?.box_duration_us ?? [];
     const at = lengths.indexOf(Math.max(...lengths));
@@ -121,7 +121,7 @@ describe("the timeline", () => {
   it("paints the queue depth, and shows it under the pointer", async () => {
     const { id } = await session.entryOf(RUN);
     const frame = await session.openTimeline(RUN);
-    const timeline = (await session.tensorboard.ask(`timeline?id=${id}&width=1000`)) as Timeline;
+    const timeline = (await session.tensorboard.get(`timeline?id=${id}&width=1000`)) as Timeline;
     const queue = timeline.lanes.find(({ kind }) => kind === "queue");
     const times = queue?.queue?.time_us ?? [];
     const depths = queue?.queue?.low ?? [];
@@ -217,7 +217,7 @@ describe("a row", () => {
     {
       what: "wait",
       run: "host_sync",
-      at: ".gd-waits tr.gd-linked",
+      at: ".gd-syncs tr.gd-linked",
       ranges: ({ sync_sites: sites }) => sites[0]?.ranges,
     },
     {
@@ -240,9 +240,9 @@ describe("a row", () => {
     const row = frame.locator(at).first();
     await row.getByRole("button", { name: "Show on the timeline" }).click();
     await untilShown(places[0]);
-    const says = places.length > 1 ? `1 of ${places.length}` : "Shown";
-    await frame.locator(".gd-shown", { hasText: says }).waitFor();
-    expect(await row.innerText()).toContain(says);
+    const label = places.length > 1 ? `1 of ${places.length}` : "Shown";
+    await frame.locator(".gd-shown", { hasText: label }).waitFor();
+    expect(await row.innerText()).toContain(label);
     await expect.poll(() => onScreen(frame.locator("#gd-timeline"))).toBe(true);
   });
 

@@ -16,20 +16,20 @@ function height(px: number) {
 }
 
 it("notices that the frame is hidden and shown again, although there is no event for it", () => {
-  const told: boolean[] = [];
+  const states: boolean[] = [];
   height(900);
   const stop = watchVisible((visible) => {
-    if (told.at(-1) !== visible) told.push(visible);
+    if (states.at(-1) !== visible) states.push(visible);
   });
   height(0);
   height(900);
   stop();
   height(0);
-  expect(told).toEqual([true, false, true]);
+  expect(states).toEqual([true, false, true]);
 });
 
 it("follows the system's theme if the page runs standalone", () => {
-  const told: string[] = [];
+  const states: string[] = [];
   const listeners: (() => void)[] = [];
   const preference = {
     matches: true,
@@ -37,8 +37,8 @@ it("follows the system's theme if the page runs standalone", () => {
     removeEventListener: () => undefined,
   };
   vi.stubGlobal("matchMedia", () => preference);
-  watchScheme((scheme) => told.push(scheme));
+  watchScheme((scheme) => states.push(scheme));
   preference.matches = false;
   for (const listener of listeners) listener();
-  expect(told).toEqual(["dark", "light"]);
+  expect(states).toEqual(["dark", "light"]);
 });

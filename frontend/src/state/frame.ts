@@ -16,47 +16,47 @@ function linkWindow(): Window {
 }
 
 /** Report TensorBoard's theme, or the system's preference if the page runs standalone. */
-export function watchScheme(tell: (scheme: Scheme) => void): Stop {
+export function watchScheme(notify: (scheme: Scheme) => void): Stop {
   const outer = outerWindow();
   if (outer) {
     const body = outer.document.body;
-    const look = () => {
-      tell(body.classList.contains("dark-mode") ? "dark" : "light");
+    const check = () => {
+      notify(body.classList.contains("dark-mode") ? "dark" : "light");
     };
-    const observer = new MutationObserver(look);
+    const observer = new MutationObserver(check);
     observer.observe(body, { attributes: true, attributeFilter: ["class"] });
-    look();
+    check();
     return () => {
       observer.disconnect();
     };
   }
   const preference = window.matchMedia("(prefers-color-scheme: dark)");
-  const look = () => {
-    tell(preference.matches ? "dark" : "light");
+  const check = () => {
+    notify(preference.matches ? "dark" : "light");
   };
-  preference.addEventListener("change", look);
-  look();
+  preference.addEventListener("change", check);
+  check();
   return () => {
-    preference.removeEventListener("change", look);
+    preference.removeEventListener("change", check);
   };
 }
 
 /** A hidden frame has no height and gets no event when it is shown, so poll. Polling is cheap. */
-const LOOK_EVERY_MS = 400;
+const CHECK_EVERY_MS = 400;
 
 /** Report whether the page is visible. TensorBoard hides it while another of its tabs is active. */
-export function watchVisible(tell: (visible: boolean) => void): Stop {
-  const look = () => {
-    tell(window.innerHeight > 0 && document.visibilityState === "visible");
+export function watchVisible(notify: (visible: boolean) => void): Stop {
+  const check = () => {
+    notify(window.innerHeight > 0 && document.visibilityState === "visible");
   };
-  const timer = window.setInterval(look, LOOK_EVERY_MS);
-  window.addEventListener("resize", look);
-  document.addEventListener("visibilitychange", look);
-  look();
+  const timer = window.setInterval(check, CHECK_EVERY_MS);
+  window.addEventListener("resize", check);
+  document.addEventListener("visibilitychange", check);
+  check();
   return () => {
     window.clearInterval(timer);
-    window.removeEventListener("resize", look);
-    document.removeEventListener("visibilitychange", look);
+    window.removeEventListener("resize", check);
+    document.removeEventListener("visibilitychange", check);
   };
 }
 
@@ -72,16 +72,16 @@ export function replaceHash(hash: string): void {
 }
 
 /** Report when the user edits the URL or navigates back or forward. */
-export function watchHash(tell: (hash: string) => void): Stop {
+export function watchHash(notify: (hash: string) => void): Stop {
   const around = linkWindow();
-  const look = () => {
-    tell(around.location.hash);
+  const check = () => {
+    notify(around.location.hash);
   };
-  around.addEventListener("hashchange", look);
-  around.addEventListener("popstate", look);
+  around.addEventListener("hashchange", check);
+  around.addEventListener("popstate", check);
   return () => {
-    around.removeEventListener("hashchange", look);
-    around.removeEventListener("popstate", look);
+    around.removeEventListener("hashchange", check);
+    around.removeEventListener("popstate", check);
   };
 }
 
@@ -95,13 +95,13 @@ function isMessage(value: unknown): value is Message {
 }
 
 /** Report when TensorBoard reloads its data, by its button or automatically. */
-export function watchReload(tell: () => void): Stop {
+export function watchReload(notify: () => void): Stop {
   if (!outerWindow()) return () => undefined;
   const { port1, port2 } = new MessageChannel();
   port1.onmessage = (event: MessageEvent<unknown>) => {
     const message: unknown = typeof event.data === "string" ? JSON.parse(event.data) : null;
     if (!isMessage(message)) return;
-    if (message.type === "experimental.DataReloaded") tell();
+    if (message.type === "experimental.DataReloaded") notify();
     port1.postMessage(JSON.stringify({ ...message, payload: null, error: null, isReply: true }));
   };
   window.parent.postMessage("experimental.bootstrap", "*", [port2]);

@@ -68,9 +68,10 @@ export function useMemorySlices(
   }, [whole]);
   const view = useMemo(() => (wanted && whole ? clamp(wanted, bounds) : bounds), [wanted, whole, bounds]);
 
-  const [rested] = useDebouncedValue(view, REST_MS);
-  const tile = whole && !whole.exact ? tileFor(rested, bounds) : null;
-  const part = useMemory(entry, device, tile, width, tile !== null);
+  const [rested] = useDebouncedValue(whole && view, REST_MS);
+  const tile = whole && !whole.exact && rested ? tileFor(rested, bounds) : null;
+  // The width is 0 again while the frame is hidden.
+  const part = useMemory(entry, device, tile, width, tile !== null && width_px > 0);
   const detail = ready(part.data);
   const best = detail && covers(detail, view) ? detail : whole;
   const columns = useMemo(() => best && columnsOf(best), [best]);

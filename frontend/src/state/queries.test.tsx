@@ -6,15 +6,15 @@ import type { ReportState, TraceEntry, TraceList } from "../wire/report";
 import { createQueryClient, useReport, useTraces } from "./queries";
 import { usePage } from "./store";
 
-let asked: string[];
+let requests: string[];
 let answers: Record<string, unknown>;
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval", "Date"] });
   usePage.setState(usePage.getInitialState());
-  asked = [];
+  requests = [];
   vi.stubGlobal("fetch", (url: string) => {
-    asked.push(url);
+    requests.push(url);
     const route = /^\.\/(\w+)/.exec(url)?.[1] ?? "";
     return Promise.resolve(new Response(JSON.stringify(answers[route])));
   });
@@ -34,9 +34,9 @@ function wrapper() {
 }
 
 async function pass(ms: number): Promise<number> {
-  const before = asked.length;
+  const before = requests.length;
   await act(() => vi.advanceTimersByTimeAsync(ms));
-  return asked.length - before;
+  return requests.length - before;
 }
 
 const list = (state: string): TraceList => ({
@@ -82,8 +82,8 @@ it("polls a report until it is ready, and requests it again when the file has ch
   answers = { report: state("ready") };
   await pass(2_000);
   expect(await pass(30_000)).toBe(0);
-  const before = asked.length;
+  const before = requests.length;
   rerender({ entry: { ...first, content: "2" } });
   await pass(100);
-  expect(asked.length - before).toBe(1);
+  expect(requests.length - before).toBe(1);
 });

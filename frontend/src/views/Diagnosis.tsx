@@ -1,7 +1,7 @@
 import { useMemo } from "react";
 import { costsMemory } from "../state/findings";
 import { onlyMemory } from "../state/kinds";
-import { whereabouts } from "../state/whereabouts";
+import { rowPlaces } from "../state/rowPlaces";
 import type { Report, TraceEntry } from "../wire/report";
 import { About } from "./about/About";
 import { Findings } from "./findings/Findings";
@@ -9,21 +9,21 @@ import { HostActivities } from "./host/HostActivities";
 import { Kernels } from "./kernels/Kernels";
 import { Launches } from "./launches/Launches";
 import { Memory } from "./memory/Memory";
-import { WhereaboutsProvider } from "./parts/ShowOnTimeline";
+import { RowPlacesProvider } from "./parts/ShowOnTimeline";
 import { Steps } from "./steps/Steps";
 import { Timeline } from "./timeline/Timeline";
 import { Verdict } from "./verdict/Verdict";
-import { Waits } from "./waits/Waits";
+import { Synchronizations } from "./synchronizations/Synchronizations";
 
 /** The whole report, from the summary to the details. */
 export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report }) {
-  const known = useMemo(() => whereabouts(report), [report]);
+  const known = useMemo(() => rowPlaces(report), [report]);
   const memory = onlyMemory(report.trace?.kind);
   const onlyHost = report.devices.length === 0;
   // If the worst finding is about memory, show memory before the timeline.
   const memoryFirst = report.findings[0] !== undefined && costsMemory(report.findings[0]);
   return (
-    <WhereaboutsProvider value={known}>
+    <RowPlacesProvider value={known}>
       <div className="gd-top">
         <Verdict report={report} />
         {onlyHost ? <HostActivities report={report} /> : <Steps report={report} />}
@@ -32,11 +32,11 @@ export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report
       {memoryFirst && <Memory entry={entry} report={report} />}
       {!memory && <Timeline entry={entry} />}
       <Launches report={report} />
-      <Waits report={report} />
+      <Synchronizations report={report} />
       <Kernels report={report} />
       {!onlyHost && <HostActivities report={report} />}
       {!memoryFirst && <Memory entry={entry} report={report} />}
       <About report={report} />
-    </WhereaboutsProvider>
+    </RowPlacesProvider>
   );
 }

@@ -1,9 +1,9 @@
 import { cleanup, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { usePage } from "../../state/store";
-import { whereabouts } from "../../state/whereabouts";
+import { rowPlaces } from "../../state/rowPlaces";
 import type { Finding, Report } from "../../wire/report";
-import { WhereaboutsProvider } from "../parts/ShowOnTimeline";
+import { RowPlacesProvider } from "../parts/ShowOnTimeline";
 import { FindingItem } from "./FindingItem";
 
 function shown(some: Partial<Finding>): void {
@@ -15,9 +15,9 @@ function shown(some: Partial<Finding>): void {
   const lists = ["launch_hotspots", "sync_sites", "kernel_families", "host", "devices", "memory"];
   const report = { ...Object.fromEntries(lists.map((name) => [name, []])), findings: [finding] };
   render(
-    <WhereaboutsProvider value={whereabouts(report as unknown as Report)}>
+    <RowPlacesProvider value={rowPlaces(report as unknown as Report)}>
       <FindingItem id="GD401" finding={finding} whole_us={1000} opened />
-    </WhereaboutsProvider>,
+    </RowPlacesProvider>,
   );
 }
 

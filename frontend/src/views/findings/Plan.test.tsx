@@ -1,9 +1,9 @@
 import { cleanup, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { usePage } from "../../state/store";
-import { whereabouts } from "../../state/whereabouts";
+import { rowPlaces } from "../../state/rowPlaces";
 import type { Report } from "../../wire/report";
-import { WhereaboutsProvider } from "../parts/ShowOnTimeline";
+import { RowPlacesProvider } from "../parts/ShowOnTimeline";
 import { Plan } from "./Plan";
 
 const lists = { launch_hotspots: [], sync_sites: [], kernel_families: [], host: [], devices: [], memory: [] };
@@ -27,9 +27,9 @@ const report = {
 beforeEach(() => {
   usePage.setState(usePage.getInitialState());
   render(
-    <WhereaboutsProvider value={whereabouts(report)}>
+    <RowPlacesProvider value={rowPlaces(report)}>
       {report.plan && <Plan plan={report.plan} findings={report.findings} keys={["GD201", "GD101"]} />}
-    </WhereaboutsProvider>,
+    </RowPlacesProvider>,
   );
 });
 

@@ -144,7 +144,7 @@ function Title({ column, order, onPress }: { column: Column; order: Order; onPre
     <th scope="col" className="gd-number" title={meaning} aria-sort={sorted ? direction : "none"}>
       <button type="button" className="gd-sort" onClick={onPress}>
         {title}
-        <span aria-hidden="true">{sorted ? (order.descending ? " ▾" : " ▴") : ""}</span>
+        <span aria-hidden="true">{sorted ? (order.descending ? "\u00a0▾" : "\u00a0▴") : ""}</span>
       </button>
     </th>
   );

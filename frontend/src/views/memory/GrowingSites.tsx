@@ -2,7 +2,7 @@ import { bytes, count } from "../../base/format";
 import { span, type Viewport } from "../../base/viewport";
 import { change, where, who } from "../../state/memory";
 import { usePage } from "../../state/store";
-import type { Whereabouts } from "../../state/whereabouts";
+import type { RowPlaces } from "../../state/rowPlaces";
 import type { DeviceMemory, MemorySite, TimeRange } from "../../wire/report";
 import { More } from "../parts/More";
 import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
@@ -65,7 +65,7 @@ export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
 }
 
 /** Mark all allocations of the site on the chart. A second click removes the marks. */
-function markAll({ row }: Whereabouts): void {
+function markAll({ row }: RowPlaces): void {
   const { shown } = usePage.getState();
   usePage.setState(
     shown?.row === row ? { shown: null } : { shown: { row, place: 0 }, view: null, selection: null },

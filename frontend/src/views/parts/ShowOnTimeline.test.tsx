@@ -1,15 +1,15 @@
 import { cleanup, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { linkOf, usePage } from "../../state/store";
-import type { Whereabouts } from "../../state/whereabouts";
+import type { RowPlaces } from "../../state/rowPlaces";
 import { TIMELINE_ID } from "../timeline/id";
-import { LinkedRow, ShowOnTimeline, WhereaboutsProvider } from "./ShowOnTimeline";
+import { LinkedRow, ShowOnTimeline, RowPlacesProvider } from "./ShowOnTimeline";
 
 const MM = {};
 const ADD = {};
 const NOWHERE = {};
 const range = (start_us: number, end_us: number) => ({ start_us, end_us, device: 0 });
-const known = new Map<object, Whereabouts>([
+const known = new Map<object, RowPlaces>([
   [MM, { row: "launches.0", title: "aten::mm", ranges: [range(1000, 2000), range(5000, 5001), range(0, 9)] }],
   [ADD, { row: "launches.1", title: "aten::add", ranges: [range(300, 400)] }],
 ]);
@@ -19,7 +19,7 @@ beforeEach(() => {
   usePage.setState(usePage.getInitialState());
   scrolled.mockClear();
   render(
-    <WhereaboutsProvider value={known}>
+    <RowPlacesProvider value={known}>
       <div id={TIMELINE_ID} />
       <table>
         <tbody>
@@ -35,7 +35,7 @@ beforeEach(() => {
         </tbody>
       </table>
       <ShowOnTimeline of={MM} />
-    </WhereaboutsProvider>,
+    </RowPlacesProvider>,
   );
   const timeline = document.getElementById(TIMELINE_ID);
   if (timeline) timeline.scrollIntoView = scrolled;

@@ -1,16 +1,16 @@
 import { createContext, useContext, type MouseEvent, type ReactNode } from "react";
 import { usePage } from "../../state/store";
-import type { Whereabouts } from "../../state/whereabouts";
+import type { RowPlaces } from "../../state/rowPlaces";
 import { MEMORY_ID } from "../memory/id";
 import { TIMELINE_ID } from "../timeline/id";
 
-const Context = createContext<ReadonlyMap<object, Whereabouts>>(new Map());
+const Context = createContext<ReadonlyMap<object, RowPlaces>>(new Map());
 
 /** Gives the rows inside it their places on the timeline. */
-export const WhereaboutsProvider = Context.Provider;
+export const RowPlacesProvider = Context.Provider;
 
 /** The row whose places are currently marked on the timeline, and the index of the current place. */
-export function useShown(): { readonly found: Whereabouts; readonly place: number } | null {
+export function useShown(): { readonly found: RowPlaces; readonly place: number } | null {
   const known = useContext(Context);
   const shown = usePage((page) => page.shown);
   const found = shown && [...known.values()].find(({ row }) => row === shown.row);
@@ -18,7 +18,7 @@ export function useShown(): { readonly found: Whereabouts; readonly place: numbe
 }
 
 /** Go to one of a row's places. The first follows the last. */
-function goTo({ row, ranges }: Whereabouts, wanted: number): void {
+function goTo({ row, ranges }: RowPlaces, wanted: number): void {
   const place = (wanted + ranges.length) % ranges.length;
   const range = ranges[place];
   if (!range) return;
@@ -46,7 +46,7 @@ export function ShowOnTimeline({ of }: Props) {
 }
 
 interface StepperProps {
-  readonly found: Whereabouts;
+  readonly found: RowPlaces;
   /** Null if this row is not the one that is shown. */
   readonly place: number | null;
 }
@@ -102,7 +102,7 @@ function Arrow({ symbol, label, onPress }: { symbol: string; label: string; onPr
 interface RowProps extends Props {
   readonly children: ReactNode;
   /** Replaces the action of a click on the row. */
-  readonly onPress?: (found: Whereabouts) => void;
+  readonly onPress?: (found: RowPlaces) => void;
 }
 
 /** A table row with a "Show" button in its last cell. A click anywhere on the row does the same. */

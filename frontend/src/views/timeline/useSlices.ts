@@ -48,9 +48,10 @@ export function useSlices(entry: TraceEntry, wanted: Viewport | null, width_px: 
     [wanted, bounds],
   );
 
-  const [rested] = useDebouncedValue(view, REST_MS);
-  const tile = bounds && tileFor(rested, bounds);
-  const part = useTimeline(entry, tile, width, tile !== null);
+  const [rested] = useDebouncedValue(bounds && view, REST_MS);
+  const tile = bounds && rested && tileFor(rested, bounds);
+  // The width is 0 again while the frame is hidden.
+  const part = useTimeline(entry, tile, width, tile !== null && width_px > 0);
   const detail = useSlice(part.data);
   const best = detail && covers(detail, view) ? detail : overview;
 

@@ -20,7 +20,7 @@ const KINDS: Readonly<Record<string, string>> = {
 };
 
 /** The calls that blocked the host until the GPU had caught up, and the GPU idle time after them. */
-export function Waits({ report }: { report: Report }) {
+export function Synchronizations({ report }: { report: Report }) {
   if (report.sync_sites.length === 0) return null;
   return (
     <Section
@@ -31,7 +31,7 @@ export function Waits({ report }: { report: Report }) {
     >
       <More items={report.sync_sites} first={FIRST}>
         {(shown) => (
-          <table className="gd-table gd-waits">
+          <table className="gd-table gd-syncs">
             <thead>
               <tr>
                 <th scope="col">Type</th>

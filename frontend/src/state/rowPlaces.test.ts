@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Report, TimeRange } from "../wire/report";
-import { whereabouts } from "./whereabouts";
+import { rowPlaces } from "./rowPlaces";
 
 const range = (start_us: number): TimeRange => ({ start_us, end_us: start_us + 10, device: 0 });
 
@@ -21,7 +21,7 @@ const message = {
 const report = message as unknown as Report;
 
 it("returns the places of each row of each list, under a unique name", () => {
-  const known = whereabouts(report);
+  const known = rowPlaces(report);
   expect([...known.values()].map(({ row, title, ranges }) => [row, title, ranges[0]?.start_us])).toEqual([
     ["finding.GD101", "Waits", 1],
     ["finding.GD101-2", "Waits again", 2],
@@ -37,7 +37,7 @@ it("returns the places of each row of each list, under a unique name", () => {
 });
 
 it("uses a step's time as its place, and leaves out findings without a place", () => {
-  const known = whereabouts(report);
+  const known = rowPlaces(report);
   const step = report.devices[0]?.step_accounts[0];
   expect(known.get(step ?? {})?.ranges).toEqual([{ start_us: 8, end_us: 13, device: 3 }]);
   expect(known.has(report.findings[2] ?? {})).toBe(false);

@@ -4,7 +4,7 @@ import { codeLine, words } from "../base/format";
 import type { Place, Report, TimeRange } from "../wire/report";
 import { findingKeys } from "./findings";
 
-export interface Whereabouts {
+export interface RowPlaces {
   /** Identifies the row in a link: its list and its index there. */
   readonly row: string;
   readonly title: string;
@@ -13,9 +13,9 @@ export interface Whereabouts {
 }
 
 /** Map each message of the report to its places. Messages without a place on the timeline are left out. */
-export function whereabouts(report: Report): ReadonlyMap<object, Whereabouts> {
+export function rowPlaces(report: Report): ReadonlyMap<object, RowPlaces> {
   const keys = findingKeys(report.findings);
-  const all: (readonly [object, Whereabouts])[] = [
+  const all: (readonly [object, RowPlaces])[] = [
     ...report.findings.map((finding, at) =>
       entry(finding, `finding.${keys[at] ?? at}`, finding.title, finding.ranges),
     ),
