@@ -69,8 +69,8 @@ class _History:
     identity: str
     since_s: float
     content: str
-    given_out_s: float  # when `content` was set
-    moving: bool  # the file is being written
+    content_set_s: float  # when `content` was set, or when writing started after that
+    writing: bool  # the file is being written
 
 
 class LogIndex:
@@ -153,19 +153,19 @@ class LogIndex:
         if seen is None:
             age_s = (self._wall_ns() - file.modified_ns) / 1e9
             # A store without modification times has complete objects only.
-            moving = file.modified_ns > 0 and age_s < SETTLED_AFTER_S
-            seen = _History(file.identity, now_s, "" if moving else file.identity, now_s, moving)
+            writing = file.modified_ns > 0 and age_s < SETTLED_AFTER_S
+            seen = _History(file.identity, now_s, "" if writing else file.identity, now_s, writing)
             self._history[id_] = seen
         elif seen.identity != file.identity:
-            if not seen.moving:
-                seen.given_out_s = now_s
-            seen.identity, seen.since_s, seen.moving = file.identity, now_s, True
-        if seen.moving:
+            if not seen.writing:
+                seen.content_set_s = now_s
+            seen.identity, seen.since_s, seen.writing = file.identity, now_s, True
+        if seen.writing:
             settled = now_s - seen.since_s >= SETTLED_AFTER_S
-            if settled or now_s - seen.given_out_s >= READ_GROWING_EVERY_S:
-                seen.content, seen.given_out_s = file.identity, now_s
-            seen.moving = not settled
-        return TraceEntry(id_, replace(file, run=root.run(file.run)), seen.content, seen.moving)
+            if settled or now_s - seen.content_set_s >= READ_GROWING_EVERY_S:
+                seen.content, seen.content_set_s = file.identity, now_s
+            seen.writing = not settled
+        return TraceEntry(id_, replace(file, run=root.run(file.run)), seen.content, seen.writing)
 
     def _publish(self, entries: dict[str, TraceEntry], problems: tuple[GpudiagError, ...]) -> None:
         last = self._snapshot

@@ -24,7 +24,7 @@ import tb_gpudiag
 from tb_gpudiag.errors import GpudiagError, JobFailed
 from tb_gpudiag.service.cache import Cache
 from tb_gpudiag.service.entry import Entry
-from tb_gpudiag.service.protocol import PASSING, Done, Failed, Progress, Task, parse
+from tb_gpudiag.service.protocol import TRANSIENT, Done, Failed, Progress, Task, parse
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.find import TraceFile
 
@@ -42,7 +42,7 @@ FAILURES_KEPT = 1000
 RETRY_AFTER_S = 20.0
 
 # How much of the last output of a failed process goes to the log.
-LAST_WORDS_BYTES = 2000
+LAST_OUTPUT_BYTES = 2000
 
 COMMAND = (sys.executable, "-m", "tb_gpudiag.service.worker")
 
@@ -154,7 +154,7 @@ class Jobs:
             self._changed.notify_all()
 
     def _drop(self, job: _Job) -> None:
-        job.stopped = JobFailed("The analysis was cancelled.", where=job.file.path)
+        job.stopped = JobFailed("The analysis was canceled.", where=job.file.path)
         if job.process is not None:
             job.process.kill()
         self._jobs.pop(job.key, None)
@@ -251,9 +251,9 @@ class Jobs:
 
     def _follow(self, job: _Job, process: subprocess.Popen[bytes], task: Task) -> None:
         """Send the task and read messages until the process ends."""
-        last_words: list[bytes] = []
+        last_output: list[bytes] = []
         listener = threading.Thread(
-            target=_listen, args=(process, last_words), name="gpudiag-stderr", daemon=True
+            target=_listen, args=(process, last_output), name="gpudiag-stderr", daemon=True
         )
         listener.start()
         outcome: Done | Failed | None = None
@@ -277,9 +277,9 @@ class Jobs:
                 stream.close()  # type: ignore[union-attr]
             except OSError:  # the pipe still has text that it did not read
                 pass
-        self._end(job, outcome, code, b"".join(last_words))
+        self._end(job, outcome, code, b"".join(last_output))
 
-    def _end(self, job: _Job, outcome: Done | Failed | None, code: int, last_words: bytes) -> None:
+    def _end(self, job: _Job, outcome: Done | Failed | None, code: int, last_output: bytes) -> None:
         """Settle a job whose process has ended with this exit code."""
         entry = self._keep_result(job, outcome)
         with self._changed:
@@ -289,8 +289,8 @@ class Jobs:
                 self._finish(job)
             else:
                 self._fail(job, _why_no_result(job, outcome, code))
-        if last_words and job.stopped is None and job.state == "failed":
-            _log_last_words(last_words, code)
+        if last_output and job.stopped is None and job.state == "failed":
+            _log_last_output(last_output, code)
 
     def _keep_result(self, job: _Job, outcome: Done | Failed | None) -> Entry | None:
         """Move the result into the cache and delete the other drafts. None if there is no result to keep."""
@@ -338,8 +338,8 @@ def _state_of(job: _Job) -> JobState:
 
 
 def _may_be_retried(job: _Job, now_s: float) -> bool:
-    passing = job.state == "failed" and isinstance(job.error, PASSING)
-    return passing and now_s - job.ended_s > RETRY_AFTER_S
+    may_pass = job.state == "failed" and isinstance(job.error, TRANSIENT)
+    return may_pass and now_s - job.ended_s > RETRY_AFTER_S
 
 
 def _why_no_result(job: _Job, outcome: Done | Failed | None, code: int) -> GpudiagError:
@@ -353,27 +353,29 @@ def _why_no_result(job: _Job, outcome: Done | Failed | None, code: int) -> Gpudi
             remedy="Another program may delete files there: set GPUDIAG_CACHE_DIR to another directory.",
         )
     return JobFailed(
-        f"The analysis process ended unexpectedly ({_how(code)}).",
+        f"The analysis process ended unexpectedly ({_exit_text(code)}).",
         where=job.file.path,
         remedy="The system may have run out of memory: close other programs, or record fewer steps. "
         "TensorBoard's log has the process's last output.",
     )
 
 
-def _log_last_words(last_words: bytes, code: int) -> None:
-    text = last_words.decode("utf-8", "replace")
+def _log_last_output(last_output: bytes, code: int) -> None:
+    text = last_output.decode("utf-8", "replace")
     shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()
-    logger.warning("gpudiag: an analysis process ended with %s. Its last output:\n%s", _how(code), shown)
+    logger.warning(
+        "gpudiag: an analysis process ended with %s. Its last output:\n%s", _exit_text(code), shown
+    )
 
 
-def _listen(process: subprocess.Popen[bytes], last_words: list[bytes]) -> None:
+def _listen(process: subprocess.Popen[bytes], last_output: list[bytes]) -> None:
     """Read stderr, so that the process never blocks on it, and keep the end."""
     assert process.stderr is not None
     kept = b""
     while chunk := process.stderr.read1(4096):  # type: ignore[attr-defined]
-        kept = (kept + chunk)[-LAST_WORDS_BYTES:]
-    last_words.append(kept)
+        kept = (kept + chunk)[-LAST_OUTPUT_BYTES:]
+    last_output.append(kept)
 
 
-def _how(code: int) -> str:
+def _exit_text(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"

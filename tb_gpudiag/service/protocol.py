@@ -15,7 +15,7 @@ from tb_gpudiag.trace.find import TraceFile
 LINE_BYTES = 64 * 1024
 
 # Errors that are not about the file: trying again later may succeed.
-PASSING = (errors.JobFailed, errors.Unreadable)
+TRANSIENT = (errors.JobFailed, errors.Unreadable)
 
 
 @dataclass(frozen=True)

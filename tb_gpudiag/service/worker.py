@@ -80,7 +80,7 @@ def main(analyze: Callable[[Task, Callable[[float, str], None]], Path]) -> None:
     task = Task.from_line(_line_of(0))
     reporter = Reporter(out)
     _end_with_parent(task.parent)
-    _be_modest()
+    _lower_priority()
     _bound_memory(task, reporter)
     result: Done | Failed
     try:
@@ -175,7 +175,7 @@ def _end_with_parent(parent: int) -> None:
             os._exit(1)
 
 
-def _be_modest() -> None:
+def _lower_priority() -> None:
     try:
         os.nice(NICE)
         if sys.platform == "linux":

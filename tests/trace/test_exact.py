@@ -14,7 +14,7 @@ from tb_gpudiag.trace.limits import Limits
 from tests.trace.support import document, memory_rows, nanoseconds, read_bytes, rows, slow_read, span
 
 # Since the profiler's base time, since boot, since 1970, and slightly negative.
-STAMPS_NS = st.one_of(
+TIMESTAMPS_NS = st.one_of(
     st.integers(0, 10**13),
     st.integers(10**15, 10**16),
     st.integers(10**18, 2 * 10**18),
@@ -29,15 +29,16 @@ def written(ns: int) -> str:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(STAMPS_NS, st.integers(0, 10**12)), min_size=1, max_size=20), st.booleans())
-def test_timestamps_with_three_places(stamps: list[tuple[int, int]], quoted: bool) -> None:
+@given(st.lists(st.tuples(TIMESTAMPS_NS, st.integers(0, 10**12)), min_size=1, max_size=20), st.booleans())
+def test_timestamps_with_three_places(timestamps: list[tuple[int, int]], quoted: bool) -> None:
     mark = '"' if quoted else ""
     events = [
-        f'{{"ph": "X", "ts": {mark}{written(t)}{mark}, "dur": {mark}{written(d)}{mark}}}' for t, d in stamps
+        f'{{"ph": "X", "ts": {mark}{written(t)}{mark}, "dur": {mark}{written(d)}{mark}}}'
+        for t, d in timestamps
     ]
     trace = read_bytes(document(*events))
-    assert sorted((row[0], row[1]) for row in rows(trace)) == sorted(stamps)
-    assert trace.start_ns == min(start for start, _ in stamps)
+    assert sorted((row[0], row[1]) for row in rows(trace)) == sorted(timestamps)
+    assert trace.start_ns == min(start for start, _ in timestamps)
     assert trace.events.start_ns[0] == 0
 
 
@@ -123,8 +124,8 @@ OTHERS = st.fixed_dictionaries({"ph": st.sampled_from("sfMC"), "name": st.text(m
 def test_any_events_cut_anywhere(
     events: list[dict[str, Any]], chunk_bytes: int, indent: int | None, ensure_ascii: bool, before: bool
 ) -> None:
-    beside = {"with_stack": 1, "x": [{"ph": "X"}, {"ts": "]"}]}
-    whole = {**beside, "traceEvents": events} if before else {"traceEvents": events, **beside}
+    other = {"with_stack": 1, "x": [{"ph": "X"}, {"ts": "]"}]}
+    whole = {**other, "traceEvents": events} if before else {"traceEvents": events, **other}
     text = json.dumps(whole, indent=indent, ensure_ascii=ensure_ascii)
     spans, memory, elements = slow_read(text)
     for limits in (Limits(), Limits(chunk_bytes=chunk_bytes)):

@@ -24,14 +24,14 @@ def path(tmp_path: Path) -> str:
 
 
 def test_progress_rises_to_one(path: str) -> None:
-    told: list[tuple[float, str]] = []
-    read_trace(path, limits=SMALL_CHUNKS, progress=lambda share, stage: told.append((share, stage)))
-    shares = [share for share, _ in told]
+    reported: list[tuple[float, str]] = []
+    read_trace(path, limits=SMALL_CHUNKS, progress=lambda share, stage: reported.append((share, stage)))
+    shares = [share for share, _ in reported]
     assert shares == sorted(shares)
     assert 0 < shares[0] < 0.5
     assert shares[-1] == 1
     assert len(set(shares)) > 5
-    assert all(stage for _, stage in told)
+    assert all(stage for _, stage in reported)
 
 
 def test_the_progress_callback_may_stop_the_reading(path: str) -> None:

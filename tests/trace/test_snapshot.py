@@ -94,8 +94,8 @@ def test_a_history_cut_by_its_ring_buffer_has_the_same_end_of_the_curve(
     assert memory.found is not None
     for device in range(2):
         own = memory.device == device
-        told = own & ~memory.found
-        allocated, reserved = memory.allocated[told].tolist(), memory.reserved[told].tolist()
+        recorded = own & ~memory.found
+        allocated, reserved = memory.allocated[recorded].tolist(), memory.reserved[recorded].tolist()
         last = whole[device][len(whole[device]) - len(allocated) :]
         assert [(device, *row) for row in zip(allocated, reserved, strict=True)] == last
         assert memory.allocated[own][-1] == snapshot.used(device)
