@@ -60,35 +60,35 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     time = kernel_time(facts.device, facts.window, facts.work, facts.host)
     if time is None:
         return NO_GPU
-    has = facts.multiprocessor(time.device.id)
-    if has is None:
+    multiprocessor = facts.multiprocessor(time.device.id)
+    if multiprocessor is None:
         return CannotTell("the trace does not say what resources this GPU's multiprocessors have")
-    held = occupancy(time.kernels, has)
-    if not held.blocks.any():
+    resident = occupancy(time.kernels, multiprocessor)
+    if not resident.blocks.any():
         return CannotTell("the trace does not say what resources its kernels need")
     kernels = time.kernels
     long = kernels.duration_ns >= SHORTEST_NS
     already = claimed.get(time.device.id, EMPTY)
     long[long] = coverage(already, kernels.start_ns[long], kernels.end_ns[long]) == 0
-    tail = long & kernels.matrix & (held.waves > 1) & (held.waves <= MOST_WAVES)
+    tail = long & kernels.matrix & (resident.waves > 1) & (resident.waves <= MOST_WAVES)
     low = long & np.isin(kernels.family, np.array(MEMORY_FAMILIES, np.uint8))
-    low &= held.limit & (held.share < LOW) & (held.waves >= 1)
-    found = [f for f in (_last_waves(time, held, tail), _few_warps(time, held, low)) if f is not None]
-    return found or Clear(
-        f"partly empty last waves waste {time.of_window(_empty_ns(time, held, tail))} of the step window, "
-        f"and kernels with low occupancy take {time.of_window(time.total_ns(low))}"
+    low &= resident.limit & (resident.share < LOW) & (resident.waves >= 1)
+    found = [_last_waves(time, resident, tail), _low_occupancy(time, resident, low)]
+    return [finding for finding in found if finding is not None] or Clear(
+        f"partly empty last waves waste {time.of_window(_empty_ns(time, resident, tail))} of the step "
+        f"window, and kernels with low occupancy take {time.of_window(time.total_ns(low))}"
     )
 
 
-def _empty_ns(time: KernelTime, held: Occupancy, tail: Bool) -> int:
+def _empty_ns(time: KernelTime, resident: Occupancy, tail: Bool) -> int:
     """The empty part of the last waves, as time of the whole GPU."""
-    waves = held.waves[tail]
+    waves = resident.waves[tail]
     empty = time.kernels.duration_ns[tail] * (np.ceil(waves) - waves) / np.ceil(waves)
     return min(int(empty.sum()), time.total_ns(tail))  # concurrent kernels waste it once
 
 
-def _last_waves(time: KernelTime, held: Occupancy, tail: Bool) -> Finding | None:
-    cost_ns = _empty_ns(time, held, tail)
+def _last_waves(time: KernelTime, resident: Occupancy, tail: Bool) -> Finding | None:
+    cost_ns = _empty_ns(time, resident, tail)
     if time.share(cost_ns) < LEAST_SHARE:
         return None
     weight = time.kernels.duration_ns[tail]
@@ -107,7 +107,7 @@ def _last_waves(time: KernelTime, held: Occupancy, tail: Bool) -> Finding | None
             time.evidence("Whole-GPU time wasted", cost_ns),
             time.evidence("Kernels with a partial last wave", time.total_ns(tail)),
             Evidence("Kernels", number(int(tail.sum()))),
-            Evidence("Waves per kernel", mean(np.average(held.waves[tail], weights=weight))),
+            Evidence("Waves per kernel", mean(np.average(resident.waves[tail], weights=weight))),
         ],
         places=time.places(tail),
         ranges=time.ranges(tail),
@@ -115,12 +115,12 @@ def _last_waves(time: KernelTime, held: Occupancy, tail: Bool) -> Finding | None
     )
 
 
-def _few_warps(time: KernelTime, held: Occupancy, low: Bool) -> Finding | None:
+def _low_occupancy(time: KernelTime, resident: Occupancy, low: Bool) -> Finding | None:
     total_ns = time.total_ns(low)
     if time.share(total_ns) < LEAST_SHARE:
         return None
     weight = time.kernels.duration_ns[low]
-    fit = float(np.average(held.share[low], weights=weight))
+    fit = float(np.average(resident.share[low], weights=weight))
     registers = float(np.average(time.kernels.registers[low], weights=weight))
     return Finding(
         title=f"Kernels with low occupancy take {time.of_window(total_ns)} of the time",

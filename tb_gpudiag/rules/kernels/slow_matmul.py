@@ -38,7 +38,7 @@ SHORTEST_NS = 50_000
 # Smaller savings are not worth another layout or padding.
 LEAST_SHARE = 0.05
 
-PRODUCTS_SHOWN = 4
+MATMULS_SHOWN = 4
 
 _CODE = """# Run one large matmul instead of many thin ones: fold the batch into the rows
 y = x.flatten(0, 1) @ w                                # instead of: torch.bmm(x, w.expand(b, -1, -1))
@@ -58,22 +58,22 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         return NO_GPU
     if not (time.kernels.family == Family.GEMM).any():
         return Clear("no matmul ran in the step window")
-    line = facts.roofline
-    if line is None:
+    roofline = facts.roofline
+    if roofline is None:
         return CannotTell("the stated peaks of this GPU are not in the table")
-    if not line.matmuls:
+    if not roofline.matmuls:
         return CannotTell(
             "the trace does not contain the shapes or dtypes of its matmuls",
             "Record with record_shapes=True.",
         )
-    slow = [i for i, product in enumerate(line.matmuls) if _far_below(product)]
-    chosen = np.isin(line.matmul, np.array(slow, np.int64))
+    slow = [i for i, matmul in enumerate(roofline.matmuls) if _far_below(matmul)]
+    chosen = np.isin(roofline.matmul, np.array(slow, np.int64))
     free = time.free(chosen, claimed)
     left = free.total / max(time.total_ns(chosen), 1)  # share not claimed by another finding
-    cost_ns = min(free.total, round(left * sum(_beyond_usual_ns(line.matmuls[i]) for i in slow)))
+    cost_ns = min(free.total, round(left * sum(_beyond_usual_ns(roofline.matmuls[i]) for i in slow)))
     if time.share(cost_ns) < LEAST_SHARE:
-        return Clear(_reached(line))
-    products = [line.matmuls[i] for i in slow]
+        return Clear(_reached(roofline))
+    slowest = [roofline.matmuls[i] for i in slow]
     return Finding(
         title=f"Matmuls far below the GPU's peaks waste {time.of_window(cost_ns)} of the time",
         summary="For these shapes the GPU's compute and memory allow several times the rate. The matmuls are "
@@ -88,7 +88,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         evidence=[
             time.evidence("Beyond half the roofline's rate", cost_ns),
             time.evidence("Kernels of these matmuls", time.total_ns(chosen)),
-            *(_evidence(product) for product in products[:PRODUCTS_SHOWN]),
+            *(_evidence(matmul) for matmul in slowest[:MATMULS_SHOWN]),
             *_peaks(time.device.name),
         ],
         places=time.places(chosen),
@@ -97,29 +97,29 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     )
 
 
-def _far_below(product: Matmul) -> bool:
-    return product.time_ns >= SHORTEST_NS * product.calls and product.reached < FAR_BELOW
+def _far_below(matmul: Matmul) -> bool:
+    return matmul.time_ns >= SHORTEST_NS * matmul.calls and matmul.reached < FAR_BELOW
 
 
-def _beyond_usual_ns(product: Matmul) -> float:
-    return product.time_ns - product.least_ns / USUAL
+def _beyond_usual_ns(matmul: Matmul) -> float:
+    return matmul.time_ns - matmul.least_ns / USUAL
 
 
-def _reached(line: Roofline) -> str:
-    time, least = (sum(p.time_ns for p in line.matmuls), sum(p.least_ns for p in line.matmuls))
+def _reached(roofline: Roofline) -> str:
+    time, least = (sum(p.time_ns for p in roofline.matmuls), sum(p.least_ns for p in roofline.matmuls))
     return f"matmuls of known shapes reach {share(least, time)} of the roofline"
 
 
-def _evidence(product: Matmul) -> Evidence:
-    limit = "compute-bound" if product.arithmetic_ns >= product.memory_ns else "memory-bound"
+def _evidence(matmul: Matmul) -> Evidence:
+    limit = "compute-bound" if matmul.arithmetic_ns >= matmul.memory_ns else "memory-bound"
     return Evidence(
-        f"{product.operator} {one_line(product.shapes, 80)}, {product.number.removeprefix('c10::')}",
-        duration(product.time_ns),
+        f"{matmul.operator} {one_line(matmul.shapes, 80)}, {matmul.number.removeprefix('c10::')}",
+        duration(matmul.time_ns),
         (
-            number(product.calls, "call"),
-            throughput(product.operations / product.time_ns / 1e3),
-            share_of(product.reached, 1.0, "of the roofline"),
-            intensity(product.operations / product.bytes, f"({limit})"),
+            number(matmul.calls, "call"),
+            throughput(matmul.operations / matmul.time_ns / 1e3),
+            share_of(matmul.reached, 1.0, "of the roofline"),
+            intensity(matmul.operations / matmul.bytes, f"({limit})"),
         ),
     )
 

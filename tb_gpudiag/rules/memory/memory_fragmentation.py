@@ -42,7 +42,7 @@ RESERVED_SHARE = 0.5
 
 # A snapshot shows the free blocks. If one of them is at least half of the unused memory, most requests fit.
 # The memory was needed earlier and is cached, not fragmented: also a hint.
-LARGEST_PIECE_SHARE = 0.5
+LARGEST_BLOCK_SHARE = 0.5
 
 MOST_PLACES = 3
 """The largest allocations at the peak: the free blocks are between them."""
@@ -84,7 +84,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             "the file does not say how much memory the allocator had reserved",
             "Record with profile_memory=True and PyTorch 1.13 or newer, or record a memory snapshot.",
         )
-    return [_finding(memory, facts.calls) for memory in known if _is_much(memory)] or Clear(
+    return [_finding(memory, facts.calls) for memory in known if _is_notable(memory)] or Clear(
         "; ".join(f"{m.name}: reserved memory is {ratio(_ratio(m))} the allocated at the peak" for m in known)
     )
 
@@ -93,12 +93,12 @@ def _ratio(memory: DeviceMemory) -> float:
     return memory.peak.reserved_at_peak_bytes / max(1, memory.peak.allocated_bytes)
 
 
-def _is_much(memory: DeviceMemory) -> bool:
+def _is_notable(memory: DeviceMemory) -> bool:
     unused = memory.reserve.unused_at_peak_bytes
-    return (_ratio(memory) >= RESERVED_RATIO and unused >= _least(memory)) or _has_failed(memory)
+    return (_ratio(memory) >= RESERVED_RATIO and unused >= _least_bytes(memory)) or _has_failed(memory)
 
 
-def _least(memory: DeviceMemory) -> float:
+def _least_bytes(memory: DeviceMemory) -> float:
     return UNUSED_SHARE * memory.capacity_bytes or UNUSED_BYTES
 
 
@@ -107,20 +107,20 @@ def _has_failed(memory: DeviceMemory) -> bool:
 
     The unused memory must have been fragmented, because the allocator frees whole free segments first.
     """
-    return memory.reserve.unused_at_failure_bytes >= _least(memory)
+    return memory.reserve.unused_at_failure_bytes >= _least_bytes(memory)
 
 
 def _is_harmful(memory: DeviceMemory) -> bool:
     """Whether memory runs out earlier because of it. Without a capacity there may be no room left."""
     segments, unused = memory.reserve.segments, memory.reserve.unused_at_peak_bytes
-    if segments is not None and segments.largest_free_bytes >= LARGEST_PIECE_SHARE * unused:
+    if segments is not None and segments.largest_free_bytes >= LARGEST_BLOCK_SHARE * unused:
         return False
     return memory.peak.reserved_at_peak_bytes >= RESERVED_SHARE * memory.capacity_bytes
 
 
 def _finding(memory: DeviceMemory, calls: DriverCalls) -> Finding:
     cost = memory.reserve.unused_at_peak_bytes
-    held = f"At the peak the allocator holds {ratio(_ratio(memory))} what tensors use."
+    reserved = f"At the peak the allocator holds {ratio(_ratio(memory))} what tensors use."
     if _has_failed(memory):
         cost = memory.reserve.unused_at_failure_bytes
         title = f"{memory.name}: an allocation failed while {size(cost)} were reserved but unused"
@@ -132,14 +132,14 @@ def _finding(memory: DeviceMemory, calls: DriverCalls) -> Finding:
     elif _is_harmful(memory):
         title = f"{memory.name}: {size(cost)} are reserved but unused at the peak"
         summary = (
-            f"{held} Its free blocks are fragmented and do not fit new requests, so it gets more from the "
-            "driver and runs out of memory earlier than necessary."
+            f"{reserved} Its free blocks are fragmented and do not fit new requests, so it gets more from "
+            "the driver and runs out of memory earlier than necessary."
         )
         fix, severity = _fix(memory, calls), Severity.WARNING
     else:
         title = f"{memory.name}: {size(cost)} are reserved but unused at the peak"
         summary = (
-            f"{held} It caches freed memory, so an earlier, higher peak may explain this. The job loses "
+            f"{reserved} It caches freed memory, so an earlier, higher peak may explain this. The job loses "
             "nothing. It matters if other jobs share the GPU or the batch is to grow."
         )
         fix, severity = Fix(_EMPTY_TEXT, _EMPTY, _EMPTY_URL), Severity.INFO
@@ -171,8 +171,8 @@ def _evidence(memory: DeviceMemory) -> Iterator[Evidence]:
     yield Evidence("Reserved at the peak", size(peak.reserved_at_peak_bytes), (times,))
     yield Evidence("Allocated at the peak", size(peak.allocated_bytes))
     if reserve.steady_growths or reserve.steady_shrinks:
-        shrinks = number(reserve.steady_shrinks, "decrease")
-        yield Evidence("After the first step", number(reserve.steady_growths, "increase"), (shrinks,))
+        grown, shrunk = number(reserve.steady_growths, "increase"), number(reserve.steady_shrinks, "decrease")
+        yield Evidence("Reserved after the first step", grown, (shrunk,))
     if (segments := reserve.segments) is not None:
         expandable = number(segments.expandable, suffix="expandable")
         yield Evidence("Segments", number(segments.segments), (expandable,))

@@ -75,9 +75,9 @@ def _risen(memory: DeviceMemory) -> int:
 
 
 def _unit_length(memory: DeviceMemory) -> float:
-    """1 for steps; in seconds for the windows of time that replace steps in a recording without any."""
-    slices = memory.floors.periods
-    return 1.0 if slices.unit == "step" else max(1e-9, float(slices.at[1] - slices.at[0]))
+    """Return 1 for steps. Without steps, return the seconds of the windows of time that replace them."""
+    periods = memory.floors.periods
+    return 1.0 if periods.unit == "step" else max(1e-9, float(periods.at[1] - periods.at[0]))
 
 
 def _is_confirmed(memory: DeviceMemory, trend: Trend) -> bool:
