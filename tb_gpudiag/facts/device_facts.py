@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,15 +19,25 @@ from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import Bool, Events
 
 
-@dataclass
-class DeviceFacts:
-    """One GPU that did some work in the trace."""
+@dataclass(frozen=True)
+class GpuTime:
+    """Busy and idle time of one device over the recorded window."""
 
-    id: int
-    name: str  # "" where the trace does not say
+    device: int
     busy: Busy
     ledger: Ledger
-    window: Window  # the step window, the same for all devices
+
+
+class DeviceFacts:
+    """One GPU that did some work in the trace, over the step window."""
+
+    def __init__(self, time: GpuTime, name: str, window: Window) -> None:
+        """name: "" where the trace does not say. window: the step window, the same for all devices."""
+        self.id = time.device
+        self.name = name
+        self.busy = time.busy
+        self.ledger = time.ledger
+        self.window = window
 
     @property
     def span(self) -> Window:
@@ -45,26 +55,20 @@ class DeviceFacts:
         return window_account(self.busy, self.ledger, self.window)
 
 
-def find_devices(
-    events: Events,
-    work: Work,
-    communication: Bool,
-    window: Window,
-    host_time: HostTime,
-    device_name: Callable[[int], str],
-) -> list[DeviceFacts]:
+def find_gpu_times(
+    events: Events, work: Work, communication: Bool, window: Window, host_time: HostTime
+) -> list[GpuTime]:
     """Find the devices with work of some duration, the busiest first.
 
-    communication: mask of communication kernels, shape (n,).
-    """
+    communication: mask of communication kernels, shape (n,). window: idle time is found in it and in the GPU
+    span."""
     found = []
     for device in np.unique(events.device[work.event]).tolist():
         own = work.event[events.device[work.event] == device]
         busy = Busy(events, own, communication)
         if busy.all.total:
-            ledger = build_ledger(events, work, busy, window, host_time)
-            found.append(DeviceFacts(device, device_name(device), busy, ledger, window))
-    return sorted(found, key=lambda device: -device.busy.all.total)
+            found.append(GpuTime(device, busy, build_ledger(events, work, busy, window, host_time)))
+    return sorted(found, key=lambda time: -time.busy.all.total)
 
 
 def allocator_idle_ns(devices: Sequence[DeviceFacts]) -> dict[int, int]:

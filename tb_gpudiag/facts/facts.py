@@ -12,14 +12,16 @@ from functools import cached_property
 from tb_gpudiag.facts.core.account import Account, step_account
 from tb_gpudiag.facts.core.busy import communication_kernels
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties
+from tb_gpudiag.facts.core.first_run import first_run
 from tb_gpudiag.facts.core.handover import CauseSpans, HostTime
 from tb_gpudiag.facts.core.host import Host, find_main_thread
 from tb_gpudiag.facts.core.launches import Work, join_launches
 from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
 from tb_gpudiag.facts.core.recording import Recorded, find_recorded, recording_window
+from tb_gpudiag.facts.core.steady import Steady, steady_part
 from tb_gpudiag.facts.core.steps import Steps, Window, find_steps, step_window
 from tb_gpudiag.facts.core.transfers import Transfers, find_transfers
-from tb_gpudiag.facts.device_facts import DeviceFacts, allocator_idle_ns, find_devices
+from tb_gpudiag.facts.device_facts import DeviceFacts, GpuTime, allocator_idle_ns, find_gpu_times
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.kernels.peaks import peaks_of
@@ -51,22 +53,22 @@ class Facts:
         return recording_window(self.trace)
 
     @cached_property
-    def steps(self) -> Steps:
+    def recorded_steps(self) -> Steps:
         return find_steps(self.events)
 
     @cached_property
     def recorded(self) -> Recorded:
-        return find_recorded(self.trace, self.steps)
+        return find_recorded(self.trace, self.recorded_steps)
 
     @cached_property
     def work(self) -> Work:
         return join_launches(self.events)
 
     @cached_property
-    def window(self) -> Window:
-        """The step window: see step_window."""
+    def recorded_window(self) -> Window:
+        """All recorded steps with the GPU work that they launched: see step_window."""
         ends_ns = self.events.end_ns[self.work.event]
-        return step_window(self.steps, self.recording, self.work.launch_start_ns, ends_ns)
+        return step_window(self.recorded_steps, self.recording, self.work.launch_start_ns, ends_ns)
 
     @cached_property
     def transfers(self) -> Transfers:
@@ -86,11 +88,56 @@ class Facts:
     @cached_property
     def main_thread(self) -> int:
         """Index of the thread that runs the steps, or NONE: see find_main_thread."""
-        return find_main_thread(self.host, self.steps, self.work)
+        return find_main_thread(self.host, self.recorded_steps, self.work)
 
     @cached_property
     def host_time(self) -> HostTime:
-        return HostTime(self.host, self.work, self.main_thread)
+        found = first_run(self.host, self.work, self.recorded_steps)
+        return HostTime(self.host, self.work, self.main_thread, found)
+
+    # core: GPUs
+
+    @cached_property
+    def communication(self) -> Bool:
+        """Mask of communication kernels, shape (n,)."""
+        return communication_kernels(self.events)
+
+    @cached_property
+    def gpu_times(self) -> list[GpuTime]:
+        """Busy and idle time of every device with work of some duration, the busiest first."""
+        window = self.recorded_window
+        return find_gpu_times(self.events, self.work, self.communication, window, self.host_time)
+
+    # stepping
+
+    @cached_property
+    def inferred_steps(self) -> InferredSteps | None:
+        """The repetition of the busiest device's launches, where no steps were recorded; None where there are
+        steps, or no clear repetition."""
+        if not self.gpu_times or len(self.recorded_steps):
+            return None
+        busy, ledger = self.gpu_times[0].busy, self.gpu_times[0].ledger
+        window = self.recorded_window
+        return infer_steps(self.events, self.work, self.transfers, self.host, busy, ledger, window)
+
+    @cached_property
+    def steady(self) -> Steady:
+        """The part of the recorded window that verdict, costs and savings are over."""
+        if not self.gpu_times:
+            return Steady(self.recorded_window, self.recorded_steps)
+        repeats = self.inferred_steps is not None and self.inferred_steps.are_steps
+        ledger = self.gpu_times[0].ledger
+        return steady_part(self.recorded_window, self.recorded_steps, repeats, self.work, self.events, ledger)
+
+    @property
+    def window(self) -> Window:
+        """The step window: the steady part of the recorded window."""
+        return self.steady.window
+
+    @property
+    def steps(self) -> Steps:
+        """The recorded steps in the step window."""
+        return self.steady.steps
 
     @cached_property
     def main_thread_spans(self) -> CauseSpans:
@@ -99,24 +146,26 @@ class Facts:
         window = self.window if self.trace.kind == "trace" else Window(0, 0)
         return self.host_time.main_thread_spans(window)
 
-    # core: devices
-
     @cached_property
-    def communication(self) -> Bool:
-        """Mask of communication kernels, shape (n,)."""
-        return communication_kernels(self.events)
+    def step_times(self) -> StepTimes | None:
+        """The recorded steps, else the inferred ones, made comparable; None without either."""
+        busy, ledger = (self.device.busy, self.device.ledger) if self.device is not None else (None, None)
+        return find_step_times(
+            self.recorded_steps,
+            self.inferred_steps,
+            self.events,
+            self.work,
+            busy,
+            ledger,
+            self.main_thread_spans,
+        )
+
+    # devices in the step window
 
     @cached_property
     def devices(self) -> list[DeviceFacts]:
         """Every device with work of some duration, the busiest first."""
-        return find_devices(
-            self.events,
-            self.work,
-            self.communication,
-            self.window,
-            self.host_time,
-            lambda device: self.properties(device).name,
-        )
+        return [DeviceFacts(time, self.properties(time.device).name, self.window) for time in self.gpu_times]
 
     @property
     def device(self) -> DeviceFacts | None:
@@ -129,25 +178,6 @@ class Facts:
     def account(self, device: DeviceFacts) -> Account:
         """The device's time step by step."""
         return step_account(device.busy, device.ledger, self.steps, self.window)
-
-    # stepping
-
-    @cached_property
-    def inferred_steps(self) -> InferredSteps | None:
-        """The repetition of the busiest device's launches, where no steps were recorded; None where there are
-        steps, or no clear repetition."""
-        if self.device is None or len(self.steps):
-            return None
-        busy, ledger = self.device.busy, self.device.ledger
-        return infer_steps(self.events, self.work, self.transfers, self.host, busy, ledger, self.window)
-
-    @cached_property
-    def step_times(self) -> StepTimes | None:
-        """The recorded steps, else the inferred ones, made comparable; None without either."""
-        busy, ledger = (self.device.busy, self.device.ledger) if self.device is not None else (None, None)
-        return find_step_times(
-            self.steps, self.inferred_steps, self.events, self.work, busy, ledger, self.main_thread_spans
-        )
 
     # launching
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.steady import Steady
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
@@ -55,7 +56,7 @@ def _without_leaks(facts: Facts) -> Verdict:
         return Verdict("unknown", "The trace holds no host or GPU activity, so nothing can be said.", 0.0)
     lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
     if facts.device is not None:
-        return _gpu(facts.device, lost)
+        return _gpu(facts.device, lost, facts.steady)
     if facts.calls.begin_work:
         return _unseen_gpu("The trace has launch calls but no GPU activity")
     if facts.trace.metadata.device_properties:
@@ -63,22 +64,43 @@ def _without_leaks(facts: Facts) -> Verdict:
     return _host(lost)
 
 
-def _gpu(device: DeviceFacts, lost: Lost) -> Verdict:
+def _gpu(device: DeviceFacts, lost: Lost, steady: Steady) -> Verdict:
     parts = split_window(device.window_account, lost)
     window_ns, busy = parts.window_ns, parts.busy_ns / parts.window_ns
-    by_limiter = parts.by_limiter
+    start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)})."
+    if steady.only_first_run:
+        return Verdict("initialization", f"{start} {_FIRST_RUN.format(**_figures(parts))}", busy)
+    limiter, said = _limiter(parts)
+    return Verdict(limiter, " ".join([start, said, *_left_out(steady)]), busy)
+
+
+def _limiter(parts: WindowParts) -> tuple[str, str]:
+    """The limiter, and the sentence that says so."""
+    window_ns, by_limiter = parts.window_ns, parts.by_limiter
     first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]
     most_ns = by_limiter[first]
-    start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)})."
     if parts.computing_ns >= COMPUTE_SHARE * window_ns or most_ns < LEAST_SHARE * window_ns:
         rest = f"the largest other part, {_NOUN[first]}, is {share(most_ns, window_ns)}"
-        said = f"Computing limits this job, so only faster kernels make it faster; {rest}."
-        return Verdict("compute", f"{start} {said}", busy)
+        return "compute", f"Computing limits this job, so only faster kernels make it faster; {rest}."
     if most_ns < CLEAR_LEAD * by_limiter[second]:
         both = " and ".join(f"{share(by_limiter[p], window_ns)} {_NOUN[p]}" for p in (first, second))
-        return Verdict("mixed", f"{start} No single cause limits this job: {both}.", busy)
+        return "mixed", f"No single cause limits this job: {both}."
     limiter = _host_limiter(parts) if first == "host" else first
-    return Verdict(limiter, f"{start} {_SENTENCES[limiter].format(**_figures(parts))}", busy)
+    return limiter, _SENTENCES[limiter].format(**_figures(parts))
+
+
+def _left_out(steady: Steady) -> list[str]:
+    """What the step window leaves out of the recording, where it is worth a sentence."""
+    worth_ns = LEAST_SHARE * steady.window.duration_ns
+    said = []
+    if steady.first_run_ns >= worth_ns:
+        said.append(f"First-run work before it ({time_ns(steady.first_run_ns)} idle) is left out.")
+    if steady.unrecorded_ns >= worth_ns:
+        said.append(
+            f"The {time_ns(steady.unrecorded_ns)} before it are left out: the GPU was still running work "
+            "from before the recording."
+        )
+    return said
 
 
 def _host_limiter(parts: WindowParts) -> str:
@@ -111,9 +133,16 @@ _SENTENCES = {
     "collectives, and {in_collectives} idle while the host was inside a collective call. It limits this job.",
     "memory": "It waited for the driver to allocate or free memory {all_memory} of the time. Memory "
     "allocation limits this job.",
+    "initialization": "First-run work took {all_initialization} of the time: creating the context and "
+    "loading libraries and GPU code. Record again after a few warm-up steps.",
     "unknown": "It was idle {all_unknown} of the time although work was queued, or the work's launch was not "
     "recorded. This trace does not show why.",
 }
+
+_FIRST_RUN = (
+    "Nothing but first-run work was recorded: {initialization} of the time went into creating the context "
+    "and loading libraries and GPU code. Record again after a few warm-up steps."
+)
 
 _NOUN = {
     "input": "waiting for data",
@@ -122,6 +151,7 @@ _NOUN = {
     "copy": "exposed copies",
     "communication": "communication",
     "memory": "memory allocation",
+    "initialization": "first-run work",
     "unknown": "idle time without a visible cause",
 }
 

@@ -20,6 +20,8 @@ class Cause(IntEnum):
     QUEUED = 9  # work was queued: a dependency, another stream, or nothing that this trace shows
     UNLINKED = 10  # the work that ended the gap has no launch in the trace
     PROFILER = 11  # the recording itself
+    INITIALIZATION = 12  # first-run work: contexts, libraries, searches, lazy loading
+    UNRECORDED = 13  # the GPU was still busy with work from before the recording
 
     @property
     def label(self) -> str:

@@ -75,7 +75,7 @@ class HostTime:
     inside the wait for the engine it is the engine's own dispatch.
     """
 
-    def __init__(self, host: Host, work: Work, main: int) -> None:
+    def __init__(self, host: Host, work: Work, main: int, first_run: Bool) -> None:
         self.main = main
         self._host = host
         self._events = host.events
@@ -89,6 +89,9 @@ class HostTime:
         self.full_queue: FullQueue = full_queue(host.events, work, self._blocking_event)
         held = self.full_queue.call
         self._cause[held[host.cause[held] == Cause.LAUNCH]] = Cause.QUEUED
+        self.first_run = first_run
+        self._cause[first_run] = Cause.INITIALIZATION
+        self._loading = Cause.INITIALIZATION if first_run.any() else Cause.COMPILE
 
     @property
     def blocking(self) -> Int64:
@@ -195,7 +198,7 @@ class HostTime:
             return pieces
         lazy = np.array([events.names[i] == LAZY_LOADING for i in events.name[overhead]], np.bool_)
         ours = np.array([events.names[i] not in _NOT_OVERHEAD for i in events.name[overhead]], np.bool_)
-        for chosen, cause in ((overhead[lazy], Cause.COMPILE), (overhead[ours], Cause.PROFILER)):
+        for chosen, cause in ((overhead[lazy], self._loading), (overhead[ours], Cause.PROFILER)):
             spans = union(events.start_ns[chosen], events.end_ns[chosen])
             pieces = _repaint(pieces, spans, cause)
         return pieces

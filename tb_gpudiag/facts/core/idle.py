@@ -8,7 +8,7 @@ nanosecond.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,27 @@ import numpy.typing as npt
 
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, Trigger
+from tb_gpudiag.facts.core.first_run import LOADING_CALL_NS
 from tb_gpudiag.facts.core.handover import CauseSpans, HostTime
-from tb_gpudiag.facts.core.intervals import complement
+from tb_gpudiag.facts.core.intervals import complement, coverage
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, UInt8
+from tb_gpudiag.trace.vocabulary.api_calls import COPY_CALL
 
 # Work that was queued starts this soon after the work before it, or after its launch returned, on every GPU
 # in the public traces unless it waits for something: back-to-back kernels follow in 1-3 us, dependent ones
 # across streams and copy engines in up to about 10 us, launches reach an idle GPU in 2-15 us.
 TURNAROUND_NS = 20_000
 
-# A launch call takes 3-20 us. On an idle GPU, one that takes a hundred times that did something else on its
-# way.
-LOADING_CALL_NS = 1_000_000
+# Before the recording's own work, a wait of this length is not a launch's latency: the GPU was busy with work
+# that was not recorded. Waits for an idle GPU return within about 20 us.
+UNRECORDED_NS = 1_000_000
+
+# A few microseconds of recorded work, such as a kernel that slipped in on another stream, do not tell that
+# the GPU had finished its earlier work.
+LITTLE_BUSY = 0.01
 
 # Old traces cut starts and durations to whole microseconds, so a call that ended with its gap's beginning may
 # seem to have ended up to 2 us before it.
@@ -129,7 +136,7 @@ def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: H
             launch,
             events,
             work,
-            host.full_queue.call,
+            host,
         ),
         _by_turnaround(np.maximum(start, returned), end, known & late, launch, events),
     ]
@@ -139,7 +146,7 @@ def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: H
     hosted = host.explain(start[waiting], until[waiting], thread[waiting], np.flatnonzero(waiting))
     pieces = host.profiled(CauseSpans.join([*fixed, hosted]))
     order = np.argsort(pieces.start_ns, kind="stable")
-    pieces = pieces.take(order)
+    pieces = _mark_unrecorded(pieces.take(order), busy, events)
 
     blocked_in, blocked = host.blocked_before(start, end, STAMP_NOISE_NS)
     held = late & (blocked > STAMP_NOISE_NS)  # a call that was over at once found nothing to wait for
@@ -190,7 +197,7 @@ def _piece(
 
 
 def _in_call(
-    start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events, work: Work, full_queue: Int64
+    start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events, work: Work, host: HostTime
 ) -> CauseSpans:
     """Inside the launch call. One that waited for a place in a full queue had work before it that waited for
     something. Another long one, if it is a kernel's first use, loaded the kernel's module (CUDA loads lazily
@@ -201,8 +208,22 @@ def _in_call(
     none = np.zeros(len(launch), np.int64)
     loading = (_at(events.duration_ns, launch, none) > LOADING_CALL_NS) & (_at(first_use, launch, none) > 0)
     cause = np.where(loading, np.uint8(Cause.COMPILE), np.uint8(Cause.LAUNCH)).astype(np.uint8)
-    cause[np.isin(launch, full_queue)] = Cause.QUEUED
+    cause[_at(host.first_run, launch, none) > 0] = Cause.INITIALIZATION
+    cause[np.isin(launch, host.full_queue.call)] = Cause.QUEUED
     return _piece(start, end, chosen, cause, launch, events)
+
+
+def _mark_unrecorded(pieces: CauseSpans, busy: Busy, events: Events) -> CauseSpans:
+    """Before the device's own recorded work, waiting for the GPU means that it ran work from before the
+    recording: work that is queued does not start, or a call blocks, though nothing recorded runs."""
+    before = coverage(busy.all, np.full_like(pieces.start_ns, np.iinfo(np.int64).min), pieces.start_ns)
+    length = pieces.end_ns - pieces.start_ns
+    waits = np.isin(pieces.cause, np.array([Cause.QUEUED, Cause.SYNC], np.uint8))
+    copies = pieces.event != NONE
+    copies[copies] = match(events, COPY_CALL)[pieces.event[copies]]
+    waits |= copies & (pieces.cause == Cause.LAUNCH)
+    found = waits & (length >= UNRECORDED_NS) & (before <= LITTLE_BUSY * length)
+    return replace(pieces, cause=np.where(found, np.uint8(Cause.UNRECORDED), pieces.cause))
 
 
 def _by_turnaround(start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events) -> CauseSpans:

@@ -10,6 +10,7 @@ import numpy as np
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
+from tb_gpudiag.facts.core.steady import leading_slow_steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.variance import StepTimes, only_in
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
@@ -31,7 +32,6 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.lost_time import IDLE, Lost, lost_time, places
-from tb_gpudiag.rules.shared.slow_start import leading_slow_steps
 from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.wording.format import count, one_line, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.facts.core.steady import leading_slow_steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
@@ -20,7 +21,6 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE
 from tb_gpudiag.rules.shared.recording_advice import record_again
-from tb_gpudiag.rules.shared.slow_start import leading_slow_steps
 from tb_gpudiag.wording.quantity import duration, number, ratio
 
 # From here on the warm-up takes so much of the step window that the figures describe it instead of training.

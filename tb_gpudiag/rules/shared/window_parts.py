@@ -13,7 +13,7 @@ from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost
 HOST_CAUSES = (Cause.PYTHON, Cause.COMPILE)
 """The host is busy with work of its own, and is not on its way to a launch."""
 
-UNEXPLAINED = (Cause.QUEUED, Cause.UNLINKED, Cause.PROFILER)
+UNEXPLAINED = (Cause.QUEUED, Cause.UNLINKED, Cause.PROFILER, Cause.UNRECORDED)
 """Idle time that no change of the job can be shown to remove."""
 
 
@@ -35,6 +35,7 @@ class WindowParts:
     allocator_ns: int
     launching_ns: int  # CPU operator overhead, launch calls, launch latency
     python_ns: int  # Python and compilation
+    initialization_ns: int
     unexplained_ns: int
 
     @property
@@ -55,6 +56,7 @@ class WindowParts:
             "communication": self.communicating_ns + self.in_collectives_ns,
             "memory": self.allocator_ns,
             "host": self.launching_ns + self.python_ns,
+            "initialization": self.initialization_ns,
             "unknown": self.unexplained_ns,
         }
 
@@ -79,5 +81,6 @@ def split_window(account: Account, lost: Lost) -> WindowParts:
         allocator_ns=total(Cause.ALLOCATOR),
         launching_ns=total(*ISSUING),
         python_ns=total(*HOST_CAUSES),
+        initialization_ns=total(Cause.INITIALIZATION),
         unexplained_ns=total(*UNEXPLAINED),
     )

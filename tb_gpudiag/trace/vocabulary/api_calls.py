@@ -19,6 +19,7 @@ DEVICE_WAIT = any_of(r"((cuda|hip)(Device|Thread)|cuCtx)Synchronize")
 EVENT_WAIT = any_of(r"(cuda|hip|cu)EventSynchronize")
 STREAM_WAIT = any_of(r"(cuda|hip|cu)StreamSynchronize")
 
+COPY_CALL = any_of(r"(cuda|hip|cu)Memcpy\w*")
 EVENT_RECORD = any_of(r"(cuda|hip|cu)EventRecord\w*")
 
 LAUNCH_CALL = any_of(r"\w*(Launch|Memcpy|Memset)\w*")
@@ -40,6 +41,15 @@ MODULE_LOAD_CALL = any_of(
     r"(cu|cuda|hip)(Module|Library)(Load|GetFunction|GetKernel)\w*",
     r"cuLink\w*",
     r"(nv|hip)rtc\w*",
+)
+
+# Calls that create a context, query a device or set up a stream: over in microseconds unless they are the
+# first to touch the device or a library.
+INITIALIZING_CALL = any_of(
+    r"(cuda|hip)((Get|Set)Device|DeviceGet|Init|DriverGetVersion|RuntimeGetVersion)\w*",
+    r"(cuda|hip)((Stream|Event)Create|Func(Get|Set)|Occupancy)\w*",
+    r"cu(Init|DeviceGet|DevicePrimaryCtx|Ctx(Create|GetDevice|SetCurrent)|(Stream|Event)Create)\w*",
+    r"cu(GetProcAddress|FuncGet|FuncSet|Occupancy)\w*",
 )
 
 LAZY_LOADING = "Lazy Function Loading"

@@ -1,0 +1,89 @@
+"""First-run work on the host: what a process does once and a steady step does not do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import coverage, union
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.steps import Steps
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64
+from tb_gpudiag.trace.vocabulary.api_calls import ALLOCATOR_CALL, INITIALIZING_CALL, MODULE_LOAD_CALL
+
+# Once a context exists, device queries and stream creation take 1-100 us in public traces. The call that
+# creates the context or loads a library takes 10 ms to 30 s.
+ONE_TIME_NS = 1_000_000
+
+# A launch call takes 3-20 us. On an idle GPU, a first launch of a kernel that takes a hundred times that
+# loads the kernel's module: CUDA loads lazily from 11.7 on.
+LOADING_CALL_NS = 1_000_000
+
+# A process's first cudaMalloc or cudaFree sets up the driver's memory (cudaFree(0) is a common way to create
+# the context). Later ones take up to a few milliseconds.
+FIRST_ALLOCATOR_CALL_NS = 10_000_000
+
+# An operator that spends this much of its time in first-run calls is first-run work as a whole: between the
+# calls it reads the library from disk.
+MOSTLY = 0.5
+
+
+def first_run(host: Host, work: Work, steps: Steps) -> Bool:
+    """Mask of host events that are first-run work or happen inside it, shape (n,).
+
+    Loading GPU code counts unless it goes on in the second half of the recorded steps: then it is part of
+    every step (dynamic shapes load new kernels again and again)."""
+    events = host.events
+    calls = events.where(*CALL_CATEGORIES)
+    long = calls[events.duration_ns[calls] >= ONE_TIME_NS]
+    found = np.zeros(len(events), np.bool_)
+    if not len(long):
+        return found
+    found[long[match(events, INITIALIZING_CALL)[long]]] = True
+    found[_first_allocator_calls(events, calls)] = True
+    loads = _loads(events, work, long)
+    if not _recurs(events, loads, steps):
+        found[loads] = True
+    if not found.any():
+        return found
+    found[_operators_around(events, np.flatnonzero(found))] = True
+    return host.tree.under(found)
+
+
+def _loads(events: Events, work: Work, long: Int64) -> Int64:
+    """Long calls that load GPU code: module loads, and the first launch of a kernel."""
+    first_use = np.zeros(len(events), np.bool_)
+    first_use[work.launch[work.first_use & (work.launch != NONE)]] = True
+    lazily = first_use[long] & (events.duration_ns[long] >= LOADING_CALL_NS)
+    return long[match(events, MODULE_LOAD_CALL)[long] | lazily]
+
+
+def _recurs(events: Events, loads: Int64, steps: Steps) -> bool:
+    if not len(steps) or not len(loads):
+        return False
+    late = events.start_ns[loads] >= np.sort(steps.start_ns)[len(steps) // 2]
+    return int(events.duration_ns[loads[late]].sum()) >= ONE_TIME_NS
+
+
+def _first_allocator_calls(events: Events, calls: Int64) -> Int64:
+    """The first call of each allocator function, if it took far longer than such a call does."""
+    allocating = calls[match(events, ALLOCATOR_CALL)[calls]]
+    allocating = allocating[np.argsort(events.start_ns[allocating], kind="stable")]
+    first = allocating[np.unique(events.name[allocating], return_index=True)[1]]
+    return first[events.duration_ns[first] >= FIRST_ALLOCATOR_CALL_NS]
+
+
+def _operators_around(events: Events, calls: Int64) -> Int64:
+    """Operators that spend most of their time in these calls."""
+    operators = events.where(Category.CPU_OP)
+    operators = operators[events.duration_ns[operators] >= ONE_TIME_NS]
+    found = [np.zeros(0, np.int64)]
+    for thread in np.unique(events.thread[calls]):
+        own = calls[events.thread[calls] == thread]
+        around = operators[events.thread[operators] == thread]
+        spent = coverage(
+            union(events.start_ns[own], events.end_ns[own]), events.start_ns[around], events.end_ns[around]
+        )
+        found.append(around[spent >= MOSTLY * events.duration_ns[around]])
+    return np.concatenate(found)

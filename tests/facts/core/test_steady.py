@@ -1,0 +1,133 @@
+"""The steady part of a recording: first-run work, earlier work and trailing host time are outside of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.verdict import find_verdict
+from tests.builder import HostThread, TraceBuilder
+from tests.facts import facts_of
+
+MS = 1_000.0
+"""In us, the builder's unit."""
+
+
+def steady_launches(main: HostThread, at: float, *, n: int = 20) -> float:
+    """Launch n kernels of 1 ms back to back; return when the last one ends."""
+    for i in range(n):
+        main.launch("gemm", at=at + i * 20, us=5, runs_at=at + 10 + i * MS, runs_us=MS)
+    return at + 10 + n * MS
+
+
+def causes(facts: Facts) -> dict[Cause, int]:
+    """Idle time of the device over the whole recording, in us."""
+    assert facts.device is not None
+    return {c: ns // 1000 for c, ns in facts.device.ledger.by_cause(facts.recorded_window).items()}
+
+
+def test_context_creation_is_first_run_work_and_outside_of_the_window() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.op("aten::empty", at=0, us=30 * MS)
+    main.call("cudaDeviceGetStreamPriorityRange", at=10, us=30 * MS - 20)
+    end = steady_launches(main, 30 * MS, n=100)
+    facts = facts_of(trace)
+    assert causes(facts)[Cause.INITIALIZATION] >= 30 * MS - 20
+    assert facts.window.start_ns == pytest.approx(30e6, abs=30e3)
+    assert facts.window.end_ns == end * 1000
+    assert find_verdict(facts).limiter == "compute"
+    assert "First-run work" in find_verdict(facts).sentence
+
+
+def test_a_recording_of_first_run_work_alone_is_said_to_be_one() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.call("cudaStreamCreateWithFlags", at=0, us=300 * MS)
+    main.launch("gemm", at=300 * MS, us=5, runs_at=300 * MS + 8, runs_us=MS)
+    facts = facts_of(trace)
+    assert facts.steady.only_first_run
+    assert find_verdict(facts).limiter == "initialization"
+
+
+def test_a_short_device_query_is_no_first_run_work() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.call("cudaGetDevice", at=0, us=900)
+    steady_launches(main, 1000)
+    assert Cause.INITIALIZATION not in causes(facts_of(trace))
+
+
+def load_in_steps(steps: range) -> TraceBuilder:
+    """Six steps of 10 ms; in some of them the first launch of a new kernel loads its code for 5 ms."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(6):
+        at = i * 10 * MS
+        main.step(i, at=at, us=10 * MS)
+        if i in steps:
+            main.launch(f"new_{i}", at=at, us=5 * MS, runs_at=at + 5 * MS + 5, runs_us=10)
+        main.launch("gemm", at=at + 6 * MS, us=5, runs_at=at + 6 * MS + 10, runs_us=3 * MS)
+    return trace
+
+
+def test_loading_in_the_first_step_alone_is_first_run_work() -> None:
+    facts = facts_of(load_in_steps(range(1)))
+    assert causes(facts)[Cause.INITIALIZATION] == pytest.approx(5 * MS, abs=10)
+    assert facts.steady.steps_left_out == 1
+    assert facts.steps.names == [f"ProfilerStep#{i}" for i in range(1, 6)]
+    assert facts.recorded_steps.names == [f"ProfilerStep#{i}" for i in range(6)]
+
+
+def test_loading_in_every_step_is_the_jobs_own_cost() -> None:
+    facts = facts_of(load_in_steps(range(6)))
+    assert Cause.INITIALIZATION not in causes(facts)
+    assert causes(facts)[Cause.COMPILE] >= 30 * MS - 60
+    assert len(facts.steps) == 6
+
+
+@pytest.mark.parametrize("call", ["cudaMemcpy", "cudaStreamSynchronize"])
+def test_blocking_before_any_recorded_work_is_earlier_work(call: str) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("slipped_in", at=0, us=5, runs_at=8, runs_us=3)
+    main.call(call, at=20, us=50 * MS)
+    steady_launches(main, 51 * MS, n=60)
+    facts = facts_of(trace)
+    assert causes(facts)[Cause.UNRECORDED] == pytest.approx(50 * MS, abs=20)
+    assert facts.window.start_ns == pytest.approx(50e6, abs=1e5)
+    assert find_verdict(facts).limiter == "compute"
+
+
+def test_blocking_on_recorded_work_is_not_earlier_work() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    end = steady_launches(main, 0)
+    main.sync(at=500, us=end - 500 + 5 * MS)
+    steady_launches(main, end + 6 * MS)
+    assert Cause.UNRECORDED not in causes(facts_of(trace))
+
+
+def test_host_time_after_the_last_gpu_work_is_not_waiting() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    end = steady_launches(main, 0)
+    main.frame("train.py(3): save_results", at=500, us=3 * end)
+    facts = facts_of(trace)
+    assert facts.window.end_ns == end * 1000
+    assert facts.steady.trailing_ns > 0
+    assert find_verdict(facts).limiter == "compute"
+
+
+def test_a_slow_first_step_is_left_out_and_a_slow_later_one_is_not() -> None:
+    for slow, kept in ((0, 5), (3, 6)):
+        trace = TraceBuilder()
+        main = trace.thread()
+        at = 0.0
+        for i in range(6):
+            us = 50 * MS if i == slow else 10 * MS
+            main.step(i, at=at, us=us)
+            main.launch("gemm", at=at + us - 9 * MS, us=5, runs_at=at + us - 9 * MS + 10, runs_us=8 * MS)
+            at += us
+        assert len(facts_of(trace).steps) == kept
