@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.facts.core.account import account as account_of
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import Severity
@@ -38,22 +39,26 @@ def test_the_window_and_its_idle_time_agree_to_the_nanosecond(diagnosed: tuple[S
     simulated, facts = diagnosed
     device = facts.device
     assert device is not None
-    assert facts.window.duration_ns == simulated.truth.window_ns
-    found = {cause.label: ns for cause, ns in device.ledger.by_cause(facts.window).items()}
+    window = facts.recorded_window
+    assert window.duration_ns == simulated.truth.window_ns
+    found = {cause.label: ns for cause, ns in device.ledger.by_cause(window).items()}
     assert found == simulated.truth.idle_ns
 
 
 def test_triggers_agree(diagnosed: tuple[Simulated, Facts]) -> None:
     simulated, facts = diagnosed
     assert facts.device is not None
-    found = {trigger.label: ns for trigger, ns in facts.device.ledger.by_trigger(facts.window).items()}
+    found = {
+        trigger.label: ns for trigger, ns in facts.device.ledger.by_trigger(facts.recorded_window).items()
+    }
     assert found == simulated.truth.trigger_ns
 
 
 def test_every_step_agrees(diagnosed: tuple[Simulated, Facts]) -> None:
     simulated, facts = diagnosed
-    assert facts.device is not None
-    account = facts.account(facts.device)
+    device = facts.device
+    assert device is not None
+    account = account_of(device.busy, device.ledger, facts.recorded_steps, facts.recorded_window)
     assert account.names == [step.name for step in simulated.truth.steps]
     for number, step in enumerate(simulated.truth.steps):
         assert account.end_ns[number] - account.start_ns[number] == step.duration_ns
