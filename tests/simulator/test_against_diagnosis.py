@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.facts.core.account import account as account_of
+from tb_gpudiag.facts.core.account import step_account
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import Severity
@@ -58,7 +58,7 @@ def test_every_step_agrees(diagnosed: tuple[Simulated, Facts]) -> None:
     simulated, facts = diagnosed
     device = facts.device
     assert device is not None
-    account = account_of(device.busy, device.ledger, facts.recorded_steps, facts.recorded_window)
+    account = step_account(device.busy, device.ledger, facts.recorded_steps, facts.recorded_window)
     assert account.names == [step.name for step in simulated.truth.steps]
     for number, step in enumerate(simulated.truth.steps):
         assert account.end_ns[number] - account.start_ns[number] == step.duration_ns

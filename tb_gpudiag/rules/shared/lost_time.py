@@ -42,6 +42,8 @@ IDLE = {
     Cause.QUEUED: "queued work (cause not visible)",
     Cause.UNLINKED: "work without a recorded launch",
     Cause.PROFILER: "profiler overhead",
+    Cause.INITIALIZATION: "first-run work",
+    Cause.UNRECORDED: "work from before the recording",
 }
 """What an idle GPU waits for, as a noun."""
 

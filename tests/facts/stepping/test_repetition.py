@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_gpudiag.facts.core.account import account
+from tb_gpudiag.facts.core.account import step_account
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, StepEvidence
 from tb_gpudiag.facts.stepping.repetition import Repetition, find_repetition
@@ -233,7 +233,7 @@ def test_they_are_the_recorded_ones_on_real_traces(shared_traces: Path, folder: 
     assert found.are_steps == (folder != "rtx5080_with_cuda_graph")
     assert marked.device is not None
     device = marked.device
-    recorded = account(device.busy, device.ledger, marked.recorded_steps, marked.recorded_window)
+    recorded = step_account(device.busy, device.ledger, marked.recorded_steps, marked.recorded_window)
     # The last one ends with its GPU work, and where the first one begins is a guess.
     for i in range(1, len(found) - 1):
         length = recorded.end_ns[i] - recorded.start_ns[i]
