@@ -48,29 +48,35 @@ class Outcome:
 
 def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
     """Run each rule that applies to this kind of file, once. Never raises because of a rule."""
-    found: list[Found] = []
-    clear: list[tuple[Rule, Clear]] = []
-    unchecked: list[tuple[Rule, CannotTell]] = []
-    claimed: dict[int, Intervals] = {}
+    asked = _ask_all(rules, facts)
     window_ns = facts.window.duration_ns
-    for rule in rules:
-        if facts.trace.kind not in rule.about:
-            continue
-        answer = _ask(rule, facts, claimed)
-        if isinstance(answer, Clear):
-            clear.append((rule, answer))
-        elif isinstance(answer, CannotTell):
-            unchecked.append((rule, answer))
-        else:
-            for finding in _findings(answer):
-                found.append(Found(rule, finding, rule.severity_of(finding, window_ns)))
-                claimed = _with_claims(claimed, finding.claims)
+    found = [
+        Found(rule, finding, rule.severity_of(finding, window_ns))
+        for rule, answer in asked
+        for finding in _findings(answer)
+    ]
+    clear = [(rule, answer) for rule, answer in asked if isinstance(answer, Clear)]
+    unchecked = [(rule, answer) for rule, answer in asked if isinstance(answer, CannotTell)]
     replay = _replay_if_needed(facts, found)
     if replay is not None:
         found = [replace(f, finding=with_replayed_saving(replay, f.finding)) for f in found]
     found.sort(key=lambda f: _rank(f, window_ns, facts.memory))
     plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
     return Outcome(found, sorted(clear, key=_rule_id), sorted(unchecked, key=_rule_id), plan)
+
+
+def _ask_all(rules: Sequence[Rule], facts: Facts) -> list[tuple[Rule, Answer]]:
+    """Ask each rule in order. The rules after it do not see the time that a finding claims."""
+    claimed: Claimed = {}
+    asked = []
+    for rule in rules:
+        if facts.trace.kind not in rule.about:
+            continue
+        answer = _ask(rule, facts, claimed)
+        for finding in _findings(answer):
+            claimed = _with_claims(claimed, finding.claims)
+        asked.append((rule, answer))
+    return asked
 
 
 def _findings(answer: Answer) -> list[Finding]:
