@@ -18,16 +18,18 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Severity,
 )
-from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE
 from tb_gpudiag.rules.shared.recording_advice import record_again
-from tb_gpudiag.wording.quantity import duration, number, ratio
+from tb_gpudiag.wording.quantity import duration, number, ratio, share_of
 
-# From here on the warm-up takes so much of the step window that the figures describe it instead of training.
+# From here on the warm-up takes so much of the window that the figures describe it instead of training.
 SPOILS_SHARE = 0.25
 
 # With fewer steps there is no steady state to compare with.
 FEWEST_STEPS = 3
+
+_INCLUDED = "The figures over the step window include them."
+_LEFT_OUT = "The step window leaves these steps out."
 
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
@@ -52,24 +54,27 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         return Clear(f"the first step took {duration(length_ns[0])}, the median step {duration(steady_ns)}")
     slowdown = ratio(length_ns[0] / steady_ns, "the median")
     extra_ns = int(length_ns[:slow].sum() - slow * steady_ns)
-    window_ns = facts.window.duration_ns
+    window_ns = facts.recorded_window.duration_ns
+    included = not facts.steady.steps_left_out
     return Finding(
         title=f"The first step took {slowdown} of the later steps",
         summary=(
             "The recording began before the job was in a steady state. Compilation, autotuning and first "
-            "allocations happen once, but the figures over the step window include them."
+            f"allocations happen once. {_INCLUDED if included else _LEFT_OUT}"
         ),
         fix=record_again("Skip more steps before recording: increase wait and warmup in the schedule."),
         evidence=[
             Evidence("First step", duration(length_ns[0]), (slowdown,)),
             Evidence("Median of the later steps", duration(steady_ns)),
             Evidence("Slow steps", number(slow, suffix=f"of {len(length_ns)}")),
-            window_time("Extra time", extra_ns, window_ns),
+            Evidence(
+                "Extra time", duration(extra_ns), (share_of(extra_ns, window_ns, "of the recorded steps"),)
+            ),
         ],
         ranges=[
             Range(int(start_ns[0]), int(end_ns[slow - 1]), facts.device.id if facts.device else NO_DEVICE)
         ],
-        severity=Severity.WARNING if extra_ns >= SPOILS_SHARE * window_ns else None,
+        severity=Severity.WARNING if included and extra_ns >= SPOILS_SHARE * window_ns else None,
     )
 
 

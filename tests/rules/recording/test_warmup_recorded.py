@@ -31,10 +31,19 @@ def test_a_slow_first_step_is_a_hint(tmp_path: Path) -> None:
     assert figures(found)["Slow steps"] == (number(1, suffix="of 9"),)
 
 
-def test_a_warm_up_that_dominates_the_window_is_a_warning(tmp_path: Path) -> None:
-    facts = facts_of(_steps([2000, 400, 100, 100, 100]), tmp_path)
+def test_a_warm_up_that_dominates_the_figures_is_a_warning(tmp_path: Path) -> None:
+    facts = facts_of(_steps([2000, 400, 100, 100, 100], gpu=False), tmp_path)
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
+    assert "include them" in found.summary
+
+
+def test_a_warm_up_that_the_step_window_leaves_out_is_a_hint(tmp_path: Path) -> None:
+    facts = facts_of(_steps([2000, 400, 100, 100, 100]), tmp_path)
+    found = finding(RULE.check(facts))
+    assert facts.window.start_ns == 2_400_000
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
+    assert "leaves these steps out" in found.summary
     assert figures(found)["Slow steps"] == (number(2, suffix="of 5"),)
 
 
