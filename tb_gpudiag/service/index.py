@@ -94,7 +94,7 @@ class LogIndex:
         self._monotonic_s = monotonic_s
         self._wall_ns = wall_ns
         self._history: dict[str, _History] = {}
-        # It starts at the time of day, so that a page from before a restart notices that the list has
+        # It starts at the current time, so that a page from before a restart notices that the list has
         # changed.
         self._snapshot = Snapshot(generation=int(wall_ns() / 1e9) % 2**31)
         self._asked_s = monotonic_s()
@@ -104,7 +104,7 @@ class LogIndex:
 
     def start(self) -> None:
         """Start scanning, without waiting for the first scan."""
-        threading.Thread(target=self._scan_for_ever, name="gpudiag-scan", daemon=True).start()
+        threading.Thread(target=self._scan_forever, name="gpudiag-scan", daemon=True).start()
 
     def close(self) -> None:
         """Stop scanning, without waiting: the thread may hang in a dead file system. It is a daemon."""
@@ -177,7 +177,7 @@ class LogIndex:
         self._snapshot = snapshot
         self._first_scan.set()
 
-    def _scan_for_ever(self) -> None:
+    def _scan_forever(self) -> None:
         while not self._closed:
             began_s = self._monotonic_s()
             self._wake.clear()

@@ -100,7 +100,7 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
         [int(h.time_us.min()) for h in histories if timed and len(h.time_us)] + [m[2] for m in marked],
         default=0,
     )
-    progress(0.8, "following the history back")
+    progress(0.8, "computing totals")
     devices = sorted({h.device for h in histories if len(h.action)} | set(state.device.tolist()))
     of_device = {history.device: history for history in histories}
     rows = [_rows(of_device.get(d, _no_history(d)), state, start_us if timed else 0, notes) for d in devices]
