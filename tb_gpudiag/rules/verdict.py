@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.steady import Steady
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
@@ -12,7 +13,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.shared.leak import leak_sentences
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, lost_time
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
-from tb_gpudiag.trace.events import Kind
+from tb_gpudiag.trace.events import NONE, Kind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 
 # A GPU that computes this much of the time is limited by computing: everything else together is worth a
@@ -28,6 +29,14 @@ CLEAR_LEAD = 1.5
 # Host-bound jobs lose time in Python and in launching side by side. From this share of launching on, fewer
 # launches are the fix; below it, the Python between them is.
 LAUNCH_PART = 0.40
+
+
+# Between two operators Python takes microseconds. Without stacks, a stretch of a millisecond without any
+# operator or call may be Python, a sleep, a lock or another library.
+UNSEEN_STRETCH_NS = 1_000_000
+
+# If more than half of what the host did is invisible, the trace does not show what limits the job.
+UNSEEN_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -55,22 +64,32 @@ def _without_leaks(facts: Facts) -> Verdict:
     if not facts.window.duration_ns:
         return Verdict("unknown", "The trace holds no host or GPU activity, so nothing can be said.", 0.0)
     lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
+    unseen_ns = 0 if facts.recorded.stacks else _unseen_ns(lost, facts.host)
     if facts.device is not None:
-        return _gpu(facts.device, lost, facts.steady)
+        return _gpu(facts.device, lost, facts.steady, unseen_ns)
     if facts.calls.begin_work:
         return _unseen_gpu("The trace has launch calls but no GPU activity")
     if facts.trace.metadata.device_properties:
         return _unseen_gpu("No GPU activity was recorded")
-    return _host(lost)
+    return _host(lost, unseen_ns)
 
 
-def _gpu(device: DeviceFacts, lost: Lost, steady: Steady) -> Verdict:
+def _unseen_ns(lost: Lost, host: Host) -> int:
+    """Long idle stretches in which the host ran nothing that the trace shows."""
+    seen = lost.event != NONE
+    seen[seen] = (host.place[lost.event[seen]] != NONE) | (host.operator[lost.event[seen]] != NONE)
+    return lost.total_ns(lost.of(Cause.PYTHON) & ~seen & (lost.length_ns >= UNSEEN_STRETCH_NS))
+
+
+def _gpu(device: DeviceFacts, lost: Lost, steady: Steady, unseen_ns: int) -> Verdict:
     parts = split_window(device.window_account, lost)
     window_ns, busy = parts.window_ns, parts.busy_ns / parts.window_ns
     start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)})."
     if steady.only_first_run:
         return Verdict("initialization", f"{start} {_FIRST_RUN.format(**_figures(parts))}", busy)
     limiter, said = _limiter(parts)
+    if limiter in {"launch", "python"} and unseen_ns >= UNSEEN_SHARE * parts.by_limiter["host"]:
+        limiter, said = "unknown", _UNSEEN_SENTENCE.format(share(unseen_ns, window_ns))
     return Verdict(limiter, " ".join([start, said, *_left_out(steady)]), busy)
 
 
@@ -139,6 +158,11 @@ _SENTENCES = {
     "recorded. This trace does not show why.",
 }
 
+_UNSEEN_SENTENCE = (
+    "It waited {} of the time while the host did something that this trace does not show. Record with "
+    "with_stack=True to see what."
+)
+
 _FIRST_RUN = (
     "Nothing but first-run work was recorded: {initialization} of the time went into creating the context "
     "and loading libraries and GPU code. Record again after a few warm-up steps."
@@ -176,7 +200,7 @@ def _unseen_gpu(what: str) -> Verdict:
     return Verdict("unknown", f"{what}, so this trace does not show what the GPU did.", 0.0)
 
 
-def _host(lost: Lost) -> Verdict:
+def _host(lost: Lost, unseen_ns: int) -> Verdict:
     """A job without a GPU: where the main thread's time went."""
     window_ns = lost.window_ns
     operators_ns = lost.total_ns(lost.of(*ISSUING, Cause.ALLOCATOR))
@@ -193,6 +217,9 @@ def _host(lost: Lost) -> Verdict:
     elif most_ns < CLEAR_LEAD * parts[second]:
         said = "The main thread's time is spread over data loading, operators and Python."
         return Verdict("mixed", f"{start} {said}", 0.0)
+    if first == "python" and unseen_ns >= UNSEEN_SHARE * most_ns:
+        said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
+        return Verdict("unknown", f"{start} {said} Record with with_stack=True to see what.", 0.0)
     said = f"The main thread spent {share(most_ns, window_ns)} of its time {_HOST_SENTENCES[first]}"
     return Verdict(first, f"{start} {said}", 0.0)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,10 @@ from tb_gpudiag.rules.rule import (
     Saving,
     Severity,
 )
-from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.run import ABOUT_TIME, ONLY_FIRST_RUN, run_rules
 from tb_gpudiag.rules.shared.memory_room import HORIZON_STEPS
+from tests.builder import TraceBuilder
+from tests.facts import facts_of as facts_of_story
 from tests.rules.memory_stage import MIB, job
 from tests.rules.stage import facts_of, healthy
 
@@ -97,7 +100,35 @@ def test_time_and_memory_are_compared_by_their_share(tmp_path: Path) -> None:
         ],
     )
     order = [f.rule.id for f in outcome.findings]
-    assert order == ["GD993", "GD991", "GD994", "GD997", "GD992", "GD995", "GD996"]
+    # "At most" counts with a half of it.
+    assert order == ["GD993", "GD991", "GD994", "GD992", "GD997", "GD995", "GD996"]
+
+
+def test_findings_rank_by_what_their_fix_is_likely_to_save(facts: Facts) -> None:
+    def replayed(cost_ns: int, low_ns: int, high_ns: int) -> Finding:
+        saving = Saving(low_ns, high_ns, "replayed")
+        return replace(_finding(cost_ns), saving=saving)
+
+    outcome = run_rules(
+        facts,
+        [
+            _rule(1, replayed(200, 150, 900)),  # 150
+            _rule(2, replayed(180, 180, 180)),  # 180
+            _rule(3, replayed(160, 400, 600)),  # no more than its cost
+            _rule(4, _finding(300)),  # at most 300
+        ],
+    )
+    assert [f.rule.id for f in outcome.findings] == ["GD992", "GD993", "GD994", "GD991"]
+
+
+def test_without_a_steady_state_no_rule_about_time_is_asked() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.call("cudaStreamCreateWithFlags", at=0, us=300_000)
+    main.launch("gemm", at=300_000, us=5, runs_at=300_008, runs_us=1_000)
+    outcome = run_rules(facts_of_story(trace))
+    assert [f.rule.id for f in outcome.findings if f.severity > Severity.INFO] == ["GD902"]
+    assert {rule.family for rule, answer in outcome.unchecked if answer is ONLY_FIRST_RUN} == ABOUT_TIME
 
 
 def test_a_rule_that_crashes_could_not_be_checked_and_the_others_still_are(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.facts.core.steady import leading_slow_steps
+from tb_gpudiag.facts.core.steady import Steady, leading_slow_steps
+from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
@@ -38,6 +39,8 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     With a GPU, a step lasts from the end of the previous step's GPU work to the end of its own: a host that
     runs ahead says nothing about how long steps take.
     """
+    if facts.steady.only_first_run:
+        return _only_first_run(facts.steady, facts.recorded_window)
     steps = facts.step_times
     if steps is None or len(steps) < FEWEST_STEPS:
         known = len(steps) if steps is not None else 0
@@ -75,6 +78,20 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             Range(int(start_ns[0]), int(end_ns[slow - 1]), facts.device.id if facts.device else NO_DEVICE)
         ],
         severity=Severity.WARNING if included and extra_ns >= SPOILS_SHARE * window_ns else None,
+    )
+
+
+def _only_first_run(steady: Steady, recorded: Window) -> Finding:
+    cold = share_of(steady.first_run_ns, recorded.duration_ns, "of the recording")
+    return Finding(
+        title=f"Only first-run work was recorded: {cold}",
+        summary=(
+            "The GPU was idle while the process created its context and loaded libraries and GPU code. That "
+            "happens once. Nothing here shows how fast the job is in its steady state."
+        ),
+        fix=record_again("Run a few steps before recording: increase wait and warmup in the schedule."),
+        evidence=[Evidence("Idle during first-run work", duration(steady.first_run_ns), (cold,))],
+        severity=Severity.WARNING,
     )
 
 
