@@ -24,7 +24,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo test lint bench wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo test quick lint bench rule wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -90,8 +90,12 @@ lint-python: .make/venv
 lint-frontend: .make/npm
 	cd frontend && npm run --silent check
 
+# Unit tests: in about a minute, what a change of the Python code is most likely to break.
+quick: .make/venv
+	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real'
+
 test-python: .make/venv $(STATIC) $(if $(CI),.make/torch-for-tests)
-	$(BIN)/pytest -n auto --dist loadscope
+	$(BIN)/pytest -n auto --dist worksteal
 
 test-frontend: .make/npm
 	cd frontend && npm test
@@ -105,7 +109,7 @@ rule: .make/venv
 	@$(BIN)/python -m tools.new_rule '$(ID)' '$(NAME)'
 
 bench: .make/venv
-	$(BIN)/pytest -m benchmark -s tests/benchmarks
+	$(BIN)/pytest -s tests/benchmarks -m benchmark
 
 # The generated code
 

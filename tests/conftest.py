@@ -1,4 +1,4 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests, and which tests run when."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED_TRACES = REPOSITORY.parent / "shared" / "traces"
-"""Real traces recorded by others. They are not part of the project: tests that need them skip."""
+"""Real traces, recorded by others; they are not part of the project. See real_traces.py."""
+
+BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +19,35 @@ def shared_traces() -> Path:
     if not SHARED_TRACES.is_dir():
         pytest.skip(f"no real traces at {SHARED_TRACES}")
     return SHARED_TRACES
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the benchmarks out. Put tests on one real trace in a row, so that they share what is read."""
+    if not _asked_for_benchmarks(config):
+        left_out = [item for item in items if item.get_closest_marker("benchmark")]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+    folders = {path.name for path in SHARED_TRACES.iterdir()} if SHARED_TRACES.is_dir() else set()
+    trace_of = {item: _real_trace(item, folders) for item in items}
+    for item, trace in trace_of.items():
+        if trace is not None:
+            item.add_marker("real")
+    items.sort(key=lambda item: (trace_of[item] is not None, trace_of[item] or ""))
+
+
+def _asked_for_benchmarks(config: pytest.Config) -> bool:
+    """Return whether the command line names the benchmarks: their folder or a test in it, or their marker."""
+    folder = config.invocation_params.dir
+    named = [(folder / argument.split("::")[0]).resolve() for argument in config.args]
+    return "benchmark" in config.option.markexpr or any(BENCHMARKS in (path, *path.parents) for path in named)
+
+
+def _real_trace(item: pytest.Item, folders: set[str]) -> str | None:
+    """Return the real trace that a test is parametrized with, "" for several, None if it needs none."""
+    callspec = getattr(item, "callspec", None)
+    for value in callspec.params.values() if callspec else ():
+        trace = str(value).removeprefix(f"{SHARED_TRACES}/")
+        if trace.split("/")[0] in folders:
+            return trace
+    return "" if "shared_traces" in getattr(item, "fixturenames", ()) else None

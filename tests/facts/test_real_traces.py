@@ -14,16 +14,10 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.trace.read import read_trace
-from tests.conftest import SHARED_TRACES
 from tests.facts.laws import assert_laws
+from tests.real_traces import FILES, first_in, real_facts
 
-FILES = sorted(p.relative_to(SHARED_TRACES).as_posix() for p in SHARED_TRACES.rglob("*.json*"))
 GPU_WORK = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}
-
-
-def facts_in(folder: Path) -> Facts:
-    return Facts(read_trace(str(next(folder.rglob("*.json*")))))
 
 
 def device_of(facts: Facts) -> DeviceFacts:
@@ -34,10 +28,10 @@ def device_of(facts: Facts) -> DeviceFacts:
 @pytest.mark.parametrize("file", FILES)
 def test_the_laws_hold_on_every_real_trace(shared_traces: Path, file: str) -> None:
     try:
-        trace = read_trace(str(shared_traces / file))
+        facts = real_facts(file)
     except TraceError as error:
         pytest.fail(f"{file} could not be read: {error}")
-    assert_laws(Facts(trace))
+    assert_laws(facts)
 
 
 def swept_idle(path: Path, device: int) -> tuple[int, int]:
@@ -78,7 +72,7 @@ def swept_idle(path: Path, device: int) -> tuple[int, int]:
     ],
 )
 def test_idle_share_of_the_gpu_span(shared_traces: Path, folder: str, device: int, percent: float) -> None:
-    found = device_of(facts_in(shared_traces / folder))
+    found = device_of(first_in(folder))
     assert found.id == device
     idle = found.ledger.idle_ns(found.span)
     assert round(100 * idle / found.span.duration_ns, 2) == percent
@@ -92,19 +86,19 @@ def test_idle_share_of_the_gpu_span(shared_traces: Path, folder: str, device: in
     [("h100_owlv2", 96.0), ("v100_resnet50_workers0", 72.0), ("v100_resnet50_workers4", 1.5)],
 )
 def test_data_loadings_share_of_the_idle_time(shared_traces: Path, folder: str, percent: float) -> None:
-    device = device_of(facts_in(shared_traces / folder))
+    device = device_of(first_in(folder))
     by_cause = device.ledger.by_cause(device.span)
     assert 100 * by_cause[Cause.INPUT] / sum(by_cause.values()) == pytest.approx(percent, abs=1.0)
 
 
 def test_what_was_queued_is_not_put_down_to_the_host(shared_traces: Path) -> None:
-    device = device_of(facts_in(shared_traces / "a100_recsys_queued"))
+    device = device_of(first_in("a100_recsys_queued"))
     by_cause = device.ledger.by_cause(device.span)
     assert by_cause[Cause.QUEUED] + by_cause[Cause.UNLINKED] > 0.9 * sum(by_cause.values())
 
 
 def test_a_long_stretch_before_the_first_kernel_is_found_in_the_step_window(shared_traces: Path) -> None:
-    facts = facts_in(shared_traces / "h100_timesformer")
+    facts = first_in("h100_timesformer")
     device = device_of(facts)
     in_window = device.ledger.by_cause(device.window)[Cause.PYTHON]
     assert in_window > 200_000_000 > 100 * device.ledger.by_cause(device.span)[Cause.PYTHON]
@@ -118,6 +112,6 @@ def test_a_long_stretch_before_the_first_kernel_is_found_in_the_step_window(shar
 
 
 def test_a_graph_launch_owns_its_kernels(shared_traces: Path) -> None:
-    facts = facts_in(shared_traces / "mi300_vllm_graph")
+    facts = first_in("mi300_vllm_graph")
     [graph] = [h for h in facts.hotspots("operator") if h.launches and h.kernel_ns > 5_000_000]
     assert graph.launches <= 2

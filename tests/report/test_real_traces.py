@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.views.html import to_html
@@ -14,8 +13,8 @@ from tb_gpudiag.report.views.markdown import to_markdown
 from tb_gpudiag.report.views.text import to_text
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.trace.find import find_traces
-from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES
+from tests.real_traces import real_facts
 from tests.report.building.test_build import assert_it_adds_up
 
 FOLDERS = (
@@ -25,7 +24,7 @@ FOLDERS = (
 
 def _reports(folder: str) -> list[pb.Report]:
     files = find_traces(str(SHARED_TRACES / folder)).files
-    return [build_report(Facts(read_trace(file.path)), file) for file in files]
+    return [build_report(real_facts(file.path), file) for file in files]
 
 
 @pytest.mark.skipif(not FOLDERS, reason="the real traces are not here")

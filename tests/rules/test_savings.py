@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_replayed_saving
-from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.facts.core.test_idle import stories
 from tests.facts.replay.test_replay import two_steps
+from tests.real_traces import first_in
 from tests.rules.stage import without_gpu
 
 
@@ -70,7 +69,7 @@ def test_what_cannot_be_replayed_keeps_its_own_saving() -> None:
 )
 def test_a_real_pair(shared_traces: Path, before: str, after: float, rule: str) -> None:
     """ResNet without its loader's wait, against the steady steps of the run with 4 workers (124-126 ms)."""
-    facts = Facts(read_trace(str(next((shared_traces / before).iterdir()))))
+    facts = first_in(before)
     [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == rule]
     assert found.removable is not None
     predicted = facts.replay.run(found.removable.most).window_ns / len(facts.steps)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
-
 import pytest
 
 from tb_gpudiag.facts.core.account import step_account
@@ -12,55 +9,43 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
-from tb_gpudiag.trace.read import read_trace
-from tests.simulator import Simulated, scenarios, simulate
+from tests.simulator import Simulated, scenarios
+from tests.simulator.diagnosed import simulated, simulated_facts
 
 FAULTS = {name: scenario.rule for name, scenario in scenarios().items() if scenario.rule}
 
 
-@lru_cache
-def run(name: str) -> Simulated:
-    return simulate(name)
-
-
-@pytest.fixture(scope="module", params=list(scenarios()))
-def diagnosed(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Simulated, Facts]:
-    simulated = run(request.param)
-    return simulated, facts_of(simulated, tmp_path_factory.mktemp(request.param))
-
-
-def facts_of(simulated: Simulated, folder: Path) -> Facts:
-    return Facts(read_trace(str(simulated.write(folder))))
+@pytest.fixture(params=list(scenarios()))
+def diagnosed(request: pytest.FixtureRequest) -> tuple[Simulated, Facts]:
+    return simulated(request.param), simulated_facts(request.param)
 
 
 def test_the_window_and_its_idle_time_agree_to_the_nanosecond(diagnosed: tuple[Simulated, Facts]) -> None:
-    simulated, facts = diagnosed
+    run, facts = diagnosed
     device = facts.device
     assert device is not None
     window = facts.recorded_window
-    assert window.duration_ns == simulated.truth.window_ns
+    assert window.duration_ns == run.truth.window_ns
     found = {cause.label: ns for cause, ns in device.ledger.by_cause(window).items()}
-    assert found == simulated.truth.idle_ns
+    assert found == run.truth.idle_ns
 
 
 def test_triggers_agree(diagnosed: tuple[Simulated, Facts]) -> None:
-    simulated, facts = diagnosed
+    run, facts = diagnosed
     assert facts.device is not None
     found = {
         trigger.label: ns for trigger, ns in facts.device.ledger.by_trigger(facts.recorded_window).items()
     }
-    assert found == simulated.truth.trigger_ns
+    assert found == run.truth.trigger_ns
 
 
 def test_every_step_agrees(diagnosed: tuple[Simulated, Facts]) -> None:
-    simulated, facts = diagnosed
+    run, facts = diagnosed
     device = facts.device
     assert device is not None
     account = step_account(device.busy, device.ledger, facts.recorded_steps, facts.recorded_window)
-    assert account.names == [step.name for step in simulated.truth.steps]
-    for number, step in enumerate(simulated.truth.steps):
+    assert account.names == [step.name for step in run.truth.steps]
+    for number, step in enumerate(run.truth.steps):
         assert account.end_ns[number] - account.start_ns[number] == step.duration_ns
         found = {
             cause.label: account.idle_ns[number, cause] for cause in Cause if account.idle_ns[number, cause]
@@ -73,15 +58,15 @@ def test_its_traces_say_that_they_are_simulated(diagnosed: tuple[Simulated, Fact
 
 
 @pytest.mark.parametrize(("name", "rule"), FAULTS.items())
-def test_each_fault_triggers_its_rule(name: str, rule: str, tmp_path: Path) -> None:
-    assert rule in findings(run(name), tmp_path)
+def test_each_fault_triggers_its_rule(name: str, rule: str) -> None:
+    assert rule in findings(name)
 
 
 @pytest.mark.parametrize(
     "name", [name for name in scenarios() if name.endswith("_fixed") or name == "healthy"]
 )
-def test_mended_and_healthy_runs_have_no_finding_above_info(name: str, tmp_path: Path) -> None:
-    found = findings(run(name), tmp_path)
+def test_mended_and_healthy_runs_have_no_finding_above_info(name: str) -> None:
+    found = findings(name)
     assert [rule for rule, severity in found.items() if severity > Severity.INFO] == []
 
 
@@ -90,19 +75,19 @@ REPLAY_TOLERANCE = 0.02
 
 
 @pytest.mark.parametrize("name", ["input_pipeline", "host_bound", "allocator_in_step", "compilation_in_step"])
-def test_a_fix_gives_back_what_the_mended_run_takes_less(name: str, tmp_path: Path) -> None:
+def test_a_fix_gives_back_what_the_mended_run_takes_less(name: str) -> None:
     """Faults whose fix only takes time of the host away, and changes nothing that the GPU has to do."""
-    simulated = run(name)
-    (found,) = (f for f in run_rules(facts_of(simulated, tmp_path)).findings if f.rule.id == FAULTS[name])
+    run = simulated(name)
+    (found,) = (f for f in run_rules(simulated_facts(name)).findings if f.rule.id == FAULTS[name])
     saving = found.finding.saving
     assert saving is not None
     assert saving.basis == "replayed"
-    less_ns = simulated.truth.window_ns - run(f"{name}_fixed").truth.window_ns
-    tolerance_ns = REPLAY_TOLERANCE * simulated.truth.window_ns
+    less_ns = run.truth.window_ns - simulated(f"{name}_fixed").truth.window_ns
+    tolerance_ns = REPLAY_TOLERANCE * run.truth.window_ns
     assert saving.low_ns - tolerance_ns <= less_ns <= saving.high_ns + tolerance_ns
 
 
-def findings(simulated: Simulated, folder: Path) -> dict[str, Severity]:
-    """Rule id -> severity."""
-    outcome = run_rules(facts_of(simulated, folder))
+def findings(name: str) -> dict[str, Severity]:
+    """Rule id -> severity, for a scenario."""
+    outcome = run_rules(simulated_facts(name))
     return {finding.rule.id: finding.severity for finding in outcome.findings}

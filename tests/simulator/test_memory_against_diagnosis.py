@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.trace.events import NONE
-from tb_gpudiag.trace.read import read_trace
-from tests.simulator import MemoryTruth, scenarios, simulate
+from tests.simulator import MemoryTruth, scenarios
+from tests.simulator.diagnosed import simulated, simulated_facts
 
 Pair = tuple[MemoryTruth, DeviceMemory]
 SAID_UNKNOWN = {"other"}
@@ -16,14 +15,12 @@ SAID_UNKNOWN = {"other"}
 
 
 @pytest.fixture(
-    scope="module",
     params=[name for name in scenarios() if name != "no_steps" and not name.endswith("_fixed")],
 )
-def devices(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Pair]:
-    run = simulate(request.param)
-    facts = Facts(read_trace(str(run.write(tmp_path_factory.mktemp(request.param)))))
-    found = {memory.device: memory for memory in facts.memory}
-    return [(truth, found[NONE if truth.device is None else truth.device]) for truth in run.truth.memory]
+def devices(request: pytest.FixtureRequest) -> list[Pair]:
+    found = {memory.device: memory for memory in simulated_facts(request.param).memory}
+    truths = simulated(request.param).truth.memory
+    return [(truth, found[NONE if truth.device is None else truth.device]) for truth in truths]
 
 
 def test_the_floors_and_the_peak_agree_to_the_byte(devices: list[Pair]) -> None:

@@ -6,13 +6,13 @@ import gzip
 import json
 import subprocess
 import sys
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.simulator import MemoryTruth, Simulated, Without, scenarios, simulate
+from tests.simulator import MemoryTruth, Without, scenarios, simulate
+from tests.simulator.diagnosed import simulated
 from tests.simulator.scenarios import LEAKS
 from tests.simulator.script import SCRIPT
 
@@ -33,18 +33,13 @@ PLANTED_CAUSE = {
 """The scenarios whose fault is one cause of idle time."""
 
 
-@lru_cache
-def run(name: str) -> Simulated:
-    return simulate(name)
-
-
 def idle(name: str) -> int:
-    return sum(run(name).truth.idle_ns.values())
+    return sum(simulated(name).truth.idle_ns.values())
 
 
 @pytest.mark.parametrize("name", scenarios())
 def test_every_nanosecond_of_the_window_is_busy_or_idle_for_one_cause(name: str) -> None:
-    truth = run(name).truth
+    truth = simulated(name).truth
     assert truth.busy_ns + sum(truth.idle_ns.values()) == truth.window_ns
     assert sum(truth.trigger_ns.values()) == sum(truth.idle_ns.values())
     for step in truth.steps:
@@ -56,7 +51,7 @@ def test_every_nanosecond_of_the_window_is_busy_or_idle_for_one_cause(name: str)
 
 @pytest.mark.parametrize("name", scenarios())
 def test_no_work_begins_before_its_launch_and_no_stream_runs_two_things(name: str) -> None:
-    recording = run(name).recording
+    recording = simulated(name).recording
     called = {span.correlation: span.start_ns for span in recording.host if span.correlation is not None}
     assert all(work.start_ns > called[work.correlation or 0] for work in recording.gpu)
     for stream in {work.stream for work in recording.gpu}:
@@ -72,7 +67,7 @@ def test_the_same_arguments_give_the_same_bytes_and_another_seed_does_not() -> N
 
 def test_the_healthy_gpu_only_ever_takes_its_turnaround() -> None:
     """Once it has its first kernel; before that the host has to come to the first launch."""
-    truth = run("healthy").truth
+    truth = simulated("healthy").truth
     for step in truth.steps[1:]:
         assert set(step.idle_ns) == {"latency"}
         assert step.idle_ns["latency"] < 0.02 * step.duration_ns
@@ -80,7 +75,7 @@ def test_the_healthy_gpu_only_ever_takes_its_turnaround() -> None:
 
 @pytest.mark.parametrize(("name", "cause"), PLANTED_CAUSE.items())
 def test_a_planted_cause_leads_and_goes_with_its_fix(name: str, cause: str) -> None:
-    faulty, fixed = run(name).truth, run(f"{name}_fixed").truth
+    faulty, fixed = simulated(name).truth, simulated(f"{name}_fixed").truth
     assert faulty.idle_ns[cause] > 0.5 * idle(name)
     assert faulty.idle_ns[cause] > 0.2 * faulty.window_ns
     assert fixed.idle_ns.get(cause, 0) < 0.01 * fixed.window_ns
@@ -88,13 +83,13 @@ def test_a_planted_cause_leads_and_goes_with_its_fix(name: str, cause: str) -> N
 
 @pytest.mark.parametrize("name", ["host_sync", "copied_back", "synchronize"])
 def test_a_planted_sync_drains_the_queue(name: str) -> None:
-    faulty, fixed = run(name).truth, run(f"{name}_fixed").truth
+    faulty, fixed = simulated(name).truth, simulated(f"{name}_fixed").truth
     assert faulty.trigger_ns["drained"] > 0.8 * idle(name)
     assert "drained" not in fixed.trigger_ns
 
 
 def test_a_run_without_a_cause_is_the_same_but_for_it() -> None:
-    faulty = run("host_bound")
+    faulty = simulated("host_bound")
     free = simulate("host_bound", without=Without(frozenset({"python"})))
     assert "python" not in free.truth.idle_ns
     assert [work.name for work in free.recording.gpu] == [work.name for work in faulty.recording.gpu]
@@ -102,19 +97,22 @@ def test_a_run_without_a_cause_is_the_same_but_for_it() -> None:
 
 
 def test_a_run_without_waits_keeps_the_work_that_was_waited_for() -> None:
-    faulty = run("host_sync").truth
+    faulty = simulated("host_sync").truth
     free = simulate("host_sync", without=Without(waits=True))
     assert "drained" not in free.truth.trigger_ns
-    assert len(free.recording.gpu) == len(run("host_sync").recording.gpu)
+    assert len(free.recording.gpu) == len(simulated("host_sync").recording.gpu)
     assert free.truth.window_ns < faulty.window_ns
 
 
 def test_a_pageable_copy_is_exposed_and_a_pinned_one_is_hidden() -> None:
-    assert run("pageable_copies_fixed").truth.window_ns < 0.7 * run("pageable_copies").truth.window_ns
+    assert (
+        simulated("pageable_copies_fixed").truth.window_ns
+        < 0.7 * simulated("pageable_copies").truth.window_ns
+    )
 
 
 def memory(name: str, device: int | None = 0) -> MemoryTruth:
-    return next(truth for truth in run(name).truth.memory if truth.device == device)
+    return next(truth for truth in simulated(name).truth.memory if truth.device == device)
 
 
 @pytest.mark.parametrize("name", [name for name, *_ in LEAKS])
@@ -145,7 +143,7 @@ def test_a_plateau_rises_and_stays(name: str) -> None:
 @pytest.mark.parametrize("name", scenarios())
 def test_memory_is_consistent(name: str) -> None:
     """Nothing is given back twice, nothing lies on something else, no more is used than is reserved."""
-    recording = run(name).recording
+    recording = simulated(name).recording
     alive: dict[int, int] = {}
     total = {0: recording.memory_start.get(0, 0), None: 0}
     for event in recording.memory:
@@ -157,7 +155,7 @@ def test_memory_is_consistent(name: str) -> None:
         total[event.device] += event.bytes
         assert total[event.device] >= 0
         if event.reserved is not None:
-            assert total[event.device] <= event.reserved <= run(name).scenario.job.capacity_bytes
+            assert total[event.device] <= event.reserved <= simulated(name).scenario.job.capacity_bytes
     spans = sorted((address, address + size) for address, size in alive.items())
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
@@ -181,7 +179,7 @@ def test_severity_scales_what_is_planted(name: str) -> None:
 
 def test_python_frames_name_lines_of_the_script() -> None:
     lines = SCRIPT.read_text(encoding="utf-8").splitlines()
-    frames = {span.name for span in run("host_sync").recording.host if span.name.startswith("train.py")}
+    frames = {span.name for span in simulated("host_sync").recording.host if span.name.startswith("train.py")}
     for frame in frames - {f"train.py({len(lines)}): <module>"}:
         number, function = frame.removeprefix("train.py(").split("): ")
         assert f"def {function}(" in lines[int(number) - 1]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
 
-from tb_gpudiag.trace.events import Category, Trace
+from tb_gpudiag.trace.events import Category, Int32, Trace
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.read import read_trace
 
@@ -83,29 +84,29 @@ def names(trace: Trace) -> list[str]:
 def rows(trace: Trace) -> list[Row]:
     """Return the spans as tuples with absolute timestamps, in order."""
     e = trace.events
-    return [
-        (
-            int(e.start_ns[i]) + trace.start_ns,
-            int(e.duration_ns[i]),
-            Category(int(e.category[i])),
-            e.names[e.name[i]],
-            (e.threads[e.thread[i]].pid, e.threads[e.thread[i]].tid),
-            int(e.correlation[i]),
-            int(e.device[i]),
-            int(e.stream[i]),
-            int(e.bytes[i]),
-            int(e.python_id[i]),
-            int(e.python_parent[i]),
-            int(e.sequence[i]),
-            int(e.forward_thread[i]),
-            e.call_stacks[e.call_stack[i]] if e.call_stack[i] >= 0 else "",
-            float(np.nan_to_num(e.blocks_per_sm[i], nan=-1)),
-            (int(e.warps_per_block[i]), int(e.registers[i]), int(e.shared_bytes[i])),
-            e.input_shapes[e.shapes[i]] if e.shapes[i] >= 0 else "",
-            e.input_types[e.types[i]] if e.types[i] >= 0 else "",
+    threads = [(thread.pid, thread.tid) for thread in e.threads]
+    return list(
+        zip(
+            (e.start_ns + trace.start_ns).tolist(),
+            e.duration_ns.tolist(),
+            map(Category, e.category.tolist()),
+            _texts(e.names, e.name),
+            map(threads.__getitem__, e.thread.tolist()),
+            *(column.tolist() for column in (e.correlation, e.device, e.stream, e.bytes)),
+            *(column.tolist() for column in (e.python_id, e.python_parent, e.sequence, e.forward_thread)),
+            _texts(e.call_stacks, e.call_stack),
+            np.nan_to_num(e.blocks_per_sm, nan=-1).tolist(),
+            zip(e.warps_per_block.tolist(), e.registers.tolist(), e.shared_bytes.tolist(), strict=True),
+            _texts(e.input_shapes, e.shapes),
+            _texts(e.input_types, e.types),
+            strict=True,
         )
-        for i in range(len(e))
-    ]
+    )
+
+
+def _texts(table: Sequence[str], codes: Int32) -> list[str]:
+    """The texts of a column of places in a table; "" where there is none."""
+    return [table[code] if code >= 0 else "" for code in codes.tolist()]
 
 
 def memory_rows(trace: Trace) -> list[Row]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.trace.find import find_traces
-from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES
+from tests.real_traces import first_in, real_facts
 from tests.trace.support import memory_rows, rows, slow_read
 
 FILES = sorted(SHARED_TRACES.rglob("*.gz"))
@@ -17,7 +17,7 @@ FILES = sorted(SHARED_TRACES.rglob("*.gz"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SHARED_TRACES))[:60])
 def test_every_column_of_every_event(path: Path) -> None:
-    trace = read_trace(str(path))
+    trace = real_facts(path).trace
     spans, memory, elements = slow_read(gzip.decompress(path.read_bytes()).decode("utf-8", "replace"))
     assert trace.status == "COMPLETE"
     assert (trace.events_read, trace.malformed_events) == (elements, 0)
@@ -37,13 +37,10 @@ def test_all_are_found(shared_traces: Path) -> None:
 
 
 def test_metadata(shared_traces: Path) -> None:
-    def of(folder: str) -> Path:
-        return next((shared_traces / folder).glob("*.gz"))
-
-    with_base = read_trace(str(of("h100_owlv2"))).metadata
+    with_base = first_in("h100_owlv2").trace.metadata
     assert with_base.base_time_ns > 1_600_000_000_000_000_000
     assert with_base.device_properties[0]["name"] == "NVIDIA H100 80GB HBM3"
     assert (with_base.with_stack, with_base.profile_memory, with_base.simulated) == (True, True, False)
-    distributed = read_trace(str(of("v100_ddp_memory"))).metadata
+    distributed = first_in("v100_ddp_memory").trace.metadata
     assert distributed.distributed["world_size"] > 1
     assert not distributed.with_stack

@@ -12,13 +12,11 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT, Queue
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.trace.events import NONE
-from tb_gpudiag.trace.read import read_trace
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
 from tests.facts.core.test_idle import stories
-from tests.facts.test_real_traces import FILES
+from tests.real_traces import FILES, real_facts
 
 US = 1000
 
@@ -76,7 +74,7 @@ def test_every_depth_is_the_number_of_launches_that_wait(story: TraceBuilder) ->
 @pytest.mark.parametrize("file", FILES)
 def test_no_queue_of_a_real_trace_is_ever_shorter_than_nothing(shared_traces: Path, file: str) -> None:
     try:
-        facts = Facts(read_trace(str(shared_traces / file)))
+        facts = real_facts(file)
     except TraceError as error:
         pytest.fail(f"{file} could not be read: {error}")
     for queue in facts.queues:

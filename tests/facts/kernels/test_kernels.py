@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,11 +9,10 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.attention import unfused_attention
 from tb_gpudiag.facts.kernels.collectives import collectives
-from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
 from tests.builder import HostThread, TraceBuilder
-from tests.conftest import SHARED_TRACES
 from tests.facts import facts_of
+from tests.real_traces import FILES, real_facts
 
 US = 1000
 
@@ -95,13 +92,13 @@ SLEEP_KERNEL = "spin_kernel"
 """The kernel of `torch.cuda._sleep` only passes time: it belongs to no family."""
 
 
-def test_names_of_real_traces_are_nearly_all_known(shared_traces: Path) -> None:
-    """In every trace, kernels without a family (old Triton names, sorting) take at most 3% of kernel time."""
-    for file in sorted(SHARED_TRACES.rglob("*.json.gz")):
-        trace = read_trace(str(file))
-        sleeps = [i for i, name in enumerate(trace.events.names) if SLEEP_KERNEL in name]
-        for device in Facts(trace).devices:
-            kernels = device.kernels
-            works = ~np.isin(trace.events.name[kernels.event], sleeps)
-            unknown = works & (kernels.family == Family.OTHER)
-            assert kernels.duration_ns[unknown].sum() <= 0.03 * kernels.duration_ns[works].sum(), file
+@pytest.mark.parametrize("file", FILES)
+def test_names_of_real_traces_are_nearly_all_known(file: str) -> None:
+    """Kernels without a family (old Triton names, sorting) take at most 3% of kernel time."""
+    facts = real_facts(file)
+    sleeps = [i for i, name in enumerate(facts.events.names) if SLEEP_KERNEL in name]
+    for device in facts.devices:
+        kernels = device.kernels
+        works = ~np.isin(facts.events.name[kernels.event], sleeps)
+        unknown = works & (kernels.family == Family.OTHER)
+        assert kernels.duration_ns[unknown].sum() <= 0.03 * kernels.duration_ns[works].sum()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tb_gpudiag.facts.core.device_properties import parse_properties
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.multiprocessors import multiprocessor, occupancy
 from tb_gpudiag.facts.kernels.peaks import DEVICE_PEAKS, peaks_of
 from tb_gpudiag.facts.kernels.roofline import Matmul
-from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.facts import facts_of
+from tests.real_traces import real_facts
 
 BF16 = "c10::BFloat16"
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas"
@@ -117,7 +116,7 @@ def test_peaks_are_found_by_the_names_that_traces_have() -> None:
 @pytest.mark.parametrize("folder", ["h100_owlv2", "h100_timesformer", "rtx5080_without_cuda_graph"])
 def test_no_recorded_product_is_faster_than_the_roofline(folder: str) -> None:
     (path,) = (SHARED_TRACES / folder).iterdir()
-    line = Facts(read_trace(str(path))).roofline
+    line = real_facts(path).roofline
     assert line is not None
     assert line.matmuls
     assert max(product.reached for product in line.matmuls) <= 1.0

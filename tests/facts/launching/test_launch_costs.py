@@ -15,12 +15,11 @@ from tb_gpudiag.facts.core.ranges import MOST_RANGES
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.hotspots import KINDS
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE
-from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.facts.core.test_idle import stories
 from tests.facts.core.test_queue_depth import full_queue
-from tests.facts.test_real_traces import FILES
+from tests.real_traces import FILES, real_facts
 
 US = 1000
 ISSUING = (Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY)
@@ -157,7 +156,7 @@ def test_the_hosts_time_of_every_launch_is_that_of_a_walk_over_its_thread(story:
 @pytest.mark.parametrize("file", FILES)
 def test_nothing_is_lost_or_counted_twice_on_real_traces(shared_traces: Path, file: str) -> None:
     try:
-        facts = Facts(read_trace(str(shared_traces / file)))
+        facts = real_facts(file)
     except TraceError as error:
         pytest.fail(f"{file} could not be read: {error}")
     assert_costs(facts)

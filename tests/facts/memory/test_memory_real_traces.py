@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.trace.events import NONE
-from tb_gpudiag.trace.read import read_trace
 from tests.facts.memory.memory_replay import replay
+from tests.real_traces import real_facts
 
 WITH_TOTALS = [
     "v100_ddp_memory",
@@ -23,10 +22,6 @@ WITH_TOTALS = [
     "cpu_torch213/python_export",
 ]
 OLD = ["v100_resnet50_workers0", "v100_resnet50_workers4"]
-
-
-def facts_of(path: Path) -> Facts:
-    return Facts(read_trace(str(path)))
 
 
 def files(shared_traces: Path, folder: str) -> list[Path]:
@@ -49,7 +44,7 @@ def alive_after_each(memory: DeviceMemory) -> list[int]:
 def test_curve_and_allocations_equal_a_replay(shared_traces: Path, folder: str) -> None:
     for path in files(shared_traces, folder):
         replayed = replay(path)
-        found = facts_of(path).memory
+        found = real_facts(path).memory
         assert {memory.device for memory in found} == set(replayed)
         for memory in found:
             other = replayed[memory.device]
@@ -65,7 +60,7 @@ def test_curve_and_allocations_equal_a_replay(shared_traces: Path, folder: str) 
 def test_without_totals_the_curve_is_the_sum_of_the_bytes(shared_traces: Path, folder: str) -> None:
     (path,) = files(shared_traces, folder)
     replayed = replay(path)
-    for memory in facts_of(path).memory:
+    for memory in real_facts(path).memory:
         counted = replayed[memory.device].counted
         assert memory.curve.relative
         assert memory.curve.allocated.tolist() == [size - min(0, *counted) for size in counted]
@@ -74,7 +69,7 @@ def test_without_totals_the_curve_is_the_sum_of_the_bytes(shared_traces: Path, f
 
 def test_mapped_memory_of_loader_workers_has_no_totals_of_its_allocator(shared_traces: Path) -> None:
     for path in files(shared_traces, "cpu_torch213/dl_workers2"):
-        (memory,) = facts_of(path).memory
+        (memory,) = real_facts(path).memory
         counted = replay(path)[NONE].counted
         assert memory.curve.allocated.tolist() == [memory.curve.start_bytes + size for size in counted]
         assert memory.curve.start_bytes + counted[-1] == replay(path)[NONE].totals[-1]
@@ -83,7 +78,7 @@ def test_mapped_memory_of_loader_workers_has_no_totals_of_its_allocator(shared_t
 @pytest.mark.parametrize("folder", WITH_TOTALS + OLD + ["cpu_torch213/dl_workers2"])
 def test_the_peak_is_made_of_its_kinds_and_its_owners(shared_traces: Path, folder: str) -> None:
     for path in files(shared_traces, folder):
-        for memory in facts_of(path).memory:
+        for memory in real_facts(path).memory:
             peak = memory.peak
             assert peak.allocated_bytes == int(memory.curve.allocated.max())
             assert (
@@ -94,7 +89,7 @@ def test_the_peak_is_made_of_its_kinds_and_its_owners(shared_traces: Path, folde
 @pytest.mark.parametrize("folder", WITH_TOTALS + OLD)
 def test_a_floor_is_the_lowest_of_its_step(shared_traces: Path, folder: str) -> None:
     for path in files(shared_traces, folder):
-        for memory in facts_of(path).memory:
+        for memory in real_facts(path).memory:
             curve, floors = memory.curve, memory.floors
             for i, floor in enumerate(floors.bytes.tolist()):
                 held, inside = memory.curve.start_bytes, []
@@ -109,7 +104,7 @@ def test_a_floor_is_the_lowest_of_its_step(shared_traces: Path, folder: str) -> 
 def test_a_real_leak_has_its_slope_and_its_line(shared_traces: Path) -> None:
     # Each step keeps its batch (2,048 bytes), the activations of one layer (4,096) and its outputs (320).
     for path in files(shared_traces, "cpu_torch213/leaky"):
-        (memory,) = facts_of(path).memory
+        (memory,) = real_facts(path).memory
         assert memory.trend is not None
         assert (memory.trend.per_unit, memory.trend.steps) == (6464.0, 2)
         assert [(site.operator, site.per_unit) for site in memory.sites] == [
@@ -126,14 +121,14 @@ def test_a_real_leak_has_its_slope_and_its_line(shared_traces: Path) -> None:
 @pytest.mark.parametrize("folder", [*WITH_TOTALS[:5], *OLD, "cpu_torch213/python_export"])
 def test_what_does_not_leak_has_no_growing_site(shared_traces: Path, folder: str) -> None:
     for path in files(shared_traces, folder):
-        for memory in facts_of(path).memory:
+        for memory in real_facts(path).memory:
             assert memory.sites == []
             assert memory.trend is None or memory.trend.per_unit == 0
 
 
 def test_steady_training_frees_its_activations_in_backward(shared_traces: Path) -> None:
     (path,) = files(shared_traces, "v100_ddp_memory")
-    gpu = facts_of(path).memory[0]
+    gpu = real_facts(path).memory[0]
     assert (gpu.device, len(gpu.curve)) == (1, 26_770)
     assert gpu.peak.phase.label == "backward"
     assert {kind.value for kind in gpu.peak.kinds} == {"before", "activation", "temporary"}

@@ -13,11 +13,11 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Change
-from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.facts import facts_of
 from tests.facts.core.test_idle import stories
+from tests.real_traces import first_in, real_facts
 
 US = 1000
 STEPPED = sorted(
@@ -168,7 +168,7 @@ def test_any_story_can_be_replayed(story: TraceBuilder) -> None:
 def test_the_unchanged_replay_gives_the_recorded_times(shared_traces: Path, folder: str) -> None:
     for file in sorted((shared_traces / folder).rglob("*.json*")):
         try:
-            facts = Facts(read_trace(str(file)))
+            facts = real_facts(file)
         except TraceError as error:
             pytest.fail(str(error))
         assert facts.replay.error < 0.01
@@ -176,6 +176,6 @@ def test_the_unchanged_replay_gives_the_recorded_times(shared_traces: Path, fold
 
 def test_resnet_without_the_loaders_wait_takes_what_it_took_with_workers(shared_traces: Path) -> None:
     """The steady steps of the real run with 4 workers took 124 to 126 ms."""
-    facts = Facts(read_trace(str(next((shared_traces / "v100_resnet50_workers0").iterdir()))))
+    facts = first_in("v100_resnet50_workers0")
     predicted = facts.replay.run(without(facts, Cause.INPUT)).window_ns / len(facts.steps)
     assert predicted == pytest.approx(125e6, rel=0.10)

@@ -16,6 +16,7 @@ from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
+from tests.real_traces import first_in
 from tests.simulator import Job, simulate
 
 
@@ -226,7 +227,7 @@ WITH_STEPS = {
 
 @pytest.mark.parametrize("folder", WITH_STEPS)
 def test_they_are_the_recorded_ones_on_real_traces(shared_traces: Path, folder: str) -> None:
-    trace = read_trace(str(min((shared_traces / folder).rglob("*.json*"))))
+    trace = first_in(folder).trace
     marked = Facts(trace)
     found = inferred(unmarked(trace))
     assert len(found) == len(marked.recorded_steps) == WITH_STEPS[folder]
@@ -260,10 +261,10 @@ def test_they_are_the_recorded_ones_on_real_traces(shared_traces: Path, folder: 
 def test_what_repeats_in_real_traces_without_steps(
     shared_traces: Path, folder: str, repetitions: int, launches: int, sign: StepEvidence
 ) -> None:
-    found = inferred(unmarked(read_trace(str(min((shared_traces / folder).rglob("*.json*"))))))
+    found = inferred(unmarked(first_in(folder).trace))
     assert (len(found), found.period_launches, found.evidence) == (repetitions, launches, sign)
 
 
 @pytest.mark.parametrize("folder", ["v100_dlrm_8ranks", "mi300_vllm_graph"])
 def test_real_traces_without_a_repetition_have_none(shared_traces: Path, folder: str) -> None:
-    assert unmarked(read_trace(str(min((shared_traces / folder).rglob("*.json*"))))).inferred_steps is None
+    assert unmarked(first_in(folder).trace).inferred_steps is None

@@ -29,6 +29,7 @@ from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
+from tests.real_traces import first_in
 
 GROUPS = [Group("aten::empty", "train.py", 12, "step"), Group("aten::zeros"), Group("", "loss.py", 3, "add")]
 NO_STEPS = Steps([], np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -268,7 +269,7 @@ def test_a_trace_without_memory_can_be_prepared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", REAL_TRACES)
 def test_on_real_traces_a_slice_agrees_with_counting_over_all_events(name: str, shared_traces: Path) -> None:
-    facts = Facts(read_trace(str(next((shared_traces / name).rglob("*.json*")))))
+    facts = first_in(name)
     arrays = prepare_memory(facts)
     assert facts.memory
     for memory in facts.memory:

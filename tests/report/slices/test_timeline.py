@@ -23,6 +23,7 @@ from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
+from tests.real_traces import first_in, real_facts
 
 REAL_TRACES = (
     "h100_owlv2",  # Python stacks, deep
@@ -238,7 +239,7 @@ def test_very_many_streams_share_a_lane(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", REAL_TRACES)
 def test_on_real_traces_slices_are_whole_ordered_and_bounded(name: str, shared_traces: Path) -> None:
     path = next((shared_traces / name).glob("*.gz"))
-    facts = Facts(read_trace(str(path)))
+    facts = real_facts(path)
     arrays = prepare_timeline(facts)
     middle = (facts.recording.start_ns + facts.recording.end_ns) / 2000
     for width in (1, 300, 4096):
@@ -269,7 +270,7 @@ def _assert_whole(lanes: list[pb.Lane], device: DeviceFacts) -> None:
 
 
 def test_zoomed_in_the_idle_lane_is_the_ledger(shared_traces: Path) -> None:
-    facts = Facts(read_trace(str(next((shared_traces / "h100_bert_small").glob("*.gz")))))
+    facts = first_in("h100_bert_small")
     arrays = prepare_timeline(facts)
     device = facts.devices[0]
     by_cause: defaultdict[str, float] = defaultdict(float)

@@ -12,6 +12,7 @@ from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.slices.timeline_chains import MOST_SEGMENTS, gap_chain
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
+from tests.real_traces import first_in
 
 
 def facts_of(trace: TraceBuilder, folder: Path) -> Facts:
@@ -128,7 +129,7 @@ def test_an_unknown_gap_is_a_usage_error(tmp_path: Path, device: int, gap: int) 
     "name", ["h100_bert_small", "mi300_vllm_graph", "v100_dlrm_8ranks", "b200_vllm_eager"]
 )
 def test_on_real_traces_the_host_accounts_for_every_gap(name: str, shared_traces: Path) -> None:
-    facts = Facts(read_trace(str(next((shared_traces / name).glob("*.gz")))))
+    facts = first_in(name)
     arrays = prepare_timeline(facts)
     for device in facts.devices:
         gaps = device.ledger.gaps

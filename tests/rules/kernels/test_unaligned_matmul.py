@@ -8,6 +8,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.kernels.unaligned_matmul import RULE
 from tb_gpudiag.wording.quantity import duration, share_of
 from tests.builder import TraceBuilder
+from tests.real_traces import real_facts
 from tests.rules.stage import (
     STEP_AT,
     STEP_US,
@@ -76,8 +77,7 @@ def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
 
 
 def test_real_odd_sequence_lengths_are_found(shared_traces: Path) -> None:
-    from tb_gpudiag.trace.read import read_trace
 
     (file,) = (shared_traces / "h100_timesformer").glob("*.json.gz")
-    found = finding(RULE.check(Facts(read_trace(str(file)))))
+    found = finding(RULE.check(real_facts(file)))
     assert figures(found)["Dimensions not a multiple of 8"] == ("3137",)

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory import memory_leak
 from tb_gpudiag.rules.memory.host_memory_leak import check
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.shared.leak import LEAST_BYTES_PER_STEP
 from tb_gpudiag.trace.events import NONE
-from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES
+from tests.real_traces import real_facts
 from tests.rules.memory_stage import MIB, job, only
 from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear
 
@@ -47,8 +46,8 @@ def test_a_real_leak_on_the_cpu_is_found(shared_traces: Path) -> None:
     files = sorted((SHARED_TRACES / "cpu_torch213" / "leaky").iterdir())
     assert len(files) == 2
     for file in files:
-        found = only(check(Facts(read_trace(str(file)))))
+        found = only(check(real_facts(file)))
         assert found.cost_bytes_per_step == 6_464
         assert found.places[0].line == 20
     for file in (SHARED_TRACES / "cpu_torch213" / "dl_workers0").iterdir():
-        assert not isinstance(check(Facts(read_trace(str(file)))), list)
+        assert not isinstance(check(real_facts(file)), list)

@@ -11,6 +11,7 @@ from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import ratio, size
 from tests.builder import SnapshotBuilder
 from tests.conftest import SHARED_TRACES
+from tests.real_traces import real_facts
 from tests.rules.memory_stage import MIB, job, only
 from tests.rules.stage import cannot_tell, facts_of, figures, healthy, is_clear, without_gpu
 
@@ -112,10 +113,10 @@ def test_cannot_tell_without_memory_gpu_or_totals(tmp_path: Path) -> None:
 def test_a_real_job_with_room_for_more_gets_a_hint(shared_traces: Path) -> None:
     """Reserved is 1.93 times the allocated memory, and two thirds of the GPU are free."""
     (file,) = (SHARED_TRACES / "v100_ddp_memory").iterdir()
-    assert only(check(Facts(read_trace(str(file))))).severity is Severity.INFO
+    assert only(check(real_facts(file))).severity is Severity.INFO
 
 
 @pytest.mark.parametrize("name", ["h100_owlv2", "h100_timesformer", "a100_particle_transformer"])
 def test_real_jobs_that_use_their_memory_are_clear(name: str, shared_traces: Path) -> None:
     (file,) = (SHARED_TRACES / name).iterdir()
-    assert is_clear(check(Facts(read_trace(str(file)))))
+    assert is_clear(check(real_facts(file)))

@@ -1,0 +1,32 @@
+"""Real traces, recorded by others. They are not part of the project; tests skip without them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.trace.read import read_trace
+from tests.conftest import SHARED_TRACES
+
+FILES = sorted(path.relative_to(SHARED_TRACES).as_posix() for path in SHARED_TRACES.rglob("*.json*"))
+"""All of them, as paths below the folder of real traces."""
+
+
+def real_facts(path: Path | str) -> Facts:
+    """Facts of a real trace: an absolute path, or one below the folder of real traces.
+
+    Tests on one trace run in a row (see conftest.py) and share its facts: each trace is read once.
+    """
+    return _facts(str(SHARED_TRACES / path))
+
+
+def first_in(folder: str) -> Facts:
+    """Facts of the first real trace in a folder."""
+    return real_facts(min((SHARED_TRACES / folder).rglob("*.json*")))
+
+
+# As many as the ranks of the largest real job.
+@lru_cache(maxsize=8)
+def _facts(path: str) -> Facts:
+    return Facts(read_trace(path))
