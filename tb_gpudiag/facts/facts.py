@@ -35,6 +35,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.stepping.variance import StepTimes, find_step_times
+from tb_gpudiag.facts.waiting.allocator_calls import AllocatorCalls, allocator_calls
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.trace.events import Bool, Trace
 
@@ -212,6 +213,11 @@ class Facts:
         return self._hotspots.of(kind)
 
     # waiting, replay
+
+    @cached_property
+    def allocator_calls(self) -> AllocatorCalls:
+        """Calls that get device memory from the driver and return it, in the step window."""
+        return allocator_calls(self.host, self.window)
 
     @cached_property
     def host_tasks(self) -> HostTasks:

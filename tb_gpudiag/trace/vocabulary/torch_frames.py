@@ -50,6 +50,12 @@ PROFILER_FRAME = any_of(
     r"profiler::_record_function_\w+",
 )
 
+# The caching allocator returns its unused memory to the driver.
+EMPTY_CACHE = any_of(
+    PATH + r"torch/(cuda|accelerator)/memory\.py\(\d+\): empty_cache",
+    r"<built-in (function|method) _(cuda|accelerator)_emptyCache.*",
+)
+
 # A tensor becomes text.
 TENSOR_PRINT = any_of(PATH + r"torch/_tensor_str\.py\(\d+\): .*", flags=re.S)
 

@@ -5,7 +5,17 @@ from pathlib import Path
 from tb_gpudiag.rules.idle.allocator_in_step import RULE
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import HostThread
-from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, one_gap, without_gpu
+from tests.rules.stage import (
+    Act,
+    cannot_tell,
+    facts_of,
+    figures,
+    finding,
+    healthy,
+    is_clear,
+    one_gap,
+    without_gpu,
+)
 
 
 def _malloc(main: HostThread, at: float, us: float) -> None:
@@ -21,8 +31,56 @@ def test_fires_on_idle_inside_an_allocation_and_counts_the_calls(tmp_path: Path)
         duration(50_000),
         share_of(50_000, 1_000_000, "of the step window"),
     )
-    assert evidence["cudaMalloc"] == (number(1, "call"),)
+    assert evidence["cudaMalloc"] == (number(1, "call"), number(1, suffix="per step"))
     assert found.places[0].operator == "aten::empty"
+
+
+def _alternating(pairs: int) -> Act:
+    def act(main: HostThread, at: float, us: float) -> None:
+        each = us / (2 * pairs)
+        for i in range(pairs):
+            main.call("hipMalloc", at=at + 2 * i * each, us=each)
+            main.call("hipFree", at=at + (2 * i + 1) * each, us=each)
+
+    return act
+
+
+def test_says_that_the_cache_is_off_if_allocations_and_frees_alternate(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(one_gap(_alternating(11), 300), tmp_path)))
+    assert "the cache is switched off" in found.summary
+    assert "PYTORCH_NO_HIP_MEMORY_CACHING" in found.fix.text
+    assert figures(found)["hipFree"] == (number(11, "call"), number(11, suffix="per step"))
+
+
+def test_does_not_say_that_the_cache_is_off_just_under_the_threshold(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(one_gap(_alternating(10), 300), tmp_path)))  # 19 turns
+    assert "switched off" not in found.summary
+
+
+def _bursts(main: HostThread, at: float, us: float) -> None:
+    for i in range(500):
+        main.call("cudaMalloc" if i // 22 % 2 else "cudaFree", at=at + i * us / 500, us=us / 500)
+
+
+def test_bursts_of_calls_are_a_cache_that_is_emptied(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(one_gap(_bursts, 300), tmp_path)))  # 22 turns in 500 calls
+    assert "switched off" not in found.summary
+
+
+def _empty_cache(main: HostThread, at: float, us: float) -> None:
+    main.frame("torch/cuda/memory.py(170): empty_cache", at=at, us=us)
+    for i in range(4):
+        main.call("cudaFree", at=at + i * us / 4, us=us / 4)
+
+
+def test_names_empty_cache_if_its_frame_was_recorded(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(one_gap(_empty_cache, 300), tmp_path)))
+    assert found.fix.text == "Remove torch.cuda.empty_cache() from the loop."
+    assert figures(found)["torch.cuda.empty_cache()"] == (
+        number(1, "call"),
+        number(1, suffix="per step"),
+        number(4, "free"),
+    )
 
 
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
