@@ -24,7 +24,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         fix=record_again("Give the profiler a schedule, and call prof.step() at the end of each step."),
         evidence=[
             Evidence("Marked steps", number(0)),
-            *([Evidence("Inferred steps", number(steps))] if steps else []),
+            *([Evidence("Steps inferred from launches", number(steps))] if steps else []),
             Evidence("Recording", duration(facts.recording.duration_ns)),
         ],
     )

@@ -17,6 +17,7 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Severity,
 )
+from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.wording.format import share
@@ -60,8 +61,8 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         title=f"The profiler itself takes {share(overhead_ns, lost.window_ns)} of the step window",
         summary=(
             f"For {duration(overhead_ns)} {who} because of the recording: entering and leaving "
-            "annotations, starting and stopping, allocating trace buffers. Without a profiler the job is "
-            "faster by about that time, and other findings about the host look larger than they are."
+            "annotations, starting and stopping, allocating trace buffers. Without a profiler the job saves "
+            "about that time. Other findings about the host look larger than they are."
         ),
         fix=Fix(
             "Record with fewer of with_stack, record_shapes and profile_memory, and take the figures from "
@@ -70,12 +71,8 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             PROFILER_URL,
         ),
         evidence=[
-            Evidence(
-                "profiler",
-                duration(overhead_ns),
-                (f"{share(overhead_ns, lost.window_ns)} of the step window",),
-            ),
-            Evidence("options that were on", _options(facts.recorded)),
+            window_time("Profiler overhead", overhead_ns, lost.window_ns),
+            Evidence("Options turned on", _options(facts.recorded)),
         ],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),

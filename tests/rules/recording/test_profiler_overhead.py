@@ -7,7 +7,7 @@ import pytest
 from tb_gpudiag.rules.recording.profiler_overhead import RULE
 from tb_gpudiag.rules.rule import Severity
 from tests.builder import HostThread, TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, finding, healthy, is_clear, one_gap, without_gpu
+from tests.rules.stage import cannot_tell, facts_of, figures, finding, healthy, is_clear, one_gap, without_gpu
 
 PROFILER_FRAME = "torch/autograd/profiler.py(793): __exit__"
 
@@ -21,7 +21,7 @@ def test_it_fires_where_the_gpu_waits_for_the_profiler(tmp_path: Path) -> None:
     found = finding(RULE.check(facts))
     assert "10.0" in found.title
     assert found.cost_ns == 0  # nothing that a fix of the job saves
-    assert [(e.label, e.text) for e in found.evidence][1] == ("options that were on", "with_stack")
+    assert figures(found)["Options turned on"] == ("with_stack",)
     assert [(r.start_ns, r.end_ns) for r in found.ranges] == [(300_000, 400_000)]
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
 
