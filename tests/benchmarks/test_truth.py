@@ -40,6 +40,7 @@ def test_the_same_seed_draws_the_same_cases() -> None:
     assert list(cases(3, SEED)) != list(cases(3, SEED + 1))
 
 
+@pytest.mark.slow
 def test_no_rule_is_wrong(score: Score) -> None:
     """Of so few cases none may be: ranks aside, which two faults may swap."""
     assert [mistake for mistake in score.wrong if "should be first" not in mistake] == []
@@ -48,18 +49,21 @@ def test_no_rule_is_wrong(score: Score) -> None:
     assert sum(one.right for one in score.rules.values()) > len(FAULTS)
 
 
+@pytest.mark.slow
 def test_the_planted_fault_comes_first(score: Score) -> None:
     ranked = sum(one.ranked for one in score.rules.values())
     assert ranked >= len(FAULTS)
     assert sum(one.first for one in score.rules.values()) >= 0.9 * ranked
 
 
+@pytest.mark.slow
 def test_idle_time_is_put_down_to_what_was_planted(score: Score) -> None:
     assert {cause for row in score.confusion.values() for cause in row} <= {c.label for c in Cause} | {BUSY}
     right = sum(row[cause] for cause, row in score.confusion.items())
     assert right >= RIGHT_CAUSE * sum(row.total() for row in score.confusion.values())
 
 
+@pytest.mark.slow
 def test_leaks_are_found_at_their_site_and_nothing_else_is_called_one() -> None:
     scores = score_memory(memory_cases(3, SEED))
     assert [mistake for one in scores.values() for mistake in one.wrong] == []
@@ -70,6 +74,7 @@ def test_leaks_are_found_at_their_site_and_nothing_else_is_called_one() -> None:
     assert max(one.worst_slope_error for one in scores.values()) <= SLOPE_ERROR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", REPLAYED, ids=lambda fault: fault.name)
 def test_a_fix_gives_back_what_the_diagnosis_says(fault: Fault) -> None:
     """The step time without what the fix takes away, replayed and simulated."""

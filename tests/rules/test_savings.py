@@ -37,6 +37,7 @@ def test_without_a_gpu_nothing_is_replayed(tmp_path: Path) -> None:
     assert trusted_replay(facts_of(without_gpu())) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories())
 def test_all_fixes_together_never_give_more_than_there_is(story: TraceBuilder) -> None:

@@ -235,6 +235,7 @@ def is_whole(cache: Cache, key: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_many_processes_at_once_leave_whole_entries(tmp_path: Path) -> None:
     """All write, drop and trim the same keys while this one reads."""
     script = f"""

@@ -12,6 +12,8 @@ from tb_gpudiag.rules.run import run_rules
 from tests.simulator import Simulated, scenarios
 from tests.simulator.diagnosed import simulated, simulated_facts
 
+pytestmark = pytest.mark.slow
+
 FAULTS = {name: scenario.rule for name, scenario in scenarios().items() if scenario.rule}
 
 

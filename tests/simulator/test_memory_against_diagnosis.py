@@ -9,6 +9,8 @@ from tb_gpudiag.trace.events import NONE
 from tests.simulator import MemoryTruth, scenarios
 from tests.simulator.diagnosed import simulated, simulated_facts
 
+pytestmark = pytest.mark.slow
+
 Pair = tuple[MemoryTruth, DeviceMemory]
 SAID_UNKNOWN = {"other"}
 """Kinds that the diagnosis has no name for."""

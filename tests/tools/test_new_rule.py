@@ -44,6 +44,7 @@ def _run(checkout: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_what_it_writes_is_listed_formatted_and_refused_until_it_is_finished(checkout: Path) -> None:
     written = write_rule(checkout, "GD299", "quite_new")
     assert [path.relative_to(checkout).as_posix() for path in written] == [

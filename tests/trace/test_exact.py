@@ -113,6 +113,7 @@ MEMORY = st.fixed_dictionaries(
 OTHERS = st.fixed_dictionaries({"ph": st.sampled_from("sfMC"), "name": st.text(max_size=4), "ts": st.just(1)})
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(
     st.lists(SPANS | MEMORY | OTHERS, max_size=25),

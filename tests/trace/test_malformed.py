@@ -119,6 +119,7 @@ def test_an_element_over_the_limit_costs_only_itself() -> None:
     assert trace.malformed_events == 1
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1 << 22, 300, 50]))
 def test_random_damage_costs_only_the_events_it_touches(seed: int, chunk_bytes: int) -> None:
@@ -152,6 +153,7 @@ def test_repairing_does_not_change_json(ensure_ascii: bool, value: object) -> No
     assert json.loads(repaired(text.encode())) == value
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.binary(max_size=300),
@@ -162,6 +164,7 @@ def test_any_bytes_are_read_or_refused(content: bytes, begin: bytes, chunk_bytes
     read_or_refused(begin + content, chunk_bytes)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.data())
 def test_a_trace_with_any_change_is_read_or_refused(data: st.DataObject) -> None:

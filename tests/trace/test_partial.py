@@ -45,6 +45,7 @@ def ends(content: bytes) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(st.data())
 def test_cut_off_anywhere(data: st.DataObject) -> None:
@@ -62,6 +63,7 @@ def test_cut_off_anywhere(data: st.DataObject) -> None:
     assert trace.malformed_events == 0
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(1, 10_000))
 def test_gzip_cut_off_anywhere(cut: int) -> None:

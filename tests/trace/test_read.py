@@ -61,6 +61,7 @@ def left_behind() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("gpudiag")]
 
 
+@pytest.mark.slow
 def test_several_threads_may_read_at_once(path: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         traces = list(pool.map(lambda _: read_trace(path, limits=SMALL_CHUNKS), range(8)))

@@ -322,6 +322,7 @@ def stories(draw: st.DrawFn) -> TraceBuilder:
     return trace
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories())
 def test_the_laws_hold_on_any_story(story: TraceBuilder) -> None:

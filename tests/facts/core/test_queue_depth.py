@@ -42,6 +42,7 @@ def assert_queue(queue: Queue, window: Window) -> None:
     assert 0 <= figures.median <= figures.most
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories())
 def test_every_depth_is_the_number_of_launches_that_wait(story: TraceBuilder) -> None:

@@ -143,6 +143,7 @@ def assert_costs(facts: Facts) -> None:
             assert (ranges.end_ns >= ranges.start_ns).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories())
 def test_the_hosts_time_of_every_launch_is_that_of_a_walk_over_its_thread(story: TraceBuilder) -> None:

@@ -152,6 +152,7 @@ def test_work_of_another_stream_is_still_waited_for() -> None:
     assert changed.window_ns >= 500 * US
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories())
 def test_any_story_can_be_replayed(story: TraceBuilder) -> None:

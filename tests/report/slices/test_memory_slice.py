@@ -114,6 +114,7 @@ def before(some: list[Piece], time: int) -> int:
 ranges = st.tuples(st.integers(0, END_NS), st.integers(0, END_NS)).map(sorted)
 
 
+@pytest.mark.slow
 @given(pieces(), ranges, st.integers(1, 80))
 @settings(max_examples=300, deadline=None)
 def test_a_slice_has_the_extremes_of_its_range(some: list[Piece], span: list[int], width: int) -> None:
