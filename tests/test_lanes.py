@@ -12,6 +12,8 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 TESTS = """
 import pytest
 

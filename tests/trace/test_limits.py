@@ -29,6 +29,7 @@ def test_a_gzip_bomb_is_refused() -> None:
         read_bytes(bomb(160 << 20))
 
 
+@pytest.mark.slow
 def test_raw_text_is_not_kept_in_memory(tmp_path: Path) -> None:
     if not os.path.exists("/proc/self/status"):
         pytest.skip("no /proc to read the peak of memory from")

@@ -132,6 +132,7 @@ def test_a_slice_has_the_extremes_of_its_range(some: list[Piece], span: list[int
     assert from_json(to_json(found), pb.MemorySlice) == found
 
 
+@pytest.mark.slow
 @given(pieces(), ranges)
 @settings(max_examples=300, deadline=None)
 def test_allocated_freed_survived_and_kept_bytes_agree_with_counting(
@@ -149,6 +150,7 @@ def test_allocated_freed_survived_and_kept_bytes_agree_with_counting(
     assert found.allocated_bytes - found.freed_bytes == gained
 
 
+@pytest.mark.slow
 @given(pieces(), ranges)
 @settings(max_examples=300, deadline=None)
 def test_sites_agree_with_counting_and_are_sorted(some: list[Piece], span: list[int]) -> None:
