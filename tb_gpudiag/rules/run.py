@@ -132,9 +132,19 @@ def _rule_id(answer: tuple[Rule, object]) -> str:
     return answer[0].id
 
 
-def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> Answer:
-    if facts.steady.only_first_run and rule.family in ABOUT_TIME:
+def _no_time_to_judge(facts: Facts) -> CannotTell | None:
+    """Why no rule about time can say anything about this trace; None if they can."""
+    if facts.steady.only_first_run:
         return ONLY_FIRST_RUN
+    accelerator = facts.recorded.unread_accelerator
+    if accelerator and facts.device is None:
+        return CannotTell(f"the job runs on {accelerator}, whose activity is not read")
+    return None
+
+
+def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> Answer:
+    if rule.family in ABOUT_TIME and (nothing := _no_time_to_judge(facts)):
+        return nothing
     try:
         answer = rule.check(facts, claimed) or Clear("nothing found")
         _refuse_double_claims(answer, claimed)

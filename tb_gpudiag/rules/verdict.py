@@ -67,6 +67,8 @@ def _without_leaks(facts: Facts) -> Verdict:
     unseen_ns = 0 if facts.recorded.stacks else _unseen_ns(lost, facts.host)
     if facts.device is not None:
         return _gpu(facts.device, lost, facts.steady, unseen_ns)
+    if facts.recorded.unread_accelerator:
+        return _unseen_gpu(f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read")
     if facts.calls.begin_work:
         return _unseen_gpu("The trace has launch calls but no GPU activity")
     if facts.trace.metadata.device_properties:
@@ -197,7 +199,7 @@ def _memory_file(kind: Kind, memory: DeviceMemory | None) -> Verdict:
 
 
 def _unseen_gpu(what: str) -> Verdict:
-    return Verdict("unknown", f"{what}, so this trace does not show what the GPU did.", 0.0)
+    return Verdict("unknown", f"{what}, so this report cannot say what limits the job.", 0.0)
 
 
 def _host(lost: Lost, unseen_ns: int) -> Verdict:

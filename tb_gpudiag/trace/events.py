@@ -35,6 +35,8 @@ class Category(IntEnum):
     OVERHEAD = 10
     CUDA_SYNC = 11
     INSTANT = 12
+    MTIA = 13  # of accelerators that are recognized but not read
+    ASCEND = 14
 
 
 HOST_CATEGORIES = (
@@ -48,6 +50,9 @@ HOST_CATEGORIES = (
 
 CALL_CATEGORIES = (Category.RUNTIME, Category.DRIVER)
 GPU_WORK_CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
+
+UNREAD_ACCELERATORS = {Category.MTIA: "Meta's MTIA", Category.ASCEND: "an Ascend NPU"}
+"""Accelerators whose activity no fact is computed from."""
 
 Status = Literal["COMPLETE", "PARTIAL", "WRITING"]
 Kind = Literal["trace", "snapshot", "memory_timeline"]

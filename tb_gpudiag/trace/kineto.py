@@ -79,6 +79,9 @@ _CATEGORIES: Final = {
     "overhead": Category.OVERHEAD,
     "cuda_sync": Category.CUDA_SYNC,
     "cpu_instant_event": Category.INSTANT,
+    "mtia_ccp_events": Category.MTIA,
+    "enqueue": Category.ASCEND,
+    "dequeue": Category.ASCEND,
 }
 
 # torch 1.8 to 1.11 had no category for annotations: marks of the profiler, the DataLoader and optimizers were

@@ -19,8 +19,7 @@ LONG_AGO_S = 1_000_000_000.0
 
 Row = tuple[Any, ...]
 
-# Written out again on purpose: what the format says, not what the reader does. Every other category, such as
-# `mtia_ccp_events` of an accelerator that is not supported, is OTHER.
+# Written out again on purpose: what the format says, not what the reader does. Every other category is OTHER.
 CATEGORY_OF = {
     "Operator": Category.CPU_OP,
     "cpu_op": Category.CPU_OP,
@@ -40,6 +39,9 @@ CATEGORY_OF = {
     "overhead": Category.OVERHEAD,
     "cuda_sync": Category.CUDA_SYNC,
     "cpu_instant_event": Category.INSTANT,
+    "mtia_ccp_events": Category.MTIA,
+    "enqueue": Category.ASCEND,
+    "dequeue": Category.ASCEND,
 }
 WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
 MATMULS = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.steps import Steps, Window
-from tb_gpudiag.trace.events import NONE, Category, Trace
+from tb_gpudiag.trace.events import NONE, UNREAD_ACCELERATORS, Category, Trace
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Recorded:
     memory: bool
     flops: bool
     overhead: bool  # the GPU tracer's own work, such as allocating its buffers
+    unread_accelerator: str = ""  # the kind of accelerator whose activity is in the trace and is not read
 
 
 def find_recorded(trace: Trace, steps: Steps) -> Recorded:
@@ -37,6 +38,9 @@ def find_recorded(trace: Trace, steps: Steps) -> Recorded:
         memory=len(trace.memory) > 0,
         flops=metadata.with_flops,
         overhead=bool((events.category == Category.OVERHEAD).any()),
+        unread_accelerator=next(
+            (name for kind, name in UNREAD_ACCELERATORS.items() if (events.category == kind).any()), ""
+        ),
     )
 
 
@@ -47,7 +51,7 @@ def recording_window(trace: Trace) -> Window:
     count as well.
     """
     events = trace.events
-    known = events.category != Category.OTHER
+    known = ~np.isin(events.category, np.array([Category.OTHER, *UNREAD_ACCELERATORS], np.uint8))
     start_ns, end_ns = events.start_ns[known], events.end_ns[known]
     if not known.any() or trace.kind != "trace":
         time_ns = trace.memory.time_ns

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Answer, Claimed, Clear, Evidence, Finding, Rule, Severity
+from tb_gpudiag.rules.rule import (
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Severity,
+)
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.trace.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.wording.quantity import number
@@ -14,6 +24,8 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if facts.device is not None:
         work = number(len(facts.work), "kernel, copy or memset", "kernels, copies and memsets")
         return Clear(f"{work} recorded")
+    if facts.recorded.unread_accelerator:
+        return _unread(facts.recorded.unread_accelerator)
     launches = sum(calls for _, calls in facts.calls.count_by_name(LAUNCH_CALL))
     evidence = [Evidence("Kernels and copies", number(0)), Evidence("Launch calls", number(launches))]
     if launches:
@@ -38,6 +50,18 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         ),
         fix=record_again("If the job uses a GPU, record with ProfilerActivity.CUDA."),
         evidence=evidence,
+    )
+
+
+def _unread(accelerator: str) -> Finding:
+    return Finding(
+        title=f"Activity of {accelerator} is not read",
+        summary=(
+            f"The trace contains activity of {accelerator}. It is not read, so this report does not say how "
+            "busy the accelerator was, or why it was idle."
+        ),
+        fix=Fix("Use the accelerator's own profiling tools for its activity."),
+        evidence=[Evidence("Kernels and copies of a GPU", number(0))],
     )
 
 
