@@ -7,6 +7,7 @@ import numpy as np
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage, subtract
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.collectives import collectives, exposed_communication
+from tb_gpudiag.facts.launching.collective_launches import collective_launches
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
@@ -15,15 +16,17 @@ from tb_gpudiag.rules.rule import (
     Clear,
     Evidence,
     Finding,
-    Fix,
+    Place,
     Rule,
     Saving,
 )
+from tb_gpudiag.rules.shared.collective_fixes import COLLECTIVE_FIXES
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
-from tb_gpudiag.rules.shared.lost_time import longest
+from tb_gpudiag.rules.shared.lost_time import MOST_PLACES, longest
+from tb_gpudiag.trace.vocabulary.collective_kinds import Collective
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
-from tb_gpudiag.wording.format import one_line, share
+from tb_gpudiag.wording.format import one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
 # Public traces of jobs with few and small collectives show 2%, and those in which communication is the main
@@ -32,15 +35,8 @@ LEAST_SHARE = 0.10
 
 KINDS_SHOWN = 4
 
-_CODE = """model = DistributedDataParallel(
-    model,
-    bucket_cap_mb=100,              # fewer, larger all-reduces; smaller ones begin earlier: try both
-    gradient_as_bucket_view=True,   # no copy into the bucket
-)
-
-# Accumulate gradients, and communicate once for several batches:
-with model.no_sync():
-    criterion(model(x), y).backward()"""
+# An annotation that covers less of the exposed time than this is not worth a sentence.
+LEAST_PART = 0.2
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
@@ -62,17 +58,15 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     ran_ns = time.total_ns(chosen)
     own_ns = np.zeros(len(chosen), np.int64)
     own_ns[chosen] = coverage(exposed, kernels.start_ns[chosen], kernels.end_ns[chosen])
+    launched = collective_launches(facts.host, kernels.event[chosen], kernels.launches(facts.work)[chosen])
+    exposed_by_kind = np.bincount(launched.kind, weights=own_ns[chosen], minlength=len(Collective))
+    marked = launched.by_annotation(own_ns[chosen])
     return Finding(
         title=f"Exposed communication takes {cost_share} of the time",
         summary="The GPU runs collectives and computes nothing meanwhile. A collective's kernel also waits "
         "for the slowest rank, and a single rank's trace does not show how much of the time is waiting: "
-        "compare with the other ranks.",
-        fix=Fix(
-            "Overlap communication with computing, communicate less often, or find the rank that the others "
-            "wait for.",
-            _CODE,
-            "https://docs.pytorch.org/docs/stable/notes/ddp.html",
-        ),
+        f"compare with the other ranks.{_most_in(marked, cost_ns)}",
+        fix=COLLECTIVE_FIXES[Collective(int(exposed_by_kind.argmax()))],
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
@@ -89,10 +83,23 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
                 for kind in kinds[:KINDS_SHOWN]
             ),
         ],
-        places=time.places(chosen, own_ns),
+        places=_places(marked, time.places(chosen, own_ns), cost_ns),
         ranges=longest(exposed, device.id),
         claims={device.id: exposed},
     )
+
+
+def _places(marked: list[tuple[str, int]], found: list[Place], cost_ns: int) -> list[Place]:
+    """The annotations as places, if they contain at least half of the time and no source line is known."""
+    if any(place.file for place in found) or 2 * sum(ns for _, ns in marked) < cost_ns:
+        return found
+    return [Place(operator=name, time_ns=ns) for name, ns in marked[:MOST_PLACES]]
+
+
+def _most_in(marked: list[tuple[str, int]], cost_ns: int) -> str:
+    """A sentence on the annotations with most of the exposed time; "" if none has much of it."""
+    parts = [f"{one_line(name, 60)} ({time_ns(ns)})" for name, ns in marked if ns >= LEAST_PART * cost_ns]
+    return f" Most of it is launched in {' and '.join(parts)}." if parts else ""
 
 
 RULE = Rule("GD601", "exposed_communication", "Exposed communication", check, error_share=0.30)

@@ -7,7 +7,7 @@ import pytest
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.ranks.exposed_communication import RULE
-from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.rule import Finding, Severity
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import TraceBuilder
 from tests.rules.stage import (
@@ -78,3 +78,49 @@ def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
 
 def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
+
+
+SEND_RECV = "ncclDevKernel_SendRecv(ncclDevComm*)"
+
+
+def _exchanged(operator: str, folder: Path, *, kernel: str = SEND_RECV, annotation: str = "") -> Finding:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    if annotation:
+        main.annotation(annotation, at=STEP_AT + 15, us=30)
+    main.op("record_param_comms", at=STEP_AT + 18, us=20)
+    main.annotation(operator, at=STEP_AT + 20, us=15)
+    main.launch("gemm", at=STEP_AT, us=5, runs_at=STEP_AT + 10, runs_us=390)
+    main.launch(kernel, at=STEP_AT + 25, us=5, runs_at=400, runs_us=300, stream=20)
+    return finding(RULE.check(facts_of(trace, folder)))
+
+
+@pytest.mark.parametrize(
+    ("operator", "kernel", "code"),
+    [
+        ("nccl:all_to_all", SEND_RECV, "TrainPipelineSparseDist"),
+        ("nccl:_all_gather_base", "ncclDevKernel_AllGather_RING_LL(ncclDevComm*)", "forward_prefetch"),
+        ("nccl:_reduce_scatter_base", "ncclDevKernel_Generic(ncclDevComm*)", "forward_prefetch"),
+        ("nccl:all_reduce", "ncclDevKernel_Generic(ncclDevComm*)", "no_sync"),
+        ("nccl:send 0->1", SEND_RECV, "n_microbatches"),
+        ("nccl:recv 1<-0", SEND_RECV, "n_microbatches"),
+        ("nccl:broadcast", "ncclDevKernel_Broadcast_RING_LL(ncclDevComm*)", "broadcast_buffers=False"),
+        ("model", SEND_RECV, "async_op=True"),  # the kernel's name alone decides nothing
+        ("model", ALL_REDUCE, "no_sync"),
+    ],
+)
+def test_the_fix_depends_on_the_collective(operator: str, kernel: str, code: str, tmp_path: Path) -> None:
+    assert code in _exchanged(operator, tmp_path, kernel=kernel).fix.code
+
+
+def test_names_the_annotation_around_the_launch(tmp_path: Path) -> None:
+    found = _exchanged("nccl:all_to_all", tmp_path, annotation="## sparse_data_dist ##")
+    assert "launched in ## sparse_data_dist ##" in found.summary
+    assert (found.places[0].operator, found.places[0].time_ns) == ("## sparse_data_dist ##", 200_000)
+
+
+def test_without_an_annotation_the_operator_is_the_place(tmp_path: Path) -> None:
+    found = _exchanged("nccl:all_to_all", tmp_path)
+    assert "launched in" not in found.summary
+    assert found.places[0].operator == "record_param_comms"
