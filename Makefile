@@ -110,6 +110,7 @@ rule: .make/venv
 
 bench: .make/venv
 	$(BIN)/pytest -s tests/benchmarks -m benchmark
+	$(BIN)/pytest -s tests/judgement
 
 # The generated code
 

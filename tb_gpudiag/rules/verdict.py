@@ -39,6 +39,24 @@ UNSEEN_STRETCH_NS = 1_000_000
 UNSEEN_SHARE = 0.5
 
 
+LIMITERS = frozenset(
+    {
+        "input",
+        "launch",
+        "sync",
+        "python",
+        "compute",
+        "copy",
+        "communication",
+        "memory",
+        "initialization",
+        "mixed",
+        "unknown",
+    }
+)
+"""Every limiter that a verdict can name."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """`busy_share` is the busiest device's share of the step window, 0 to 1; 0 without a device."""

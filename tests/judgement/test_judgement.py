@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.rules.verdict import LIMITERS
+from tests.judgement.agreement import Judged, agreement, judge_all, labels
+
+# Two of the labelled recordings may differ: some verdicts are a matter of taste.
+AGREEMENT = 0.95
+
+# The labels give two digits, and count overlapping or unlinked work in their own way.
+BUSY_TOLERANCE = 0.05
+MOST_OTHER_WINDOWS = 6
+"""Recordings whose steady window the label cuts differently, such as a warm forward pass inside a cold run."""
+
+
+@pytest.fixture(scope="module")
+def judged(shared_traces: Path) -> list[Judged]:
+    return list(judge_all(shared_traces))
+
+
+@pytest.mark.slow
+def test_verdicts_agree_with_independent_readings(judged: list[Judged]) -> None:
+    print()
+    for one in sorted(judged, key=lambda one: (not one.label.held_out, one.agrees)):
+        print(one.row)
+    held_out = [one for one in judged if one.label.held_out]
+    print(
+        f"held out: {agreement(held_out):.0%} of {len(held_out)}, all: {agreement(judged):.0%} of {len(judged)}"
+    )
+    assert agreement(judged) >= AGREEMENT
+
+
+@pytest.mark.slow
+def test_the_steady_window_is_as_busy_as_independent_readings_say(judged: list[Judged]) -> None:
+    with_gpu = [one for one in judged if one.label.busy_share is not None and one.report.devices]
+    other = [
+        (one.label.folder, one.report.verdict.busy_share, one.label.busy_share)
+        for one in with_gpu
+        if abs(one.report.verdict.busy_share - (one.label.busy_share or 0)) > BUSY_TOLERANCE
+    ]
+    assert len(other) <= MOST_OTHER_WINDOWS, other
+
+
+def test_every_label_is_a_limiter() -> None:
+    for label in labels():
+        assert set(label.verdicts) <= LIMITERS, label.folder
+
+
+def test_a_third_is_held_out() -> None:
+    assert sum(label.held_out for label in labels()) == len(labels()) // 3
