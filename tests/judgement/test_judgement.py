@@ -13,7 +13,7 @@ AGREEMENT = 0.95
 # The labels give two digits, and count overlapping or unlinked work in their own way.
 BUSY_TOLERANCE = 0.05
 MOST_OTHER_WINDOWS = 6
-"""Recordings whose steady window the label cuts in another way, such as a warm pass inside a cold run."""
+"""Recordings whose steady window the label cuts in another way, such as one warm pass in a cold run."""
 
 
 @pytest.fixture(scope="module")
