@@ -27,9 +27,8 @@ def test_verdicts_agree_with_independent_readings(judged: list[Judged]) -> None:
     for one in sorted(judged, key=lambda one: (not one.label.held_out, one.agrees)):
         print(one.row)
     held_out = [one for one in judged if one.label.held_out]
-    print(
-        f"held out: {agreement(held_out):.0%} of {len(held_out)}, all: {agreement(judged):.0%} of {len(judged)}"
-    )
+    print(f"held out: {agreement(held_out):.0%} of {len(held_out)}")
+    print(f"all: {agreement(judged):.0%} of {len(judged)}")
     assert agreement(judged) >= AGREEMENT
 
 
