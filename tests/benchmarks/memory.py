@@ -1,9 +1,9 @@
-"""How fast the memory of a large recording is analysed, beside a plain Python loop that only pairs the same
-events.
+"""Measure how fast the memory of a large recording is analyzed, compared with a plain Python loop that only
+pairs the same events.
 
     python -m tests.benchmarks.memory [EVENTS]
 
-What counts is the ratio: seconds differ between machines and moments.
+The ratio is what matters: seconds differ between machines and moments.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Row:
 
     name: str
     seconds: float
-    freed: int  # allocations whose end was found; 0 where the row does not look for them
-    slope: float  # of the floor, bytes a step; 0 likewise
+    freed: int  # allocations whose free was found; 0 where the row does not look for them
+    slope: float  # of the floor, bytes per step; 0 likewise
 
 
 def recording(count: int) -> Trace:
-    """About `count` memory events: each operator allocates, most is freed before its step ends, and each step
-    keeps one allocation."""
+    """Make about `count` memory events. Each operator allocates, most is freed before its step ends, and each
+    step keeps one allocation."""
     made = count // 2 // STEPS * STEPS
     per_step = made // STEPS
     chance = np.random.default_rng(0)
@@ -98,7 +98,7 @@ def _memory(
 
 
 def _operators(made_ns: Int64, per_step: int) -> Events:
-    """One around each allocation, and the steps' marks."""
+    """Make an operator around each allocation, and the steps' marks."""
     step_ns = np.arange(STEPS, dtype=np.int64) * per_step * SPACING_NS + SPACING_NS // 2
     start = np.r_[made_ns - 300, step_ns]
     order = np.argsort(start, kind="stable")
@@ -119,7 +119,7 @@ def _operators(made_ns: Int64, per_step: int) -> Events:
 
 
 def paired_in_python(trace: Trace) -> int:
-    """The loop that the analysis must not be: how many frees have their allocation."""
+    """Count the frees whose allocation was seen, in the plain loop that the analysis must beat."""
     memory, held, freed = trace.memory, {}, 0
     for number, (address, change) in enumerate(
         zip(memory.address.tolist(), memory.bytes.tolist(), strict=True)
@@ -131,8 +131,8 @@ def paired_in_python(trace: Trace) -> int:
     return freed
 
 
-def analysed(facts: Facts) -> DeviceMemory:
-    """Everything that the Report holds of a device's memory."""
+def analyzed(facts: Facts) -> DeviceMemory:
+    """Compute everything about a device's memory that the Report contains."""
     (memory,) = facts.memory
     for part in ("peak", "floors", "trend", "sites", "reserve"):
         getattr(memory, part)
@@ -140,14 +140,14 @@ def analysed(facts: Facts) -> DeviceMemory:
 
 
 def rows(count: int) -> Iterator[Row]:
-    """Measure, one row after the other; the first is what the others are compared with."""
+    """Measure one row after the other. The others are compared with the first."""
     trace = recording(count)
     seconds, freed = _timed(lambda: paired_in_python(trace))
     yield Row("pairing alone, in Python", seconds, freed, 0.0)
     facts = Facts(trace)
     seconds, _ = _timed(lambda: (facts.host.activities, facts.step_times))
     yield Row("host threads (needed by all)", seconds, 0, 0.0)
-    seconds, memory = _timed(lambda: analysed(facts))
+    seconds, memory = _timed(lambda: analyzed(facts))
     assert memory.trend is not None
     yield Row("memory", seconds, int((memory.allocations.freed != NONE).sum()), memory.trend.per_unit)
 
@@ -159,7 +159,7 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
 
 
 def table(found: list[Row]) -> str:
-    """The rows as text."""
+    """Format the rows."""
     base = found[0].seconds
     lines = [f"{'':32}{'time':>10} {'of the loop':>12}"]
     lines += [f"{row.name:32}{row.seconds:8.2f} s {row.seconds / base:10.1f} x" for row in found]
@@ -167,7 +167,6 @@ def table(found: list[Row]) -> str:
 
 
 def main() -> None:
-    """Print the table."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else EVENTS
     print(f"{count:,} memory events")
     print(table(list(rows(count))))

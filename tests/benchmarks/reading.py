@@ -1,9 +1,9 @@
-"""How fast a large trace is read, beside `json.load` of the same file in the same run.
+"""Measure how fast a large trace is read, compared with `json.load` of the same file in the same run.
 
-    python -m tests.benchmarks.reading [MEGABYTES]
+python -m tests.benchmarks.reading [MEGABYTES]
 
-Each row is a process of its own. What counts are the ratios: seconds differ between machines and moments. The
-reader uses two cores: where others use them too, its CPU time tells more than its time.
+Each row is a process of its own. The ratios are what matters: seconds differ between machines and moments.
+The reader uses two cores: where others use them too, its CPU time says more than its wall time.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tb_gpudiag import diagnose
 result = diagnose(path).trace.events
 """,
 }
-"""What is measured on the plain file; the first row is what the others are compared with."""
+"""What is measured on the plain file. The other rows are compared with the first."""
 
 FASTER_THAN_JSON = 3.0
-"""The aim for reading, as a ratio of times."""
+"""Aim for reading: the ratio of times."""
 
 MEMORY_OF_FILE = 3.0
-"""The aim for every row but the first, as a ratio of the peak to the file's size."""
+"""Aim for every row but the first: peak memory divided by the file's size."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Row:
 
     name: str
     measured: Measured
-    faster: float  # than json.load alone
-    memory: float  # peak, of the file's size
+    faster: float  # times as fast as json.load alone
+    memory: float  # peak divided by the file's size
 
 
 def rows(folder: Path, size_bytes: int) -> Iterator[Row]:
-    """Measure, one row after the other."""
+    """Measure one row after the other."""
     path = large_trace(folder, size_bytes)
     size = path.stat().st_size
     base: Measured | None = None
@@ -72,7 +72,7 @@ def rows(folder: Path, size_bytes: int) -> Iterator[Row]:
 
 
 def line(row: Row) -> str:
-    """The row as text."""
+    """Format the row."""
     found = row.measured
     times = f"{found.seconds:8.2f} s {row.faster:8.1f} x {found.cpu_seconds:8.2f} s"
     return f"{row.name:24}{times} {found.peak_bytes / 1e6:8.0f} MB {row.memory:8.2f} x {found.result:12,}"
@@ -82,7 +82,6 @@ HEADER = f"{'':24}{'time':>10} {'faster':>10} {'CPU':>10} {'peak':>11} {'of file
 
 
 def main() -> None:
-    """Print the table."""
     size_bytes = int(sys.argv[1]) * 1_000_000 if len(sys.argv) > 1 else SIZE_BYTES
     with tempfile.TemporaryDirectory() as folder:
         print(HEADER)

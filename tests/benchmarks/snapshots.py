@@ -1,8 +1,9 @@
-"""How fast a large memory snapshot is read, beside `pickle.load` of the same file in the same run.
+"""Measure how fast a large memory snapshot is read, compared with `pickle.load` of the same file in the same
+run.
 
     python -m tests.benchmarks.snapshots [ENTRIES]
 
-Each row is a process of its own. What counts are the ratios: seconds differ between machines and moments.
+Each row is a process of its own. The ratios are what matters: seconds differ between machines and moments.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ from tb_gpudiag import diagnose
 result = diagnose(path).trace.events
 """,
 }
-"""The first row is what the others are compared with."""
+"""The other rows are compared with the first."""
 
-_FRAMES = 20  # of a stack, as without C++ frames
+_FRAMES = 20  # per stack, as without C++ frames
 _STACKS = 2_000
 _ALIVE = 500
 _STEP_BYTES = 2 << 20
 
 
 def large_snapshot(folder: Path, entries: int) -> Path:
-    """Allocations that live for a while, with stacks that share their frames, as torch writes them."""
+    """Write allocations that live for a while, with stacks that share their frames, as torch writes them."""
     chance = random.Random(0)
     frames = [
         {"filename": f"lib/torch/nn/modules/m{i % 300}.py", "line": i % 1_500, "name": f"function_{i}"}
@@ -106,7 +107,7 @@ def large_snapshot(folder: Path, entries: int) -> Path:
 
 
 def rows(folder: Path, entries: int) -> Iterator[Row]:
-    """Measure, one row after the other."""
+    """Measure one row after the other."""
     path = large_snapshot(folder, entries)
     base: Measured | None = None
     for name, program in PROGRAMS.items():
@@ -116,7 +117,6 @@ def rows(folder: Path, entries: int) -> Iterator[Row]:
 
 
 def main() -> None:
-    """Print the table."""
     entries = int(sys.argv[1]) if len(sys.argv) > 1 else ENTRIES
     with tempfile.TemporaryDirectory() as folder:
         print(HEADER)

@@ -1,5 +1,5 @@
-"""`make bench`: prints the table. The ratios are for the reader; what must hold is that the loop and the
-analysis find the same, and the slope that was planted."""
+"""`make bench`: prints the table of ratios, and checks that the loop and the analysis pair the same events
+and that the analysis finds the slope that was planted."""
 
 from __future__ import annotations
 

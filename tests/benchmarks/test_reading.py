@@ -1,5 +1,4 @@
-"""`make bench`: prints the table. The ratios are for the reader; what must hold is that all rows read the
-same."""
+"""`make bench`: prints the table of ratios, and checks that all rows read the same number of events."""
 
 from __future__ import annotations
 

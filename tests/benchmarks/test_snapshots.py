@@ -1,4 +1,4 @@
-"""`make bench`: prints the table. All rows read the same."""
+"""`make bench`: prints the table of ratios, and checks that all rows read the same number of entries."""
 
 from __future__ import annotations
 

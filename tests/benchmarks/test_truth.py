@@ -1,4 +1,4 @@
-"""A small fixed part of the benchmark of truth, and all of it with `make bench`."""
+"""A small fixed part of the benchmark against simulated truth; all of it with `make bench`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SETTINGS = 2
 SEED = 1
 
 RIGHT_CAUSE = 0.99
-"""Of all planted idle time: a trace without stacks does not tell, say, the profiler's own Python."""
+"""Share of the planted idle time whose cause is found. A trace without stacks does not show, for example, the
+profiler's own Python."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_the_same_seed_draws_the_same_cases() -> None:
 
 @pytest.mark.slow
 def test_no_rule_is_wrong(score: Score) -> None:
-    """Of so few cases none may be: ranks aside, which two faults may swap."""
+    """No diagnosis of so few cases may be wrong, except for ranks, which two faults may swap."""
     assert [mistake for mistake in score.wrong if "should be first" not in mistake] == []
     assert score.healthy_alarms == 0
     assert score.cases[HEALTHY_KIND] == 2 * SETTINGS
@@ -57,14 +58,14 @@ def test_the_planted_fault_comes_first(score: Score) -> None:
 
 
 @pytest.mark.slow
-def test_idle_time_is_put_down_to_what_was_planted(score: Score) -> None:
+def test_idle_time_is_attributed_to_the_planted_cause(score: Score) -> None:
     assert {cause for row in score.confusion.values() for cause in row} <= {c.label for c in Cause} | {BUSY}
     right = sum(row[cause] for cause, row in score.confusion.items())
     assert right >= RIGHT_CAUSE * sum(row.total() for row in score.confusion.values())
 
 
 @pytest.mark.slow
-def test_leaks_are_found_at_their_site_and_nothing_else_is_called_one() -> None:
+def test_leaks_are_found_at_their_site_and_nothing_else_is_reported_as_one() -> None:
     scores = score_memory(memory_cases(3, SEED))
     assert [mistake for one in scores.values() for mistake in one.wrong] == []
     assert sum(one.alarms for one in scores.values()) == 0
@@ -76,8 +77,8 @@ def test_leaks_are_found_at_their_site_and_nothing_else_is_called_one() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", REPLAYED, ids=lambda fault: fault.name)
-def test_a_fix_gives_back_what_the_diagnosis_says(fault: Fault) -> None:
-    """The step time without what the fix takes away, replayed and simulated."""
+def test_estimated_savings_of_a_fix_are_near_the_simulated_ones(fault: Fault) -> None:
+    """Compare the step time without what the fix removes, replayed and simulated."""
     for severity in (0.9, 1.5):
         step = fixed_step(fault, severity, seed=SEED, noise=0.05)
         assert step is not None
@@ -86,7 +87,7 @@ def test_a_fix_gives_back_what_the_diagnosis_says(fault: Fault) -> None:
 
 
 def test_real_pairs(shared_traces: object) -> None:
-    """The measured time of the fixed job is near the prediction, or within its range."""
+    """The measured time of the fixed job is within 10% of the predicted range."""
     rows = list(compared())
     assert rows
     for row in rows:
@@ -97,7 +98,6 @@ def test_real_pairs(shared_traces: object) -> None:
 @pytest.mark.benchmark
 @pytest.mark.timeout(900)
 def test_truth(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prints the tables."""
     with capsys.disabled():
         print()
         score = print_all(settings=20, seed=0)

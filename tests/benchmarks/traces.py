@@ -1,5 +1,4 @@
-"""A large trace for measuring, made by repeating a small one, and the peak of a process that does something
-with it."""
+"""A large trace to measure with, made by repeating a small one, and the time and peak memory of a program."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ began, cpu_began = time.perf_counter(), time.process_time()
 _END = """
 seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
 """
-# What every measured program ends with. Of the process itself: ru_maxrss would count the parent's memory,
-# too.
+# Every measured program ends with this. The peak is the process's own: ru_maxrss would include the parent's.
 _REPORT = """
 import json, resource
 try:
@@ -40,14 +38,15 @@ print(json.dumps(found))
 class Measured:
     """One program's run."""
 
-    seconds: float  # of what it measures, without the start of Python and imports
+    seconds: float  # without the start of Python and imports
     cpu_seconds: float  # of all its threads, likewise
     peak_bytes: int  # of the whole process
     result: int
 
 
 def large_trace(folder: Path, size_bytes: int = SIZE_BYTES) -> Path:
-    """A trace of about this size: the events of a real one (else of a made one) again and again."""
+    """Write a trace of about this size by repeating the events of a real one, or of a built one without
+    it."""
     before, events, after = _parts()
     path = folder / "large.1.pt.trace.json"
     with path.open("wb") as file:
@@ -59,7 +58,7 @@ def large_trace(folder: Path, size_bytes: int = SIZE_BYTES) -> Path:
 
 
 def packed(path: Path) -> Path:
-    """The same, as gzip."""
+    """Write the same file with gzip."""
     target = path.with_name(path.name + ".gz")
     with path.open("rb") as source, gzip.open(target, "wb", compresslevel=1) as file:
         while block := source.read(1 << 20):
@@ -68,8 +67,11 @@ def packed(path: Path) -> Path:
 
 
 def measured(program: str, path: Path) -> Measured:
-    """Run `program` in a process of its own. It finds the file's name in `path`, sets `result` to a number,
-    and what comes before a line `# measured` (imports) is not timed."""
+    """Run `program` in a process of its own.
+
+    The program finds the file's name in `path` and sets `result` to a number. What precedes a line `#
+    measured` (imports) is not timed. Raises RuntimeError if the program fails.
+    """
     prepare, _, timed = program.partition("# measured\n")
     lines = [f"path = {str(path)!r}", prepare, _BEGIN, timed, _END, _REPORT]
     repository = Path(__file__).resolve().parents[2]
@@ -82,15 +84,15 @@ def measured(program: str, path: Path) -> Measured:
 
 
 def _parts() -> tuple[bytes, bytes, bytes]:
-    """A trace as what is before its events, the events without brackets, and what is after them."""
+    """Split a trace into the text before its events, the events without brackets, and the text after them."""
     real = sorted((SHARED_TRACES / "h100_owlv2").glob("*.gz"))
-    content = gzip.decompress(real[0].read_bytes()) if real else _made()
+    content = gzip.decompress(real[0].read_bytes()) if real else _built()
     begin = content.index(b"[", content.index(b'"traceEvents"')) + 1
     end = begin + elements(content[begin:]).array_end
     return content[:begin], content[begin:end].strip(), content[end:]
 
 
-def _made() -> bytes:
+def _built() -> bytes:
     builder = TraceBuilder()
     main = builder.thread()
     for step in range(20):

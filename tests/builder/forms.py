@@ -1,4 +1,4 @@
-"""The events of a recording, in the form that each generation of the format gives them."""
+"""Form: the events of a recording as each generation of the format writes them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Generation = Literal["A", "B", "B+", "C1", "C2"]
 GENERATIONS: tuple[Generation, ...] = ("A", "B", "B+", "C1", "C2")
 
 EPOCH_NS = 1_700_000_000_000_000_000
-"""When the windows of built traces begin."""
+"""Start of the windows of built traces."""
 
 BASE_NS = EPOCH_NS - 1_419_116_104_994_000_000
-"""`baseTimeNanoseconds` of generation C; stamps are relative to it."""
+"""`baseTimeNanoseconds` of generation C, whose timestamps are relative to it."""
 
 _HOST_CATEGORIES = {
     "op": "cpu_op",
@@ -39,7 +39,7 @@ _DEVICE_TYPE_CUDA = 1
 
 @dataclass(frozen=True)
 class Timed:
-    """An event whose stamps are still whole ns from the window's start (None: it has none)."""
+    """An event whose timestamps are still whole ns from the window's start; None where it has none."""
 
     event: dict[str, Any]
     start_ns: int | None = None
@@ -68,21 +68,23 @@ class Form:
             for span in spans:
                 if span.kind in ("op", "annotation"):
                     self.external_ids[id(span)] = len(self.external_ids) + 1
-            operators = [span for span in spans if span.kind == "op"]  # annotations own no GPU work
-            calls = [span for span in spans if span.correlation is not None]
-            around = innermost(operators, ((i, call.start_ns) for i, call in enumerate(calls)))
-            for i, call in enumerate(calls):
-                assert call.correlation is not None
-                self.calls[call.correlation] = call
-                if i in around:
-                    self.callers[call.correlation] = self.external_ids[id(operators[around[i]])]
+            self._find_callers(spans)
+
+    def _find_callers(self, spans: list[HostSpan]) -> None:
+        """Link one thread's calls to the operators around them. Annotations own no GPU work."""
+        operators = [span for span in spans if span.kind == "op"]
+        calls = [(span.correlation, span) for span in spans if span.correlation is not None]
+        self.calls.update(calls)
+        around = innermost(operators, ((correlation, call.start_ns) for correlation, call in calls))
+        for correlation, operator in around.items():
+            self.callers[correlation] = self.external_ids[id(operators[operator])]
 
     def _next_index(self) -> int:
         self._event_index += 1
         return self._event_index - 1
 
     def events(self) -> Iterator[Timed]:
-        """All events, in the order in which Kineto writes them: by kind, not by time."""
+        """Yield all events in the order in which Kineto writes them: by kind, not by time."""
         yield from self._metadata()
         for spans in self.by_thread.values():
             yield from self._operators(spans)
@@ -188,11 +190,11 @@ class Form:
                 yield self._flow("s", call.correlation, self.recording.pid, call.thread, call.start_ns)
 
     def _external(self, correlation: int | None) -> dict[str, int]:
-        """The operator that a call or a kernel belongs to, as each generation says it."""
+        """Return the argument that names the operator of a call or a kernel, as each generation writes it."""
         if correlation is None:
             return {}
         if self.generation == "B":
-            return {"External id": correlation}  # what those versions wrote: of no use for operators
+            return {"External id": correlation}  # as those versions wrote it: useless to find operators
         if correlation not in self.callers:
             return {}
         return {"external id" if self.old else "External id": self.callers[correlation]}
@@ -245,9 +247,9 @@ class Form:
                 "Device Id": -1 if device is None else device,
                 "Bytes": event.bytes,
             }
-            told: dict[str, Any] = {"name": "[memory]", "pid": self.recording.pid, "tid": event.thread}
+            common: dict[str, Any] = {"name": "[memory]", "pid": self.recording.pid, "tid": event.thread}
             if self.old:
-                yield Timed({"ph": "i", "s": "t", **told, "args": args}, event.time_ns)
+                yield Timed({"ph": "i", "s": "t", **common, "args": args}, event.time_ns)
                 continue
             args = {
                 "Total Reserved": reserved[device],
@@ -256,11 +258,11 @@ class Form:
                 "Addr": event.address,
                 "Ev Idx": self._next_index(),
             }
-            told.update({"cat": "cpu_instant_event", "args": args})
+            common.update({"cat": "cpu_instant_event", "args": args})
             if self.memory_as_spans:
-                yield Timed({"ph": "X", **told}, event.time_ns, self.recording.last_ns())
+                yield Timed({"ph": "X", **common}, event.time_ns, self.recording.last_ns())
             else:
-                yield Timed({"ph": "i", "s": "t", **told}, event.time_ns)
+                yield Timed({"ph": "i", "s": "t", **common}, event.time_ns)
 
     def _window(self) -> Iterator[Timed]:
         start, end = self.recording.start_ns, self.recording.last_ns()

@@ -1,4 +1,4 @@
-"""Recording: what happened, in whole nanoseconds, before any generation of the format has been chosen."""
+"""Recording: what happened, in whole nanoseconds, independent of any generation of the format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GpuKind = Literal["kernel", "memcpy", "memset", "annotation"]
 
 @dataclass(frozen=True)
 class HostSpan:
-    """A span of a host thread. `correlation` joins a call with the GPU work that it launched."""
+    """A span of a host thread. `correlation` links a call with the GPU work that it launched."""
 
     kind: HostKind
     name: str
@@ -25,7 +25,7 @@ class HostSpan:
 
 @dataclass(frozen=True)
 class GpuSpan:
-    """A span of a stream of a device. Work that has no `correlation` has no launch in the trace either."""
+    """A span of a device's stream. Work without `correlation` has no launch in the trace."""
 
     kind: GpuKind
     name: str
@@ -47,12 +47,12 @@ class MemoryEvent:
     bytes: int
     address: int
     device: int | None = 0
-    reserved: int | None = None  # the allocator's total from here on; None leaves it as it was
+    reserved: int | None = None  # the allocator's total after it; None: unchanged
 
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """A GPU as the trace's `deviceProperties` describe it."""
+    """A GPU as a trace's `deviceProperties` describes it."""
 
     name: str = "Test GPU"
     total_bytes: int = 16 * 2**30
@@ -63,15 +63,15 @@ class DeviceProperties:
 
 @dataclass
 class Recording:
-    """Everything of one profiled window. Times are nanoseconds from its start."""
+    """Everything in one profiled window. Times are nanoseconds from its start."""
 
     host: list[HostSpan] = field(default_factory=list)
     gpu: list[GpuSpan] = field(default_factory=list)
     memory: list[MemoryEvent] = field(default_factory=list)
     memory_start: dict[int | None, int] = field(default_factory=dict)  # device -> allocated before it
-    reserved_start: int = 0  # of each GPU, before it
+    reserved_start: int = 0  # by each GPU's allocator before it
     overhead: list[tuple[str, int, int]] = field(default_factory=list)  # name, start_ns, end_ns
-    raw: list[dict[str, Any]] = field(default_factory=list)  # events to be written as they are
+    raw: list[dict[str, Any]] = field(default_factory=list)  # events that are written as they are
     threads: dict[int, str] = field(default_factory=dict)  # tid -> name
     devices: list[DeviceProperties] = field(default_factory=list)
     pid: int = 4242
@@ -79,7 +79,7 @@ class Recording:
     end_ns: int | None = None  # None: where the last event ends
 
     def last_ns(self) -> int:
-        """Where the window ends."""
+        """Return the end of the window."""
         if self.end_ns is not None:
             return self.end_ns
         ends = [span.end_ns for span in self.host] + [span.end_ns for span in self.gpu]
@@ -88,10 +88,10 @@ class Recording:
 
 
 def innermost(spans: Sequence[HostSpan], times: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """The innermost of properly nested `spans` that holds each time.
+    """Find the innermost span at each time. All spans are of one thread and properly nested.
 
-    `times` are pairs (key, time_ns). Returns {key: index into spans} for those that lie within a span
-    (start ≤ time < end). All spans are taken to be of one thread.
+    times: pairs (key, time_ns). Returns {key: index into spans} for the times within a span (start ≤ time <
+    end).
     """
     order = sorted(range(len(spans)), key=lambda i: (spans[i].start_ns, -spans[i].end_ns, i))
     found: dict[int, int] = {}
@@ -114,7 +114,7 @@ def _close(open_spans: list[int], spans: Sequence[HostSpan], time_ns: int) -> No
 
 
 def parents(spans: Sequence[HostSpan]) -> list[int | None]:
-    """For each of properly nested `spans` of one thread, the index of the span around it, or None."""
+    """Return the index of the span around each span, or None. All are of one thread and properly nested."""
     order = sorted(range(len(spans)), key=lambda i: (spans[i].start_ns, -spans[i].end_ns, i))
     result: list[int | None] = [None] * len(spans)
     open_spans: list[int] = []

@@ -1,4 +1,4 @@
-"""SnapshotBuilder: a CUDA memory snapshot told as a story, in the shapes of several versions of torch."""
+"""SnapshotBuilder: CUDA memory snapshots, event by event, in the shapes of several versions of torch."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 Shape = Literal["new", "without times", "1.13", "segments only"]
-"""`new`: torch 2.1 and later. `without times`: 2.0. `1.13`: frames of blocks in their `history`, no addresses
-of blocks. `segments only`: what `torch.cuda.memory_snapshot()` returns."""
+"""`new`: torch 2.1 and later. `without times`: 2.0. `1.13`: blocks have their frames in `history`, and no
+addresses. `segments only`: what `torch.cuda.memory_snapshot()` returns."""
 
 ROUNDED_TO = 512
 FIRST_ADDRESS = 0x7F00_0000_0000
 START_US = 1_700_000_000_000_000
-"""When the story begins, on the clock of the file."""
+"""Time 0 of the builder on the clock of the file."""
 
 
 @dataclass
@@ -38,10 +38,10 @@ class _Segment:
 
 
 class SnapshotBuilder:
-    """Each allocation is a block of its own, cut from the end of the newest segment that has room.
+    """Builds one snapshot. Each allocation is a block of its own, cut from the first free block with room.
 
-    Times are µs from the story's start; they must not go backwards on one device. A stack is told outermost
-    first, as frames `file(line): function`; torch writes it innermost first.
+    Times are µs from the start and must not go backwards on one device. Stacks are given outermost first, as
+    frames `file(line): function`; torch writes them innermost first.
     """
 
     def __init__(self, devices: int = 1) -> None:
@@ -60,7 +60,7 @@ class SnapshotBuilder:
         expandable: bool = False,
         stack: Sequence[str] = (),
     ) -> int:
-        """The driver gives memory: its address."""
+        """Get a segment from the driver; return its address."""
         address, self._address = self._address, self._address + size + (1 << 21)
         whole = _Block(address, size)
         self.segments.append(_Segment(device, address, size, expandable, [whole]))
@@ -69,14 +69,14 @@ class SnapshotBuilder:
         return address
 
     def give_back(self, address: int, *, at: float, stack: Sequence[str] = ()) -> None:
-        """The driver takes a segment back."""
+        """Return a segment to the driver."""
         segment = next(s for s in self.segments if s.address == address)
         self.segments.remove(segment)
         action = "segment_unmap" if segment.expandable else "segment_free"
         self._entry(segment.device, action, address, segment.bytes, at, _frames(stack))
 
     def allocate(self, size: int, *, at: float, device: int = 0, stack: Sequence[str] = ()) -> int:
-        """Memory for the user: its address."""
+        """Allocate; return the address."""
         frames = _frames(stack)
         rounded = -(-size // ROUNDED_TO) * ROUNDED_TO
         segment, index = next(
@@ -95,7 +95,7 @@ class SnapshotBuilder:
         return block.address
 
     def free(self, address: int, *, at: float, completed: bool = True, stack: Sequence[str] = ()) -> None:
-        """Memory is given back; not `completed`: another stream still uses it."""
+        """Free an allocation; without `completed`, another stream still uses it."""
         device, block = self._blocks[address]
         self._entry(device, "free_requested", address, block.asked, at, _frames(stack))
         block.state = "active_pending_free"
@@ -110,7 +110,7 @@ class SnapshotBuilder:
         self.traces[device][-1]["device_free"] = device_free
 
     def mark(self, name: str, *, at: float, us: float) -> None:
-        """A span of `record_function`."""
+        """Add a span of `record_function`."""
         for stage, when in (("START", at), ("END", at + us)):
             self.annotations.append(
                 {"name": name, "stage": stage, "device": 0, "time_us": START_US + int(when)}
@@ -121,11 +121,11 @@ class SnapshotBuilder:
         self.mark(f"ProfilerStep#{number}", at=at, us=us)
 
     def forget(self, entries: int) -> None:
-        """The ring buffer is full: only the last entries of each device are kept."""
+        """Keep only the last entries of each device, as when the ring buffer is full."""
         self.traces = [trace[-entries:] if entries else [] for trace in self.traces]
 
     def used(self, device: int = 0) -> int:
-        """What was asked for and is in use."""
+        """Return the requested bytes that are in use."""
         return sum(
             block.asked
             for segment in self.segments
@@ -138,12 +138,12 @@ class SnapshotBuilder:
         return sum(segment.bytes for segment in self.segments if segment.device == device)
 
     def document(self, shape: Shape = "new") -> Any:
-        """What is pickled."""
+        """Return the object that is pickled."""
         segments = [self._segment(segment, shape) for segment in self.segments]
         if shape == "segments only":
             return segments
         traces = [
-            [_without(entry, "time_us") if shape != "new" else entry for entry in trace]
+            [_removing(entry, "time_us") if shape != "new" else entry for entry in trace]
             for trace in self.traces
         ]
         document: dict[str, Any] = {"segments": segments, "device_traces": traces}
@@ -156,7 +156,7 @@ class SnapshotBuilder:
         return document
 
     def write(self, folder: Path, name: str = "dump_snapshot.pickle", shape: Shape = "new") -> Path:
-        """A file of this name; gzipped where it ends in .gz."""
+        """Write a file of this name, gzipped if it ends in .gz."""
         path = folder / name
         data = pickle.dumps(self.document(shape))
         path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
@@ -219,5 +219,5 @@ def _frames(stack: Sequence[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _without(entry: dict[str, Any], key: str) -> dict[str, Any]:
+def _removing(entry: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name != key}

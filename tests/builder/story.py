@@ -1,4 +1,4 @@
-"""TraceBuilder: tells a trace as a story, in microseconds."""
+"""TraceBuilder: builds a trace event by event, in microseconds."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _ns(us: float) -> int:
 
 
 class TraceBuilder:
-    """One trace, told event by event. See the package's docstring for an example.
+    """Builds one trace event by event. See the package's docstring for an example.
 
-    All times are µs from the window's start, of which thousandths (whole ns) are kept. Nothing is checked: a
-    trace that could not have been recorded can be told too, for a reader must survive those.
+    All times are µs from the window's start, rounded to whole ns. Nothing is checked: readers must survive
+    traces that could not have been recorded, so those can be built too.
     """
 
     def __init__(
@@ -41,8 +41,12 @@ class TraceBuilder:
         memory_as_spans: bool = False,
         top_level: dict[str, Any] | None = None,
     ) -> None:
-        """`devices` names the GPUs (none for a CPU-only trace); `memory_as_spans` writes `[memory]` as spans,
-        as torch 2.13's Python export does; `top_level` adds keys beside the events."""
+        """Begin an empty trace.
+
+        devices: names of the GPUs; none for a CPU-only trace.
+        memory_as_spans: write `[memory]` events as spans, as torch 2.13's Python export does.
+        top_level: further keys next to the events.
+        """
         self.generation = generation
         self.recording = Recording(pid=pid)
         self.recording.devices = [DeviceProperties(name, total_bytes=device_bytes) for name in devices]
@@ -58,7 +62,7 @@ class TraceBuilder:
         self._allocated: dict[int, tuple[int, int | None]] = {}
 
     def thread(self, name: str = "python", *, tid: int | None = None) -> HostThread:
-        """A further host thread; the first one is the main thread."""
+        """Add a host thread. The first one is the main thread."""
         if tid is None:
             tid = self.recording.pid + len(self.recording.threads)
         self.recording.threads[tid] = name
@@ -80,37 +84,37 @@ class TraceBuilder:
         device: int = 0,
         correlation: int | None = None,
     ) -> TraceBuilder:
-        """GPU work alone: unlinked, unless `correlation` names a call's."""
+        """Add GPU work without a launch, unless `correlation` is a call's."""
         return self._gpu("kernel", name, device, stream, at, us, correlation=correlation)
 
     def gpu_annotation(
         self, name: str, *, at: float, us: float, stream: int = DEFAULT_STREAM, device: int = 0
     ) -> TraceBuilder:
-        """The GPU's echo of a user annotation: a span, not work."""
+        """Add the GPU's copy of a user annotation, which is not work."""
         return self._gpu("annotation", name, device, stream, at, us)
 
     def overhead(self, name: str, *, at: float, us: float) -> TraceBuilder:
-        """The profiler's own time, such as "Buffer Flush"."""
+        """Add time of the profiler's own, such as "Buffer Flush"."""
         self.recording.overhead.append((name, _ns(at), _ns(at + us)))
         return self
 
     def raw(self, event: dict[str, Any]) -> TraceBuilder:
-        """An event to be written as it is, its stamps too."""
+        """Add an event that is written as it is, timestamps included."""
         self.recording.raw.append(event)
         return self
 
     def document(self) -> Document:
-        """The JSON document as Python values. Float64 rounds B+'s stamps: use `bytes` there."""
+        """Return the JSON document as Python values. Float64 rounds B+'s timestamps: use `bytes` there."""
         return document(self.recording, self.generation, self.top)
 
     def bytes(self, *, gzipped: bool = False) -> bytes:
-        """The file's bytes, stamps exact."""
+        """Return the file's bytes, with exact timestamps."""
         return to_bytes(self.recording, self.generation, self.top, gzipped=gzipped)
 
     def write(
         self, folder: Path, *, worker: str = "host_1", time: int | None = None, gzipped: bool = False
     ) -> Path:
-        """Writes `{worker}.{time}.pt.trace.json[.gz]` into `folder`, which is made if need be."""
+        """Write `{worker}.{time}.pt.trace.json[.gz]` into `folder`, which is created if it does not exist."""
         return write_file(
             self.recording, self.generation, self.top, folder, worker=worker, time=time, gzipped=gzipped
         )
@@ -126,7 +130,7 @@ class TraceBuilder:
 
 
 class HostThread:
-    """A host thread of a story. Every method adds one thing that the thread did, and returns the thread."""
+    """A host thread of a trace. Every method adds one thing that the thread did and returns the thread."""
 
     def __init__(self, builder: TraceBuilder, tid: int) -> None:
         self.builder = builder
@@ -147,7 +151,7 @@ class HostThread:
         sequence: int | None = None,
         forward_thread: int | None = None,
     ) -> HostThread:
-        """An operator. `sequence` and `forward_thread` link a backward operator to its forward one."""
+        """Add an operator. `sequence` and `forward_thread` link a backward operator to its forward one."""
         args: dict[str, Any] = {}
         if shapes is not None:
             args["Input Dims"] = [list(shape) for shape in shapes]
@@ -159,34 +163,34 @@ class HostThread:
         return self._span("op", name, at, us, args=args)
 
     def annotation(self, name: str, *, at: float, us: float) -> HostThread:
-        """A `record_function` mark."""
+        """Add a `record_function` mark."""
         return self._span("annotation", name, at, us)
 
     def step(self, number: int, *, at: float, us: float) -> HostThread:
-        """The profiler's mark of a step."""
+        """Add the profiler's mark of a step."""
         return self.annotation(f"ProfilerStep#{number}", at=at, us=us)
 
     def loader(self, *, at: float, us: float, workers: int = 0) -> HostThread:
-        """The wait for the DataLoader's next batch."""
+        """Add the wait for the DataLoader's next batch."""
         kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
         return self.annotation(f"enumerate(DataLoader)#{kind}.__next__", at=at, us=us)
 
     def frame(self, place: str, *, at: float, us: float) -> HostThread:
-        """A Python function: `train.py(12): train_step` or `nn.Module: Linear_0`.
+        """Add a Python function: `train.py(12): train_step` or `nn.Module: Linear_0`.
 
-        In generation A, which has none, it becomes part of the operators' `Call stack`.
+        In generation A, which has no frames, it becomes part of the operators' `Call stack`.
         """
         return self._span("frame", place, at, us)
 
     def call(self, name: str, *, at: float, us: float, correlation: int | None = None) -> HostThread:
-        """A call into CUDA or HIP; `cu` without `da` is the driver's."""
+        """Add a call into CUDA or HIP. `cu...` is a driver call, `cuda...` and `hip...` are runtime calls."""
         kind = "driver" if name.startswith("cu") and not name.startswith("cuda") else "runtime"
         if correlation is None:
             correlation = self.builder.next_correlation()
         return self._span(kind, name, at, us, correlation=correlation)
 
     def sync(self, call: str = "cudaStreamSynchronize", *, at: float, us: float) -> HostThread:
-        """A blocking call."""
+        """Add a blocking call."""
         return self.call(call, at=at, us=us)
 
     def launch(
@@ -205,7 +209,7 @@ class HostThread:
         registers: int = 32,
         shared_bytes: int = 0,
     ) -> HostThread:
-        """A launch and its kernel."""
+        """Add a launch and its kernel."""
         correlation = self.builder.next_correlation()
         blocks = math.prod(grid) / DeviceProperties.multiprocessors
         warps = blocks * -(-math.prod(block) // 32)
@@ -226,7 +230,7 @@ class HostThread:
         stream: int = DEFAULT_STREAM,
         device: int = 0,
     ) -> HostThread:
-        """One launch of many kernels, each (name, start µs, duration µs)."""
+        """Add one launch of many kernels, each (name, start µs, duration µs)."""
         correlation = self.builder.next_correlation()
         for node, (name, runs_at, runs_us) in enumerate(kernels):
             args = {"graph id": 1, "graph node id": node}
@@ -249,7 +253,7 @@ class HostThread:
         device: int = 0,
         call: str = "cudaMemcpyAsync",
     ) -> HostThread:
-        """A copy call and the copy. `pinned` says which host memory is copied from or to."""
+        """Add a copy call and its copy. `pinned` is about the host's side."""
         correlation = self.builder.next_correlation()
         name = copy_name(direction, pinned=pinned)
         self.builder._gpu(
@@ -268,7 +272,7 @@ class HostThread:
         stream: int = DEFAULT_STREAM,
         device: int = 0,
     ) -> HostThread:
-        """A memset call and the memset."""
+        """Add a memset call and its memset."""
         correlation = self.builder.next_correlation()
         self.builder._gpu(
             "memset",
@@ -285,9 +289,10 @@ class HostThread:
     def item(
         self, *, at: float, us: float, runs_at: float, runs_us: float = 1, stream: int = DEFAULT_STREAM
     ) -> HostThread:
-        """`.item()`: two operators, a copy of four bytes to the host, and a sync until 2 µs before their end.
+        """Add an `.item()`: two operators, a copy of four bytes to the host, and a sync until 2 µs before
+        their end.
 
-        `runs_at` is when the copy runs; its call lasts from 3 to 10 µs after `at`, the sync from 11.
+        `runs_at` is when the copy runs. Its call lasts from 3 to 10 µs after `at`, the sync starts at 11.
         """
         self.op("aten::item", at=at, us=us).op("aten::_local_scalar_dense", at=at + 1, us=us - 2)
         self.copy("DtoH", at=at + 3, us=7, runs_at=runs_at, runs_us=runs_us, bytes=4, stream=stream)
@@ -302,7 +307,7 @@ class HostThread:
         device: int | None = 0,
         reserved: int | None = None,
     ) -> int:
-        """An allocation; returns its address. `reserved` is the allocator's total from here on."""
+        """Add an allocation; return its address. `reserved` is the allocator's total after it."""
         if address is None:
             address = self.builder.next_address(bytes)
         self.builder._allocated[address] = (bytes, device)
@@ -310,14 +315,14 @@ class HostThread:
         return address
 
     def free(self, address: int, *, at: float) -> HostThread:
-        """Gives back what `alloc` returned."""
+        """Free the allocation with this address."""
         size, device = self.builder._allocated.pop(address)
         self.builder.recording.memory.append(MemoryEvent(self.tid, _ns(at), -size, address, device))
         return self
 
 
 def copy_name(direction: Direction, *, pinned: bool) -> str:
-    """A copy's name as CUPTI's reader writes it: the only place where pinned and pageable show."""
+    """Return a copy's name as Kineto writes it: the only place that shows pinned and pageable memory."""
     host = "Pinned" if pinned else "Pageable"
     source, target = {
         "HtoD": (host, "Device"),

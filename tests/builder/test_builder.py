@@ -1,4 +1,4 @@
-"""The builder writes what Kineto writes, so that a test on a built trace says something about a real one."""
+"""The builder writes what Kineto writes, so a test on a built trace applies to real ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Event = dict[str, Any]
 
 
 def small_training(generation: Generation) -> TraceBuilder:
-    """One step with everything in it that a test may tell."""
+    """Build one step with everything that a test can add."""
     trace = TraceBuilder(generation)
     main = trace.thread()
     main.frame("train.py(30): main", at=0, us=1000).frame("train.py(12): train_step", at=5, us=900)
@@ -57,14 +57,14 @@ def named(trace: TraceBuilder, name: str) -> Event:
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_the_file_and_the_document_say_the_same(generation: Generation) -> None:
+def test_the_file_and_the_document_are_the_same(generation: Generation) -> None:
     trace = small_training(generation)
     assert json.loads(trace.bytes()) == trace.document()
     assert gzip.decompress(trace.bytes(gzipped=True)) == trace.bytes()
 
 
 @pytest.mark.parametrize("generation", ["B+", "C1", "C2"])
-def test_stamps_are_exact_to_the_nanosecond(generation: Generation) -> None:
+def test_timestamps_are_exact_to_the_nanosecond(generation: Generation) -> None:
     trace = TraceBuilder(generation)
     trace.thread().op("aten::mm", at=0.001, us=2.125)
     found = re.search(rb'"ts": ([\d.]+), "dur": ([\d.]+), "ph": "X", "cat": "cpu_op"', trace.bytes())
@@ -84,7 +84,7 @@ def test_early_generations_cut_both_ends_to_whole_microseconds(generation: Gener
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_work_shares_its_launch_s_correlation(generation: Generation) -> None:
+def test_work_has_the_correlation_of_its_launch(generation: Generation) -> None:
     trace = small_training(generation)
     launch = named(trace, "cudaLaunchKernel")["args"]["correlation"]
     assert named(trace, "gemm")["args"]["correlation"] == launch
@@ -129,15 +129,15 @@ def test_memory_totals_follow_the_events_of_each_device() -> None:
     main.alloc(7, at=2, device=1)
     main.alloc(50, at=3)
     main.free(first, at=4)
-    told = [
+    totals = [
         (e["args"]["Device Id"], e["args"]["Total Allocated"])
         for e in of_category(trace, "cpu_instant_event")
     ]
-    assert told == [(0, 100), (1, 7), (0, 150), (0, 50)]
+    assert totals == [(0, 100), (1, 7), (0, 150), (0, 50)]
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_only_generation_c2_numbers_a_graph_s_nodes(generation: Generation) -> None:
+def test_only_generation_c2_numbers_the_nodes_of_a_graph(generation: Generation) -> None:
     assert ("graph node id" in named(small_training(generation), "b")["args"]) is (generation == "C2")
 
 
@@ -152,7 +152,7 @@ def test_files_are_named_as_the_handler_names_them(tmp_path: Path) -> None:
 def test_events_have_the_form_of_a_real_trace_of_that_generation(
     generation: Generation, shared_traces: Path
 ) -> None:
-    """Of every kind of event that both have, the built one has no key or argument that the real one lacks."""
+    """A built event has no key or argument that real events of its kind lack."""
     folder = shared_traces / REAL_TRACE_OF[generation]
     content = json.loads(gzip.decompress(sorted(folder.iterdir())[0].read_bytes()))
     real, built = forms(content["traceEvents"]), forms(small_training(generation).document()["traceEvents"])
@@ -162,12 +162,12 @@ def test_events_have_the_form_of_a_real_trace_of_that_generation(
         assert built[kind] <= real[kind], f"{kind}: {sorted(built[kind] - real[kind])}"
 
 
-# Written by some versions of a generation and not by others: what the real trace was recorded with decides.
+# Written by some versions of a generation and not by others.
 SOMETIMES = {"args.Input Dims", "args.Call stack", "args.graph id", "args.graph node id"}
 
 
 def forms(events: list[Event]) -> dict[tuple[str, str, str], set[str]]:
-    """(phase, category, name if it tells the kind) -> all keys and argument names seen."""
+    """Return (phase, category, name if the kind depends on it) -> all keys and argument names seen."""
     seen: dict[tuple[str, str, str], set[str]] = {}
     for event in events:
         name = event["name"] if event["ph"] in "iM" else ""

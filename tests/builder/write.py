@@ -1,4 +1,4 @@
-"""A recording as a file: the document around the events, stamps exact to the nanosecond."""
+"""A recording as a file: the document around the events, timestamps exact to the nanosecond."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class TopLevel:
-    """What stands beside the events."""
+    """Top-level keys next to the events."""
 
     simulated: bool = False
     rank: int | None = None
@@ -26,14 +26,14 @@ class TopLevel:
 
 
 def document(recording: Recording, generation: Generation, top: TopLevel) -> Document:
-    """The document as Python values; stamps are numbers, which float64 rounds in generation B+."""
+    """Return the document as Python values. Timestamps are numbers, which float64 rounds in generation B+."""
     before, after = _keys(recording, generation, top)
     events = [_with_numbers(timed, generation) for timed in _events(recording, generation, top)]
     return {**before, "traceEvents": events, **after}
 
 
 def to_bytes(recording: Recording, generation: Generation, top: TopLevel, *, gzipped: bool = False) -> bytes:
-    """The file's bytes, the same for the same recording."""
+    """Return the file's bytes, the same for the same recording."""
     before, after = _keys(recording, generation, top)
     events = ",\n".join(_text(timed, generation) for timed in _events(recording, generation, top))
     parts = [_inner(before), f'"traceEvents": [\n{events}\n]', _inner(after)]
@@ -51,7 +51,8 @@ def write_file(
     time: int | None,
     gzipped: bool,
 ) -> Path:
-    """Writes the file, named as `tensorboard_trace_handler` does: the time in ms in old torch, else ns."""
+    """Write the file under the name that `tensorboard_trace_handler` gives it: with the time in ms in old
+    torch, else in ns."""
     if time is None:
         end_ns = EPOCH_NS + recording.last_ns()
         time = end_ns // 1_000_000 if generation == "A" else end_ns
@@ -66,9 +67,26 @@ def _events(recording: Recording, generation: Generation, top: TopLevel) -> list
 
 
 def _keys(recording: Recording, generation: Generation, top: TopLevel) -> tuple[Document, Document]:
-    """What stands before the events, and after them."""
-    before: Document = {"schemaVersion": 1}
-    before["deviceProperties"] = [
+    """Return the keys before the events, and those after them."""
+    before: Document = {"schemaVersion": 1, "deviceProperties": _device_properties(recording)}
+    if generation != "A":
+        before.update(_recorded(recording))
+    if top.rank is not None:
+        before["distributedInfo"] = {"backend": "nccl", "rank": top.rank, "world_size": top.world_size or 1}
+    if top.simulated:
+        before["simulated"] = True
+    after: Document = {"traceName": "trace.json"}
+    base = {"displayTimeUnit": "ms", "baseTimeNanoseconds": BASE_NS}
+    if generation == "C1":
+        after.update(base)
+    if generation == "C2":
+        before.update(base)
+    after.update(top.extra)
+    return before, after
+
+
+def _device_properties(recording: Recording) -> list[Document]:
+    return [
         {
             "id": number,
             "name": device.name,
@@ -83,37 +101,29 @@ def _keys(recording: Recording, generation: Generation, top: TopLevel) -> tuple[
         }
         for number, device in enumerate(recording.devices)
     ]
-    if generation != "A":
-        if any("Input Dims" in span.args for span in recording.host):
-            before["record_shapes"] = 1
-        if any(span.kind == "frame" for span in recording.host):
-            before["with_stack"] = 1
-        if recording.memory:
-            before["profile_memory"] = 1
-    if top.rank is not None:
-        before["distributedInfo"] = {"backend": "nccl", "rank": top.rank, "world_size": top.world_size or 1}
-    if top.simulated:
-        before["simulated"] = True
-    after: Document = {"traceName": "trace.json"}
-    if generation == "C1":
-        after.update({"displayTimeUnit": "ms", "baseTimeNanoseconds": BASE_NS})
-    if generation == "C2":
-        before.update({"displayTimeUnit": "ms", "baseTimeNanoseconds": BASE_NS})
-    after.update(top.extra)
-    return before, after
 
 
-def _stamp_ns(window_ns: int, generation: Generation) -> int:
+def _recorded(recording: Recording) -> Document:
+    """Return the keys that say what was recorded."""
+    said = {
+        "record_shapes": any("Input Dims" in span.args for span in recording.host),
+        "with_stack": any(span.kind == "frame" for span in recording.host),
+        "profile_memory": bool(recording.memory),
+    }
+    return {key: 1 for key, is_so in said.items() if is_so}
+
+
+def _timestamp_ns(window_ns: int, generation: Generation) -> int:
     absolute = EPOCH_NS + window_ns
     return absolute - BASE_NS if generation in ("C1", "C2") else absolute
 
 
-def _stamps(timed: Timed, generation: Generation) -> dict[str, str]:
-    """`ts` and `dur` as decimal µs. Generations A and B cut both ends down to whole µs."""
+def _timestamps(timed: Timed, generation: Generation) -> dict[str, str]:
+    """Return `ts` and `dur` as decimal µs. Generations A and B cut both ends to whole µs."""
     if timed.start_ns is None:
         return {}
-    start = _stamp_ns(timed.start_ns, generation)
-    end = start if timed.end_ns is None else _stamp_ns(timed.end_ns, generation)
+    start = _timestamp_ns(timed.start_ns, generation)
+    end = start if timed.end_ns is None else _timestamp_ns(timed.end_ns, generation)
     if generation in ("A", "B"):
         texts = {"ts": str(start // 1000), "dur": str(end // 1000 - start // 1000)}
     else:
@@ -128,12 +138,12 @@ def _decimal_us(ns: int) -> str:
 
 
 def _with_numbers(timed: Timed, generation: Generation) -> dict[str, Any]:
-    numbers = {key: json.loads(text) for key, text in _stamps(timed, generation).items()}
+    numbers = {key: json.loads(text) for key, text in _timestamps(timed, generation).items()}
     return {**timed.event, **numbers}
 
 
 def _text(timed: Timed, generation: Generation) -> str:
-    stamps = ", ".join(f'"{key}": {text}' for key, text in _stamps(timed, generation).items())
+    stamps = ", ".join(f'"{key}": {text}' for key, text in _timestamps(timed, generation).items())
     event = json.dumps(timed.event)
     return f"{{{stamps}, {event[1:]}" if stamps else event
 

@@ -1,4 +1,4 @@
-"""A small discrete-event GPU that writes Kineto's JSON and knows the truth it planted.
+"""A small discrete-event GPU simulator that writes Kineto's JSON and knows the faults it planted.
 
     from tests.simulator import simulate
 
@@ -6,10 +6,10 @@
     path = run.write(tmp_path / "input_pipeline")     # or run.bytes()
     run.truth.idle_ns["input"]                        # ns over the step window
     run.truth.steps[2].busy_ns
-    run.truth.memory[0].slope_bytes           # of the GPU, a step
+    run.truth.memory[0].slope_bytes           # of the GPU, per step
 
-`scenarios()` lists them, each fault beside its fix; `simulate(Job(...))` runs a job of one's own.
-`python -m tests.simulator OUTDIR` writes one run folder a scenario. Every trace says `"simulated": true`.
+`scenarios()` lists them, each fault next to its fix; `simulate(Job(...))` runs any other job.
+`python -m tests.simulator OUTDIR` writes one run folder per scenario. Every trace says `"simulated": true`.
 """
 
 from __future__ import annotations

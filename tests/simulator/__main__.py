@@ -1,4 +1,4 @@
-"""`python -m tests.simulator OUTDIR`: writes one run folder a scenario, each with one simulated trace."""
+"""`python -m tests.simulator OUTDIR`: writes one run folder per scenario, each with one simulated trace."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.simulator.scenarios import scenarios, simulate
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.simulator", description=__doc__)
     parser.add_argument(
-        "outdir", type=Path, help="made if need be; run folders of the same names are written over"
+        "outdir", type=Path, help="created if needed; run folders of the same names are overwritten"
     )
     parser.add_argument("--only", metavar="NAME", choices=sorted(scenarios()), action="append", default=[])
-    parser.add_argument("--severity", type=float, default=1.0, help="scales what is planted (default 1)")
+    parser.add_argument("--severity", type=float, default=1.0, help="scales the planted faults (default 1)")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     for name in arguments.only or scenarios():

@@ -1,4 +1,4 @@
-"""Faults: what a job does that keeps its GPU waiting, each as a user of PyTorch would write it."""
+"""Faults that keep a GPU waiting, each as a user of PyTorch would write it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REDUCE = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>"
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>"
 SELECT = "void at::native::index_elementwise_kernel<128, 4, at::native::index_kernel_impl>"
 
-LOADING_US = 3_000  # to load a kernel's module
+LOADING_US = 3_000  # time to load a kernel's module
 
 COMPILER = (
     "torch/_dynamo/convert_frame.py(2308): __call__",
@@ -24,7 +24,8 @@ COMPILER = (
 
 
 class Faults:
-    """What a healthy training step does not have, and how frames and operators are told."""
+    """Parts of a training step that a healthy job does not have, and helpers that add frames and
+    operators."""
 
     def __init__(self, job: Job, machine: Machine) -> None:
         self.job = job
@@ -40,7 +41,7 @@ class Faults:
 
     @contextmanager
     def _op(self, *names: str) -> Iterator[None]:
-        """Nested operators, the outermost first; what leads to a launch, and what follows it, is dispatch."""
+        """Nest operators, outermost first. The time before and after a launch inside them is dispatch."""
         with ExitStack() as stack:
             for name in names:
                 stack.enter_context(self.machine.span("op", name))
@@ -49,7 +50,7 @@ class Faults:
             self.machine.spend(1_500, "dispatch")
 
     def _compile(self, us: float) -> None:
-        """Dynamo compiles again, for it has not seen this batch's shape before."""
+        """Dynamo compiles again because this batch has a new shape."""
         machine = self.machine
         with self._frames(*COMPILER), machine.all_for("compile"):
             with self._op("_compile.compile_inner (dynamo_timed)"):
@@ -85,13 +86,13 @@ class Faults:
             self.machine.free(address)
 
     def _load_modules(self) -> None:
-        """Kernels written at run time, whose modules nobody keeps."""
+        """Load kernels that are compiled at run time and not kept."""
         for _ in range(self.job.loads):
             with self._frames(place("run_custom_kernel")), self._op("CustomKernel"):
                 self.machine.load_module(LOADING_US * 1_000)
 
     def _use_fresh_kernels(self, number: int) -> None:
-        """CUDA loads a kernel's module inside the first call that launches it."""
+        """Launch new kernels: CUDA loads a kernel's module inside the first call that launches it."""
         for kernel in range(self.job.fresh_kernels):
             with self._op("aten::add"):
                 name = f"triton_poi_fused_add_{number * self.job.fresh_kernels + kernel}"
@@ -103,7 +104,7 @@ class Faults:
                 self.machine.spend(self.job.slow_operator_us * 1_000, "dispatch")
 
     def _step_each_parameter(self) -> None:
-        """`foreach=False`: some small kernels for each parameter."""
+        """Launch some small kernels for each parameter, as with `foreach=False`."""
         with self.machine.loop():
             for _ in range(self.job.parameters):
                 for operator in ("aten::mul_", "aten::add_", "aten::addcdiv_"):

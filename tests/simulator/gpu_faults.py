@@ -1,4 +1,4 @@
-"""Faults of the GPU's own time, and of single steps: each as a user of PyTorch would write it."""
+"""Faults that cost GPU time, and faults of single steps, each as a user of PyTorch would write it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ LAYOUT = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_k
 SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 9, false>"
 COLLECTIVE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 
-NARROW_BLOCKS = 20  # of a kernel, on a GPU of 80 multiprocessors
-TAIL = (2.2, 128)  # blocks of each multiprocessor, and registers, of which it holds two blocks
-SLOWER = 3  # what tensor cores would do in a third of the time
+NARROW_BLOCKS = 20  # of a kernel, on a GPU with 80 multiprocessors
+TAIL = (2.2, 128)  # blocks per multiprocessor, and registers per thread, so that it runs two blocks at once
+SLOWER = 3  # tensor cores would take a third of the time
 TRIP_BYTES = 4 * MIB
 
 
 class GpuFaults(Faults):
-    """Kernels that could be others, data that moves for nothing, steps that are not like the others."""
+    """Slow kernels, needless data movement, uneven steps."""
 
     def _gemm(self, block: int) -> None:
-        """The product of one block's forward pass."""
+        """Launch the matmul of one block's forward pass."""
         job, us = self.job, self.job.kernel_us
         if block < job.fp32_blocks:
             self.machine.launch(FP32, SLOWER * us * 1_000)
@@ -53,19 +53,19 @@ class GpuFaults(Faults):
                 self.machine.spend(self.job.collect_us * 1_000, "python")
 
     def _validate(self, number: int) -> None:
-        """Every fourth step does more than the others."""
+        """Do more in every fourth step than in the others."""
         if self.job.uneven_us and number % 4 == 3:
             with self._frames(place("validate")):
                 self.machine.spend(self.job.uneven_us * 1_000, "python")
 
     def _all_reduce(self) -> None:
-        """One collective for all gradients, when all are there: nothing computes beside it."""
+        """Launch one collective for all gradients at the end of backward: nothing computes meanwhile."""
         if self.job.reduce_us:
             with self._op("c10d::allreduce_"):
                 self.machine.launch(COLLECTIVE, self.job.reduce_us * 1_000)
 
     def _rank_elsewhere(self) -> None:
-        """A tensor goes to the host, and comes back."""
+        """Copy a tensor to the host and back."""
         machine = self.machine
         for _ in range(self.job.trips):
             with self._frames(place("rank_elsewhere")), machine.trip():

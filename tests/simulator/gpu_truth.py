@@ -1,4 +1,4 @@
-"""What the GPU's own time was spent on, and how long steps took, from what the machine was told."""
+"""What GPU time was spent on and how long steps took, from the machine's own records."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import statistics
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tests.builder import GpuSpan
 from tests.simulator.gpu_faults import COLLECTIVE, FP32, LAYOUT, NARROW_BLOCKS, SOFTMAX, TAIL, UNALIGNED
 from tests.simulator.machine import Launched, Machine
 
@@ -17,62 +18,64 @@ LARGE_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class GpuTruth:
-    """ns over the step window, but for the steps'."""
+    """ns over the step window; step_ns per step."""
 
     fp32_ns: int = 0
     unaligned_ns: int = 0
-    narrow_ns: int = 0  # multiprocessors without a block, as time of the whole GPU
-    tail_ns: int = 0  # multiprocessors empty in last waves, likewise
+    narrow_ns: int = 0  # idle multiprocessors of small grids, as time of the whole GPU
+    tail_ns: int = 0  # idle multiprocessors of last waves, likewise
     softmax_ns: int = 0
     layout_ns: int = 0
     communicating_ns: int = 0
-    pageable_ns: int = 0  # large copies to or from pageable memory, with nothing beside them
-    copying_ns: int = 0  # other copies between host and GPU, likewise, those of trips left out
-    trip_ns: int = 0  # from a copy to the host until it is back, while nothing computes
-    step_ns: tuple[int, ...] = ()  # from the end of the work of the step before to the end of its own
+    pageable_ns: int = 0  # large copies to or from pageable memory, exposed
+    copying_ns: int = 0  # other copies between host and GPU, exposed, except those of round trips
+    trip_ns: int = (
+        0  # round trips, from the copy to the host to the end of the copy back, while nothing computes
+    )
+    step_ns: tuple[int, ...] = ()  # from the end of the previous step's work to the end of its own
 
 
 def find_gpu_truth(machine: Machine, steps: list[tuple[str, int, int]], begin: int, end: int) -> GpuTruth:
-    """Over the step window [begin, end). `steps` are (name, start, end) on the host."""
+    """Compute the truth over the step window [begin, end). steps: (name, start, end) on the host."""
     work = list(zip(machine.recording.gpu, machine.work, strict=True))
     computing = union([(w.start_ns, w.end_ns) for gpu, w in work if gpu.kind != "memcpy"])
 
     def named(name: str) -> int:
         return inside(union([(w.start_ns, w.end_ns) for gpu, w in work if gpu.name == name]), begin, end)
 
-    def alone(spans: list[Span]) -> int:
+    def exposed(spans: list[Span]) -> int:
         merged = union(spans)
         hidden = sum(inside(computing, *span) for span in merged)
         return inside(merged, begin, end) - hidden
 
-    copies = [(gpu, w) for gpu, w in work if gpu.kind == "memcpy"]
-    large = [
-        (w.start_ns, w.end_ns)
-        for gpu, w in copies
-        if "Pageable" in gpu.name and (gpu.bytes or 0) >= LARGE_BYTES
-    ]
+    def with_blocks(blocks_per_sm: float) -> int:
+        chosen = [w for gpu, w in work if gpu.args.get("blocks per SM") == blocks_per_sm]
+        return sum(w.end_ns - w.start_ns for w in chosen)
+
     trips = union(machine.trips)
-    others = [
-        (w.start_ns, w.end_ns)
-        for _, w in copies
-        if (w.start_ns, w.end_ns) not in large and not inside(trips, w.start_ns, w.end_ns)
-    ]
-    share = NARROW_BLOCKS / MULTIPROCESSORS
-    narrow = sum(w.end_ns - w.start_ns for gpu, w in work if gpu.args.get("blocks per SM") == share)
-    tail = sum(w.end_ns - w.start_ns for gpu, w in work if gpu.args.get("blocks per SM") == TAIL[0])
+    pageable, others = _copies(work, trips)
+    narrow = NARROW_BLOCKS / MULTIPROCESSORS
     return GpuTruth(
         fp32_ns=named(FP32),
         unaligned_ns=named(UNALIGNED),
-        narrow_ns=round(narrow * (1 - share)),
-        tail_ns=round(tail * (2 - TAIL[0] / 2) / 2),  # 1.1 waves in the time of 2
+        narrow_ns=round(with_blocks(narrow) * (1 - narrow)),
+        tail_ns=round(with_blocks(TAIL[0]) * (2 - TAIL[0] / 2) / 2),  # 1.1 waves in the time of 2
         softmax_ns=named(SOFTMAX),
         layout_ns=named(LAYOUT),
         communicating_ns=named(COLLECTIVE),
-        pageable_ns=alone(large),
-        copying_ns=alone(others),
-        trip_ns=alone(trips),
+        pageable_ns=exposed(pageable),
+        copying_ns=exposed(others),
+        trip_ns=exposed(trips),
         step_ns=_completions(machine.work, steps),
     )
+
+
+def _copies(work: list[tuple[GpuSpan, Launched]], trips: list[Span]) -> tuple[list[Span], list[Span]]:
+    """Return the large copies to or from pageable memory, and the others that are in no round trip."""
+    copies = [(gpu, (w.start_ns, w.end_ns)) for gpu, w in work if gpu.kind == "memcpy"]
+    pageable = [span for gpu, span in copies if "Pageable" in gpu.name and (gpu.bytes or 0) >= LARGE_BYTES]
+    others = [span for _, span in copies if span not in pageable and not inside(trips, *span)]
+    return pageable, others
 
 
 def _completions(work: list[Launched], steps: list[tuple[str, int, int]]) -> tuple[int, ...]:
@@ -85,9 +88,11 @@ def _completions(work: list[Launched], steps: list[tuple[str, int, int]]) -> tup
 
 
 def unevenness(step_ns: tuple[int, ...], window_ns: int) -> float:
-    """What steps take beyond the median, of the threshold of uneven steps. 1 is the threshold itself, and so
-    is a step that is too near to being a slow one to tell. The first ones are excused while each is over
-    twice as long as the median of those after it."""
+    """Return the time that steps take beyond the median, divided by the threshold of uneven steps.
+
+    A step close to the limit of slow steps counts as the threshold itself, 1: it may be reported or not. The
+    first steps are excused while each takes over twice the median of those after it.
+    """
     first = 1
     while first < len(step_ns) // 2 and step_ns[first] > 2 * statistics.median(step_ns[first:]):
         first += 1
@@ -101,7 +106,7 @@ def unevenness(step_ns: tuple[int, ...], window_ns: int) -> float:
 
 
 def union(spans: list[Span]) -> list[Span]:
-    """Merged, in order."""
+    """Merge the spans, in order of time."""
     merged: list[Span] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:
@@ -112,5 +117,5 @@ def union(spans: list[Span]) -> list[Span]:
 
 
 def inside(spans: list[Span], start: int, end: int) -> int:
-    """How much of the spans lies in [start, end)."""
+    """Return how much of the spans is in [start, end)."""
     return sum(max(0, min(b, end) - max(a, start)) for a, b in spans)

@@ -1,4 +1,4 @@
-"""Heap: what the simulated allocators hold, event by event, and what each piece of it is for."""
+"""Heap: the simulated allocators' memory, event by event, and what each allocation is for."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.builder import MemoryEvent, Recording
 from tests.builder.story import FIRST_ADDRESS
 
 MIB = 2**20
-SMALLEST = 512  # bytes of a block: what PyTorch's allocator rounds up to
-SEGMENT_BYTES = 20 * MIB  # what it asks the driver for, at least
+SMALLEST = 512  # bytes of a block: PyTorch's allocator rounds up to a multiple
+SEGMENT_BYTES = 20 * MIB  # it asks the driver for at least this much
 
 Kind = Literal["before", "gradient", "optimizer_state", "activation", "temporary", "input", "other"]
-"""What a piece of memory is for. "before": alive when the recording began."""
+"""What memory is for. "before": allocated before the recording began."""
 
 Device = int | None  # None: the CPU
 GPU: Device = 0
@@ -22,7 +22,7 @@ CPU: Device = None
 
 
 @dataclass(frozen=True)
-class Piece:
+class Allocation:
     """Memory that is allocated."""
 
     address: int
@@ -32,34 +32,34 @@ class Piece:
 
 
 def rounded(size: float) -> int:
-    """The allocator's size of a block: a multiple of SMALLEST, never nothing."""
+    """Return the allocator's size of a block: a multiple of SMALLEST, never 0."""
     return max(SMALLEST, -(-round(size) // SMALLEST) * SMALLEST)
 
 
 @dataclass
 class Heap:
-    """The allocators of one process. `kinds` are those of the recording's memory events, one each."""
+    """The allocators of one process. kinds: one for each of the recording's memory events."""
 
     recording: Recording
     kinds: list[Kind] = field(default_factory=list)
     allocated: dict[Device, int] = field(default_factory=lambda: defaultdict(int))
     reserved: int | None = None  # of the GPU; None: as much as was ever allocated
-    _alive: dict[int, Piece] = field(default_factory=dict)
+    _alive: dict[int, Allocation] = field(default_factory=dict)
     _free: dict[tuple[Device, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     _next: int = FIRST_ADDRESS
 
     def start(self, bytes: int) -> int:
-        """Memory that was there before the recording; returns its address."""
+        """Allocate before the recording; return the address."""
         address = self._take(bytes, "before", GPU)
         self.recording.memory_start[GPU] = self.allocated[GPU]
         return address
 
     def reserve(self, bytes: int) -> None:
-        """What the GPU's allocator has got from the driver before the recording."""
+        """Set what the GPU's allocator reserved before the recording."""
         self.reserved = self.recording.reserved_start = bytes // (2 * MIB) * 2 * MIB
 
     def lacks(self, bytes: int, device: Device) -> bool:
-        """Whether the driver has to be asked."""
+        """Return whether the driver has to be asked for memory."""
         return device == GPU and self.reserved is not None and self.allocated[GPU] + bytes > self.reserved
 
     def grow(self, bytes: int = SEGMENT_BYTES) -> None:
@@ -71,23 +71,23 @@ class Heap:
             self.reserved = max(self.reserved - SEGMENT_BYTES, self.allocated[GPU])
 
     def alloc(self, bytes: int, kind: Kind, device: Device, thread: int, at_ns: int) -> int:
-        """An allocation; returns its address. An address that was freed is used again, as real ones are."""
+        """Allocate; return the address. Freed addresses are used again, as real ones are."""
         address = self._take(bytes, kind, device)
         self._note(thread, at_ns, bytes, address, kind, device)
         return address
 
     def free(self, address: int, thread: int, at_ns: int) -> None:
-        piece = self._alive.pop(address)
-        self.allocated[piece.device] -= piece.bytes
-        self._free[piece.device, piece.bytes].append(address)
-        self._note(thread, at_ns, -piece.bytes, address, piece.kind, piece.device)
+        allocation = self._alive.pop(address)
+        self.allocated[allocation.device] -= allocation.bytes
+        self._free[allocation.device, allocation.bytes].append(address)
+        self._note(thread, at_ns, -allocation.bytes, address, allocation.kind, allocation.device)
 
     def _take(self, bytes: int, kind: Kind, device: Device) -> int:
         known = self._free[device, bytes]
         address = known.pop() if known else self._next
         if address == self._next:
             self._next += rounded(bytes)
-        self._alive[address] = Piece(address, bytes, kind, device)
+        self._alive[address] = Allocation(address, bytes, kind, device)
         self.allocated[device] += bytes
         return address
 

@@ -1,4 +1,4 @@
-"""Job: what a simulated training job is like, and which faults it has."""
+"""Job: the settings of a simulated training job, faults included."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Literal
 from tests.simulator.heap import MIB
 
 Read = Literal["item", "cpu", "nonzero", "synchronize"]
-"""How check_alive gets at a value: `.item()`, `x.cpu()`, `x[x > 0]`, or torch.cuda.synchronize()."""
+"""How check_alive waits for the GPU: `.item()`, `x.cpu()`, `x[x > 0]`, or torch.cuda.synchronize()."""
 
 Leak = Literal["list", "kept_graph", "retained_graph", "hooks", "growing_cache", "gradients", "metrics"]
-"""What keeps memory, a step: see leaks.py."""
+"""What retains memory in each step: see memory.py."""
 
 Plateau = Literal["", "warm_up", "cache", "optimizer_state"]
-"""What allocates in the first steps, and then no more."""
+"""What allocates in the first steps only."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the job is like. Times are µs; the defaults are a job in which the GPU never waits."""
+    """Settings of a job. Times are µs. With the defaults the GPU never waits."""
 
     steps: int = 6
     blocks: int = 12
-    kernel_us: float = 150  # the matrix product of one block's forward
+    kernel_us: float = 150  # the matmul of one block's forward pass
     small_us: float = 12  # the elementwise kernel after it
     launch_us: float = 5  # a launch call
     dispatch_us: float = 7  # an operator, from its start to its launch
@@ -40,7 +40,7 @@ class Job:
     read_by: Read = "item"
     workspace: int = 0  # cudaFree and cudaMalloc pairs in each step
     segments: int = (
-        0  # of the allocator's cache, given back at the end of each step and asked for in the next
+        0  # of the allocator's cache, freed at the end of each step and allocated again in the next
     )
     pins: int = 0  # pinned buffers made in each step
     compile_us: float = 0  # compilation in each step
@@ -48,28 +48,28 @@ class Job:
     fresh_kernels: int = 0  # kernels of each step that no step before had: the launch call loads their module
     loads: int = 0  # modules loaded in each step, by calls of their own
     dump_bytes: int = 0  # read back to pageable memory in each step
-    fp32_blocks: int = 0  # blocks whose product is in FP32, off the tensor cores,
-    odd_blocks: int = 0  # whose rows tensor cores cannot load well,
-    narrow_blocks: int = 0  # whose kernel has fewer blocks than the GPU has multiprocessors,
-    tail_blocks: int = 0  # or a few more than the GPU runs at once,
-    attention: int = 0  # that attend in pieces,
-    layouts: int = 0  # and whose input is made contiguous first
+    fp32_blocks: int = 0  # blocks whose matmul is in FP32, off the tensor cores
+    odd_blocks: int = 0  # blocks whose rows are not aligned for tensor cores
+    narrow_blocks: int = 0  # blocks whose kernel has fewer thread blocks than the GPU has multiprocessors
+    tail_blocks: int = 0  # blocks whose kernel has a few more thread blocks than the GPU runs at once
+    attention: int = 0  # blocks with unfused attention
+    layouts: int = 0  # blocks whose input is made contiguous first
     reduce_us: float = 0  # a collective after the backward pass, each step
     collect_us: float = 0  # garbage collection, each step
     uneven_us: float = 0  # Python in every fourth step only
     trips: int = 0  # tensors that go to the host and back in each step
-    stall_us: float = 0  # the compute stream waits for something that the trace does not show
+    stall_us: float = 0  # the compute stream waits for something that is not in the trace
     weights_bytes: int = 200 * MIB
     activation_bytes: int = 5 * MIB  # that a block keeps for its backward pass
-    leak_bytes: int = 0  # kept by each step, about
+    leak_bytes: int = 0  # retained by each step, about
     leak: Leak = "list"
-    host_leak_bytes: int = 0  # of the CPU's memory, kept by each step
+    host_leak_bytes: int = 0  # of the CPU's memory, retained by each step
     plateau: Plateau = ""
     plateau_bytes: int = 64 * MIB
-    plateau_steps: int = 2  # after so many the cache is full
+    plateau_steps: int = 2  # steps after which the cache is full
     varying: float = 0  # the sizes of batches and activations vary by this share
-    accumulate: int = 1  # steps whose gradients are added up before the optimizer takes them
-    spare: float = 1.05  # what the allocator has reserved, of what the job needs
+    accumulate: int = 1  # steps whose gradients are accumulated before the optimizer's step
+    spare: float = 1.05  # what the allocator has reserved, divided by what the job needs
     capacity_bytes: int = 16 * 2**30
     with_steps: bool = True
     with_stacks: bool = True

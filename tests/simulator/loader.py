@@ -1,4 +1,4 @@
-"""Loader: a DataLoader with or without worker processes, as the training thread meets it."""
+"""Loader: a DataLoader with or without worker processes, as the training thread sees it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from tests.simulator.machine import Machine
 from tests.simulator.script import place
 
 PREFETCH = 2  # batches that each worker may be ahead, torch's default
-SAMPLES = 8  # calls of __getitem__ shown in a batch that the training thread loads itself
+SAMPLES = 8  # calls of __getitem__ in a batch that the training thread loads itself
 
 
 class Loader:
-    """`batch_ns` is what loading one batch costs, in a worker or in the training thread."""
+    """One loader. batch_ns: time to load one batch, in a worker or in the training thread."""
 
     def __init__(self, machine: Machine, *, workers: int, batch_ns: float, stacks: bool) -> None:
         self._machine = machine
         self._workers = workers
         self._batch_ns = batch_ns
         self._stacks = stacks
-        # When each worker is free, and when each batch asked for will be there. The first ones are: recording
-        # begins in the middle of a job.
+        # When each worker is free, and when each requested batch will be ready. The first ones are ready,
+        # because the recording begins in the middle of a job.
         self._free_ns = [0] * workers
         self._ready_ns = [0] * (workers * PREFETCH)
         self._taken = 0
 
     def next_batch(self) -> None:
-        """`next(loader)`: the training thread loads, or waits for a worker. All of it is spent for input."""
+        """`next(loader)`: the training thread loads, or waits for a worker. All of its time is input."""
         machine = self._machine
         kind = "_MultiProcessingDataLoaderIter" if self._workers else "_SingleProcessDataLoaderIter"
         with self._frames("torch/utils/data/dataloader.py(720): __next__"), machine.all_for("input"):

@@ -1,11 +1,12 @@
 """Machine: one host process and one simulated GPU, in virtual nanoseconds.
 
-Host code is told in the order in which it runs; one of its threads runs at a time, as in a PyTorch process
-where main waits for autograd. A launch fixes at once when its work will run, for nothing that comes later can
-delay it: streams are first in, first out, and do not slow each other down. Kernels keep their duration.
+The host's actions are given in the order in which they run. One of its threads runs at a time, as in a
+PyTorch process whose main thread waits for autograd. A launch determines at once when its work will run,
+because nothing later can delay it: streams are first in, first out, and do not slow each other down. Kernels
+keep their duration.
 
-Whatever the host spends is spent for a cause that the caller names, so the machine knows the truth that a
-diagnosis has to find out from names and nesting alone (see truth.py).
+The caller names the cause of all host time, so the machine knows the truth that a diagnosis has to infer from
+names and nesting alone (see truth.py).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ COPY_STREAM = 20
 
 @dataclass(frozen=True)
 class Costs:
-    """What things cost, in ns. Defaults are of the size that traces of real jobs show."""
+    """Costs in ns. The defaults are typical of traces of real jobs."""
 
     launch: int = 5_000  # a launch call
     latency: int = 2_000  # from a launch call's return to its kernel's start on an idle stream
@@ -39,26 +40,26 @@ class Costs:
     copy_call: int = 7_000
     pinned_bytes_per_us: int = 24_000
     pageable_bytes_per_us: int = 6_000
-    queue_depth: int = 1_024  # launches that may be outstanding; a further one waits inside its call
+    queue_depth: int = 1_024  # most outstanding launches; a further one waits inside its call
 
 
 @dataclass(frozen=True)
 class Without:
-    """Time of the host that a run is free of, everything else being as it was: what a fix takes away."""
+    """Host time that a fix removes: a run without it, everything else unchanged."""
 
     causes: frozenset[str] = frozenset()
     slow_operators: bool = False  # dispatch of SLOW_OPERATOR_NS and more
-    waits: bool = False  # for the GPU, but for those of copies to it
+    waits: bool = False  # for the GPU, except those of copies to it
     loops: bool = False  # Python, dispatch and launching in loops that launch small kernels
 
 
 SLOW_OPERATOR_NS = 1_000_000
-"""An operator that holds the host for so long does more than launch something."""
+"""An operator that takes the host this long does more than launch something."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """A stretch of host time, and what it was spent for."""
+class Spent:
+    """A stretch of host time and its cause."""
 
     start_ns: int
     end_ns: int
@@ -73,11 +74,11 @@ class Launched:
     end_ns: int
     called_ns: int
     returned_ns: int
-    waits: bool  # held back by something else than its own stream's earlier work
+    waits: bool  # held back by something other than its own stream's earlier work
 
 
 class Machine:
-    """See the module. `noise` is the relative spread of every cost and duration, drawn from `seed`."""
+    """See the module. noise: relative spread of every cost and duration, drawn from `seed`."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class Machine:
         self.recording = Recording(devices=[DeviceProperties("Simulated GPU", total_bytes=capacity_bytes)])
         self.heap = Heap(self.recording)
         self.now_ns = 0
-        self.told: list[Told] = []
+        self.spent: list[Spent] = []
         self.work: list[Launched] = []
         self.waits: list[tuple[int, int]] = []  # blocking calls
         self.loops: list[tuple[int, int]] = []  # loops that launch small kernels
@@ -101,7 +102,7 @@ class Machine:
         self._random = random.Random(seed)
         self._noise = noise
         self._free_ns: dict[int, int] = {}  # stream -> end of the last work on it
-        self._held_ns: dict[int, int] = {}  # stream -> nothing starts before
+        self._held_ns: dict[int, int] = {}  # stream -> nothing starts earlier
         self._outstanding: list[int] = []  # ends of work that has not ended
         self._correlation = 0
         self._cause: str | None = None
@@ -116,13 +117,13 @@ class Machine:
         return tid
 
     def about(self, ns: float) -> int:
-        """A cost with noise, at least 1 ns."""
+        """Return the cost with noise, at least 1 ns."""
         return max(1, round(ns * (1 + self._noise * self._random.uniform(-1, 1))))
 
     # The host
 
     def spend(self, ns: float, cause: str) -> None:
-        """The running thread works for about `ns`."""
+        """Let the running thread work for about `ns`."""
         length = self.about(ns)
         slow = cause == "dispatch" and ns >= SLOW_OPERATOR_NS
         if not (slow and self._without.slow_operators):
@@ -130,11 +131,11 @@ class Machine:
 
     def _until(self, end_ns: int, cause: str) -> None:
         if end_ns > self.now_ns:
-            self.told.append(Told(self.now_ns, end_ns, self._cause or cause))
+            self.spent.append(Spent(self.now_ns, end_ns, self._cause or cause))
             self.now_ns = end_ns
 
     def wait_until(self, end_ns: int, cause: str) -> None:
-        """The running thread waits for something outside, such as a loader's worker."""
+        """Let the running thread wait for something outside, such as a loader's worker."""
         cause = self._cause or cause
         in_loop = self._in_loop and self._without.loops and cause in ("python", "dispatch", "launch")
         if cause not in self._without.causes and not in_loop:
@@ -142,13 +143,13 @@ class Machine:
 
     @contextmanager
     def span(self, kind: HostKind, name: str) -> Iterator[None]:
-        """A span around what the running thread does inside."""
+        """Add a span around what the running thread does inside."""
         with self._written(HostSpan(kind, name, self._thread, self.now_ns, self.now_ns)):
             yield
 
     @contextmanager
     def _written(self, span: HostSpan) -> Iterator[None]:
-        """Spans stand in the order in which they begin: of two that begin together, the outer one first."""
+        """Add a span that ends with the block. Spans are in order of start, the outer one first."""
         place = len(self.recording.host)
         self.recording.host.append(span)
         yield
@@ -156,14 +157,14 @@ class Machine:
 
     @contextmanager
     def all_for(self, cause: str) -> Iterator[None]:
-        """Everything inside is spent for this one cause, whatever it is in itself."""
+        """Attribute all time inside to this cause."""
         outer, self._cause = self._cause, self._cause or cause
         yield
         self._cause = outer
 
     @contextmanager
     def loop(self) -> Iterator[None]:
-        """Inside, small kernels are launched one after another that one launch could do."""
+        """Mark a loop that launches small kernels one after another where one launch would do."""
         start, self._in_loop = self.now_ns, True
         yield
         self._in_loop = False
@@ -171,14 +172,14 @@ class Machine:
 
     @contextmanager
     def trip(self) -> Iterator[None]:
-        """Inside, something is copied to the host first, and back to the GPU last."""
+        """Mark a round trip: the first work inside copies to the host, the last one back to the GPU."""
         number = len(self.work)
         yield
         self.trips.append((self.work[number].start_ns, self.work[-1].end_ns))
 
     @contextmanager
     def on_autograd(self, hand_over_ns: float) -> Iterator[None]:
-        """Autograd's thread runs, and the main thread waits for it."""
+        """Run autograd's thread while the main thread waits for it."""
         self.spend(hand_over_ns, "dispatch")
         self._thread = self.autograd
         yield
@@ -197,7 +198,7 @@ class Machine:
     def _run(
         self, ready_ns: int, duration_ns: int, stream: int, turnaround_ns: int = 0
     ) -> tuple[int, int, bool]:
-        """Puts work on a stream; returns its start, its end, and whether something else held it back."""
+        """Put work on a stream. Return its start, its end, and whether something else held it back."""
         after = self._free_ns.get(stream, 0) + self.about(turnaround_ns or self.costs.turnaround)
         own = max(ready_ns + self.about(self.costs.latency), after)
         held = self._held_ns.get(stream, 0)
@@ -226,7 +227,7 @@ class Machine:
         blocks_per_sm: float = 2,
         registers: int = 32,
     ) -> int:
-        """A launch; returns when its work will end. `loading_ns`: its call first loads a module."""
+        """Launch a kernel; return when it will end. loading_ns: the call first loads a module."""
         with self._call(call) as correlation:
             called = self.now_ns
             self._wait_for_room()
@@ -261,7 +262,7 @@ class Machine:
         self.work.append(Launched(start, end, called, self.now_ns, waits))
 
     def graph_launch(self, kernels: list[tuple[str, float]], *, stream: int = DEFAULT_STREAM) -> int:
-        """One launch of many (name, duration ns) kernels; returns when the last one will end."""
+        """Launch many (name, duration ns) kernels at once; return when the last one will end."""
         end = self.now_ns
         with self._call("cudaGraphLaunch") as correlation:
             called = self.now_ns
@@ -274,7 +275,7 @@ class Machine:
         return end
 
     def copy(self, direction: Direction, bytes: int, *, pinned: bool, stream: int = DEFAULT_STREAM) -> int:
-        """A copy; returns when it will end. From or to pageable memory, the call lasts until then."""
+        """Copy; return when the copy will end. With pageable memory the call lasts until then."""
         speed = self.costs.pinned_bytes_per_us if pinned else self.costs.pageable_bytes_per_us
         duration = self.about(1_500 + bytes * 1_000 / speed)
         with self._call("cudaMemcpyAsync") as correlation:
@@ -289,17 +290,17 @@ class Machine:
         return end
 
     def busy_until(self, stream: int = DEFAULT_STREAM) -> int:
-        """When the last work on a stream will end."""
+        """Return when the last work on a stream will end."""
         return self._free_ns.get(stream, 0)
 
     def hold(self, until_ns: int, *, stream: int = DEFAULT_STREAM) -> None:
-        """Nothing on the stream may start before: it waits for an event that comes from elsewhere."""
+        """Let nothing on the stream start earlier: it waits for an event from elsewhere."""
         with self._call("cudaStreamWaitEvent"):
             self.spend(1_500, "dispatch")
             self._held_ns[stream] = max(self._held_ns.get(stream, 0), until_ns)
 
     def _block(self, until_ns: int, *, since_ns: int, of_copy: bool) -> None:
-        """The host sits in a call, which began at `since_ns`, until the GPU is that far."""
+        """Block the host, in a call that began at `since_ns`, until the GPU has reached `until_ns`."""
         if self._without.waits and not of_copy:
             return
         if until_ns > self.now_ns:
@@ -313,7 +314,7 @@ class Machine:
         until_ns: int | None = None,
         of_copy: bool = False,
     ) -> None:
-        """A blocking call: until `until_ns`, or until the GPU has nothing left to do."""
+        """Block until `until_ns`, or until the GPU has nothing left to do."""
         with self._call(call):
             called = self.now_ns
             self.spend(1_500, "sync")
@@ -321,24 +322,24 @@ class Machine:
             self._block(until, since_ns=called, of_copy=of_copy)
 
     def record_event(self) -> None:
-        """An event for a later wait: it has happened when all that was launched before has ended."""
+        """Record an event: it completes when all work launched before has ended."""
         with self._call("cudaEventRecord"):
             pass
 
     def load_module(self, ns: float) -> None:
-        """The driver is given code for the GPU."""
+        """Load GPU code into the driver."""
         with self._call("cuModuleLoadData"):
             self.spend(ns, "compile")
 
     def allocate_from_driver(self, call: str = "cudaMalloc", bytes: int = 0) -> None:
-        """The caching allocator had nothing that fits."""
+        """Get memory from the driver because the caching allocator has nothing that fits."""
         with self._call(call):
             self.spend(self.costs.allocation, "allocator")
         if call == "cudaMalloc":
             self.heap.grow(bytes)
 
     def release_to_driver(self) -> None:
-        """cudaFree: waits for the GPU, then gives memory back."""
+        """cudaFree: wait for the GPU, then return memory to the driver."""
         with self._call("cudaFree"):
             self.wait_until(max([*self._free_ns.values(), self.now_ns]), "allocator")
             self.spend(self.costs.release, "allocator")
@@ -347,12 +348,11 @@ class Machine:
     # Memory
 
     def alloc(self, bytes: float, kind: Kind = "temporary", device: Device = GPU) -> int:
-        """Memory for the running thread; returns its address. The driver is asked where nothing is left."""
+        """Allocate for the running thread; return the address. Ask the driver if nothing is left."""
         size = rounded(bytes) if device == GPU else round(bytes)
         if self.heap.lacks(size, device):
             self.allocate_from_driver(bytes=size)
         return self.heap.alloc(size, kind, device, self._thread, self.now_ns)
 
     def free(self, address: int) -> None:
-        """Gives it back."""
         self.heap.free(address, self._thread, self.now_ns)

@@ -1,4 +1,4 @@
-"""What a training step does with memory, and what keeps some of it, as a user of PyTorch would write it."""
+"""What a training step does with memory, and the leaks, as a user of PyTorch would write them."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from tests.simulator.job import Job
 from tests.simulator.machine import Machine
 from tests.simulator.script import place
 
-LINEAR_SHARE = 0.8  # of a block's activations, its linear layer's; the rest is its ReLU's
+LINEAR_SHARE = 0.8  # of a block's activations: its linear layer's; the rest is its ReLU's
 CACHE_LAYERS = 4
-CACHED_ROWS = 8  # that each layer's cache holds when the recording begins
+CACHED_ROWS = 8  # in each layer's cache when the recording begins
 METRICS = 3
 HOST_SCALAR_BYTES = 4
 
 
 class Memory(Faults):
-    """The memory of a step beside its operators. Sizes are bytes."""
+    """Memory that a step allocates and frees. Sizes are bytes."""
 
     def __init__(self, job: Job, machine: Machine) -> None:
         super().__init__(job, machine)
         self._draw = random.Random(f"{job.leak} {job.steps} {job.varying}")
-        self._scale = 1.0  # of this step's batch and activations
+        self._scale = 1.0  # of the sizes of this step's batch and activations
         self._batch = 0  # addresses; 0 is none
         self._loss = 0
         self._gradients: list[int] = []
         self._activations: list[list[int]] = []
         self._grad_output = 0
-        self._history: list[int] = []  # what a cache holds, oldest first
+        self._history: list[int] = []  # entries of a cache, oldest first
         self._rows: list[list[int]] = []  # each layer's cache: its address and its rows
 
     # What the step needs
 
     @property
     def _kept_activation(self) -> float:
-        """Of one block: what a leak keeps is what the job's activations are."""
+        """Activations of one block. A leak of activations determines their size."""
         job = self.job
         if job.leak_bytes and job.leak == "retained_graph":
             return job.leak_bytes / job.blocks
@@ -50,14 +50,14 @@ class Memory(Faults):
         return job.leak_bytes if job.leak_bytes and job.leak == "gradients" else job.weights_bytes
 
     def _start_memory(self) -> None:
-        """The job has been running: its weights are there, and so is the memory that a step takes."""
+        """Allocate the weights and reserve the memory that a step needs, as if the job had been running."""
         job, heap = self.job, self.machine.heap
         heap.start(rounded(self._weights))
         if job.leak == "growing_cache":
             size = CACHED_ROWS * self._row_bytes()
             self._rows = [[heap.start(size), CACHED_ROWS] for _ in range(CACHE_LAYERS)]
         activation = self._kept_activation * (1 + job.varying)
-        # In backward activations go as gradients come, beside two gradients of activations.
+        # In backward, gradients replace activations, and there are two gradients of activations.
         needed = heap.allocated[GPU] + max(self._weights, job.blocks * activation) + 2 * activation
         needed += 2 * job.batch_bytes * (1 + job.varying)
         if job.plateau:
@@ -68,16 +68,16 @@ class Memory(Faults):
         self._scale = 1 + self.job.varying * self._draw.uniform(-1, 1)
 
     def _allocate_batch(self) -> None:
-        """Takes no part in the noise of the host's time."""
+        """Allocate a batch, without noise in the host's time."""
         machine = self.machine
         with machine.span("op", "aten::empty_strided"):
             machine.wait_until(machine.now_ns + 500, "dispatch")
             before, self._batch = self._batch, machine.alloc(self.job.batch_bytes * self._scale, "input")
-            if before:  # a batch that is there ahead of its step, so that one is there at any time
+            if before:  # batches are allocated ahead of their step: one exists at any time
                 machine.free(before)
 
     def _keep(self, bytes: float) -> None:
-        """An activation of the innermost block."""
+        """Allocate an activation of the innermost block."""
         self._activations[-1].append(self.machine.alloc(bytes, "activation"))
 
     def _linear_output(self) -> None:
@@ -93,11 +93,11 @@ class Memory(Faults):
             self.machine.free(before)
 
     def _host_loss(self) -> None:
-        """train.py keeps every loss on the host."""
+        """Allocate a loss on the host, where train.py keeps all of them."""
         self.machine.alloc(HOST_SCALAR_BYTES, "other", CPU)
 
     def _grad_of_output(self) -> None:
-        """The gradient that a block's backward pass hands on: the one before is done with."""
+        """Allocate the gradient that a block's backward pass passes on, and free the one before."""
         size = self._kept_activation * LINEAR_SHARE * self._scale
         before, self._grad_output = self._grad_output, self.machine.alloc(size, "temporary")
         if before:
@@ -110,7 +110,7 @@ class Memory(Faults):
         self.machine.free(self.machine.alloc(self._weights / self.job.blocks, "temporary"))  # added up
 
     def _forget_block(self) -> None:
-        """Its backward pass is over: what it had saved goes, but for what is kept."""
+        """Free the activations of a block whose backward pass is over, except for a leak."""
         linear, relu = self._activations.pop()
         kept = self.job.leak if self.job.leak_bytes else ""
         if kept != "retained_graph":
@@ -141,10 +141,10 @@ class Memory(Faults):
             self.machine.free(self._batch)
             self._batch = 0
 
-    # What is kept
+    # Leaks
 
     def _make(self, operator: str, bytes: float, kind: Kind = "other", kernel: str = ELEMENTWISE) -> int:
-        """An operator's new tensor on the GPU."""
+        """Allocate an operator's new tensor on the GPU."""
         machine = self.machine
         with self._op(operator):
             with machine.span("op", "aten::empty_strided"):
@@ -154,7 +154,7 @@ class Memory(Faults):
         return address
 
     def _leak(self) -> None:
-        """After the training step; what keeps activations or gradients does so where they are freed."""
+        """Leak after the training step. Leaks of activations and gradients are where those are freed."""
         job = self.job
         if job.leak == "kept_graph":
             self._evaluate()
@@ -170,7 +170,7 @@ class Memory(Faults):
                 self.machine.alloc(job.host_leak_bytes, "other", CPU)
 
     def _evaluate(self) -> None:
-        """A forward pass without torch.no_grad(): a loss that is kept keeps its whole graph."""
+        """Run a forward pass without torch.no_grad(): a retained loss retains its whole graph."""
         job, machine = self.job, self.machine
         size, before = job.leak_bytes / job.blocks, 0
         with self._frames(place("evaluate"), "nn.Module: Model_0", place("Model.forward")):
@@ -201,7 +201,7 @@ class Memory(Faults):
         return rounded(self.job.leak_bytes / CACHE_LAYERS)
 
     def _extend_cache(self) -> None:
-        """`cache = torch.cat([cache, new])`: the old one goes when the new one is there."""
+        """`cache = torch.cat([cache, new])`: the old cache is freed after the new one is allocated."""
         for cache in self._rows:
             with self._frames(place("extend_cache")), self._op("aten::cat"):
                 old, rows = cache
@@ -211,7 +211,7 @@ class Memory(Faults):
             self.machine.free(old)
 
     def _measure(self) -> None:
-        """Numbers on the GPU: small, and three of them a step."""
+        """Allocate three small metrics on the GPU per step."""
         with self._frames(place("measure")):
             made = [
                 self._make("aten::mean", max(self.job.leak_bytes, 1) / METRICS, kernel=REDUCE)
@@ -221,15 +221,15 @@ class Memory(Faults):
             for address in made:
                 self.machine.free(address)
 
-    # What is allocated in the first steps, and then no more
+    # Allocations of the first steps
 
     def _warm_up(self, number: int) -> None:
-        """Workspaces of libraries."""
+        """Allocate the workspaces of libraries."""
         if self.job.plateau == "warm_up" and number < self.job.plateau_steps:
             self.machine.alloc(self.job.plateau_bytes / (1 + number), "other")
 
     def _fill_cache(self, number: int) -> None:
-        """A cache that throws the oldest entry away once it is full."""
+        """Add to a cache that drops its oldest entry once it is full."""
         if self.job.plateau == "cache":
             with self._frames(place("remember")):
                 self._history.append(self._make("aten::clone", self.job.plateau_bytes * self._scale))
@@ -237,7 +237,7 @@ class Memory(Faults):
                 self.machine.free(self._history.pop(0))
 
     def _create_state(self, number: int) -> None:
-        """Adam's two moments of every weight, made in the first step that needs them."""
+        """Allocate Adam's two moments of every weight in the first step that needs them."""
         if self.job.plateau == "optimizer_state" and number == 1:
             for _ in range(self.job.blocks):
                 for _ in range(2):

@@ -1,4 +1,4 @@
-"""What a simulated run did with memory, replayed one event after another from what the machine was told."""
+"""What a simulated run did with memory, replayed event by event from the machine's own records."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from tests.builder import MemoryEvent
 from tests.simulator.heap import CPU, GPU, Device, Kind
 from tests.simulator.job import Job
 from tests.simulator.machine import Machine
@@ -27,13 +28,13 @@ _SITES: dict[str, tuple[frozenset[str], str]] = {
 
 @dataclass(frozen=True)
 class MemoryTruth:
-    """Of one device. Sizes are bytes. `operators` and `frame` are where most of what leaks is allocated."""
+    """One device's memory. Sizes are bytes. operators, frame: where most of the leak is allocated."""
 
     device: Device
     behaviour: Behaviour
     cause: str  # of a leak, as in job.Leak
     floor_bytes: list[int]  # the least allocated in each step
-    slope_bytes: float  # what each step of a leak keeps, batches of varying sizes aside
+    slope_bytes: float  # what each step of a leak retains, batches of varying sizes aside
     operators: frozenset[str]
     frame: str  # as Python frames name it; "" where there is none
     peak_bytes: int
@@ -43,52 +44,87 @@ class MemoryTruth:
 
 
 def find_memory(machine: Machine, job: Job, borders: list[int]) -> list[MemoryTruth]:
-    """Of the GPU and the CPU; `borders` are those of the steps."""
+    """Compute the truth for the GPU and the CPU. borders: of the steps, the end of the last one included."""
     found = [_of_device(machine, job, device, borders) for device in (GPU, CPU)]
     return [truth for truth in found if truth.peak_bytes]
 
 
 def _of_device(machine: Machine, job: Job, device: Device, borders: list[int]) -> MemoryTruth:
-    recording = machine.recording
-    start = recording.memory_start.get(device, 0)
-    alive: Counter[Kind] = Counter({"before": start})
-    peak, peak_kinds, at_peak = start, alive.copy(), 0
-    floors = [-1] * (len(borders) - 1)
-    kept = [-1] * (len(borders) - 1)  # the floors without batches
-    events = [(e, k) for e, k in zip(recording.memory, machine.heap.kinds, strict=True) if e.device == device]
-    at = 0
-    # Without steps the recording is one slice, of which no floor is said.
-    for number, (begin, end) in enumerate(pairwise(borders if floors else [0, *borders])):
-        while at < len(events) and events[at][0].time_ns < begin:
-            alive[events[at][1]] += events[at][0].bytes
-            at += 1
-        lowest, lowest_kept = alive.total(), alive.total() - alive["input"]
-        while at < len(events) and events[at][0].time_ns < end:
-            event, kind = events[at]
-            alive[kind] += event.bytes
-            at += 1
-            total = alive.total()
-            lowest, lowest_kept = min(lowest, total), min(lowest_kept, total - alive["input"])
-            if total > peak:
-                peak, peak_kinds, at_peak = total, alive.copy(), event.reserved or 0
-        if floors:
-            floors[number], kept[number] = lowest, lowest_kept
-    leaks = bool(job.leak_bytes if device == GPU else job.host_leak_bytes)
-    cause: str = (job.leak if device == GPU else "list") if leaks else ""
-    operators, function = _SITES[cause] if leaks else (frozenset(), "")
-    if device == CPU and leaks:
-        function = "collect_samples"
-    plateau = device == GPU and job.plateau
+    replay = _Replay(machine, device)
+    # Without steps the recording is one slice, and has no floor.
+    has_steps = len(borders) > 1
+    lowest = [replay.lowest(begin, end) for begin, end in pairwise(borders if has_steps else [0, *borders])]
+    floors = [total for total, _ in lowest] if has_steps else []
+    retained = [without_batches for _, without_batches in lowest] if has_steps else []
+    cause, operators, function = _leak_site(job, device)
     return MemoryTruth(
         device,
-        "leak" if leaks else "plateau" if plateau else "saw_tooth",
+        _behaviour(job, device),
         cause,
         floors,
-        (kept[-1] - kept[1]) / (len(kept) - 2) if leaks and len(kept) > 2 else 0.0,
+        (retained[-1] - retained[1]) / (len(retained) - 2) if cause and len(retained) > 2 else 0.0,
         operators,
         place(function) if function else "",
-        peak,
-        {kind: bytes for kind, bytes in peak_kinds.items() if bytes},
-        at_peak,
+        replay.peak_bytes,
+        {kind: bytes for kind, bytes in replay.peak_kinds.items() if bytes},
+        replay.reserved_at_peak_bytes,
         job.capacity_bytes if device == GPU else 0,
     )
+
+
+def _behaviour(job: Job, device: Device) -> Behaviour:
+    if _leak_site(job, device)[0]:
+        return "leak"
+    return "plateau" if device == GPU and job.plateau else "saw_tooth"
+
+
+def _leak_site(job: Job, device: Device) -> tuple[str, frozenset[str], str]:
+    """Return the cause of the device's leak, its operators and its function; all empty without one."""
+    if device == CPU and job.host_leak_bytes:
+        return "list", _SITES["list"][0], "collect_samples"
+    if device == GPU and job.leak_bytes:
+        return job.leak, *_SITES[job.leak]
+    return "", frozenset(), ""
+
+
+class _Replay:
+    """One device's memory events, applied in order of time."""
+
+    def __init__(self, machine: Machine, device: Device) -> None:
+        recording = machine.recording
+        start = recording.memory_start.get(device, 0)
+        self._alive: Counter[Kind] = Counter({"before": start})
+        self._events = [
+            (event, kind)
+            for event, kind in zip(recording.memory, machine.heap.kinds, strict=True)
+            if event.device == device
+        ]
+        self._next = 0
+        self.peak_bytes, self.peak_kinds, self.reserved_at_peak_bytes = start, self._alive.copy(), 0
+
+    def lowest(self, begin_ns: int, end_ns: int) -> tuple[int, int]:
+        """Return the least allocated in [begin_ns, end_ns), and the least without batches."""
+        while self._is_next_before(begin_ns):
+            self._apply()
+        lowest, retained = self._totals()
+        while self._is_next_before(end_ns):
+            event = self._apply()
+            total, without_batches = self._totals()
+            lowest, retained = min(lowest, total), min(retained, without_batches)
+            if total > self.peak_bytes:
+                self.peak_bytes, self.peak_kinds = total, self._alive.copy()
+                self.reserved_at_peak_bytes = event.reserved or 0
+        return lowest, retained
+
+    def _is_next_before(self, time_ns: int) -> bool:
+        return self._next < len(self._events) and self._events[self._next][0].time_ns < time_ns
+
+    def _apply(self) -> MemoryEvent:
+        event, kind = self._events[self._next]
+        self._alive[kind] += event.bytes
+        self._next += 1
+        return event
+
+    def _totals(self) -> tuple[int, int]:
+        total = self._alive.total()
+        return total, total - self._alive["input"]

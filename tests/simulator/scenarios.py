@@ -1,4 +1,4 @@
-"""Scenarios: jobs with one planted fault each, named after it, and the same jobs with the fault mended."""
+"""Scenarios: jobs with one planted fault each, named after it, and the same jobs with the fault fixed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.simulator.truth import Truth, find_truth
 HEALTHY = Job()
 # A host that is slow to launch, and kernels long enough to hide it as long as nothing makes it wait.
 SLOW_HOST = Job(kernel_us=60, small_us=40, dispatch_us=15, python_us=15)
-# Many kernels too short to hide their launches; launches are dear, as on slow hosts, and operators cheap.
-# Small batches, too: a copy of a large one would have no work beside it.
+# Many kernels too short to hide their launches. Launches are expensive, as on slow hosts, and operators
+# cheap. Batches are small: no work would hide the copy of a large one.
 SMALL = Job(
     blocks=60, kernel_us=2.5, small_us=2, launch_us=9, dispatch_us=2, python_us=1, batch_bytes=MIB // 8
 )
@@ -26,7 +26,7 @@ SMALL = Job(
 
 @dataclass(frozen=True)
 class Scenario:
-    """`rule` is the id of the rule that the fault must trigger, "" for none."""
+    """One job. rule: id of the rule that its fault must trigger, "" for none."""
 
     name: str
     job: Job
@@ -35,20 +35,24 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that a job does wrong. `plant` says with which of a Job's fields, at a severity (1 is usual,
-    0 next to nothing); `mend` takes it back. `base` is the job that it does harm to."""
+    """Something that a job does wrong.
+
+    plant: severity (1 is usual, 0 next to nothing) -> fields of a Job that cause the fault.
+    fix: fields that remove it.
+    base: the job that it harms.
+    """
 
     name: str
-    rule: str  # "": no rule is about it yet
+    rule: str  # "" if no rule is about it yet
     plant: Callable[[float], dict[str, Any]]
-    mend: dict[str, Any]
+    fix: dict[str, Any]
     base: Job = HEALTHY
 
     def planted(self, severity: float, job: Job | None = None) -> Job:
         return replace(job or self.base, **self.plant(severity))
 
-    def mended(self, job: Job) -> Job:
-        return replace(job, **self.mend)
+    def fixed(self, job: Job) -> Job:
+        return replace(job, **self.fix)
 
 
 def _read_by(how: Read) -> Callable[[float], dict[str, Any]]:
@@ -62,7 +66,7 @@ WELL: dict[str, dict[str, Any]] = {
     "accumulated_gradients": {"accumulate": 2, "steps": 8},
     "varying_sizes": {"varying": 0.3, "steps": 8},
 }
-"""Memory that comes and goes, or comes once: nothing to find."""
+"""Healthy uses of memory that look like leaks for a while."""
 
 LEAKS: tuple[tuple[str, Leak, int], ...] = (
     ("leak", "list", 8 * MIB),
@@ -73,7 +77,7 @@ LEAKS: tuple[tuple[str, Leak, int], ...] = (
     ("leak_gradients", "gradients", 64 * MIB),
     ("leak_metrics", "metrics", 64 * 1024),
 )
-"""Name, what keeps memory, and bytes a step at the usual severity."""
+"""Name, what retains memory, and bytes per step at the usual severity."""
 
 
 def _leak(name: str, leak: Leak, size: int) -> Fault:
@@ -145,9 +149,9 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def scenarios(severity: float = 1.0) -> dict[str, Scenario]:
-    """All of them by name; `<name>_fixed` is the same job with the fault mended.
+    """Return all scenarios by name; `<name>_fixed` is the same job with the fault fixed.
 
-    `severity` scales what is planted: 0 plants next to nothing, 2 twice as much.
+    severity: scales what is planted. 0 plants next to nothing, 2 twice as much.
     """
     found = {"healthy": Scenario("healthy", HEALTHY)}
     found["no_steps"] = Scenario("no_steps", replace(HEALTHY, with_steps=False), "GD901")
@@ -156,24 +160,24 @@ def scenarios(severity: float = 1.0) -> dict[str, Scenario]:
     for fault in FAULTS:
         job = fault.planted(severity)
         found[fault.name] = Scenario(fault.name, job, fault.rule)
-        found[f"{fault.name}_fixed"] = Scenario(f"{fault.name}_fixed", fault.mended(job))
+        found[f"{fault.name}_fixed"] = Scenario(f"{fault.name}_fixed", fault.fixed(job))
     return found
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """A run of a scenario: what its trace says, and what is true."""
+    """A run of a scenario: its trace and the truth."""
 
     scenario: Scenario
     recording: Recording
     truth: Truth
 
     def bytes(self, generation: Generation = "C2", *, gzipped: bool = False) -> bytes:
-        """The trace file's bytes, marked as simulated."""
+        """Return the trace file's bytes, marked as simulated."""
         return to_bytes(self.recording, generation, TopLevel(simulated=True), gzipped=gzipped)
 
     def write(self, folder: Path, *, gzipped: bool = True) -> Path:
-        """Writes the trace into `folder`, named as the trace handler names it."""
+        """Write the trace into `folder`, named as the trace handler names it."""
         top = TopLevel(simulated=True)
         return write_file(self.recording, "C2", top, folder, worker="simulated_1", time=None, gzipped=gzipped)
 
@@ -186,12 +190,11 @@ def simulate(
     noise: float = 0.05,
     without: Without | None = None,
 ) -> Simulated:
-    """Runs a scenario by name, or a job of one's own. The same arguments give the same bytes.
+    """Run a scenario by name, or any job. The same arguments give the same bytes.
 
-    `without` is the same run, free of some of the host's time: the truth about what a fix gives back.
+    without: run the same job without some of the host's time: the true savings of a fix.
 
-
-    Raises KeyError for a name that `scenarios` does not have.
+    Raises KeyError for a name that is not a scenario.
     """
     chosen = Scenario("job", scenario) if isinstance(scenario, Job) else scenarios(severity)[scenario]
     costs = Costs(launch=round(chosen.job.launch_us * 1_000))

@@ -1,4 +1,4 @@
-"""The lines of train.py, for Python frames to name."""
+"""Line numbers of train.py, for the names of Python frames."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).with_name("train.py")
 
 @lru_cache
 def _lines() -> dict[str, int]:
-    """Qualified function name -> the line where it begins."""
+    """Return qualified function name -> the line where it begins."""
     text = SCRIPT.read_text(encoding="utf-8")
     found = {"<module>": len(text.splitlines())}
     for node in ast.parse(text).body:
@@ -24,5 +24,6 @@ def _lines() -> dict[str, int]:
 
 
 def place(function: str) -> str:
-    """The frame of a function of train.py as traces name it: `train.py(12): forward` for "Block.forward"."""
+    """Return the frame of a function of train.py as traces name it: `train.py(12): forward` for
+    "Block.forward"."""
     return f"train.py({_lines()[function]}): {function.rpartition('.')[2]}"

@@ -55,7 +55,7 @@ def test_every_step_agrees(diagnosed: tuple[Simulated, Facts]) -> None:
         assert found == step.idle_ns
 
 
-def test_its_traces_say_that_they_are_simulated(diagnosed: tuple[Simulated, Facts]) -> None:
+def test_simulated_traces_are_marked(diagnosed: tuple[Simulated, Facts]) -> None:
     assert diagnosed[1].trace.metadata.simulated
 
 
@@ -67,29 +67,29 @@ def test_each_fault_triggers_its_rule(name: str, rule: str) -> None:
 @pytest.mark.parametrize(
     "name", [name for name in scenarios() if name.endswith("_fixed") or name == "healthy"]
 )
-def test_mended_and_healthy_runs_have_no_finding_above_info(name: str) -> None:
+def test_fixed_and_healthy_runs_have_no_finding_above_info(name: str) -> None:
     found = findings(name)
     assert [rule for rule, severity in found.items() if severity > Severity.INFO] == []
 
 
 REPLAY_TOLERANCE = 0.02
-"""Of the window: the replay puts every launch at one latency, where the simulator spreads it."""
+"""Share of the window: the replay has one latency for all launches, the simulator spreads it."""
 
 
 @pytest.mark.parametrize("name", ["input_pipeline", "host_bound", "allocator_in_step", "compilation_in_step"])
-def test_a_fix_gives_back_what_the_mended_run_takes_less(name: str) -> None:
-    """Faults whose fix only takes time of the host away, and changes nothing that the GPU has to do."""
+def test_estimated_savings_are_the_time_that_the_fixed_run_saves(name: str) -> None:
+    """Only for faults whose fix removes host time and changes nothing that the GPU has to do."""
     run = simulated(name)
     (found,) = (f for f in run_rules(simulated_facts(name)).findings if f.rule.id == FAULTS[name])
     saving = found.finding.saving
     assert saving is not None
     assert saving.basis == "replayed"
-    less_ns = run.truth.window_ns - simulated(f"{name}_fixed").truth.window_ns
+    saved_ns = run.truth.window_ns - simulated(f"{name}_fixed").truth.window_ns
     tolerance_ns = REPLAY_TOLERANCE * run.truth.window_ns
-    assert saving.low_ns - tolerance_ns <= less_ns <= saving.high_ns + tolerance_ns
+    assert saving.low_ns - tolerance_ns <= saved_ns <= saving.high_ns + tolerance_ns
 
 
 def findings(name: str) -> dict[str, Severity]:
-    """Rule id -> severity, for a scenario."""
+    """Return rule id -> severity for a scenario."""
     outcome = run_rules(simulated_facts(name))
     return {finding.rule.id: finding.severity for finding in outcome.findings}

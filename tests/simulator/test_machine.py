@@ -1,4 +1,4 @@
-"""The machine does what its costs say: cases small enough to work out by hand."""
+"""The machine follows its costs: cases small enough to compute by hand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_sync_drains_the_queue_and_returns_after_its_wake() -> None:
     assert truth.trigger_ns == {"starved": 7_000, "drained": 15_000}
 
 
-def test_a_pageable_copy_holds_its_caller_and_a_pinned_one_does_not() -> None:
+def test_a_pageable_copy_blocks_its_caller_and_a_pinned_one_does_not() -> None:
     pinned, pageable = Machine(noise=0, costs=ROUND), Machine(noise=0, costs=ROUND)
     assert pinned.copy("HtoD", 24_000_000, pinned=True) == 7_000 + 2_000 + 1_500 + 1_000_000
     assert pinned.now_ns == 7_000
@@ -46,7 +46,7 @@ def test_a_pageable_copy_holds_its_caller_and_a_pinned_one_does_not() -> None:
     assert span.name == "Memcpy HtoD (Pageable -> Device)"
 
 
-def test_no_more_launches_are_outstanding_than_the_queue_holds() -> None:
+def test_outstanding_launches_never_exceed_the_queue_depth() -> None:
     machine = Machine(noise=0, costs=Costs(launch=1_000, latency=2_000, turnaround=1_000, queue_depth=4))
     for _ in range(20):
         machine.launch("kernel", 9_000)
@@ -71,7 +71,7 @@ def test_work_on_two_streams_is_busy_time_once() -> None:
     assert find_truth(machine, [("step", 0, machine.now_ns)]).busy_ns == 35_000
 
 
-def test_all_time_under_one_cause_is_that_cause_s() -> None:
+def test_all_time_under_one_cause_belongs_to_it() -> None:
     machine = Machine(noise=0, costs=ROUND)
     with machine.all_for("input"):
         machine.spend(8_000, "dispatch")
@@ -86,7 +86,7 @@ def test_a_free_waits_for_the_gpu() -> None:
     assert machine.now_ns == 57_000 + 100_000
 
 
-def test_spans_lie_on_the_thread_that_ran() -> None:
+def test_spans_are_on_the_thread_that_ran() -> None:
     machine = Machine(noise=0, costs=ROUND)
     with machine.span("frame", "train.py(1): main"):
         with machine.on_autograd(1_000), machine.span("op", "aten::mm"):

@@ -1,4 +1,4 @@
-"""What the diagnosis knows of memory, from names, addresses and nesting alone, is what the simulator did."""
+"""The diagnosis of memory, from names, addresses and nesting alone, agrees with the simulator."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.simulator.diagnosed import simulated, simulated_facts
 pytestmark = pytest.mark.slow
 
 Pair = tuple[MemoryTruth, DeviceMemory]
-SAID_UNKNOWN = {"other"}
-"""Kinds that the diagnosis has no name for."""
+UNNAMED = {"other"}
+"""Kinds for which the diagnosis has no name."""
 
 
 @pytest.fixture(
@@ -33,14 +33,14 @@ def test_the_floors_and_the_peak_agree_to_the_byte(devices: list[Pair]) -> None:
         assert memory.capacity_bytes == truth.capacity_bytes
 
 
-def test_nothing_at_the_peak_is_put_down_to_a_wrong_kind(devices: list[Pair]) -> None:
-    """What is unknown may be of any kind: what is kept to the end does not tell what it was for."""
+def test_nothing_at_the_peak_has_a_wrong_kind(devices: list[Pair]) -> None:
+    """Unknown memory may be of any kind: memory that lives to the end does not show what it was for."""
     for truth, memory in devices:
-        told = {kind.value: size for kind, size in memory.peak.kinds.items()}
-        unknown = told.pop("unknown", 0)
-        missing = {kind: size - told.pop(kind, 0) for kind, size in truth.peak_kinds.items()}
-        assert told == {}
+        found = {kind.value: size for kind, size in memory.peak.kinds.items()}
+        unknown = found.pop("unknown", 0)
+        missing = {kind: size - found.pop(kind, 0) for kind, size in truth.peak_kinds.items()}
+        assert found == {}
         assert min(missing.values()) >= 0
         assert sum(missing.values()) == unknown
         if truth.behaviour != "leak":
-            assert {kind for kind, size in missing.items() if size} <= SAID_UNKNOWN
+            assert {kind for kind, size in missing.items() if size} <= UNNAMED

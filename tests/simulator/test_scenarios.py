@@ -1,4 +1,4 @@
-"""What every simulated run must keep, and what each scenario plants."""
+"""Invariants of every simulated run, and what each scenario plants."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLANTED_CAUSE = {
     "queued": "queued",
     "launch_bound": "launch",
 }
-"""The scenarios whose fault is one cause of idle time."""
+"""Scenarios whose fault is one cause of idle time."""
 
 
 def idle(name: str) -> int:
@@ -65,8 +65,8 @@ def test_the_same_arguments_give_the_same_bytes_and_another_seed_does_not() -> N
     assert simulate("host_sync", seed=4).bytes() != first
 
 
-def test_the_healthy_gpu_only_ever_takes_its_turnaround() -> None:
-    """Once it has its first kernel; before that the host has to come to the first launch."""
+def test_a_healthy_gpu_is_idle_only_for_its_turnarounds() -> None:
+    """From the second step: in the first one the GPU waits for the first launch."""
     truth = simulated("healthy").truth
     for step in truth.steps[1:]:
         assert set(step.idle_ns) == {"latency"}
@@ -74,7 +74,7 @@ def test_the_healthy_gpu_only_ever_takes_its_turnaround() -> None:
 
 
 @pytest.mark.parametrize(("name", "cause"), PLANTED_CAUSE.items())
-def test_a_planted_cause_leads_and_goes_with_its_fix(name: str, cause: str) -> None:
+def test_a_planted_cause_dominates_and_its_fix_removes_it(name: str, cause: str) -> None:
     faulty, fixed = simulated(name).truth, simulated(f"{name}_fixed").truth
     assert faulty.idle_ns[cause] > 0.5 * idle(name)
     assert faulty.idle_ns[cause] > 0.2 * faulty.window_ns
@@ -88,7 +88,7 @@ def test_a_planted_sync_drains_the_queue(name: str) -> None:
     assert "drained" not in fixed.trigger_ns
 
 
-def test_a_run_without_a_cause_is_the_same_but_for_it() -> None:
+def test_a_run_without_a_cause_differs_in_nothing_else() -> None:
     faulty = simulated("host_bound")
     free = simulate("host_bound", without=Without(frozenset({"python"})))
     assert "python" not in free.truth.idle_ns
@@ -96,7 +96,7 @@ def test_a_run_without_a_cause_is_the_same_but_for_it() -> None:
     assert free.truth.window_ns < 0.7 * faulty.truth.window_ns
 
 
-def test_a_run_without_waits_keeps_the_work_that_was_waited_for() -> None:
+def test_a_run_without_waits_keeps_the_work() -> None:
     faulty = simulated("host_sync").truth
     free = simulate("host_sync", without=Without(waits=True))
     assert "drained" not in free.truth.trigger_ns
@@ -116,7 +116,7 @@ def memory(name: str, device: int | None = 0) -> MemoryTruth:
 
 
 @pytest.mark.parametrize("name", [name for name, *_ in LEAKS])
-def test_a_leak_raises_the_floor_by_what_each_step_keeps(name: str) -> None:
+def test_a_leak_raises_the_floor_by_what_each_step_retains(name: str) -> None:
     planted, truth = scenarios()[name].job.leak_bytes, memory(name)
     rises = [b - a for a, b in pairwise(truth.floor_bytes[1:])]
     assert rises == [truth.slope_bytes] * len(rises)
@@ -126,7 +126,7 @@ def test_a_leak_raises_the_floor_by_what_each_step_keeps(name: str) -> None:
     assert len(set(memory(f"{name}_fixed").floor_bytes[1:])) == 1
 
 
-def test_a_leak_of_the_host_is_not_the_gpu_s() -> None:
+def test_a_leak_of_the_host_is_not_on_the_gpu() -> None:
     on_host, on_gpu = memory("host_leak", None), memory("host_leak")
     assert on_host.slope_bytes >= scenarios()["host_leak"].job.host_leak_bytes
     assert on_gpu.slope_bytes == 0
@@ -142,7 +142,7 @@ def test_a_plateau_rises_and_stays(name: str) -> None:
 
 @pytest.mark.parametrize("name", scenarios())
 def test_memory_is_consistent(name: str) -> None:
-    """Nothing is given back twice, nothing lies on something else, no more is used than is reserved."""
+    """Nothing is freed twice, allocations do not overlap, and no more is allocated than reserved."""
     recording = simulated(name).recording
     alive: dict[int, int] = {}
     total = {0: recording.memory_start.get(0, 0), None: 0}
@@ -161,7 +161,7 @@ def test_memory_is_consistent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["healthy", "leak_gradients", "optimizer_state"])
-def test_what_is_allocated_at_the_peak_is_of_some_kind(name: str) -> None:
+def test_everything_at_the_peak_has_a_kind(name: str) -> None:
     truth = memory(name)
     assert sum(truth.peak_kinds.values()) == truth.peak_bytes
     assert truth.peak_kinds["before"] == scenarios()[name].job.weights_bytes or name == "leak_gradients"
@@ -189,7 +189,7 @@ def test_python_frames_name_lines_of_the_script() -> None:
 def test_the_command_writes_marked_traces(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.simulator", str(tmp_path), "--only", "queued", "--only", "leak"]
     subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
-    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)  # writes over, adds none
+    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)  # overwrites, adds none
     files = sorted(tmp_path.rglob("*"))
     assert [f.parent.name for f in files if f.is_file()] == ["leak", "queued"]
     for file in files:

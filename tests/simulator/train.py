@@ -1,6 +1,6 @@
-"""The script that simulated traces are about: their Python frames name its functions' lines.
+"""The script of simulated traces: their Python frames name the lines of its functions.
 
-It is here to be read beside such a trace. Each fault is one function, and is switched on by its scenario.
+Read it next to such a trace. Each fault is one function, which its scenario switches on.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def pin(batch: torch.Tensor) -> torch.Tensor:
 
 
 def tidy_up() -> None:
-    """cache_emptied: the allocator gives its memory back, and asks for it again in the next step."""
+    """cache_emptied: the allocator frees its memory, and asks for it again in the next step."""
     torch.cuda.empty_cache()
 
 
@@ -112,7 +112,7 @@ def keep_activations(activations: torch.Tensor, kept: list[torch.Tensor]) -> Non
 
 
 def remember(features: torch.Tensor, seen: list[torch.Tensor]) -> None:
-    """leak: a list that nobody empties."""
+    """leak: a list that is never emptied."""
     seen.append(features.clone())
 
 
@@ -122,7 +122,7 @@ def evaluate(model: nn.Module, batch: torch.Tensor, losses: list[torch.Tensor]) 
 
 
 def extend_cache(cache: list[torch.Tensor], new: list[torch.Tensor]) -> None:
-    """leak_growing_cache: nobody cuts off what is old."""
+    """leak_growing_cache: old entries are never dropped."""
     for layer, rows in enumerate(new):
         cache[layer] = torch.cat([cache[layer], rows])
 
@@ -138,7 +138,7 @@ def collect_samples(batch: torch.Tensor, samples: list[torch.Tensor]) -> None:
 
 
 def collect() -> None:
-    """garbage_collection: all of Python's objects are looked at, in every step."""
+    """garbage_collection: visits all of Python's objects, in every step."""
     gc.collect()
 
 

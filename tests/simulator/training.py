@@ -1,4 +1,4 @@
-"""A training job on the machine: the steps of train.py, with the faults that a `Job` asks for."""
+"""A training job on the machine: the steps of train.py, with the faults of a `Job`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENGINE = (
 
 
 class Training(Memory, GpuFaults):
-    """One run of a job. `run` fills the machine's recording; `steps` are (name, start ns, end ns)."""
+    """One run of a job. run() fills the machine's recording. steps: (name, start ns, end ns)."""
 
     def __init__(self, job: Job, machine: Machine) -> None:
         super().__init__(job, machine)
@@ -36,8 +36,8 @@ class Training(Memory, GpuFaults):
             batch_ns=job.batch_us * 1_000,
             stacks=job.with_stacks,
         )
-        self._loss_ns = 0  # when the loss that the host will wait for is there
-        self._graph_ns = 0  # when the last graph launched will have run
+        self._loss_ns = 0  # when the loss that the host waits for is on the host
+        self._graph_ns = 0  # when the last launched graph will have run
 
     def run(self) -> None:
         machine = self.machine
@@ -90,8 +90,8 @@ class Training(Memory, GpuFaults):
             self._empty_cache()
         self._fill_cache(number)
         self._leak()
-        # The loss was copied as soon as it was there. A wait for that copy keeps the host from running ahead
-        # without bound, and leaves the GPU the backward pass to do meanwhile.
+        # The loss was copied as soon as it was computed. The wait for that copy keeps the host from running
+        # ahead without bound, while the GPU still has the backward pass to do.
         machine.sync("cudaEventSynchronize", until_ns=self._loss_ns)
         with self._frames("torch/profiler/profiler.py(1227): step"):
             machine.spend(15_000, "profiler")
@@ -181,7 +181,8 @@ class Training(Memory, GpuFaults):
         self._zero_grad(number)
 
     def _replay_graph(self) -> None:
-        """The loss that the host waits for is the last step's: this one's is there only when all is done."""
+        """Launch the whole step as one graph. The host waits for the last step's loss: this one's is ready
+        only when the graph has run."""
         job = self.job
         gemm, relu = (GEMM, job.kernel_us * 1_000), (RELU, job.small_us * 1_000)
         kernels = (

@@ -1,7 +1,7 @@
-"""Truth: what a simulated run spent its time on, computed from what the machine was told, not from the trace.
+"""Truth: what a simulated run spent its time on, computed from the machine's own records, not from the trace.
 
-The definitions are those of the idle ledger, followed here in the plainest way, one gap after another. What
-differs is where causes come from: the ledger infers them from names and nesting, and here they are known.
+The definitions are those of the idle ledger, applied here in the simplest way, one gap after another. The
+ledger infers causes from names and nesting; here they are known.
 """
 
 from __future__ import annotations
@@ -37,21 +37,24 @@ class StepTruth:
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of idle time with one cause. Of it, `drained_ns` would not be there, at most, had the host
-    not been held in the wait that drained the queue."""
+    """A stretch of idle time with one cause.
+
+    drained_ns: the part that would not exist, at most, had the host not been blocked in the wait that drained
+    the queue.
+    """
 
     start_ns: int
     end_ns: int
     cause: str
     trigger: str
     drained_ns: int
-    in_loop: bool  # in one that launches small kernels
-    in_trip: bool  # between a copy to the host and the one back
+    in_loop: bool  # in a loop that launches small kernels
+    in_trip: bool  # in a round trip, between a copy to the host and the one back
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What was planted. Times are ns of the machine's clock; `idle_ns` is over the step window."""
+    """What was planted. Times are ns of the machine's clock. idle_ns is over the step window."""
 
     steps: list[StepTruth]
     window_start_ns: int
@@ -76,7 +79,10 @@ class _Gap:
 
 
 def find_truth(machine: Machine, steps: list[tuple[str, int, int]], job: Job | None = None) -> Truth:
-    """`steps` are (name, start, end) on the host; without any, the window is the whole recording."""
+    """Compute the truth of a run.
+
+    steps: (name, start, end) on the host; without any, the window is the whole recording.
+    """
     if steps:
         begin, last = steps[0][1], steps[-1][2]
         launched = [work.end_ns for work in machine.work if begin <= work.called_ns < last]
@@ -85,12 +91,12 @@ def find_truth(machine: Machine, steps: list[tuple[str, int, int]], job: Job | N
         begin, end = 0, machine.recording.last_ns()
     busy = _union([(work.start_ns, work.end_ns) for work in machine.work])
     segments: list[tuple[int, int, str]] = []
-    told: list[Segment] = []
+    with_drained: list[Segment] = []
     triggers: Counter[str] = Counter()
     for gap in _gaps(machine, busy, begin, end):
         explained = _explain(gap, machine)
         segments += explained
-        told += _with_drained(gap, explained, machine)
+        with_drained += _with_drained(gap, explained, machine)
         triggers[_trigger(gap, machine)] += gap.end_ns - gap.start_ns
     borders = [start for _, start, _ in steps] + [end]
     return Truth(
@@ -104,7 +110,7 @@ def find_truth(machine: Machine, steps: list[tuple[str, int, int]], job: Job | N
         idle_ns=_by_cause(segments, begin, end),
         trigger_ns=dict(triggers),
         memory=find_memory(machine, job, borders) if job else [],
-        segments=told,
+        segments=with_drained,
         gpu=find_gpu_truth(machine, steps, begin, end),
     )
 
@@ -118,7 +124,7 @@ def _by_cause(segments: list[tuple[int, int, str]], start: int, end: int) -> dic
 
 
 def _gaps(machine: Machine, busy: list[Span], begin: int, end: int) -> list[_Gap]:
-    """The stretches of [begin, end) without work, each with the work that ended it."""
+    """Find the stretches of [begin, end) without work, each with the work that ended it."""
     starting = {work.start_ns: work for work in machine.work}
     gaps, at = [], begin
     for start, stop in [*busy, (end, end)]:
@@ -131,32 +137,32 @@ def _gaps(machine: Machine, busy: list[Span], begin: int, end: int) -> list[_Gap
 def _explain(gap: _Gap, machine: Machine) -> list[tuple[int, int, str]]:
     work = gap.ended_by
     if work is None:
-        return _told(machine, gap.start_ns, gap.end_ns)
+        return _host_time(machine, gap.start_ns, gap.end_ns)
     after_launch = "queued" if work.waits else "latency"
     if work.returned_ns <= gap.start_ns:
         return [(gap.start_ns, gap.end_ns, after_launch)]
     called = max(work.called_ns, gap.start_ns)
     returned = min(work.returned_ns, gap.end_ns)
-    segments = _told(machine, gap.start_ns, called)
-    for start, end, cause in _told(machine, called, returned):
+    segments = _host_time(machine, gap.start_ns, called)
+    for start, end, cause in _host_time(machine, called, returned):
         segments.append((start, end, cause if cause == "compile" else "launch"))
     segments.append((returned, gap.end_ns, after_launch))
     return [(start, end, cause) for start, end, cause in segments if end > start]
 
 
-def _told(machine: Machine, start: int, end: int) -> list[tuple[int, int, str]]:
-    """What the host did in [start, end); where nothing was told, it had nothing to do: user code's doing."""
+def _host_time(machine: Machine, start: int, end: int) -> list[tuple[int, int, str]]:
+    """Return what the host did in [start, end). Where the machine has no record, it was in user code."""
     segments = []
     at = start
-    first = max(0, bisect_right(machine.told, start, key=lambda told: told.start_ns) - 1)
-    for told in machine.told[first:]:
-        if told.start_ns >= end:
+    first = max(0, bisect_right(machine.spent, start, key=lambda spent: spent.start_ns) - 1)
+    for spent in machine.spent[first:]:
+        if spent.start_ns >= end:
             break
-        a, b = max(told.start_ns, start), min(told.end_ns, end)
+        a, b = max(spent.start_ns, start), min(spent.end_ns, end)
         if b > a:
             if a > at:
                 segments.append((at, a, "python"))
-            segments.append((a, b, told.cause))
+            segments.append((a, b, spent.cause))
             at = b
     if at < end:
         segments.append((at, end, "python"))
@@ -173,7 +179,7 @@ def _trigger(gap: _Gap, machine: Machine) -> str:
 
 
 REFILL = frozenset({"sync", "python", "dispatch", "launch", "latency"})
-"""What a gap consists of because the host is late: further ahead, it does this beside the GPU's work."""
+"""What a gap consists of because the host is late. A host further ahead does this while the GPU works."""
 
 
 def _with_drained(gap: _Gap, explained: list[tuple[int, int, str]], machine: Machine) -> Iterator[Segment]:

@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.truth [--settings 20] [--seed 0]
 
-cases.py draws jobs with one fault, two, or none, at random severities, in every generation of the format;
-labels.py says from the simulator's truth which rules must speak; score.py compares; fixes.py holds what a fix
-is said to give back against the same job simulated without it; pairs.py looks at real jobs before and after.
+cases.py draws jobs with one fault, two, or none, at random severities, in every generation of the format.
+labels.py says, from the simulator's truth, which rules must report. score.py compares the diagnosis with the
+labels. fixes.py compares estimated savings with the same job simulated without the fault. pairs.py compares
+them with real jobs before and after their fix.
 """

@@ -23,10 +23,10 @@ HEALTHY_KIND, MIXTURE_KIND, UNLINKED_KIND, PARTIAL_KIND = (
 )
 
 OTHERS_TIME = ("GD106", "GD303", "GD304")
-"""Rules that speak of what is left of a time, or of time that others speak of: not mixed with those."""
+"""Rules about time that others leave over or also report: not mixed with those."""
 
-# Jobs that look odd and are well: the queue is so deep that launch calls wait for room in it, all is one
-# graph, the host is slow beside long kernels, the main process loads what is quickly loaded, workers keep up.
+# Jobs that look odd and are healthy: the queue is so deep that launch calls block on it, everything is one
+# graph, the host is slow while kernels are long, the main process loads small batches, workers keep up.
 HEALTHY_JOBS = (
     HEALTHY,
     replace(HEALTHY, blocks=300, kernel_us=60, steps=3),
@@ -39,7 +39,11 @@ HEALTHY_JOBS = (
 
 @dataclass(frozen=True)
 class Case:
-    """One setting. `lost` of its kernels have no launch in the trace; of its file only `kept` is there."""
+    """One job at one setting.
+
+    lost: share of its kernels and copies that have no launch in the trace.
+    kept: share of its file's bytes that is left.
+    """
 
     kind: str
     job: Job
@@ -54,7 +58,7 @@ class Case:
         return simulate(job or self.job, seed=self.seed, noise=self.noise)
 
     def facts(self, run: Simulated, folder: Path) -> Facts:
-        """The diagnosis' view of the run's file."""
+        """Write the run's file and read it back as the diagnosis does."""
         if self.lost:
             self._lose_launches(run)
         content = run.bytes(self.generation)
@@ -69,23 +73,9 @@ class Case:
 
 
 def cases(settings: int, seed: int) -> Iterator[Case]:
-    """`settings` of each kind; the same arguments give the same cases."""
-    for fault in FAULTS:
-        for number in range(settings if fault.rule else 0):
-            draw = random.Random(f"{seed} {fault.name} {number}")
-            yield _case(fault.name, (fault,), fault.base, number, draw)
-    mixable = [
-        fault
-        for fault in FAULTS
-        if (fault.rule[:3] in ("GD1", "GD3") and fault.rule not in OTHERS_TIME)
-        or fault.name == "single_tensor_optimizer"
-    ]
-    for number in range(2 * settings):
-        draw = random.Random(f"{seed} {MIXTURE_KIND} {number}")
-        one = draw.choice(mixable)
-        other = draw.choice([fault for fault in mixable if fault.rule != one.rule])
-        base = SLOW_HOST if SLOW_HOST in (one.base, other.base) else HEALTHY
-        yield _case(MIXTURE_KIND, (one, other), base, number, draw)
+    """Draw `settings` cases of each kind. The same arguments give the same cases."""
+    yield from _single_faults(settings, seed)
+    yield from _mixtures(2 * settings, seed)
     for number in range(2 * settings):
         draw = random.Random(f"{seed} {HEALTHY_KIND} {number}")
         yield _case(HEALTHY_KIND, (), HEALTHY_JOBS[number % len(HEALTHY_JOBS)], number, draw)
@@ -94,6 +84,30 @@ def cases(settings: int, seed: int) -> Iterator[Case]:
         case = _case(UNLINKED_KIND, (), HEALTHY, number, draw)
         yield replace(case, lost=draw.choice([0.01, 0.03, 0.1, 0.4]))
         yield replace(case, kind=PARTIAL_KIND, kept=draw.uniform(0.6, 0.95))
+
+
+def _single_faults(settings: int, seed: int) -> Iterator[Case]:
+    for fault in FAULTS:
+        for number in range(settings if fault.rule else 0):
+            draw = random.Random(f"{seed} {fault.name} {number}")
+            yield _case(fault.name, (fault,), fault.base, number, draw)
+
+
+def _mixtures(count: int, seed: int) -> Iterator[Case]:
+    """Draw cases with two faults of different rules."""
+    mixable = [fault for fault in FAULTS if _is_mixable(fault)]
+    for number in range(count):
+        draw = random.Random(f"{seed} {MIXTURE_KIND} {number}")
+        one = draw.choice(mixable)
+        other = draw.choice([fault for fault in mixable if fault.rule != one.rule])
+        base = SLOW_HOST if SLOW_HOST in (one.base, other.base) else HEALTHY
+        yield _case(MIXTURE_KIND, (one, other), base, number, draw)
+
+
+def _is_mixable(fault: Fault) -> bool:
+    if fault.name == "single_tensor_optimizer":
+        return True
+    return fault.rule[:3] in ("GD1", "GD3") and fault.rule not in OTHERS_TIME
 
 
 def _case(kind: str, planted: tuple[Fault, ...], base: Job, number: int, draw: random.Random) -> Case:

@@ -1,4 +1,4 @@
-"""Fixes: what they are said to give back, against the same job simulated without what they take away."""
+"""Estimated savings of fixes, compared with the same job simulated without the time that a fix removes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tb_gpudiag.trace.read import read_trace
 from tests.simulator import FAULTS, Fault, Without, simulate
 
 TOLERANCE = 0.05
-"""Of the true step time."""
+"""Share of the true step time by which the replayed one may be off."""
 
-# What each rule's replay takes away, as the simulator is told it. Not the whole fix: a CUDA graph or a
+# What each rule's replay removes, as the simulator's options. It is not the whole fix: a CUDA graph or a
 # changed `if` would change the GPU's work, too.
 TAKEN_AWAY = {
     "GD101": Without(frozenset({"input"})),
@@ -32,7 +32,7 @@ REPLAYED = tuple(fault for fault in FAULTS if fault.rule in TAKEN_AWAY)
 
 @dataclass(frozen=True)
 class FixedStep:
-    """ns a step: as recorded, as the replay says it would be, and as it is in the simulator."""
+    """ns per step: as recorded, as the replay predicts it, and as it is in the simulator."""
 
     fault: Fault
     severity: float
@@ -46,7 +46,7 @@ class FixedStep:
 
 
 def fixed_steps(fault: Fault, settings: int, seed: int) -> Iterator[FixedStep]:
-    """One row for each random setting whose finding is there."""
+    """Compare the fix at random settings, those without a finding excepted."""
     for number in range(settings):
         draw = random.Random(f"{seed} fix {fault.name} {number}")
         found = fixed_step(fault, draw.uniform(0.5, 2), draw.randrange(2**31), draw.uniform(0.01, 0.1))
@@ -55,7 +55,7 @@ def fixed_steps(fault: Fault, settings: int, seed: int) -> Iterator[FixedStep]:
 
 
 def fixed_step(fault: Fault, severity: float, seed: int, noise: float) -> FixedStep | None:
-    """None where the diagnosis says nothing that could be replayed."""
+    """Compare the fix at one setting; None where no finding can be replayed."""
     job = fault.planted(severity)
     faulty = simulate(job, seed=seed, noise=noise)
     free = simulate(job, seed=seed, noise=noise, without=TAKEN_AWAY[fault.rule])

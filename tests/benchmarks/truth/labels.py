@@ -1,4 +1,4 @@
-"""Labels: which rules must speak of a case, and which must not, from the simulator's truth alone."""
+"""Labels: which rules must report a case, and which must not, from the simulator's truth alone."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from tests.simulator.gpu_truth import unevenness
 from tests.simulator.machine import SLOW_OPERATOR_NS
 
 MUST, MUST_NOT = 1.25, 0.8
-"""Of a rule's threshold: from the first on it must speak, below the second it must not. In between, where a
-little noise decides, it may do either, and is not counted."""
+"""Multiples of a rule's threshold: from the first, the rule must report; below the second, it must not.
+Between them a little noise decides, so it may do either and is not counted."""
 
-# The rules' own thresholds, as their pages state them; of the step window unless a comment says otherwise.
+# The rules' own thresholds, as their pages state them: shares of the step window unless a comment says
+# otherwise.
 THRESHOLDS = {
     "GD101": 0.05,
     "GD102": 0.05,
@@ -28,10 +29,10 @@ THRESHOLDS = {
     "GD302": 0.02,
     "GD303": 0.02,
     "GD304": 0.05,
-    "GD401": 4_096,  # bytes a step
-    "GD402": 1,  # a tenth of the device, of what the peak leaves of it
-    "GD403": 1,  # the smaller one of its two figures, of their thresholds
-    "GD405": 4_096,  # bytes a step
+    "GD401": 4_096,  # bytes per step
+    "GD402": 1,  # a tenth of the device, divided by the head-room at the peak
+    "GD403": 1,  # the smaller of its two figures, each divided by its threshold
+    "GD405": 4_096,  # bytes per step
     "GD501": 0.05,
     "GD502": 0.05,
     "GD503": 0.05,
@@ -40,27 +41,28 @@ THRESHOLDS = {
     "GD508": 0.10,
     "GD601": 0.10,
     "GD901": 0.5,  # 1 where no step is marked
-    "GD902": 2.0,  # the first step, of the median of the others
+    "GD902": 2.0,  # the first step, divided by the median of the others
     "GD903": 0.5,  # 1 where no stack is recorded
-    "GD904": 0.05,  # of the kernels and copies
+    "GD904": 0.05,  # share of the kernels and copies
     "GD906": 0.5,  # 1 where the file is cut
 }
 RULES = tuple(THRESHOLDS)
-LEAST_TASK = 0.02  # of the window, for a task that need not be done in every step
-LEAK_STEPS = 4  # one is excused
+LEAST_TASK = 0.02  # share of the window, of a host task that need not run in every step
+LEAK_STEPS = 4  # the first is excused
 LOOPING = ("python", "dispatch", "launch", "latency")
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Rule ids. What is in neither is not judged."""
+    """Rule ids. A rule in neither set is not counted."""
 
     must: frozenset[str]
     must_not: frozenset[str]
 
 
 def label(case: Case, run: Simulated) -> Labels:
-    """What the truth says. Of a spoilt file only what spoils it is judged: the rest may be gone with it."""
+    """Label a case. For a spoilt file only the rule about what spoils it counts: the rest may be lost with
+    it."""
     figures = _figures(case, run)
     spoilt_by = {UNLINKED_KIND: "GD904", PARTIAL_KIND: "GD906"}.get(case.kind)
     judged = [rule for rule in RULES if spoilt_by in (None, rule)]
@@ -73,7 +75,7 @@ def label(case: Case, run: Simulated) -> Labels:
 def _figures(case: Case, run: Simulated) -> dict[str, float]:
     truth = run.truth
     lost = {rule: ns / truth.window_ns for rule, ns in costs_ns(truth).items()}
-    # Told by its frames, from a lower threshold on; the first generation has none.
+    # Frames identify this task, and its threshold is lower; the first generation has no frames.
     if case.job.collect_us and case.job.with_stacks and case.generation != "A":
         lost["GD102"] *= THRESHOLDS["GD102"] / LEAST_TASK
     return {
@@ -81,7 +83,7 @@ def _figures(case: Case, run: Simulated) -> dict[str, float]:
         **_memory_figures(case, run),
         **_gpu_figures(truth),
         "GD901": float(not case.job.with_steps),
-        # Without marks, steps may be inferred, or not.
+        # Without step marks, steps may or may not be inferred.
         "GD106": _uneven(truth) if case.job.with_steps else THRESHOLDS["GD106"],
         "GD902": _first_step(truth) if case.job.with_steps else THRESHOLDS["GD902"],
         "GD903": float(not case.job.with_stacks),
@@ -91,8 +93,11 @@ def _figures(case: Case, run: Simulated) -> dict[str, float]:
 
 
 def _memory_figures(case: Case, run: Simulated) -> dict[str, float]:
-    """0 where nothing of memory is recorded, and a rule's threshold itself (so that it may do either) where
-    the trace does not hold what the rule needs to be sure."""
+    """Return the figures of the rules on memory.
+
+    0 where no memory is recorded. The rule's threshold itself, so that the rule may do either, where the
+    trace lacks what the rule needs to be sure.
+    """
     figures = dict.fromkeys(("GD401", "GD402", "GD403", "GD405"), 0.0)
     if not case.job.with_memory:
         return figures
@@ -101,7 +106,7 @@ def _memory_figures(case: Case, run: Simulated) -> dict[str, float]:
         rule = "GD405" if memory.device is None else "GD401"
         leaks = memory.behaviour == "leak"
         figures[rule] = memory.slope_bytes if can_tell else THRESHOLDS[rule] * leaks
-        if memory.device is None or case.generation == "A":  # which has no totals
+        if memory.device is None or case.generation == "A":  # that generation has no totals
             continue
         capacity, peak = memory.capacity_bytes, memory.peak_bytes
         reserved = memory.peak_reserved_bytes
@@ -111,7 +116,7 @@ def _memory_figures(case: Case, run: Simulated) -> dict[str, float]:
 
 
 def costs_ns(truth: Truth) -> dict[str, int]:
-    """What each rule's subject costs over the step window, every nanosecond once."""
+    """Return what each rule's subject costs over the step window, every nanosecond once."""
     cost = dict.fromkeys(("GD101", "GD102", "GD103", "GD104", "GD105", "GD201", "GD202", "GD301"), 0)
     of_cause = {
         "input": "GD101",
@@ -143,7 +148,7 @@ def _gpu_figures(truth: Truth) -> dict[str, float]:
     pageable = gpu.pageable_ns if gpu.pageable_ns < THRESHOLDS["GD302"] * truth.window_ns else 0
     figures = {
         "GD303": gpu.trip_ns,
-        "GD304": gpu.copying_ns + pageable,  # what no rule of its own speaks of
+        "GD304": gpu.copying_ns + pageable,  # copies that no other rule reports
         "GD501": gpu.fp32_ns,
         "GD502": gpu.unaligned_ns,
         "GD503": gpu.softmax_ns,

@@ -1,4 +1,4 @@
-"""Memory: leaks of every cause, plateaus and healthy jobs at random settings, and what is found of them."""
+"""Memory: leaks of every cause, plateaus and healthy jobs at random settings, and which of them are found."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.simulator.heap import MIB
 from tests.simulator.scenarios import FAULTS, HEALTHY, WELL
 
 SLOPE_ERROR, RANK_1 = 0.02, 0.95
-"""The aims: a leak's slope within so much of the truth, its site first in so many."""
+"""Aims: the relative error of a leak's slope, and the share of leaks whose site is listed first."""
 
 NOISE = 5
-"""A leak that is less than so many times the spread of the batches over the recording may be missed."""
+"""A leak may be missed if it adds less, over the recording, than this multiple of the batches' spread."""
 
 LEAKING = tuple(fault for fault in FAULTS if fault.rule in ("GD401", "GD405"))
 
@@ -34,21 +34,21 @@ NAMED = {
     "gradients": "retained gradients",
     "metrics": "retained small tensors",
 }
-"""What each of the simulator's causes is called in the finding's title; the others have no name."""
+"""The simulator's cause -> its name in the finding's title. Other causes have no name."""
 
 FROM_STACKS = ("hooks", "metrics")
-"""What cannot be told from other causes without the modules' frames."""
+"""Causes that only the modules' frames distinguish from others."""
 
 
 @dataclass
 class MemoryScore:
-    """Of one kind of job: how many there were, and what was right."""
+    """One kind of job: how many cases, and how many of them were diagnosed right."""
 
     cases: int = 0
     found: int = 0
-    worst_slope_error: float = 0.0  # where batches are of one size
-    noisy: int = 0  # found where batches are of many sizes,
-    inside: int = 0  # and the truth lies in the confidence interval
+    worst_slope_error: float = 0.0  # of leaks where batches have one size
+    noisy: int = 0  # leaks found where batches have many sizes
+    inside: int = 0  # of those: the truth is in the confidence interval
     first_site: int = 0
     cause: int = 0
     alarms: int = 0
@@ -56,7 +56,8 @@ class MemoryScore:
 
 
 def memory_cases(settings: int, seed: int) -> Iterator[Case]:
-    """`settings` of each leak and of each kind of healthy job; the same arguments give the same cases."""
+    """Draw `settings` cases of each leak and of each kind of healthy job. The same arguments give the same
+    cases."""
     for fault in LEAKING:
         for number in range(settings):
             draw = random.Random(f"{seed} memory {fault.name} {number}")
@@ -81,7 +82,7 @@ def _job(draw: random.Random, change: dict[str, Any]) -> Job:
         with_stacks=draw.random() < 0.8,
     )
     job = replace(job, **{key: value for key, value in change.items() if key != "steps"})
-    if job.plateau == "cache":  # it is full in the first half of the recording
+    if job.plateau == "cache":  # it fills up in the first half of the recording
         job = replace(job, steps=job.steps + 4)
         job = replace(job, plateau_steps=draw.randint(2, job.steps // 2 - 1))
     return replace(job, plateau_bytes=round(draw.uniform(1, 64) * MIB))
@@ -92,7 +93,7 @@ def _case(kind: str, planted: tuple[Fault, ...], job: Job, draw: random.Random) 
 
 
 def score_memory(cases: Iterable[Case]) -> dict[str, MemoryScore]:
-    """By kind of job."""
+    """Simulate and diagnose every case: kind of job -> score."""
     scores: dict[str, MemoryScore] = {}
     with TemporaryDirectory() as folder:
         for case in cases:
@@ -104,46 +105,61 @@ def score_memory(cases: Iterable[Case]) -> dict[str, MemoryScore]:
 
 
 def _add(score: MemoryScore, case: Case, run: Simulated, facts: Facts) -> None:
+    """Count one diagnosed case."""
     found = {f.rule.id: f.finding for f in run_rules(facts).findings if f.rule.id.startswith("GD4")}
     where = f"{case.kind} (seed {case.seed}, {case.job.steps} steps)"
     for memory in run.truth.memory:
         finding = found.pop("GD405" if memory.device is None else "GD401", None)
-        if memory.behaviour != "leak":
-            if finding is not None:
-                score.alarms += 1
-                score.wrong.append(f"{where}: {finding.title}, and there is no leak")
-            continue
-        if finding is None:
-            if memory.slope_bytes * (case.job.steps - 2) < NOISE * case.job.varying * case.job.batch_bytes:
-                continue
-            score.wrong.append(f"{where}: {memory.cause} is not found")
-            continue
-        score.found += 1
-        if case.job.varying:
-            (trend,) = (m.trend for m in facts.memory if m.device == finding.memory_device)
-            assert trend is not None
-            score.noisy += 1
-            score.inside += trend.low <= memory.slope_bytes <= trend.high
-        else:
-            error = abs(finding.cost_bytes_per_step / memory.slope_bytes - 1)
-            score.worst_slope_error = max(score.worst_slope_error, error)
-        if _is_first(finding, memory, case.job):
-            score.first_site += 1
-        else:
-            score.wrong.append(f"{where}: {finding.places[:1]} is first, not {memory.frame}")
-        named = (
-            "" if memory.cause in FROM_STACKS and not case.job.with_stacks else NAMED.get(memory.cause, "")
-        )
-        if finding.title.partition(": ")[2] == named:
-            score.cause += 1
-        else:
-            score.wrong.append(f"{where}: {memory.cause} is called {finding.title}")
+        if memory.behaviour == "leak":
+            _add_leak(score, case, memory, finding, facts, where)
+        elif finding is not None:
+            score.alarms += 1
+            score.wrong.append(f"{where}: {finding.title}, but there is no leak")
     score.alarms += len(found)
     score.wrong += [f"{where}: {finding.title}" for finding in found.values()]
 
 
+def _add_leak(
+    score: MemoryScore, case: Case, memory: MemoryTruth, finding: Finding | None, facts: Facts, where: str
+) -> None:
+    job = case.job
+    if finding is None:
+        if memory.slope_bytes * (job.steps - 2) >= NOISE * job.varying * job.batch_bytes:
+            score.wrong.append(f"{where}: {memory.cause} is not found")
+        return
+    score.found += 1
+    _add_slope(score, memory, finding, facts, varying=bool(job.varying))
+    if _is_first(finding, memory, job):
+        score.first_site += 1
+    else:
+        score.wrong.append(f"{where}: {finding.places[:1]} is first, not {memory.frame}")
+    if finding.title.partition(": ")[2] == _expected_name(memory, job):
+        score.cause += 1
+    else:
+        score.wrong.append(f"{where}: {memory.cause} is called {finding.title}")
+
+
+def _add_slope(
+    score: MemoryScore, memory: MemoryTruth, finding: Finding, facts: Facts, *, varying: bool
+) -> None:
+    if not varying:
+        error = abs(finding.cost_bytes_per_step / memory.slope_bytes - 1)
+        score.worst_slope_error = max(score.worst_slope_error, error)
+        return
+    (trend,) = (m.trend for m in facts.memory if m.device == finding.memory_device)
+    assert trend is not None
+    score.noisy += 1
+    score.inside += trend.low <= memory.slope_bytes <= trend.high
+
+
+def _expected_name(memory: MemoryTruth, job: Job) -> str:
+    if memory.cause in FROM_STACKS and not job.with_stacks:
+        return ""
+    return NAMED.get(memory.cause, "")
+
+
 def _is_first(finding: Finding, memory: MemoryTruth, job: Job) -> bool:
-    """Operator, and where stacks were recorded and the thread has one, the line."""
+    """Compare the operator and, where stacks were recorded and the thread has one, the line."""
     place = finding.places[0]
     if place.operator not in memory.operators:
         return False
@@ -154,9 +170,9 @@ def _is_first(finding: Finding, memory: MemoryTruth, job: Job) -> bool:
 
 def memory_table(scores: dict[str, MemoryScore]) -> Iterable[str]:
     total = Counter({name: sum(getattr(s, name) for s in scores.values()) for name in ("cases", "alarms")})
-    yield f"{total['cases']} simulated jobs, with a leak or without; aims: slope within {SLOPE_ERROR:.0%},"
+    yield f"{total['cases']} simulated jobs, with or without a leak. Aims: slope within {SLOPE_ERROR:.0%},"
     yield f"its site first in {RANK_1:.0%}, no alarm without a leak (alarms: {total['alarms']}). A third of"
-    yield "the leaking ones take batches of many sizes: the truth should lie in the confidence interval."
+    yield "the leaking jobs have batches of many sizes: the truth should be in the confidence interval."
     counts = f"{'in interval':>13}{'site first':>12}{'cause':>7}"
     yield f"{'job':24}{'cases':>7}{'found':>7}{'worst slope':>13}{counts}{'alarms':>8}"
     for kind, s in scores.items():

@@ -1,4 +1,4 @@
-"""Pairs: real jobs recorded before and after their fix, what the replay says beside what was measured."""
+"""Pairs: real jobs recorded before and after their fix. Replayed step times next to measured ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from tests.conftest import SHARED_TRACES
 
 @dataclass(frozen=True)
 class Pair:
-    """Two folders of the shared traces, and the rule whose fix lies between them. `steady`: what was measured
-    is the median step, and not the window by steps (where a step only launches, and its end waits)."""
+    """Two folders of the shared traces, before and after the fix of one rule's finding.
+
+    steady: compare the median step, not the window divided by its steps. Not where a step only launches, and
+    the wait is at the end of the window.
+    """
 
     name: str
     before: str
@@ -33,8 +36,8 @@ PAIRS = (
         "v100_resnet50_workers4",
         "GD101",
         True,
-        "taking over a batch still takes 1.2 ms a step, and beside 4 workers the training thread's Python "
-        "and launches take longer; measured is the median: two of the six steps took 164 and 182 ms",
+        "receiving a batch still takes 1.2 ms per step, and with 4 workers the training thread's Python and "
+        "launches take longer; measured is the median: two of the six steps took 164 and 182 ms",
     ),
     Pair(
         "RTX 5080, eager -> one CUDA graph",
@@ -50,7 +53,7 @@ PAIRS = (
 
 @dataclass(frozen=True)
 class Compared:
-    """ms a step. The prediction is a range: the fix takes away part of the host's time, or all of it."""
+    """ms per step. The prediction is a range: the fix removes part of the host's time, or all of it."""
 
     pair: Pair
     before_ms: float
@@ -60,7 +63,7 @@ class Compared:
 
 
 def compared() -> Iterator[Compared]:
-    """The pairs whose traces are there."""
+    """Compare the pairs whose traces exist."""
     for pair in PAIRS:
         if not all((SHARED_TRACES / name).is_dir() for name in (pair.before, pair.after)):
             continue

@@ -1,9 +1,9 @@
-"""Score: the diagnosis of every case beside its labels, by rule and by cause."""
+"""Score: the diagnosis of every case compared with its labels, by rule and by cause."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,25 +13,27 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import Outcome, run_rules
 from tests.benchmarks.truth.cases import HEALTHY_KIND, Case
-from tests.benchmarks.truth.labels import RULES, label
+from tests.benchmarks.truth.labels import RULES, Labels, label
 from tests.builder import Generation
 from tests.simulator import Simulated
 
 PRECISION, RECALL = 0.98, 0.95
-"""The aims for every rule; a healthy job must have no finding above INFO at all."""
+"""Aims for every rule. A healthy job must have no finding above INFO at all."""
 
 TIE = 0.9
-"""Of two planted faults, either may be first if mending it gives this share of what the other gives."""
+"""Of two planted faults, either may be first if fixing it saves at least this share of what the other
+saves."""
 
 BUSY = "busy"
 
 EXACT: tuple[Generation, ...] = ("B+", "C1", "C2")
-"""Generations with stamps to the nanosecond; the earlier ones cut gaps shorter than a microsecond away."""
+"""Generations with timestamps to the nanosecond. The others lose gaps shorter than a microsecond."""
 
 
 @dataclass
 class RuleScore:
-    """How one rule did. `ranked` are the cases in which its fault gives back most when it is mended."""
+    """How one rule did. ranked: cases in which fixing its fault saves most; first: it was listed first
+    there."""
 
     right: int = 0
     false: int = 0
@@ -54,27 +56,19 @@ class RuleScore:
 
 @dataclass
 class Score:
-    """Over all cases. confusion: planted cause -> found cause -> ns."""
+    """All cases. confusion: planted cause -> found cause -> ns."""
 
     cases: Counter[str] = field(default_factory=Counter)  # by kind
     rules: dict[str, RuleScore] = field(default_factory=lambda: {rule: RuleScore() for rule in RULES})
     healthy_alarms: int = 0
     confusion: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    wrong: list[str] = field(default_factory=list)  # one line a mistake
+    wrong: list[str] = field(default_factory=list)  # one line per mistake
 
     def add(self, case: Case, run: Simulated, facts: Facts, outcome: Outcome) -> None:
         """Count one diagnosed case."""
         self.cases[case.kind] += 1
-        found = [finding.rule.id for finding in outcome.findings]
         labels = label(case, run)
-        for rule, score in self.rules.items():
-            score.right += rule in found and rule in labels.must
-            if rule in found and rule in labels.must_not:
-                score.false += 1
-                self._note(case, f"{rule} should not be there")
-            if rule not in found and rule in labels.must:
-                score.missed += 1
-                self._note(case, f"{rule} is not found")
+        self._count_rules(case, labels, {finding.rule.id for finding in outcome.findings})
         alarms = [f.rule.id for f in outcome.findings if f.severity > Severity.INFO]
         if case.kind == HEALTHY_KIND and alarms:
             self.healthy_alarms += 1
@@ -83,8 +77,21 @@ class Score:
         if case.generation in EXACT and not case.lost and case.kept == 1:
             _confuse(self.confusion, run, facts)
 
+    def _count_rules(self, case: Case, labels: Labels, found: set[str]) -> None:
+        for rule, score in self.rules.items():
+            score.right += rule in found & labels.must
+            if rule in found & labels.must_not:
+                score.false += 1
+                self._note(case, f"{rule} should not be there")
+            if rule in labels.must - found:
+                score.missed += 1
+                self._note(case, f"{rule} is not found")
+
     def _rank(self, case: Case, run: Simulated, must: frozenset[str], found: list[str]) -> None:
-        """The first finding with a cost in time, beside what mending each planted fault gives."""
+        """Compare the first finding with a cost in time with the fault whose fix saves most.
+
+        found: ids of the findings with a cost in time, in order.
+        """
         planted = [
             fault
             for fault in case.planted
@@ -93,7 +100,7 @@ class Score:
         if not planted:
             return
         gain = {
-            fault.rule: run.truth.window_ns - case.simulate(fault.mended(case.job)).truth.window_ns
+            fault.rule: run.truth.window_ns - case.simulate(fault.fixed(case.job)).truth.window_ns
             for fault in planted
         }
         best = max(gain, key=lambda rule: gain[rule])
@@ -120,27 +127,34 @@ def score_cases(cases: Iterable[Case]) -> Score:
     return score
 
 
+CauseSpan = tuple[int, int, str]
+"""(start, end, cause)"""
+
+
 def _confuse(confusion: dict[str, Counter[str]], run: Simulated, facts: Facts) -> None:
-    """The step window's time by what was planted and what was found at the same instant."""
+    """Add the step window's idle time by the cause that was planted and the one found at the same instant."""
     truth, device = run.truth, facts.device
     if device is None:
         return
     ledger, shift = device.ledger, facts.window.end_ns - truth.window_end_ns
     columns = (ledger.start_ns, ledger.end_ns, ledger.cause)
     found = [(a, b, Cause(cause).label) for a, b, cause in zip(*(c.tolist() for c in columns), strict=True)]
-    told = [(s.start_ns + shift, s.end_ns + shift, s.cause) for s in truth.segments]
-    unmatched = Counter(
-        {cause: sum(b - a for a, b, c in told if c == cause) for cause in {c for *_, c in told}}
-    )
-    at = 0
-    for start, end, cause in told:
-        while at < len(found) and found[at][1] <= start:
+    planted = [(s.start_ns + shift, s.end_ns + shift, s.cause) for s in truth.segments]
+    for start, end, cause in planted:
+        confusion[cause][BUSY] += end - start
+    for common_ns, cause, found_cause in _overlaps(planted, found):
+        confusion[cause][found_cause] += common_ns
+        confusion[cause][BUSY] -= common_ns
+
+
+def _overlaps(planted: list[CauseSpan], found: list[CauseSpan]) -> Iterator[tuple[int, str, str]]:
+    """Yield (ns, planted cause, found cause) for spans that overlap; both lists are in order and disjoint."""
+    first = 0
+    for start, end, cause in planted:
+        while first < len(found) and found[first][1] <= start:
+            first += 1
+        at = first
+        while at < len(found) and found[at][0] < end:
+            found_start, found_end, found_cause = found[at]
+            yield min(end, found_end) - max(start, found_start), cause, found_cause
             at += 1
-        i = at
-        while i < len(found) and found[i][0] < end:
-            common = min(end, found[i][1]) - max(start, found[i][0])
-            confusion[cause][found[i][2]] += common
-            unmatched[cause] -= common
-            i += 1
-    for cause, rest in unmatched.items():
-        confusion[cause][BUSY] += rest
