@@ -24,7 +24,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo test quick lint bench rule wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo test quick lint docs bench rule wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -82,10 +82,15 @@ test: lint test-python test-frontend test-browser
 
 lint: lint-python lint-frontend
 
-lint-python: .make/venv
+lint-python: .make/venv docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The documentation site, in build/site. --strict: a broken link is an error.
+docs: .make/venv
+	@$(BIN)/python -m tools.docs build/docs
+	$(BIN)/mkdocs build --strict --quiet
 
 lint-frontend: .make/npm
 	cd frontend && npm run --silent check

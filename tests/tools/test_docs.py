@@ -1,0 +1,58 @@
+"""The generated pages of the documentation. `make lint` builds the site, which checks the links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.cli.main import COMMANDS
+from tb_gpudiag.plugin import GpudiagPlugin
+from tb_gpudiag.report import report_pb2
+from tb_gpudiag.rules.all import RULES
+from tests.conftest import REPOSITORY
+from tools.docs.__main__ import write
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Text of all pages, by path."""
+    out = tmp_path_factory.mktemp("docs") / "out"
+    write(out)
+    return {page.relative_to(out).as_posix(): page.read_text() for page in out.rglob("*.md")}
+
+
+def test_every_rule_has_a_page_and_a_link_to_it(pages: dict[str, str]) -> None:
+    for rule in RULES:
+        assert pages[f"rules/{rule.name}.md"] == rule.page
+        assert f"| {rule.id} | [{rule.name}]({rule.name}.md) |" in pages["rules/index.md"]
+
+
+def test_the_command_line_page_has_every_command_and_option(pages: dict[str, str]) -> None:
+    for command in COMMANDS:
+        assert f"usage: gpudiag {command}" in pages["cli.md"]
+    assert "--fail-on" in pages["cli.md"]
+
+
+def test_the_json_page_has_every_message_and_field(pages: dict[str, str]) -> None:
+    for message in report_pb2.DESCRIPTOR.message_types_by_name.values():
+        section = pages["json.md"].split(f"\n## {message.name}\n")[1].split("\n## ")[0]
+        assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [
+            field.name for field in message.fields
+        ]
+
+
+def test_output_of_commands_is_printed_when_the_site_is_built(pages: dict[str, str]) -> None:
+    assert "<!-- output:" not in "".join(pages.values())
+    assert "ERROR GD101 input_pipeline" in pages["tutorial.md"]
+    assert "\nlog/input_pipeline/simulated" in pages["tutorial.md"]
+
+
+def test_the_http_page_has_every_route() -> None:
+    routes = re.findall(
+        r'"(/[\w*/]+)": self\.', Path(GpudiagPlugin.get_plugin_apps.__code__.co_filename).read_text()
+    )
+    assert len(routes) > 5
+    page = (REPOSITORY / "docs" / "http.md").read_text()
+    assert re.findall(r"^\| `(/[\w*/]+)`", page, re.MULTILINE) == routes

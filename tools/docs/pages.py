@@ -1,0 +1,146 @@
+"""The generated pages of the documentation, as Markdown."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import tb_gpudiag
+from tb_gpudiag import errors
+from tb_gpudiag.cli.main import COMMANDS
+from tb_gpudiag.cli.main import main as gpudiag
+from tb_gpudiag.rules.all import RULES
+from tests.simulator import simulate
+
+PROTO = Path(tb_gpudiag.__file__).parent / "report" / "report.proto"
+FIELD = re.compile(r"(repeated )?(\w+) (\w+) = \d+;\s*(?://\s*(.*))?$")
+VALUE = re.compile(r"(\w+) = (\d+);")
+
+_JSON_INTRODUCTION = """
+`gpudiag diagnose --format json` prints `{"reports": [Report, …]}`, and `"errors"` if files could not be read.
+The [HTTP routes](http.md) answer with the other messages. Names of fields do not change.
+"""
+
+# Enough for the verdict, the account and the beginning of the first finding.
+OUTPUT_LINES = 34
+
+
+def rule_pages() -> dict[str, str]:
+    """The list of rules, and a page for each, by path."""
+    rules = sorted(RULES, key=lambda rule: rule.id)
+    rows = [f"| {rule.id} | [{rule.name}]({rule.name}.md) | {rule.title} |" for rule in rules]
+    index = "\n".join(["# Rules", "", "| id | name | title |", "| --- | --- | --- |", *rows, ""])
+    return {"rules/index.md": index, **{f"rules/{rule.name}.md": rule.page for rule in rules}}
+
+
+def cli_page() -> str:
+    """The help texts of `gpudiag` and its commands."""
+    parts = ["# Command line", *_help("gpudiag")]
+    for command in COMMANDS:
+        parts += _help(f"gpudiag {command}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _help(command: str) -> list[str]:
+    return [f"## `{command}`", _fenced(run_gpudiag(*command.split()[1:], "--help"))]
+
+
+def api_page() -> str:
+    """The public Python API: the docstrings of `tb_gpudiag` and its errors."""
+    signature = inspect.signature(tb_gpudiag.diagnose)
+    example = (
+        'import tb_gpudiag\n\nreport = tb_gpudiag.diagnose("log/my_run")\nprint(report.verdict.sentence)'
+    )
+    return (
+        "\n\n".join(
+            [
+                "# Python API",
+                _doc(tb_gpudiag),
+                f"```python\n{example}\n```",
+                f"## `diagnose{signature}`".replace("'", ""),
+                _doc(tb_gpudiag.diagnose),
+                "The messages of a `Report` are described in [JSON](json.md).",
+                "## `tb_gpudiag.errors`",
+                _fenced(_doc(errors)),
+            ]
+        )
+        + "\n"
+    )
+
+
+def json_page() -> str:
+    """The messages of report.proto, with their comments."""
+    parts = ["# JSON", _JSON_INTRODUCTION.strip()]
+    for name, message in read_proto(PROTO.read_text(encoding="utf-8")).items():
+        parts += [f"## {name}", " ".join(message.comment), "\n".join(message.rows)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+@dataclass
+class Message:
+    """A message or an enum of report.proto: its comment, and a table of its fields or values."""
+
+    comment: list[str]
+    rows: list[str]
+
+
+def read_proto(text: str) -> dict[str, Message]:
+    """Messages and enums by name, in the order of the file. Names of nested ones contain a dot."""
+    messages: dict[str, Message] = {}
+    scope: list[str] = []
+    comment: list[str] = []
+    for line in (line.strip() for line in text.splitlines()):
+        if line.startswith("//"):
+            comment.append(line.removeprefix("//").strip())
+            continue
+        if opened := re.match(r"(message|enum) (\w+) \{", line):
+            scope.append(opened[2])
+            second = "type" if opened[1] == "message" else "number"
+            header = [f"| name | {second} | meaning |", "| --- | --- | --- |"]
+            messages[".".join(scope)] = Message(comment, header)
+        elif line == "}":
+            scope.pop()
+        elif field := FIELD.match(line):
+            kind = f"list of {field[2]}" if field[1] else field[2]
+            said = " ".join(filter(None, [*comment, field[4]])).replace("|", "\\|")
+            messages[".".join(scope)].rows.append(f"| `{field[3]}` | {kind} | {said} |")
+        elif value := VALUE.match(line):
+            messages[".".join(scope)].rows.append(f"| `{value[1]}` | {value[2]} | |")
+        comment = []
+    return messages
+
+
+def command_output(scenario: str) -> str:
+    """The beginning of what `gpudiag diagnose log` prints for a simulated job."""
+    with tempfile.TemporaryDirectory() as folder:
+        simulate(scenario).write(Path(folder, "log", scenario))
+        printed = run_gpudiag("diagnose", f"{folder}/log", "--quiet")
+    lines = printed.replace(f"{folder}/", "").splitlines()
+    return _fenced("\n".join([*lines[:OUTPUT_LINES], "…"]))
+
+
+def run_gpudiag(*arguments: str) -> str:
+    """What the command prints, 100 columns wide and without colors."""
+    printed = io.StringIO()
+    with (
+        patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1"}),
+        contextlib.redirect_stdout(printed),
+        contextlib.suppress(SystemExit),
+    ):
+        gpudiag(arguments)
+    return printed.getvalue()
+
+
+def _doc(thing: object) -> str:
+    return inspect.getdoc(thing) or ""
+
+
+def _fenced(text: str) -> str:
+    return f"```\n{text.rstrip()}\n```"
