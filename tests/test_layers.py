@@ -56,13 +56,21 @@ def imports(module: str, tree: ast.AST) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            source = ".".join([*base, *([node.module] if node.module else [])])
-            yield from ((f"{source}.{alias.name}", node.lineno) for alias in node.names)
-        elif isinstance(node, ast.Call) and _imports_by_name(node):
-            name = node.args[0] if node.args else None
-            if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                yield name.value, node.lineno
+            yield from ((f"{_source(node, package)}.{alias.name}", node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Call) and (name := _imported_by_name(node)):
+            yield name, node.lineno
+
+
+def _source(node: ast.ImportFrom, package: list[str]) -> str:
+    """What `from … import` names, made absolute."""
+    base = package[: len(package) - node.level + 1] if node.level else []
+    return ".".join([*base, *([node.module] if node.module else [])])
+
+
+def _imported_by_name(call: ast.Call) -> str:
+    """The module that `import_module("…")` imports, or ""."""
+    name = call.args[0] if call.args and _imports_by_name(call) else None
+    return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""
 
 
 def _imports_by_name(call: ast.Call) -> bool:
