@@ -35,8 +35,9 @@ class Category(IntEnum):
     OVERHEAD = 10
     CUDA_SYNC = 11
     INSTANT = 12
-    MTIA = 13  # of accelerators that are recognized but not read
-    ASCEND = 14
+    # 13 is communication kernels on the wire: see box_kind in report.proto.
+    MTIA = 14  # of accelerators that are recognized but not read
+    ASCEND = 15
 
 
 HOST_CATEGORIES = (

@@ -15,7 +15,8 @@ export const protobufFileName = "report.proto";
  *
  * Times are microseconds from the trace's start. Sizes are bytes, as double: JSON writes 64-bit integers as text.
  * "Bounded" lists are cut off at a fixed length (see report/building/). Shares are between 0 and 1.
- * The step window is the steps, extended to the end of the GPU work that they launched.
+ * The step window is the recorded steps, or the recording if there are none, without a slow start such as first-run
+ * work, and up to the end of the GPU work that the steps launched.
  */
 
 export interface Report {
@@ -23,6 +24,7 @@ export interface Report {
   generator: string;
   trace: TraceInfo | undefined;
   devices: Device[];
+  /** steps in the step window, bounded */
   steps: Step[];
   verdict: Verdict | undefined;
   findings: Finding[];
@@ -153,9 +155,9 @@ export interface InferredSteps {
   /** number of all repetitions; steps and accounts are bounded */
   repetitions: number;
   period_launches: number;
-  /** time in the step window before the first repetition */
+  /** time in the recording before the first repetition */
   setup_us: number;
-  /** time in the step window after the last repetition */
+  /** time in the recording after the last repetition */
   tail_us: number;
   median_us: number;
   steps: Step[];

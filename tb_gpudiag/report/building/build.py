@@ -68,7 +68,7 @@ def _verdict(verdict: Verdict) -> pb.Verdict:
 def _inferred(facts: Facts, device: DeviceFacts | None) -> pb.InferredSteps | None:
     if facts.inferred_steps is None or device is None:
         return None
-    return inferred_message(facts.inferred_steps, device.id, facts.window)
+    return inferred_message(facts.inferred_steps, device.id, facts.recorded_window)
 
 
 def _sync_sites(facts: Facts, device: DeviceFacts | None) -> list[pb.SyncSite]:

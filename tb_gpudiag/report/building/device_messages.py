@@ -17,7 +17,7 @@ STEPS_LIMIT = 5_000
 
 
 def step_messages(steps: Steps) -> list[pb.Step]:
-    """The recorded steps, in time order, bounded."""
+    """Steps in time order, bounded."""
     return [
         pb.Step(name=one_line(name), start_us=us(start), duration_us=us(end - start))
         for name, start, end in zip(steps.names[:STEPS_LIMIT], steps.start_ns, steps.end_ns, strict=False)
@@ -53,8 +53,8 @@ def device_message(device: DeviceFacts, by_step: Account) -> pb.Device:
     )
 
 
-def inferred_message(inferred: InferredSteps, device: int, window: Window) -> pb.InferredSteps:
-    """The repetition of a device's launches, for a trace without recorded steps."""
+def inferred_message(inferred: InferredSteps, device: int, recorded: Window) -> pb.InferredSteps:
+    """The repetition of a device's launches in the recorded window, for a trace without recorded steps."""
     accounts = _step_accounts(inferred.account)
     return pb.InferredSteps(
         sign=inferred.evidence.value,
@@ -63,8 +63,8 @@ def inferred_message(inferred: InferredSteps, device: int, window: Window) -> pb
         device=device,
         repetitions=len(inferred),
         period_launches=inferred.period_launches,
-        setup_us=us(inferred.start_ns[0] - window.start_ns),
-        tail_us=us(window.end_ns - inferred.end_ns[-1]),
+        setup_us=us(inferred.start_ns[0] - recorded.start_ns),
+        tail_us=us(recorded.end_ns - inferred.end_ns[-1]),
         median_us=us(np.median(inferred.end_ns - inferred.start_ns)),
         steps=[pb.Step(name=a.name, start_us=a.start_us, duration_us=a.duration_us) for a in accounts],
         accounts=accounts,

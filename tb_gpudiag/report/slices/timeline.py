@@ -58,7 +58,8 @@ def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     `level_…` are Levels; `queue_…` the queues' curves (curves.pack); `step_…` the steps. For the others see
     timeline_chains.py.
     """
-    events, host, main_thread, recording = facts.events, facts.host, facts.main_thread, facts.recording
+    events, host, main_thread = facts.events, facts.host, facts.main_thread
+    recording, recorded_steps = facts.recording, facts.recorded_steps
     devices = facts.devices[:MOST_DEVICES]
     texts = TextTable([*(cause.label for cause in Cause), *events.names])
     lanes = Lanes()
@@ -70,7 +71,7 @@ def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
         add_thread(lanes, thread, thread_title(events, thread, main_thread), host)
     levels = build_levels(Boxes.join(lanes.parts), lanes.rows)
     chains, chains_meta = prepare_chains(devices, host, facts.work, main_thread, texts)
-    steps = [texts.add(name) for name in facts.steps.names]
+    steps = [texts.add(name) for name in recorded_steps.names]
     text, text_first = texts.arrays()
     meta = {
         "lanes": lanes.lanes,
@@ -83,8 +84,8 @@ def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
         "meta": pack_meta(meta),
         "text": text,
         "text_first": text_first,
-        "step_start_ns": facts.steps.start_ns,
-        "step_end_ns": facts.steps.end_ns,
+        "step_start_ns": recorded_steps.start_ns,
+        "step_end_ns": recorded_steps.end_ns,
         "step_name": np.array(steps, np.int32),
         **{f"level_{name}": getattr(levels, name) for name in _LEVEL_ARRAYS},
         **pack("queue", lanes.curves),

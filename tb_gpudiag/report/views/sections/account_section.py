@@ -12,6 +12,9 @@ from tb_gpudiag.wording.format import count, share, time_us
 INFERRED_PARTS_SHOWN = 4
 """Parts of the repetitions' time that are listed, largest first."""
 
+NS_US = 1e-3
+"""Times on the wire are exact to a nanosecond."""
+
 _EVIDENCE = {
     "module": "Each repetition runs its own call of an outermost module, so each counts as a step.",
     "input": "Each repetition takes data from the host, so each counts as a step.",
@@ -24,12 +27,18 @@ _EVIDENCE = {
 
 def accounts(report: pb.Report) -> list[Account]:
     """One account per device, busiest first. Parts without time are left out."""
-    return [_account(device, len(report.steps)) for device in report.devices]
+    return [_account(device, _window(report, device)) for device in report.devices]
 
 
-def _account(device: pb.Device, steps: int) -> Account:
+def _window(report: pb.Report, device: pb.Device) -> str:
+    if report.steps:
+        return count(len(report.steps), "step")
+    whole = device.window_us >= report.trace.duration_us - NS_US
+    return "the whole recording" if whole else "the steady part of the recording"
+
+
+def _account(device: pb.Device, window: str) -> Account:
     name = f"GPU {device.id}" + (f", {device.name}" if device.name else "")
-    window = count(steps, "step") if steps else "the whole recording"
     parts = _parts(
         device.window_computing_us,
         device.window_copying_us,
