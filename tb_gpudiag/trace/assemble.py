@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, MemoryAction, MemoryEvents, Thread
+from tb_gpudiag.trace.stray import reach, within
 
 
 class Assembly:
@@ -27,6 +28,7 @@ class Assembly:
         self._threads_of_part: list[Int32] = []
         self._negative = 0
         self._no_duration = 0
+        self._stray = 0
 
     def add(self, part: Part) -> None:
         """Add the next part in file order."""
@@ -43,8 +45,34 @@ class Assembly:
 
     def finish(self) -> tuple[Events, MemoryEvents, int]:
         """Return events, memory events and the earliest timestamp in ns. The assembly is empty afterwards."""
+        parts, threads_of_part = self._parts, self._threads_of_part
+        self._parts, self._threads_of_part = [], []
+        start_ns = _joined([p.spans.start_ns for p in parts], np.int64)
+        time_ns = _joined([p.memory.time_ns for p in parts], np.int64)
+        bounds = reach(start_ns, time_ns)
+        spans_near, memory_near = within(start_ns, *bounds), within(time_ns, *bounds)
+        self._count_stray(int((~spans_near).sum() + (~memory_near).sum()))
+        near = [times[mask] for times, mask in ((start_ns, spans_near), (time_ns, memory_near))]
+        first_ns = min((int(times.min()) for times in near if len(times)), default=0)
+        threads = [
+            Thread(pid, tid, self._thread_names.get((pid, tid), "")) for pid, tid in self._thread_index
+        ]
+        memory = self._memory(parts, threads_of_part, time_ns - first_ns, memory_near)
+        events = self._events(parts, threads_of_part, threads, start_ns - first_ns, spans_near)
+        self._write_notes()
+        return events, memory, first_ns
+
+    def _count_stray(self, stray: int) -> None:
+        """Count events whose timestamp is not a time of this recording as malformed."""
+        self._stray = stray
+        self.events_read -= stray
+        self.malformed += stray
+
+    def _write_notes(self) -> None:
         if self.malformed:
             self.notes.append(f"{_count(self.malformed, 'malformed event')} skipped")
+        if self._stray:
+            self.notes.append(f"{_count(self._stray, 'event')} of these with a timestamp far from all others")
         if self.repaired:
             self.notes.append(
                 "text that is not JSON (bare backslashes, control characters, N/A, broken UTF-8) was repaired"
@@ -55,20 +83,12 @@ class Assembly:
             self.notes.append(
                 f"{_count(self._no_duration, 'span')} without a usable duration read as 0 ns long"
             )
-        parts, threads_of_part = self._parts, self._threads_of_part
-        self._parts, self._threads_of_part = [], []
-        start_ns = _joined([p.spans.start_ns for p in parts], np.int64)
-        time_ns = _joined([p.memory.time_ns for p in parts], np.int64)
-        first_ns = min((int(times.min()) for times in (start_ns, time_ns) if len(times)), default=0)
-        threads = [
-            Thread(pid, tid, self._thread_names.get((pid, tid), "")) for pid, tid in self._thread_index
-        ]
-        memory = self._memory(parts, threads_of_part, time_ns - first_ns)
-        events = self._events(parts, threads_of_part, threads, start_ns - first_ns)
-        return events, memory, first_ns
 
-    def _memory(self, parts: list[Part], threads_of_part: list[Int32], time_ns: Int64) -> MemoryEvents:
+    def _memory(
+        self, parts: list[Part], threads_of_part: list[Int32], time_ns: Int64, near: Bool
+    ) -> MemoryEvents:
         order = np.argsort(time_ns, kind="stable")
+        order = order[near[order]]
         columns = [p.memory for p in parts]
         thread = [own[m.thread] for own, m in zip(threads_of_part, columns, strict=True)]
         change = _joined([m.bytes for m in columns], np.int64)[order]
@@ -91,7 +111,12 @@ class Assembly:
         )
 
     def _events(
-        self, parts: list[Part], threads_of_part: list[Int32], threads: list[Thread], start_ns: Int64
+        self,
+        parts: list[Part],
+        threads_of_part: list[Int32],
+        threads: list[Thread],
+        start_ns: Int64,
+        near: Bool,
     ) -> Events:
         spans = [p.spans for p in parts]
         name, names = _texts([s.name for s in spans])
@@ -100,11 +125,11 @@ class Assembly:
         kind, kinds = _texts([s.types for s in spans])
         thread = _joined([own[s.thread] for own, s in zip(threads_of_part, spans, strict=True)], np.int32)
         duration_ns = _joined([s.duration_ns for s in spans], np.int64)
-        begin = _joined([s.phase_begin for s in spans], np.bool_)
-        end = _joined([s.phase_end for s in spans], np.bool_)
-        keep = np.ones(len(start_ns), np.bool_)
+        begin = near & _joined([s.phase_begin for s in spans], np.bool_)
+        end = near & _joined([s.phase_end for s in spans], np.bool_)
+        keep = near
         if begin.any() or end.any():
-            keep = self._pair(begin, end, thread, start_ns, duration_ns)
+            keep = near & self._pair(begin, end, thread, start_ns, duration_ns)
         order = np.argsort(start_ns, kind="stable")
         order = order[keep[order]]
 

@@ -23,7 +23,8 @@ from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Bool, Category, F
 # them, differences of timestamps and sums of start and duration fit 64 bits.
 EARLIEST_NS: Final = -(10**18)
 LATEST_NS: Final = 4 * 10**18
-LONGEST_NS: Final = 4 * 10**18
+# A span that is longer than a month is not a span: recordings take seconds to minutes.
+LONGEST_NS: Final = 30 * 24 * 3_600 * 10**9
 
 _NUMBERS: Final = ("correlation", "python_id", "python_parent", "sequence", "forward_thread")
 _WORK: Final = np.array(GPU_WORK_CATEGORIES, np.uint8)

@@ -10,15 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tb_gpudiag.trace.columns import LONGEST_NS
 from tb_gpudiag.trace.limits import Limits
 from tests.trace.support import document, memory_rows, nanoseconds, read_bytes, rows, slow_read, span
 
-# Since the profiler's base time, since boot, since 1970, and slightly negative.
-TIMESTAMPS_NS = st.one_of(
-    st.integers(0, 10**13),
-    st.integers(10**15, 10**16),
-    st.integers(10**18, 2 * 10**18),
-    st.integers(-(10**9), 0),
+# Of one recording: since the profiler's base time, since boot, since 1970, and slightly negative.
+TIMESTAMPS_NS = st.sampled_from([0, 10**13, 10**16, 10**18, 17 * 10**17, -(10**9)]).flatmap(
+    lambda base: st.integers(base, base + 10**13)
+)
+SPANS_NS = TIMESTAMPS_NS.flatmap(
+    lambda base: st.lists(
+        st.tuples(st.integers(base, base + 10**13), st.integers(0, 10**12)), min_size=1, max_size=20
+    )
 )
 
 
@@ -29,7 +32,7 @@ def written(ns: int) -> str:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(TIMESTAMPS_NS, st.integers(0, 10**12)), min_size=1, max_size=20), st.booleans())
+@given(SPANS_NS, st.booleans())
 def test_timestamps_with_three_places(timestamps: list[tuple[int, int]], quoted: bool) -> None:
     mark = '"' if quoted else ""
     events = [
@@ -65,8 +68,12 @@ def test_forms_of_numbers(text: str, ns: int) -> None:
 
 
 def test_timestamps_far_apart_fit_64_bits() -> None:
-    trace = read_bytes(document(span("late", 4e15, 4e15), span("early", -1e15)))
-    assert trace.events.end_ns.tolist()[-1] == (4 + 4 + 1) * 10**18
+    month_us = LONGEST_NS // 1000
+    trace = read_bytes(document(span("late", 4e15, month_us), span("early", -1e15)))
+    assert trace.events.end_ns.tolist()[-1] == (4 + 1) * 10**18 + LONGEST_NS
+    trace = read_bytes(document(span("endless", 0, month_us + 1)))
+    assert trace.events.end_ns.tolist() == [0]
+    assert "1 span without a usable duration read as 0 ns long" in trace.notes
 
 
 ARGUMENTS = st.fixed_dictionaries(

@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from tb_gpudiag.facts.core.intervals import Intervals
+from tb_gpudiag.facts.core.thread_axis import ThreadAxis
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64
 
 # Where spans begin and end together, the outer kind comes first: user annotations are put around Python
@@ -61,7 +62,7 @@ class HostTree:
         self.depth: Int32 = np.full(n, NONE, np.int32)
         self.start_ns = _entered(events)
         self.spans = _in_nesting_order(events, self.start_ns, _host_spans(events))
-        starts, ends, self._stride = _on_one_axis(events, self.start_ns, self.spans)
+        starts, ends, self._axis = _on_one_axis(events, self.start_ns, self.spans)
         self._starts = starts
         depth, parents, by_depth, closes = _nest(starts, ends)
         self._depth_order = by_depth
@@ -91,9 +92,8 @@ class HostTree:
         of_span = self.events.thread[self.spans].astype(np.int64)
         thread[open_at], thread[close_at] = of_span, of_span[self._opened_by]
         keep = np.flatnonzero((time[1:] > time[:-1]) & (thread[1:] == thread[:-1]))
-        shift = thread[keep] * self._stride
         inner = innermost[keep]
-        start, end = time[keep] - shift, time[keep + 1] - shift
+        start, end = self._axis.times(time[keep]), self._axis.times(time[keep + 1])
         event = np.where(inner < 0, NONE, self.spans[np.maximum(inner, 0)])
         threads = thread[keep]
         cuts = np.flatnonzero(np.r_[True, threads[1:] != threads[:-1]])
@@ -182,32 +182,32 @@ def _entered(events: Events) -> Int64:
     marks = np.sort(opens[is_mark])
     has_mark = np.searchsorted(marks, opens, side="right") < np.searchsorted(marks, closes, side="left")
     spans = _in_nesting_order(events, start, spans[is_mark | has_mark])
-    opens, ends, _ = _on_one_axis(events, start, spans)
+    opens, closes, _ = _on_one_axis(events, start, spans)
     # Calls alone nest: a mark that ends in the call that sets the next one crosses them, so here marks are no
-    # longer than the instant that they are set in.
+    # longer than the instant that they are set in. Doubled, the axis has a place for the end of that instant.
     is_mark = events.category[spans] == Category.USER_ANNOTATION
-    closes = np.where(is_mark, opens + 1, ends)
-    _, parents, _, _ = _nest(opens, closes)
+    _, parents, _, _ = _nest(2 * opens, np.where(is_mark, 2 * opens + 1, 2 * closes))
+    begins_ns, ends_ns = start[spans], events.end_ns[spans]
+    left_ns = np.where(is_mark, begins_ns, ends_ns)
     mark = np.flatnonzero(is_mark)
-    entered = opens.copy()
+    entered = begins_ns.copy()
     above = parents[mark]
     while len(mark):
-        outlived = (above >= 0) & (closes[above] + _CLOCK_NS < ends[mark])
+        outlived = (above >= 0) & (left_ns[above] + _CLOCK_NS < ends_ns[mark])
         mark, above = mark[outlived], above[outlived]
-        entered[mark] = np.maximum(entered[mark], np.where(is_mark[above], opens[above], closes[above]))
+        entered[mark] = np.maximum(entered[mark], left_ns[above])
         above = parents[above]
     moved: Int64 = start.copy()
-    moved[spans] += entered - opens
+    moved[spans] = entered
     return moved
 
 
-def _on_one_axis(events: Events, start_ns: Int64, spans: Int64) -> tuple[Int64, Int64, int]:
-    """Starts and ends with each thread shifted to a stretch of its own, so that all are handled in one
-    pass."""
-    end = events.end_ns[spans]
-    stride = int(end.max()) + 1 if len(end) else 1
-    shift = events.thread[spans].astype(np.int64) * stride
-    return start_ns[spans] + shift, end + shift, stride
+def _on_one_axis(events: Events, start_ns: Int64, spans: Int64) -> tuple[Int64, Int64, ThreadAxis]:
+    """Return the places of starts and ends on an axis where each thread has a stretch of its own, and that
+    axis."""
+    start, end, thread = start_ns[spans], events.end_ns[spans], events.thread[spans]
+    axis = ThreadAxis(start, end)
+    return axis.places(thread, start), axis.places(thread, end), axis
 
 
 def _in_nesting_order(events: Events, start_ns: Int64, spans: Int64) -> Int64:

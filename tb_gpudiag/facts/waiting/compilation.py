@@ -12,6 +12,7 @@ import numpy as np
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.core.steps import Steps, Window
+from tb_gpudiag.facts.core.thread_axis import ThreadAxis
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Int64
 from tb_gpudiag.trace.vocabulary import compile_spans
 from tb_gpudiag.trace.vocabulary.marks import COMPILED_REGION
@@ -92,22 +93,18 @@ def _next_region(host: Host, compiled: Int64) -> Int64:
     next compilation; NONE where there is none."""
     events = host.events
     regions = np.flatnonzero(match(events, COMPILED_REGION) & (host.tree.depth >= 0))
-    # Each thread on a stretch of time of its own.
-    stride = int(events.end_ns.max(initial=0)) + 1
-
-    def at(event: Int64, time: Int64) -> Int64:
-        place: Int64 = events.thread[event].astype(np.int64) * stride + time[event]
-        return place
-
-    order = np.argsort(at(regions, events.start_ns), kind="stable")
-    regions = regions[order]
-    begins, ends = np.sort(at(compiled, events.start_ns)), at(compiled, events.end_ns)
+    axis = ThreadAxis(events.start_ns[regions], events.start_ns[compiled], events.end_ns[compiled])
+    starts = axis.places(events.thread[regions], events.start_ns[regions])
+    order = np.argsort(starts, kind="stable")
+    regions, starts = regions[order], starts[order]
+    begins = np.sort(axis.places(events.thread[compiled], events.start_ns[compiled]))
+    ends = axis.places(events.thread[compiled], events.end_ns[compiled])
     far = np.iinfo(np.int64).max
     until = np.r_[begins, far][np.searchsorted(begins, ends)]
-    starts = np.r_[at(regions, events.start_ns), far]
-    index = np.searchsorted(starts[:-1], ends)
-    found = (starts[index] < until) & (starts[index] // stride == ends // stride)
-    return np.where(found, np.r_[regions, NONE][index], NONE)
+    index = np.searchsorted(starts, ends)
+    starts = np.r_[starts, far]
+    same_thread = np.r_[events.thread[regions], NONE][index] == events.thread[compiled]
+    return np.where((starts[index] < until) & same_thread, np.r_[regions, NONE][index], NONE)
 
 
 def _steps_at(steps: Steps, time: Int64) -> list[str]:

@@ -1,0 +1,40 @@
+"""Timestamps so far from all others that they are not times of the recording.
+
+CUPTI writes 0 for a time that it does not have. Next to real timestamps, that is decades earlier: one such
+event would stretch the recording over all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.trace.events import Bool, Int64
+
+# All events this close to the median time of the trace are kept. Recordings take seconds to minutes, rarely
+# hours. Kineto counts time from a date that changes every three months, so 0 is nearly always further away.
+NEAR_NS: Final = 24 * 3_600 * 10**9
+
+# So are events that are at most this many times as far from the median as half of all events are. A recording
+# of many days keeps all its events, unless half of them happened within two minutes.
+FARTHEST: Final = 1_000
+
+
+def reach(*times_ns: Int64) -> tuple[int, int]:
+    """Return the first and last time that can be one of this recording."""
+    times = np.concatenate(times_ns)
+    if not len(times):
+        return 0, 0
+    middle = len(times) // 2
+    median = int(np.partition(times, middle)[middle])
+    spread = int(np.partition(np.abs(times - median), middle)[middle])
+    distance = max(NEAR_NS, FARTHEST * spread)
+    return median - distance, median + distance
+
+
+def within(times_ns: Int64, first_ns: int, last_ns: int) -> Bool:
+    """Mask of the times from first to last. The bounds may exceed 64 bits."""
+    limits = np.iinfo(np.int64)
+    mask: Bool = (times_ns >= max(first_ns, limits.min)) & (times_ns <= min(last_ns, limits.max))
+    return mask

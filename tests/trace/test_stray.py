@@ -1,0 +1,49 @@
+"""Events far from all others are not part of the recording."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.trace.support import document, memory_rows, names, read_bytes, span
+
+NOW_US = 1_700_000_000_000_000
+HOUR_US = 3_600_000_000
+
+
+def memory(ts: int) -> dict[str, Any]:
+    return {"ph": "i", "name": "[memory]", "pid": 7, "tid": 8, "ts": ts, "args": {"Bytes": 512}}
+
+
+@pytest.mark.parametrize("stray_us", [0, NOW_US - 25 * HOUR_US, NOW_US + 25 * HOUR_US, 3 * 10**15])
+def test_a_stray_event_is_malformed_and_the_rest_is_kept(stray_us: int) -> None:
+    events = [span(f"good{i}", NOW_US + i) for i in range(4)]
+    trace = read_bytes(document(span("stray", stray_us), memory(stray_us), *events, memory(NOW_US + 2)))
+    assert names(trace) == [f"good{i}" for i in range(4)]
+    assert [row[0] for row in memory_rows(trace)] == [(NOW_US + 2) * 1000]
+    assert (trace.events_read, trace.malformed_events) == (5, 2)
+    assert (trace.start_ns, trace.events.end_ns.max()) == (NOW_US * 1000, 4000)
+    assert "2 events of these with a timestamp far from all others" in trace.notes
+
+
+def test_a_stray_begin_or_end_takes_no_other_event_with_it() -> None:
+    begin, end = ({"ph": phase, "cat": "cpu_op", "name": "b", "pid": 7, "tid": 8} for phase in "BE")
+    events = [{**begin, "ts": 0}, {**begin, "ts": NOW_US}, {**end, "ts": NOW_US + 5}, span("x", NOW_US)]
+    trace = read_bytes(document(*events))
+    assert names(trace) == ["b", "x"]
+    assert trace.events.duration_ns.tolist() == [5000, 1000]
+    assert trace.malformed_events == 1
+
+
+@pytest.mark.parametrize("hours", [1, 23, 24 * 10])
+def test_a_long_recording_keeps_all_its_events(hours: int) -> None:
+    events = [span(f"e{i}", NOW_US + i * hours * HOUR_US // 40) for i in range(41)]
+    trace = read_bytes(document(*events))
+    assert (len(trace.events), trace.malformed_events) == (41, 0)
+
+
+def test_a_burst_in_a_recording_of_a_day_keeps_what_is_around_it() -> None:
+    burst = [span("burst", NOW_US + i) for i in range(50)]
+    trace = read_bytes(document(span("first", NOW_US - 12 * HOUR_US), *burst, span("last", NOW_US + HOUR_US)))
+    assert (len(trace.events), trace.malformed_events) == (52, 0)
