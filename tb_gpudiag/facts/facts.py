@@ -29,6 +29,7 @@ from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
 from tb_gpudiag.facts.launching.driver_calls import DriverCalls
 from tb_gpudiag.facts.launching.hotspots import Hotspot, Hotspots, Kind
 from tb_gpudiag.facts.launching.launch_costs import LaunchCosts, launch_costs
+from tb_gpudiag.facts.launching.launch_modes import LaunchModes, launch_modes
 from tb_gpudiag.facts.launching.same_shapes import same_shapes
 from tb_gpudiag.facts.memory.context import MemoryContext
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory
@@ -37,6 +38,7 @@ from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.stepping.variance import StepTimes, find_step_times
 from tb_gpudiag.facts.waiting.allocator_calls import AllocatorCalls, allocator_calls
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
+from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
 from tb_gpudiag.trace.events import Bool, Trace
 
 
@@ -192,6 +194,13 @@ class Facts:
         return same_shapes(self.host, self.work, self.steps)
 
     @cached_property
+    def launch_modes(self) -> LaunchModes:
+        """Compiled code and CUDA graphs in the step window."""
+        waits = self.calls.waits_between_launches(self.window)
+        blocking = self.host_time.blocking
+        return launch_modes(self.host, self.work, blocking, self.window, waits, self.same_shapes)
+
+    @cached_property
     def launch_costs(self) -> LaunchCosts:
         """Launch costs of all devices over the step window."""
         return launch_costs(
@@ -213,6 +222,10 @@ class Facts:
         return self._hotspots.of(kind)
 
     # waiting, replay
+
+    @cached_property
+    def job(self) -> JobKind:
+        return job_kind(self.host)
 
     @cached_property
     def allocator_calls(self) -> AllocatorCalls:

@@ -23,8 +23,9 @@ from tb_gpudiag.rules.rule import (
     Saving,
 )
 from tb_gpudiag.rules.shared.evidence import part_time, per_step, window_time
-from tb_gpudiag.rules.shared.fewer_launches import batch_evidence, graph_evidence
+from tb_gpudiag.rules.shared.fewer_launches import batch_evidence
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
+from tb_gpudiag.rules.shared.launch_advice import LaunchAdvice, launch_advice
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS, in_short_dry_gaps, issuing
 from tb_gpudiag.rules.shared.lost_time import Lost, host_time, lost_time, places, removing
 from tb_gpudiag.trace.events import NONE, Bool, Int64
@@ -47,15 +48,20 @@ _HOST = np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 # overlapping it with GPU work, removes all of it.
 LEAST_REMOVED = 0.5
 
-_CODE = """# Find the line: record with stacks, and look at the places of this finding.
+_WITH_STACKS = """# Find the line: record with stacks, and look at the places of this finding.
 with torch.profiler.profile(with_stack=True, ...) as prof:
     ...
+"""
 
-# Remove Python between operators: compile it, or replay it as a CUDA graph,
-model = torch.compile(model)                            # or mode="reduce-overhead" (fixed shapes, no syncs)
-# process the whole batch instead of item by item,
+_HOST_WORK = """
+# Process the whole batch instead of item by item,
 batch = processor(images, return_tensors="pt")      # not: [processor(i) for i in images]
-# or move it to the GPU, into the loader's workers, or out of the loop (logging, metrics, checkpoints)."""
+# or move it to the GPU, to another thread or process, or out of the loop (logging, metrics, checkpoints)."""
+
+_PIPELINE = """
+# Let worker processes prepare items, and the model run on batches of them:
+for output in pipe(dataset, batch_size=16, num_workers=8): ...
+"""
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
@@ -91,13 +97,25 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         chosen &= ~own
     if lost.share(lost.total_ns(chosen)) >= LEAST_SHARE:
         on_host = subtract(_host_work(facts.main_thread_spans), reported)
-        advice = batch_evidence(facts.host, facts.window)
+        advice = launch_advice(facts.launch_modes, facts.job, lost, chosen)
+        evidence = batch_evidence(facts.host, facts.window)
         short_ns = lost.total_ns(chosen & in_short_dry_gaps(lost, device))
         if 2 * short_ns >= lost.total_ns(chosen):  # a CUDA graph would remove it with the launches
-            waits = facts.calls.waits_between_launches(facts.window)
-            advice.append(graph_evidence(waits, facts.same_shapes))
+            evidence.append(advice.graph_evidence)
+        evidence += [*advice.in_compiled_code, *advice.autograd_evidence]
         stacks = facts.recorded.stacks
-        found.append(_general_finding(facts.host, lost, chosen, python, on_host, advice, stacks=stacks))
+        found.append(
+            _general_finding(
+                facts.host,
+                lost,
+                chosen,
+                python,
+                on_host,
+                _fix(advice, stacks=stacks),
+                evidence,
+                stacks=stacks,
+            )
+        )
     return sorted(found, key=lambda f: -f.cost_ns) or _clear(lost, total_ns)
 
 
@@ -163,6 +181,7 @@ def _general_finding(
     chosen: Bool,
     python: Bool,
     on_host: Intervals,
+    fix: Fix,
     advice: list[Evidence],
     *,
     stacks: bool,
@@ -180,11 +199,7 @@ def _general_finding(
         title=f"{subject} the GPU idle {share(cost_ns, lost.window_ns)} of the time",
         summary="The GPU has finished its work while the host is still busy with its own, before the next "
         f"launch.{at}{no_stacks}",
-        fix=Fix(
-            "Get the host's work out of the GPU's way: compile it, batch it, or overlap it with GPU work.",
-            _CODE,
-            "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
-        ),
+        fix=fix,
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
@@ -200,6 +215,18 @@ def _general_finding(
         claims=lost.claims(chosen),
         removable=removing(on_host, LEAST_REMOVED),
     )
+
+
+def _fix(advice: LaunchAdvice, *, stacks: bool) -> Fix:
+    """Get host work out of the GPU's way, by means that fit how the job launches now."""
+    if advice.mostly_compiled or advice.graphs_in_use:
+        text = advice.fix_text
+    else:
+        text = "Get the host's work out of the GPU's way: compile it, batch it, or overlap it with GPU work."
+    parts = [] if stacks else [_WITH_STACKS]
+    parts.append(advice.code)
+    parts.append(_PIPELINE if advice.job.pipeline else _HOST_WORK)
+    return Fix(text, "\n".join(parts), "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html")
 
 
 def _unlocated(host: Host, lost: Lost, chosen: Bool) -> list[Evidence]:

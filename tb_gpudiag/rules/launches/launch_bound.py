@@ -25,7 +25,8 @@ from tb_gpudiag.rules.rule import (
     Saving,
 )
 from tb_gpudiag.rules.shared.evidence import per_step, window_time
-from tb_gpudiag.rules.shared.fewer_launches import batch_evidence, graph_evidence, larger_batch_evidence
+from tb_gpudiag.rules.shared.fewer_launches import batch_evidence, larger_batch_evidence
+from tb_gpudiag.rules.shared.launch_advice import LaunchAdvice, launch_advice
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS, issuing
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
 from tb_gpudiag.wording.format import one_line, share
@@ -39,16 +40,18 @@ LEAST_SHARE = 0.05
 # launches of a step by one.
 LEAST_REMOVED = 0.5
 
-_CODE = """# Fewer, larger kernels, launched together:
-model = torch.compile(model)                           # fuses elementwise kernels
-model = torch.compile(model, mode="reduce-overhead")   # and replays them as CUDA graphs (fixed shapes)
-
+_OPTIMIZER = """
 # One launch for all parameters instead of one per parameter:
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)   # or foreach=True
-optimizer.zero_grad(set_to_none=True)                           # no kernel at all
+optimizer.zero_grad(set_to_none=True)                           # no kernel at all"""
 
+_BATCH = """
 # Batch items: several in one batch take about as many launches as one of them
 outputs = model(torch.stack(items))                 # not: [model(item[None]) for item in items]"""
+
+_PIPELINE_BATCH = """
+# Batch items: several in one batch take about as many launches as one of them
+for output in pipe(dataset, batch_size=16): ...     # not: [pipe(item) for item in dataset]"""
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
@@ -73,17 +76,13 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             "the GPU idle"
         )
     steps = len(facts.steps)
-    waits = facts.calls.waits_between_launches(facts.window)
+    advice = launch_advice(facts.launch_modes, facts.job, lost, chosen)
     return Finding(
         title=f"Short launch gaps keep the GPU idle {cost_share} of the time",
         summary="The GPU finishes its short kernels before the host launches the next ones: "
         f"{on_idle_gpu} found the GPU idle. It then waits for the operator's overhead on the CPU, the launch "
         "call and the launch latency.",
-        fix=Fix(
-            "Launch fewer and larger kernels: fuse them, or replay the whole step as a CUDA graph.",
-            _CODE,
-            "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
-        ),
+        fix=Fix(advice.fix_text, _code(advice), advice.url),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
@@ -92,7 +91,9 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             Evidence("Launched on an idle GPU", on_idle_gpu),
             *_most_launched(facts.hotspots("operator"), steps),
             *batch_evidence(facts.host, facts.window),
-            graph_evidence(waits, facts.same_shapes),
+            advice.graph_evidence,
+            *advice.in_compiled_code,
+            *advice.autograd_evidence,
             *larger_batch_evidence(device, facts.memory, facts.window),
             Evidence("Median launch call", duration(float(np.median(calls.host_ns)))),
             Evidence("Median GPU time per launch", duration(float(np.median(calls.kernel_ns)))),
@@ -102,6 +103,15 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         claims=lost.claims(chosen),
         removable=removing(_host_time(facts.main_thread_spans), LEAST_REMOVED),
     )
+
+
+def _code(advice: LaunchAdvice) -> str:
+    """Code that fits the job: no optimizer in inference, batches the way that the job makes them."""
+    parts = [advice.code]
+    if advice.job.training and not advice.graphs_in_use:
+        parts.append(_OPTIMIZER)
+    parts.append(_PIPELINE_BATCH if advice.job.pipeline else _BATCH)
+    return "\n".join(parts)
 
 
 def _most_launched(operators: Sequence[Hotspot], steps: int) -> list[Evidence]:

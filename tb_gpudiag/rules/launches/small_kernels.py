@@ -25,7 +25,8 @@ from tb_gpudiag.rules.rule import (
     Saving,
 )
 from tb_gpudiag.rules.shared.evidence import window_time
-from tb_gpudiag.rules.shared.fewer_launches import graph_evidence, larger_batch_evidence
+from tb_gpudiag.rules.shared.fewer_launches import larger_batch_evidence
+from tb_gpudiag.rules.shared.launch_advice import COMPILE_URL, LaunchAdvice, launch_advice
 from tb_gpudiag.rules.shared.launch_gaps import in_short_dry_gaps
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, host_time, lost_time, places, removing
 from tb_gpudiag.trace.events import NONE, Bool
@@ -56,7 +57,6 @@ class _Kind(NamedTuple):
 
 _OPTIMIZER_URL = "https://docs.pytorch.org/docs/stable/optim.html"
 _ZERO_GRAD_URL = "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html"
-_COMPILE_URL = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
 
 _KINDS = {
     ClusterKind.OPTIMIZER_STEP: _Kind(
@@ -82,15 +82,14 @@ optimizer = torch.optim.Adagrad(model.parameters(), foreach=True)  # where there
         "a loop over tensors or time steps",
         "Write the loop as one operator over all of them, or compile it.",
         """# Over a list of tensors: one launch for all.
-torch._foreach_add_(gradients, parameters, alpha=weight_decay)
-torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
+torch._foreach_add_(tensors, others, alpha=weight)
 
 # Over items or time steps: one tensor with an extra dimension.
 y = torch.stack(inputs) * scale                  # instead of: [x * scale for x in inputs]
 y, h = torch.nn.LSTM(n, n)(x)                    # instead of a loop over an LSTMCell
 
 step = torch.compile(step)                       # or let the compiler fuse it""",
-        _COMPILE_URL,
+        COMPILE_URL,
     ),
     ClusterKind.ELEMENTWISE: _Kind(
         "a chain of elementwise operators",
@@ -98,7 +97,7 @@ step = torch.compile(step)                       # or let the compiler fuse it""
         """@torch.compile
 def activation(x, bias, mask):                    # put the chain into a function
     return torch.nn.functional.gelu(x + bias) * mask""",
-        _COMPILE_URL,
+        COMPILE_URL,
     ),
 }
 
@@ -125,13 +124,18 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         return Clear(
             f"no cluster of small kernels keeps the GPU idle for more than {most} of the step window"
         )
-    advice = [
-        graph_evidence(facts.calls.waits_between_launches(facts.window), facts.same_shapes),
-        *larger_batch_evidence(device, facts.memory, facts.window),
-    ]
+    larger_batch = larger_batch_evidence(device, facts.memory, facts.window)
     order = sorted(range(len(clusters)), key=lambda i: -costs_ns[i])
     return [
-        _finding(facts.host, facts.main_thread_spans, lost, late, clusters[i], advice)
+        _finding(
+            facts.host,
+            facts.main_thread_spans,
+            lost,
+            late,
+            clusters[i],
+            launch_advice(facts.launch_modes, facts.job, lost, _before(lost, late, clusters[i])),
+            larger_batch,
+        )
         for i in order
         if lost.share(costs_ns[i]) >= LEAST_SHARE
     ]
@@ -152,12 +156,23 @@ def _idle_ns(lost: Lost, late: Bool, clusters: list[Cluster]) -> list[int]:
     ]
 
 
+def _before(lost: Lost, late: Bool, cluster: Cluster) -> Bool:
+    """Mask of the segments before the cluster's launches except its first, shape (s,)."""
+    return late & np.isin(lost.launch, cluster.calls[~cluster.first])
+
+
 def _finding(
-    host: Host, main_thread: CauseSpans, lost: Lost, late: Bool, cluster: Cluster, advice: list[Evidence]
+    host: Host,
+    main_thread: CauseSpans,
+    lost: Lost,
+    late: Bool,
+    cluster: Cluster,
+    advice: LaunchAdvice,
+    larger_batch: list[Evidence],
 ) -> Finding:
     kind = _KINDS[cluster.kind]
     launches = len(cluster.calls)
-    chosen = late & np.isin(lost.launch, cluster.calls[~cluster.first])
+    chosen = _before(lost, late, cluster)
     cost_ns = lost.total_ns(chosen)
     source = one_line(cluster.mark, 80) or kind.source
     operators = ", ".join(dict.fromkeys(cluster.operators))
@@ -168,7 +183,7 @@ def _finding(
         f"{share(cost_ns, lost.window_ns)} of the time",
         summary=f"Small kernels from {kind.source}: each launch starts {mean} of GPU work on average, and "
         "the GPU finishes it before the next launch arrives.",
-        fix=Fix(kind.fix, kind.code, kind.url),
+        fix=_fix(cluster.kind, advice),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
@@ -180,13 +195,23 @@ def _finding(
             Evidence(
                 "GPU time", duration(cluster.gpu_ns), (duration(cluster.gpu_ns / launches, "per launch"),)
             ),
-            *advice,
+            advice.graph_evidence,
+            *advice.in_compiled_code,
+            *larger_batch,
         ],
         places=places(host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=removing(spans, LEAST_REMOVED),
     )
+
+
+def _fix(kind: ClusterKind, advice: LaunchAdvice) -> Fix:
+    """The cluster's own fix, without compiling what is compiled already, or replayed as CUDA graphs."""
+    own = _KINDS[kind]
+    if kind in {ClusterKind.LOOP, ClusterKind.ELEMENTWISE} and advice.mostly_compiled:
+        return Fix(advice.fix_text, advice.code, advice.url)
+    return Fix(own.fix, own.code, own.url)
 
 
 RULE = Rule("GD202", "small_kernels", "Clusters of small kernels", check, error_share=0.30)

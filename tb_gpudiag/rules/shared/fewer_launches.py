@@ -1,4 +1,4 @@
-"""Evidence on how to launch less: CUDA graphs, larger batches."""
+"""Evidence on how to launch less by larger batches. For CUDA graphs, see launch_advice.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.matmuls import batch_of_one
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.rule import Evidence
-from tb_gpudiag.wording.format import count
 from tb_gpudiag.wording.quantity import number, share_of
 
 # Fewer linear layers than this may be a head that works on a single item by design.
@@ -21,25 +20,6 @@ FEWEST_LAYERS = 4
 # data for less than this share of the step window.
 ROOM_SHARE = 0.5
 INPUT_SHARE = 0.05
-
-
-def graph_evidence(waits: int, same_shapes: bool | None) -> Evidence:
-    """Say whether a CUDA graph could replay the whole step.
-
-    waits: synchronizations between the first and the last launch of the step window.
-    same_shapes: every step runs the same operators on the same shapes; None if the trace does not say.
-    """
-    obstacles = [
-        *([f"{count(waits, 'synchronization')} between launches"] if waits else []),
-        *(["operators or their shapes differ from step to step"] if same_shapes is False else []),
-    ]
-    if obstacles:
-        return Evidence("CUDA graph", f"not as it is: {', and '.join(obstacles)}")
-    if same_shapes:
-        same = "every step runs the same operators and matmuls"
-        return Evidence("CUDA graph", f"possible: no synchronization between launches, and {same}")
-    unknown = "if shapes stay the same, which the trace does not say"
-    return Evidence("CUDA graph", f"possible {unknown}: no synchronization between launches")
 
 
 def larger_batch_evidence(

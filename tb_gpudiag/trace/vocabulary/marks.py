@@ -28,6 +28,14 @@ PARAMETER_LOOP = any_of(
 # A function that torch.compile compiled, as it runs: its number, and how often it had been compiled before.
 COMPILED_REGION = any_of(r"Torch-Compiled Region: (?P<function>.*\d+)/(?P<before>\d+)")
 
+# Marks and operators around code that torch.compile wrote, as it runs, forward and backward.
+COMPILED_CODE = any_of(
+    r"Torch-Compiled Region.*",
+    r"## Call CompiledFxGraph .*",
+    r"CompiledFunction(Backward)?",
+    flags=re.S,
+)
+
 
 def module_name(name: str) -> str:
     """Return `Linear_3` for `nn.Module: Linear_3`, and any other name as it is."""

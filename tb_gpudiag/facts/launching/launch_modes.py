@@ -1,0 +1,61 @@
+"""How the job launches: eagerly, from code that torch.compile wrote, or by replaying CUDA graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Intervals, clip, union
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.vocabulary.api_calls import GRAPH_LAUNCH
+from tb_gpudiag.trace.vocabulary.marks import COMPILED_CODE
+
+
+@dataclass(frozen=True)
+class LaunchModes:
+    """Compiled code and CUDA graphs in the step window.
+
+    compiled: the host's time in compiled code. waits_in_compiled: synchronizations in it.
+    waits: synchronizations between the first and the last launch.
+    same_shapes: every step runs the same operators on the same shapes; None if the trace does not say.
+    graph_launches: launches of CUDA graphs. graph_work, work: GPU work that they started, and all of it.
+    """
+
+    compiled: Intervals
+    waits_in_compiled: int
+    waits: int
+    same_shapes: bool | None
+    graph_launches: int
+    graph_work: int
+    work: int
+
+
+def launch_modes(
+    host: Host, work: Work, blocking: Int64, window: Window, waits: int, same_shapes: bool | None
+) -> LaunchModes:
+    """blocking: event indices of the calls that wait for the GPU (handover.HostTime.blocking).
+
+    waits, same_shapes: see LaunchModes."""
+    events = host.events
+    compiled = match(events, COMPILED_CODE) & (host.tree.depth >= 0)
+    inside = host.tree.under(compiled)
+    spans = np.flatnonzero(compiled)
+    starts = events.start_ns[blocking]
+    in_window = (starts >= window.start_ns) & (starts < window.end_ns)
+    launched = work.launch[(work.launch_start_ns >= window.start_ns) & (work.launch_start_ns < window.end_ns)]
+    launched = launched[launched != NONE]
+    by_graph = match(events, GRAPH_LAUNCH)[launched]
+    return LaunchModes(
+        clip(union(events.start_ns[spans], events.end_ns[spans]), window.start_ns, window.end_ns),
+        int((inside[blocking] & in_window).sum()),
+        waits,
+        same_shapes,
+        len(np.unique(launched[by_graph])),
+        int(by_graph.sum()),
+        len(launched),
+    )

@@ -1,0 +1,55 @@
+"""The kind of job, as far as names in the trace show it: training or inference, and what feeds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Category, Events
+from tb_gpudiag.trace.vocabulary import api_calls, job_names, marks, operators, torch_frames
+
+
+@dataclass(frozen=True)
+class JobKind:
+    """training: whether a backward pass or an optimizer ran; None if the trace does not show it.
+
+    pipeline: a Hugging Face pipeline runs the model. loader: a DataLoader fetches batches.
+    autograd_nodes: nodes that forward operators added to autograd's graph.
+    """
+
+    training: bool | None
+    pipeline: bool
+    loader: bool
+    autograd_nodes: int
+
+
+def job_kind(host: Host) -> JobKind:
+    """Find out what kind of job the trace is of."""
+    events = host.events
+    forward = (events.category == Category.CPU_OP) & (events.sequence != NONE) & (events.forward_thread <= 0)
+    # Operators have a sequence number while gradients are enabled, and it rises with each node that is made.
+    numbers = len(np.unique(events.sequence[forward]))
+    return JobKind(
+        training=_training(events),
+        pipeline=bool(match(events, job_names.PIPELINE).any()),
+        loader=bool(match(events, torch_frames.LOADER).any()),
+        autograd_nodes=max(0, numbers - 1),
+    )
+
+
+def _training(events: Events) -> bool | None:
+    on_host = (operators.BACKWARD_NODE, marks.OPTIMIZER_STEP, marks.ZERO_GRAD)
+    frames = (torch_frames.BACKWARD_FRAME, torch_frames.OPTIMIZER_FRAME)
+    on_gpu = np.isin(events.category, np.array(GPU_WORK_CATEGORIES, np.uint8))
+    if (
+        (events.forward_thread > 0).any()
+        or any(match(events, pattern).any() for pattern in (*on_host, *frames))
+        or (match(events, job_names.TRAINING_KERNEL) & on_gpu).any()
+    ):
+        return True
+    # A CUDA graph replays a backward pass without any operator.
+    replays = match(events, api_calls.GRAPH_LAUNCH).any()
+    return None if replays or not (events.category == Category.CPU_OP).any() else False

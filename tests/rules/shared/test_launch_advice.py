@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.rules.launches.launch_bound import RULE
+from tb_gpudiag.rules.rule import Finding
+from tests.builder import HostThread, TraceBuilder
+from tests.rules.stage import facts_of, figures, finding
+
+
+def _eager(main: HostThread, *, count: int = 40, sequence: int | None = None) -> None:
+    """Launch kernels of 5 µs every 20 µs."""
+    for i in range(count):
+        at = 20 * i
+        main.op("aten::mul", at=at, us=15, sequence=None if sequence is None else sequence + i)
+        main.launch("mul", at=at + 5, us=5, runs_at=at + 11, runs_us=5)
+
+
+def _job() -> tuple[TraceBuilder, HostThread]:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    return trace, main
+
+
+def _found(trace: TraceBuilder, folder: Path) -> Finding:
+    found = finding(RULE.check(facts_of(trace, folder)))
+    text = str(figures(found)["CUDA graph"][0])
+    assert not ("not as it is" in text and "reduce-overhead" in found.fix.code)
+    return found
+
+
+def test_eager_code_is_compiled_or_graphed(tmp_path: Path) -> None:
+    trace, main = _job()
+    _eager(main)
+    found = _found(trace, tmp_path)
+    assert "replay the whole step as a CUDA graph" in found.fix.text
+    assert "reduce-overhead" in found.fix.code
+    assert "In compiled code" not in figures(found)
+
+
+def test_without_a_graph_if_the_host_synchronizes(tmp_path: Path) -> None:
+    trace, main = _job()
+    _eager(main)
+    main.sync(at=396, us=3)
+    found = _found(trace, tmp_path)
+    assert "not as it is" in str(figures(found)["CUDA graph"][0])
+    assert "torch.compile(model)" in found.fix.code
+
+
+@pytest.mark.parametrize(("us", "compiled"), [(1000, True), (300, False)])
+def test_compiled_code_is_not_compiled_again(us: float, compiled: bool, tmp_path: Path) -> None:
+    trace, main = _job()
+    main.op("Torch-Compiled Region: 0/0", at=0, us=us)
+    _eager(main)
+    found = _found(trace, tmp_path)
+    assert "In compiled code" in figures(found)
+    assert ("This code is compiled already" in found.fix.text) == compiled
+    assert ("cpp_wrapper" in found.fix.code) == compiled
+    assert ("fuses elementwise kernels" in found.fix.code) != compiled
+
+
+def test_a_synchronization_outside_compiled_code_does_not_rule_out_its_graph(tmp_path: Path) -> None:
+    trace, main = _job()
+    main.op("Torch-Compiled Region: 0/0", at=0, us=700)
+    _eager(main)
+    main.sync(at=756, us=3)
+    assert "reduce-overhead" in _found(trace, tmp_path).fix.code
+
+
+def test_a_synchronization_in_compiled_code_rules_out_its_graph(tmp_path: Path) -> None:
+    trace, main = _job()
+    main.op("Torch-Compiled Region: 0/0", at=0, us=1000)
+    _eager(main)
+    main.sync(at=396, us=3)
+    found = _found(trace, tmp_path)
+    assert "1 synchronization in compiled code" in str(figures(found)["CUDA graph"][0])
+    assert "cpp_wrapper" in found.fix.code
+
+
+def test_graphs_that_are_in_use_are_extended(tmp_path: Path) -> None:
+    trace, main = _job()
+    _eager(main, count=39)
+    main.graph_launch([("gemm", 800, 10), ("gemm", 810, 10)], at=785, us=10)
+    found = _found(trace, tmp_path)
+    assert found.fix.text.startswith("CUDA graphs are in use: capture the rest")
+    assert "in use: 1 launch for 4.9% of the GPU's work" in str(figures(found)["CUDA graph"][0])
+    assert "torch.compile" not in found.fix.code
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_only_training_gets_advice_about_its_optimizer(training: bool, tmp_path: Path) -> None:
+    trace, main = _job()
+    _eager(main)
+    if training:
+        main.annotation("Optimizer.step#AdamW.step", at=900, us=50)
+    assert ("optimizer" in _found(trace, tmp_path).fix.code) == training
+
+
+def test_a_pipeline_gets_its_own_arguments(tmp_path: Path) -> None:
+    trace, main = _job()
+    main.frame("transformers/pipelines/base.py(1120): __call__", at=0, us=1000)
+    _eager(main)
+    code = _found(trace, tmp_path).fix.code
+    assert "pipe(dataset, batch_size=16)" in code
+    assert "torch.stack(items)" not in code
+
+
+@pytest.mark.parametrize(
+    ("count", "backward", "said"), [(11, False, True), (10, False, False), (11, True, False)]
+)
+def test_reports_an_autograd_graph_without_a_backward_pass(
+    count: int, backward: bool, said: bool, tmp_path: Path
+) -> None:
+    trace, main = _job()
+    _eager(main, count=count, sequence=7)
+    if backward:
+        main.op("MulBackward0", at=900, us=10, sequence=7, forward_thread=1)
+    assert ("Autograd graph without a backward pass" in figures(_found(trace, tmp_path))) == said
