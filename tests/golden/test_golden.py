@@ -40,9 +40,9 @@ def _report(scenario: str, folder: Path) -> pb.Report:
     made.generator = "tb-gpudiag"  # without the version
     compared = _compared_rules()
     for listed in (made.clear, made.unchecked):
-        kept = [entry for entry in listed if entry.rule in compared]
-        del listed[:]
-        listed.extend(kept)
+        for place in reversed(range(len(listed))):
+            if listed[place].rule not in compared:
+                del listed[place]
     return made
 
 
