@@ -24,7 +24,7 @@ export interface Report {
   generator: string;
   trace: TraceInfo | undefined;
   devices: Device[];
-  /** steps in the step window, bounded */
+  /** all recorded steps, bounded; step_accounts has those in the step window */
   steps: Step[];
   verdict: Verdict | undefined;
   findings: Finding[];

@@ -39,9 +39,9 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
     return pb.Report(
         schema_version=SCHEMA_VERSION,
         generator=f"tb-gpudiag {__version__}",
-        trace=trace_message(facts.trace, file, facts.recorded, facts.recording, len(steps)),
+        trace=trace_message(facts.trace, file, facts.recorded, facts.recording, len(facts.recorded_steps)),
         devices=[device_message(device, facts.account(device)) for device in facts.devices],
-        steps=step_messages(steps),
+        steps=step_messages(facts.recorded_steps),
         verdict=_verdict(find_verdict(facts)),
         findings=[finding_message(found, window, len(steps)) for found in outcome.findings],
         plan=plan_message(outcome, window, facts.replay) if outcome.plan else None,

@@ -32,7 +32,8 @@ def accounts(report: pb.Report) -> list[Account]:
 
 def _window(report: pb.Report, device: pb.Device) -> str:
     if report.steps:
-        return count(len(report.steps), "step")
+        steady, recorded = len(device.step_accounts), count(len(report.steps), "step")
+        return f"{count(steady)} of {recorded}" if 0 < steady < len(report.steps) else recorded
     whole = device.window_us >= report.trace.duration_us - NS_US
     return "the whole recording" if whole else "the steady part of the recording"
 
