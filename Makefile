@@ -1,11 +1,14 @@
-# make demo    TensorBoard with the Diagnosis tab, on traces that show one fault each
-# make test    every check and every test
-# make lint    the checks alone
+# make demo    TensorBoard with the Diagnosis tab, on traces with one fault each
+# make quick   unit tests, about a minute
+# make test    all checks and tests
+# make lint    checks only
+# make docs    the documentation site, in build/site
+# make rule    start a new rule: make rule ID=GD999 NAME=short_name
 # make bench   measure reading, and how often the diagnosis is right
-# make wire    write the Python and TypeScript of report.proto again
+# make wire    generate the Python and TypeScript of report.proto
 # make clean   remove what these have made
 #
-# Each works alone from a fresh clone and none needs a GPU. Settings: PYTHON=python3.12, PORT=6006 (demo),
+# Each works on its own in a fresh clone. None needs a GPU. Settings: PYTHON=python3.12, PORT=6006 (demo),
 # TORCH=0 (demo: no CPU trace), CHROMIUM=/path/to/chromium (test).
 
 PYTHON ?= python3
@@ -30,11 +33,11 @@ SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 # The environments
 
 .make/venv: setup.py pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "make: no $(PYTHON): install Python 3.10 or newer, or set PYTHON" >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) not found: install Python 3.10 or newer, or set PYTHON" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 		{ echo "make: $(PYTHON) is older than Python 3.10: set PYTHON to a newer one" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
-		{ echo "make: this Python cannot make virtual environments: on Debian, run: apt install python3-venv" >&2; exit 1; }
+		{ echo "make: this Python cannot create virtual environments: on Debian, run: apt install python3-venv" >&2; exit 1; }
 	@mkdir -p .make
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
@@ -42,7 +45,7 @@ SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
 .make/npm: frontend/package-lock.json
 	@command -v npm >/dev/null || \
-		{ echo "make: no npm: install Node.js 20.19 or newer (https://nodejs.org)" >&2; exit 1; }
+		{ echo "make: npm not found: install Node.js 20.19 or newer (https://nodejs.org)" >&2; exit 1; }
 	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' || \
 		{ echo "make: Node.js $$(node --version) is too old: install 20.19 or newer (https://nodejs.org)" >&2; exit 1; }
 	@mkdir -p .make
@@ -64,7 +67,7 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 	$(BIN)/python -m tests.simulator $(LOG)/simulated $(addprefix --only ,$(SHOWN))
 	@touch $@
 
-# A trace that torch records here and now. Without torch the demo goes on, and says so.
+# A trace that torch records on this machine. Without torch the demo says so and goes on.
 .make/recorded-on-cpu: demo/cpu.sh demo/cpu.py demo/memory_leak.py demo/common.py
 	@mkdir -p .make
 	@rm -rf $(LOG)/recorded_on_cpu
@@ -72,11 +75,11 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 
 # The tests
 
-# Tests that record with torch are skipped where it is not installed. Continuous integration installs it, and goes
-# on without it where that takes long: most wheels of torch bring gigabytes of CUDA.
+# Tests that record with torch skip without it. Continuous integration installs it, but gives up after some minutes:
+# most wheels of torch depend on gigabytes of CUDA.
 .make/torch-for-tests: .make/venv
 	timeout 240 $(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH_VERSION) && touch $@ || \
-		echo "test: no torch $(TORCH_VERSION) here: nothing is recorded with it"
+		echo "test: torch $(TORCH_VERSION) is not available: tests that record with it are skipped"
 
 test: lint test-python test-frontend test-browser
 
@@ -95,7 +98,7 @@ docs: .make/venv
 lint-frontend: .make/npm
 	cd frontend && npm run --silent check
 
-# Unit tests: in about a minute, what a change of the Python code is most likely to break.
+# Unit tests of the Python code: neither slow ones nor those on real traces.
 quick: .make/venv
 	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real'
 

@@ -1,6 +1,6 @@
-"""GD103 allocator_in_step: the cache is emptied in every step, so the driver has to give all memory again.
+"""GD103 allocator_in_step: every step empties the cache, so the driver has to allocate all memory again.
 
-The fix: leave the caching allocator its memory.
+The fix: do not call `empty_cache()` in the loop.
 """
 
 from __future__ import annotations

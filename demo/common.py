@@ -1,4 +1,4 @@
-"""What the demo scripts share: their arguments, a model, and a good recording."""
+"""Shared by the demo scripts: arguments, a model, and a good recording."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
 
 WAIT, WARMUP, ACTIVE = 2, 2, 5
-"""Steps that are passed over, that warm the profiler up, and that are recorded."""
+"""Steps that are skipped, that warm up the profiler, and that are recorded."""
 
 
 def parse(doc: str | None, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """--logdir, --fixed and --device; `doc` is the script's docstring."""
+    """Parse --logdir, --fixed and --device. `doc` is the script's docstring."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logdir", type=Path, required=True, help="where the trace goes")
-    parser.add_argument("--fixed", action="store_true", help="run with the fault mended")
+    parser.add_argument("--fixed", action="store_true", help="run with the fault fixed")
     default = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=default, help=f"cuda or cpu (default here: {default})")
     return parser.parse_args(arguments)
 
 
 def needs_gpu(arguments: argparse.Namespace, why: str) -> None:
-    """Ends the script where its fault, or its fix, does not exist without a GPU."""
+    """Exit if there is no GPU, for a script whose fault or fix needs one."""
     if arguments.device == "cpu":
         raise SystemExit(f"no GPU: {why}")
 
@@ -39,9 +39,9 @@ def record(
     skip_warm_up: bool = False,
     mark_steps: bool = True,
 ) -> None:
-    """Runs `step` some times and records the last `active` ones into `logdir`, one trace.
+    """Call `step` repeatedly, and record the last `active` calls into one trace in `logdir`.
 
-    `skip_warm_up` and `mark_steps` are here to be got wrong on purpose.
+    `skip_warm_up` and `mark_steps` make common mistakes on purpose.
     """
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
@@ -62,7 +62,7 @@ def record(
 
 
 class Convolutions(nn.Module):
-    """Some convolutions: enough work for a GPU to be the slower side."""
+    """A few convolutions: enough work that the GPU is slower than the host."""
 
     def __init__(self, width: int = 64, depth: int = 8) -> None:
         super().__init__()
@@ -78,12 +78,12 @@ class Convolutions(nn.Module):
 
 
 def convolutions(device: str, *, width: int = 64, depth: int = 8) -> Convolutions:
-    """The model on its device; on a CPU a sixteenth as wide, to be done in seconds."""
+    """Return the model on its device. On a CPU it is a sixteenth as wide, to finish in seconds."""
     return Convolutions(width if device != "cpu" else width // 16, depth).to(device)
 
 
 def trainer(model: nn.Module) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """A function that trains `model` on one batch and returns the loss, still on its device."""
+    """Return a function that trains `model` on one batch and returns the loss, still on its device."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     def train(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -97,6 +97,6 @@ def trainer(model: nn.Module) -> Callable[[torch.Tensor, torch.Tensor], torch.Te
 
 
 def batch(device: str, size: int = 64, side: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random images and labels on a device."""
+    """Return random images and labels on a device."""
     images = torch.rand(size, 3, side, side, device=device)
     return images, torch.randint(10, (size,), device=device)

@@ -1,4 +1,4 @@
-"""GD104 compilation_in_step: no two batches have the same size, and torch.compile starts again for each.
+"""GD104 compilation_in_step: no two batches have the same size, and torch.compile recompiles for each.
 
 The fix: pad every batch to one size. (On a CPU, torch.compile needs a C++ compiler.)
 """

@@ -1,4 +1,4 @@
-"""A small real training on the CPU, recorded on the spot by torch.profiler for `make demo`.
+"""A small real training on the CPU, recorded with torch.profiler by `make demo`.
 
 Its DataLoader has no workers (two with --fixed), so part of every step is loading.
 """

@@ -1,4 +1,4 @@
-"""GD102 host_bound: a Python loop over every sample, in every step, while the GPU has nothing to do.
+"""GD102 host_bound: every step loops over the samples in Python while the GPU has nothing to do.
 
 The fix: do it once, before training, and keep the result.
 """

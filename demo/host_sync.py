@@ -1,6 +1,6 @@
-"""GD301 host_sync: after every layer the host asks whether all is finite, and waits for the GPU each time.
+"""GD301 host_sync: after every layer the host checks for NaN and infinity, and waits for the GPU each time.
 
-The fix: ask for the loss alone, once in many steps. What a NaN touches is NaN, so it gets there.
+The fix: check only the loss, once in many steps. NaNs propagate, so they reach it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ CHECK_EVERY = 50
 
 
 def check_finite(module: torch.nn.Module, inputs: Any, output: torch.Tensor) -> None:
-    """A forward hook. The `if` needs the value, and so the end of all that the GPU has to do."""
+    """Forward hook. The `if` needs the value, so it waits until the GPU has finished all its work."""
     if not output.isfinite().all():
-        raise ValueError(f"{module} gives values that are not finite")
+        raise ValueError(f"{module} returned values that are not finite")
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""GD101 input_pipeline: the training process loads and augments every image itself, and the GPU waits for it.
+"""GD101 input_pipeline: the training process loads and augments each image itself, and the GPU waits.
 
-The fix: let worker processes do it, ahead of time, into pinned memory.
+The fix: let worker processes load batches ahead of time, into pinned memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """GD201 launch_bound: hundreds of kernels so short that the GPU waits for each launch.
 
-The fix: capture them once as a CUDA graph, and launch that.
+The fix: capture them as a CUDA graph once, and launch the graph.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""GD401 memory_leak: a validation loss is kept with its graph, and so are its activations (GD405 on a CPU).
+"""GD401 memory_leak: a list keeps validation losses together with their graphs (GD405 on a CPU).
 
-The fix: no gradients for what is not trained, and numbers in place of tensors.
+The fix: disable gradients for validation, and keep numbers instead of tensors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""GD901 no_steps: the profiler is never told where a step ends.
+"""GD901 no_steps: `profiler.step()` is never called.
 
-The fix: a schedule, and `profiler.step()` after every step.
+The fix: use a schedule, and call `profiler.step()` after every step.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""GD302 pageable_copies: large batches are copied from ordinary memory, and everything waits for the copy.
+"""GD302 pageable_copies: large batches are copied from pageable memory, and everything waits for the copy.
 
-The fix: pinned memory, and the next batch copied on a stream of its own while this one is trained on.
+The fix: use pinned memory, and copy the next batch on its own stream during training.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Records every demo script on a GPU, before and after its fix: `python demo/record.py [NAME …]`.
+"""Record the demo scripts on a GPU, before and after their fixes: `python demo/record.py [NAME …]`.
 
-The traces go to demo/recorded/NAME/before and demo/recorded/NAME/after; older ones there are replaced.
+The traces go to demo/recorded/NAME/before and demo/recorded/NAME/after, and replace older ones.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ FAULTS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(FAULTS)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all: {', '.join(FAULTS)}")
     names = parser.parse_args().names or FAULTS
     if unknown := set(names) - set(FAULTS):
         parser.error(f"no such demo: {', '.join(sorted(unknown))}")
     if not torch.cuda.is_available():
-        raise SystemExit("record.py: torch sees no GPU here; recorded traces are real ones, or none")
+        raise SystemExit("record.py: torch finds no GPU on this machine")
     failed = []
     for name in names:
         for run in ("before", "after"):

@@ -1,4 +1,4 @@
-"""Starts TensorBoard on a log directory, waits until the Diagnosis tab answers, and says where it is."""
+"""Start TensorBoard on a log directory, wait for the Diagnosis tab, and print its address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import urllib.request
 import webbrowser
 
 STARTUP_S = 60
-"""TensorBoard is up within some seconds; a cold disk and a slow machine get ten times that."""
+"""TensorBoard starts within a few seconds. Allow ten times that for a slow machine."""
 
 
 def main() -> None:
@@ -23,14 +23,14 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=6006)
     arguments = parser.parse_args()
     if not is_free(arguments.port):
-        raise SystemExit(f"demo: port {arguments.port} is taken; try: make demo PORT={arguments.port + 1}")
+        raise SystemExit(f"demo: port {arguments.port} is in use; try: make demo PORT={arguments.port + 1}")
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", arguments.logdir]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that TensorBoard ends with this program
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that TensorBoard stops with this program
     server = subprocess.Popen([*command, "--port", str(arguments.port), "--host", "localhost"])
     try:
         wait_for_tab(server, arguments.port)
         url = f"http://localhost:{arguments.port}/#gpudiag"
-        print(f"\n  The Diagnosis tab: {url}\n  Ctrl-C ends it.\n", flush=True)
+        print(f"\n  The Diagnosis tab: {url}\n  Press Ctrl-C to stop.\n", flush=True)
         if has_display():
             webbrowser.open(url)
         server.wait()
@@ -47,16 +47,16 @@ def is_free(port: int) -> bool:
 
 
 def wait_for_tab(server: subprocess.Popen[bytes], port: int) -> None:
-    """Returns once TensorBoard lists the plugin; ends the program where it does not."""
+    """Wait until TensorBoard lists the plugin. Exit if it does not."""
     deadline = time.monotonic() + STARTUP_S
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise SystemExit(f"demo: TensorBoard ended with status {server.returncode}")
+            raise SystemExit(f"demo: TensorBoard exited with status {server.returncode}")
         try:
             with urllib.request.urlopen(f"http://localhost:{port}/data/plugins_listing", timeout=5) as answer:
                 if "gpudiag" in json.load(answer):
                     return
-                raise SystemExit("demo: TensorBoard runs, but without the Diagnosis tab; see its log above")
+                raise SystemExit("demo: TensorBoard is running without the Diagnosis tab; see its log above")
         except OSError:
             time.sleep(0.2)
     raise SystemExit(f"demo: TensorBoard did not answer within {STARTUP_S} s")

@@ -1,6 +1,6 @@
-"""GD902 warmup_recorded: the first steps are recorded, with everything in them that happens only once.
+"""GD902 warmup_recorded: the recording includes the first steps, and all one-time work in them.
 
-The fix: let some steps pass and the profiler warm up before it records.
+The fix: skip some steps, and let the profiler warm up before it records.
 """
 
 from __future__ import annotations
