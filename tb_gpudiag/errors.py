@@ -10,12 +10,17 @@
     │   └── Unreadable        an error of the operating system or the remote store
     ├── NothingToRead         no trace at the path given
     ├── UsageError            invalid arguments
-    └── JobFailed             an analysis process was killed or reached a limit
+    ├── JobFailed             an analysis process was killed or could not start
+    ├── LimitReached          an analysis reached its limit of time or memory
+    └── Defect                a bug in gpudiag
 
 Each error says what happened, where, and what to do, so that the tab and the command line show the same text.
 """
 
 from __future__ import annotations
+
+import os
+import traceback
 
 
 class GpudiagError(Exception):
@@ -74,4 +79,24 @@ class UsageError(GpudiagError):
 
 
 class JobFailed(GpudiagError):
-    """An analysis process was killed, or reached its limit of time or memory."""
+    """An analysis process was killed, or could not start or save its result."""
+
+
+class LimitReached(GpudiagError):
+    """An analysis reached its limit of time or memory."""
+
+
+class Defect(GpudiagError):
+    """A bug in gpudiag."""
+
+    @classmethod
+    def of(cls, error: Exception, *, where: str = "", remedy: str = "") -> Defect:
+        """Name the bug by its place in the code: an exception's message may contain anything from the
+        trace."""
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "?"
+        return cls(
+            f"The analysis failed because of a bug in gpudiag: {type(error).__name__} in {place}.",
+            where=where,
+            remedy=remedy,
+        )

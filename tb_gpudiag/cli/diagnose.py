@@ -14,7 +14,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from tb_gpudiag.errors import GpudiagError, NothingToRead, Unreadable, UsageError
+from tb_gpudiag.cli.output import DEFECT, report_bug, tell
+from tb_gpudiag.errors import Defect, GpudiagError, NothingToRead, TooLarge, Unreadable, UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_file
 from tb_gpudiag.report.views.html import to_html
@@ -40,7 +41,10 @@ class Result:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Return 0 on success, 1 if a --fail-on condition is met, 2 if nothing was read. Raises UsageError."""
+    """Return 0 on success, 1 if a --fail-on condition is met, 2 if nothing was read, 3 after a bug.
+
+    Raises UsageError.
+    """
     parsed = _parser().parse_intermixed_args(arguments)
     conditions, paths = _sort_out(parsed.fail_on, parsed.paths)
     if not paths:
@@ -49,9 +53,11 @@ def run(arguments: Sequence[str]) -> int:
     files = _find(paths, parsed.run, result)
     _diagnose(files, result, quiet=parsed.quiet)
     for error in result.errors:
-        print(f"gpudiag: {error}", file=sys.stderr)
+        tell(str(error))
     if result.reports or parsed.format == "json":
         _write(result, parsed.format, parsed.output)
+    if any(isinstance(error, Defect) for error in result.errors):
+        return DEFECT
     if not result.reports:
         return 2
     return 1 if _fails(result.reports, conditions) else 0
@@ -61,7 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpudiag diagnose",
         description="Show where GPU time and memory went, why the GPU was idle, and what to fix first.",
-        epilog="Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or nothing to read.",
+        epilog="Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or nothing to read, "
+        "3 a bug in gpudiag: the report of a file is missing.",
     )
     parser.add_argument(
         "paths",
@@ -146,6 +153,12 @@ def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool) -> None:
                 result.reports.append(diagnose_file(file, partial(_show_within, show, number)))
             except GpudiagError as error:
                 result.errors.append(error)
+            except MemoryError:
+                result.errors.append(
+                    TooLarge("not enough memory to diagnose it", where=file.path, remedy="record fewer steps")
+                )
+            except Exception as error:  # a bug must not cost the user the reports of the other files
+                result.errors.append(report_bug(error, file.path))
 
 
 def _show_within(show: Show, number: int, share: float, stage: str) -> None:

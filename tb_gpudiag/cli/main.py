@@ -1,6 +1,7 @@
 """The command `gpudiag`: run a subcommand, and turn errors into one line and an exit status.
 
-Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or nothing to read, 130 interrupted.
+Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or nothing to read,
+3 a bug in gpudiag, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from tb_gpudiag.cli.output import DEFECT, LineFormatter, report_bug, tell
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.version import __version__
 
@@ -29,7 +31,9 @@ INTERRUPTED = 128 + signal.SIGINT
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand and return its exit status. argparse raises SystemExit(2) for invalid usage."""
-    logging.basicConfig(level=logging.ERROR, format="gpudiag: %(message)s", stream=sys.stderr)
+    log_output = logging.StreamHandler(sys.stderr)
+    log_output.setFormatter(LineFormatter())
+    logging.basicConfig(level=logging.ERROR, handlers=[log_output])
     parsed = _parser().parse_args(arguments)
     # Import only the subcommand that runs: `explain` needs neither duckdb nor protobuf.
     command = importlib.import_module(f"tb_gpudiag.cli.{parsed.command}")
@@ -37,15 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = command.run(parsed.arguments)
         sys.stdout.flush()
     except GpudiagError as error:
-        print(f"gpudiag: {error}", file=sys.stderr)
+        tell(str(error))
         return UNUSABLE
     except KeyboardInterrupt:
-        print("gpudiag: interrupted", file=sys.stderr)
+        tell("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader (head, less) has exited. Without this, Python would fail again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except Exception as error:  # one line: a traceback has exit status 1, which means that --fail-on is met
+        tell(str(report_bug(error)))
+        return DEFECT
     return status
 
 

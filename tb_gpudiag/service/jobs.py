@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 import tb_gpudiag
-from tb_gpudiag.errors import GpudiagError, JobFailed
+from tb_gpudiag.errors import GpudiagError, JobFailed, LimitReached
 from tb_gpudiag.service.cache import Cache
 from tb_gpudiag.service.entry import Entry
 from tb_gpudiag.service.protocol import TRANSIENT, Done, Failed, Progress, Task, parse
@@ -201,7 +201,7 @@ class Jobs:
                 self._drop(job)
             elif job.state == "running" and now_s - job.began_s > self._settings.time_limit_s:
                 if job.stopped is None:
-                    job.stopped = JobFailed(
+                    job.stopped = LimitReached(
                         f"The analysis was stopped at its time limit of {self._settings.time_limit_s:g} s.",
                         where=job.file.path,
                         remedy="Record fewer steps, or increase GPUDIAG_TIME_LIMIT_S.",

@@ -14,7 +14,8 @@ from tb_gpudiag.trace.find import TraceFile
 # Longer than any message of our worker.
 LINE_BYTES = 64 * 1024
 
-# Errors that are not about the file: trying again later may succeed.
+# Errors that are not about the file: trying again later may succeed. After a bug or at a limit, the same file
+# fails again.
 TRANSIENT = (errors.JobFailed, errors.Unreadable)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from tb_gpudiag.errors import GpudiagError, JobFailed
+from tb_gpudiag.errors import Defect, GpudiagError, JobFailed, LimitReached
 from tb_gpudiag.service.protocol import Done, Failed, Progress, Task
 from tb_gpudiag.service.settings import MIB
 
@@ -92,7 +92,8 @@ def main(analyze: Callable[[Task, Callable[[float, str], None]], Path]) -> None:
     except Exception as error:
         # Log the place, not the message: that may contain anything from the trace.
         traceback.print_tb(error.__traceback__)
-        result = Failed(_defect(error, task))
+        remedy = "Please report this bug. TensorBoard's log has the details."
+        result = Failed(Defect.of(error, where=task.file.path, remedy=remedy))
     reporter.say(result)
     # Not sys.exit: the watching threads never end, and there is nothing to clean up.
     os._exit(0)
@@ -223,22 +224,11 @@ def memory_bytes() -> int:
         return 0
 
 
-def _out_of_memory(task: Task) -> JobFailed:
-    return JobFailed(
+def _out_of_memory(task: Task) -> LimitReached:
+    return LimitReached(
         f"The analysis was stopped at its memory limit of {task.memory_limit_bytes // MIB} MB.",
         where=task.file.path,
         remedy="Record fewer steps, or increase GPUDIAG_MEMORY_LIMIT_MB.",
-    )
-
-
-def _defect(error: Exception, task: Task) -> JobFailed:
-    """Report a bug by its place in the code: the message may contain anything from the trace."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
-    return JobFailed(
-        f"The analysis failed because of a bug in gpudiag: {type(error).__name__} in {place}.",
-        where=task.file.path,
-        remedy="Please report this bug. TensorBoard's log has the details.",
     )
 
 

@@ -91,6 +91,8 @@ class Parser:
         except (duckdb.InvalidInputException, duckdb.DataError, UnicodeDecodeError):
             # UnicodeDecodeError: DuckDB's message quotes text that is not UTF-8.
             return None
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryError from error
         finally:
             self._connection.unregister("chunk")
 

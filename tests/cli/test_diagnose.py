@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.cli.main import main
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.diagnosis import Progress, diagnose_file
+from tb_gpudiag.trace.find import TraceFile
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.report.reports import slow_loader
 from tests.wording.plain import plain
@@ -203,6 +206,50 @@ def test_each_bad_file_gives_one_line_and_the_rest_is_read(
     assert all(set(error) == {"what", "where", "remedy"} and error["what"] for error in errors)
     assert len(shown.err.splitlines()) == len(errors)
     assert "Traceback" not in shown.err
+
+
+def test_a_bug_in_one_file_costs_only_its_own_report(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(file: TraceFile, progress: Progress) -> pb.Report:
+        if "nested" in file.path:
+            raise KeyError("secret")
+        return diagnose_file(file, progress)
+
+    monkeypatch.setattr("tb_gpudiag.cli.diagnose.diagnose_file", broken)
+    assert main(["diagnose", str(log), "--format", "json", "--fail-on", "info"]) == 3
+    shown = capsys.readouterr()
+    document = json.loads(shown.out)
+    assert _runs(document) == ["slow"]
+    [error] = document["errors"]
+    assert "KeyError in test_diagnose.py:" in error["what"]
+    assert "nested" in error["where"]
+    assert "report this bug" in error["remedy"]
+    assert len(shown.err.splitlines()) == 1
+    assert "secret" not in shown.err
+
+
+def test_a_file_that_needs_too_much_memory_costs_only_its_own_report(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def large(file: TraceFile, progress: Progress) -> pb.Report:
+        if "nested" in file.path:
+            raise MemoryError
+        return diagnose_file(file, progress)
+
+    monkeypatch.setattr("tb_gpudiag.cli.diagnose.diagnose_file", large)
+    assert main(["diagnose", str(log), "--format", "json"]) == 0
+    shown = capsys.readouterr()
+    assert _runs(json.loads(shown.out)) == ["slow"]
+    assert "not enough memory" in shown.err
+
+
+def test_a_name_cannot_move_the_cursor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a\x1b[2J\nb\u202ec.pt.trace.json").write_bytes(b"nope")
+    assert main(["diagnose", str(tmp_path)]) == 2
+    shown = capsys.readouterr().err
+    assert len(shown.splitlines()) == 1
+    assert "a\ufffd[2J b\ufffdc.pt.trace.json" in shown
 
 
 def test_nothing_to_read_exits_with_2_and_still_writes_json(

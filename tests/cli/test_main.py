@@ -68,6 +68,21 @@ def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     assert complaint == b""
 
 
+def test_a_bug_exits_with_3_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def broken(*_: object) -> str:
+        raise KeyError("secret")
+
+    monkeypatch.setattr("tb_gpudiag.cli.diagnose.to_text", broken)
+    assert main(["diagnose", str(slow_loader().write(tmp_path)), "--fail-on", "info"]) == 3
+    shown = capsys.readouterr()
+    assert len(shown.err.splitlines()) == 1
+    assert "KeyError in test_main.py:" in shown.err
+    assert "report this bug" in shown.err
+    assert "secret" not in shown.err
+
+
 def test_an_interrupt_exits_with_130_without_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.errors import JobFailed, NotATrace
+from tb_gpudiag.errors import Defect, JobFailed, LimitReached, NotATrace
 from tb_gpudiag.service import jobs
 from tb_gpudiag.service.cache import Cache
 from tb_gpudiag.service.jobs import COMMAND, Jobs, JobState, worker_environment
@@ -124,7 +124,7 @@ def test_a_job_that_nobody_asks_about_is_stopped(
 def test_a_process_over_its_time_limit_is_stopped(desk: Callable[..., Desk], word: str) -> None:
     here = desk(time_limit_s=1.5)
     error = here.failure("a", word).error
-    assert isinstance(error, JobFailed)
+    assert isinstance(error, LimitReached)
     assert "1.5 s" in error.what
     assert error.where.endswith("a.pt.trace.json")
     assert "GPUDIAG_TIME_LIMIT_S" in error.remedy
@@ -134,7 +134,7 @@ def test_a_process_over_its_time_limit_is_stopped(desk: Callable[..., Desk], wor
 @pytest.mark.parametrize("word", ["eat", "gulp"])
 def test_a_process_over_its_memory_limit_is_stopped(desk: Callable[..., Desk], word: str) -> None:
     error = desk(memory_limit_bytes=400 * MIB).failure("a", word).error
-    assert isinstance(error, JobFailed)
+    assert isinstance(error, LimitReached)
     assert "memory limit of 400 MB" in error.what
     assert "GPUDIAG_MEMORY_LIMIT_MB" in error.remedy
 
@@ -165,7 +165,7 @@ def test_a_bug_is_reported_by_its_place_without_text_of_the_trace(
     desk: Callable[..., Desk], caplog: pytest.LogCaptureFixture
 ) -> None:
     error = desk().failure("a", "defect").error
-    assert isinstance(error, JobFailed)
+    assert isinstance(error, Defect)
     assert "KeyError in fake_worker.py:" in error.what
     eventually(lambda: "fake_worker.py" in caplog.text, "the log says where")
     assert "secret" not in str(error) + caplog.text  # the message of the exception
@@ -182,12 +182,15 @@ def test_only_failures_that_are_not_about_the_file_are_retried(
 ) -> None:
     here = desk()
     here.failure("bad", "refuse")
+    here.failure("faulty", "defect")
+    here.failure("large", "gulp")
     here.failure("unlucky", "crash")
     write_trace(here.folder, "unlucky", "fine")
     monkeypatch.setattr(jobs, "RETRY_AFTER_S", 0.0)
     eventually(lambda: here.ask("unlucky") and here.cache.find("unlucky"))
-    assert here.ask("bad").state == "failed"
-    assert sum("bad." in line for line in here.starts()) == 1
+    for name in ("bad", "faulty", "large"):
+        assert here.ask(name).state == "failed"
+        assert sum(f"{name}." in line for line in here.starts()) == 1
 
 
 def test_a_command_that_cannot_be_started_is_a_clear_failure(desk: Callable[..., Desk]) -> None:

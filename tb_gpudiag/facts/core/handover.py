@@ -14,7 +14,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.facts.core.threads import Activity
+from tb_gpudiag.facts.core.threads import NOTHING, Activity
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64, UInt8
 from tb_gpudiag.trace.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
 
@@ -148,8 +148,7 @@ class HostTime:
     def _everywhere(self, thread: int) -> Activity:
         """A thread's activity, extended to all time."""
         far = np.iinfo(np.int64)
-        empty = np.zeros(0, np.int64)
-        own = self._host.activities.get(thread, Activity(empty, empty, empty))
+        own = self._host.activities.get(thread, NOTHING)
         if not len(own.start_ns):
             return Activity(np.array([far.min]), np.array([far.max]), np.array([NONE]))
         return Activity(

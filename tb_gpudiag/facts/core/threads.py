@@ -47,6 +47,10 @@ class Activity:
         return Intervals(self.start_ns, self.end_ns)
 
 
+NOTHING = Activity(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+"""Activity of a thread without spans that have a duration."""
+
+
 class HostTree:
     """The host spans of a trace, nested. `parent`, `depth` and `start_ns` have shape (n,) over all events.
 

@@ -16,6 +16,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.queue_depth import FullQueue
 from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.core.threads import NOTHING
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Int32, Int64, UInt8
 
 # The idle time that a launch itself is to blame for: it came too late by what was spent on the way to it.
@@ -135,12 +136,14 @@ def _on_the_way(
 
 
 def _as_lived(host: Host, pieces: CauseSpans, thread: int, main: int) -> tuple[Int64, Int64, Int64, UInt8]:
-    """A thread's (start, end, innermost event, cause), in order. The main thread's has no time in which it
-    waited for another one; of the others, nobody knows which that is."""
+    """Return a thread's (start, end, innermost event, cause), in order; nothing if its spans are 0 ns long.
+
+    The main thread's has no time in which it waited for another one. For the others, that time is unknown.
+    """
     if thread == main:
         own = pieces.take(pieces.thread == thread)
         return own.start_ns, own.end_ns, own.event, own.cause
-    lived = host.activities[thread]
+    lived = host.activities.get(thread, NOTHING)
     cause = np.full(len(lived.event), UNDECIDED, np.uint8)
     known = lived.event != NONE
     cause[known] = host.cause[lived.event[known]]

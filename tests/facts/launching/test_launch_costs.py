@@ -200,3 +200,10 @@ def test_without_idle_time_its_places_are_the_longest_calls() -> None:
     lengths = (spot.ranges.end_ns - spot.ranges.start_ns) // US
     assert lengths.tolist() == [9, 8, 7, 6, 5]
     assert spot.ranges.start_ns.tolist() == [70 * US, 130 * US, 90 * US, 110 * US, 50 * US]
+
+
+def test_a_thread_whose_calls_all_take_no_time_has_no_costs_of_its_own() -> None:
+    trace = TraceBuilder()
+    trace.thread().launch("a", at=0, us=5, runs_at=6, runs_us=10)
+    trace.thread(tid=99).launch("b", at=30, us=0, runs_at=40, runs_us=10)
+    assert costs_by_kernel(facts_of(trace))["b"][:2] == (0, 0)

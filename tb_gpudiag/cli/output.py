@@ -1,0 +1,35 @@
+"""What commands write to standard error: one line for each error, and nothing that moves the cursor."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final
+
+from tb_gpudiag.errors import Defect
+from tb_gpudiag.version import __version__
+from tb_gpudiag.wording.format import one_line
+
+DEFECT: Final = 3
+"""Exit status after a bug in gpudiag."""
+
+# Paths have up to 4,096 characters.
+_LONGEST_LINE: Final = 6_000
+
+
+def tell(text: str) -> None:
+    """Write a line to standard error. The text may contain names from a trace or a directory."""
+    print(f"gpudiag: {one_line(text, _LONGEST_LINE)}", file=sys.stderr)
+
+
+def report_bug(error: Exception, where: str = "") -> Defect:
+    """Return the error to show after a bug."""
+    remedy = f"please report this bug in version {__version__}, with the file if you can share it"
+    return Defect.of(error, where=where, remedy=remedy)
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a log record as one line, without its traceback, which may quote the trace."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"gpudiag: {one_line(record.getMessage(), _LONGEST_LINE)}"
