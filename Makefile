@@ -5,7 +5,7 @@
 # make docs    the documentation site, in build/site
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
 # make bench   measure reading, and how often the diagnosis is right
-# make wire    generate the Python and TypeScript of report.proto
+# make wire    generate code: from report.proto, and from the words of tb_gpudiag/wording
 # make clean   remove what these have made
 #
 # Each works on its own in a fresh clone. None needs a GPU. Settings: PYTHON=python3.12, PORT=6006 (demo),
@@ -127,10 +127,11 @@ PROTO := tb_gpudiag/report/report.proto
 # to the newest. This package is a protoc binary, so any Python can run it.
 PROTOC_VERSION := 25.1
 
-wire: .make/protoc-$(PROTOC_VERSION) .make/npm
+wire: .make/protoc-$(PROTOC_VERSION) .make/venv .make/npm
 	.make/protoc-venv/bin/protoc -I. --python_out=. --pyi_out=. $(PROTO)
 	@# mypy strict rejects a bare Mapping.
 	@sed 's/_Mapping\]/_Mapping[str, object]]/g' $(PROTO:.proto=_pb2.pyi) >.make/pyi && mv .make/pyi $(PROTO:.proto=_pb2.pyi)
+	$(BIN)/python -m tb_gpudiag.wording.generate
 	cd frontend && PROTOC='$(CURDIR)/.make/protoc-venv/bin/protoc' npm run --silent wire
 
 .make/protoc-$(PROTOC_VERSION):

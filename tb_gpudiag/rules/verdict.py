@@ -15,6 +15,8 @@ from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, lost_time
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
 from tb_gpudiag.trace.events import NONE, Kind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
+from tb_gpudiag.wording.kinds import FILE_KINDS
+from tb_gpudiag.wording.vocabulary import LIMITERS
 
 # A GPU that computes this much of the time is limited by computing: everything else together is worth a
 # quarter of the step at most.
@@ -37,24 +39,6 @@ UNSEEN_STRETCH_NS = 1_000_000
 
 # If more than half of what the host did is invisible, the trace does not show what limits the job.
 UNSEEN_SHARE = 0.5
-
-
-LIMITERS = frozenset(
-    {
-        "input",
-        "launch",
-        "sync",
-        "python",
-        "compute",
-        "copy",
-        "communication",
-        "memory",
-        "initialization",
-        "mixed",
-        "unknown",
-    }
-)
-"""Every limiter that a verdict can name."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +103,18 @@ def _limiter(parts: WindowParts) -> tuple[str, str]:
     first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]
     most_ns = by_limiter[first]
     if parts.computing_ns >= COMPUTE_SHARE * window_ns or most_ns < LEAST_SHARE * window_ns:
-        rest = f"the largest other part, {_NOUN[first]}, is {share(most_ns, window_ns)}"
+        rest = f"the largest other part, {_noun(first)}, is {share(most_ns, window_ns)}"
         return "compute", f"Computing limits this job, so only faster kernels make it faster; {rest}."
     if most_ns < CLEAR_LEAD * by_limiter[second]:
-        both = " and ".join(f"{share(by_limiter[p], window_ns)} {_NOUN[p]}" for p in (first, second))
+        both = " and ".join(f"{share(by_limiter[p], window_ns)} {_noun(p)}" for p in (first, second))
         return "mixed", f"No single cause limits this job: {both}."
     limiter = _host_limiter(parts) if first == "host" else first
     return limiter, _SENTENCES[limiter].format(**_figures(parts))
+
+
+def _noun(part: str) -> str:
+    """A key of WindowParts.by_limiter inside a sentence."""
+    return "waiting for the host" if part == "host" else LIMITERS[part].noun
 
 
 def _left_out(steady: Steady) -> list[str]:
@@ -188,23 +177,10 @@ _FIRST_RUN = (
     "and loading libraries and GPU code. Record again after a few warm-up steps."
 )
 
-_NOUN = {
-    "input": "waiting for data",
-    "host": "waiting for the host",
-    "sync": "synchronizations",
-    "copy": "exposed copies",
-    "communication": "communication",
-    "memory": "memory allocation",
-    "initialization": "first-run work",
-    "unknown": "idle time without a visible cause",
-}
-
-_FILES: dict[Kind, str] = {"snapshot": "a memory snapshot", "memory_timeline": "a memory timeline"}
-
 
 def _memory_file(kind: Kind, memory: DeviceMemory | None) -> Verdict:
     """A file about memory alone. Memory limits a job that ran out of it."""
-    start = f"This is {_FILES[kind]}: it shows memory, not time."
+    start = f"This is {FILE_KINDS[kind].noun}: it shows memory, not time."
     if memory is None:
         return Verdict("unknown", f"{start} No memory was in use.", 0.0)
     peak = f"{memory.name} had at most {size_bytes(memory.peak_allocated_bytes)} allocated"

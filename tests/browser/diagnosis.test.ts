@@ -40,7 +40,7 @@ it("shows the verdict of the report: limiter, sentence, GPU busy, steps", async 
   const report = await session.reportOf(RUN);
   const frame = await session.open(RUN);
   const verdict = frame.getByRole("region", { name: "Verdict" });
-  await verdict.locator("h1", { hasText: "Input" }).waitFor();
+  await verdict.locator("h1", { hasText: "Data loading" }).waitFor();
   const text = await verdict.innerText();
   expect(text).toContain(report.verdict?.sentence);
   expect(text).toContain(`${(100 * (report.verdict?.busy_share ?? 0)).toFixed(1)}%`);
@@ -195,7 +195,7 @@ it("also works standalone, without TensorBoard around it", async () => {
   await session.page.goto(
     `${session.tensorboard.url}data/plugin_entry.html?name=gpudiag#gpudiag&p.gpudiag.trace=${id}`,
   );
-  await session.page.locator("h1", { hasText: "Input" }).waitFor();
+  await session.page.locator("h1", { hasText: "Data loading" }).waitFor();
   await session.page.locator(".gd-finding-head").first().click();
   await session.untilHash((hash) => hash.includes("p.gpudiag.finding="));
 });

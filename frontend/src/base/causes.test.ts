@@ -1,30 +1,28 @@
 import { expect, it } from "vitest";
-import { cause, paint, rank, WORK } from "./causes";
-import { CLEAR, distance, LOOKS } from "./eyes.testdata";
+import { cause, paint, rank, trigger, WORK } from "./causes";
+import { word } from "./terms";
+import { CAUSES, LIMITERS } from "./vocabulary";
 
-const IDLE =
-  "input compile sync allocator collective python dispatch launch latency queued unlinked profiler".split(
-    " ",
-  );
-const ALL = [...WORK, ...IDLE];
-
-it("knows every cause of the ledger, in the ledger's order", () => {
-  expect([...ALL].reverse().sort((a, b) => rank(a) - rank(b))).toEqual(ALL);
+it("orders work before idle causes", () => {
+  const all = [...WORK, ...Object.keys(CAUSES)];
+  expect([...all].reverse().sort((a, b) => rank(a) - rank(b))).toEqual(all);
 });
 
-it("shows a cause that it does not know, by its own name and last", () => {
-  expect(cause("gremlins").label).toBe("gremlins");
-  expect(cause("constructor").label).toBe("constructor");
-  expect(rank("gremlins")).toBeGreaterThan(rank("profiler"));
+it("shows an unknown cause by its id and last", () => {
+  expect(cause("gremlins").word).toBe("gremlins");
+  expect(cause("constructor").word).toBe("constructor");
+  expect(rank("gremlins")).toBeGreaterThan(rank("unrecorded"));
   expect(paint("gremlins", "dark")).toContain("#");
 });
 
-it.each(LOOKS)("can be told apart by %s eyes in the %s theme", (eyes, scheme) => {
-  const alike = ALL.flatMap((a, at) =>
-    ALL.slice(at + 1)
-      .filter((b) => Boolean(cause(a).hatched) === Boolean(cause(b).hatched))
-      .filter((b) => distance(cause(a).colour[scheme], cause(b).colour[scheme], eyes) < CLEAR)
-      .map((b) => `${a}-${b}`),
-  );
-  expect(alike).toEqual([]);
+it("hatches what the trace does not explain", () => {
+  expect(paint("queued", "light")).toMatch(/^repeating-linear-gradient.*#[0-9a-f]{6}$/);
+  expect(paint("sync", "light")).toMatch(/^#[0-9a-f]{6}$/);
+});
+
+it("shows unknown ids as they are", () => {
+  expect(word(LIMITERS, "sync")).toBe("Synchronization");
+  expect(word(LIMITERS, "gremlins")).toBe("gremlins");
+  expect(word(LIMITERS, "toString")).toBe("toString");
+  expect(trigger("gremlins")).toBe("gremlins");
 });

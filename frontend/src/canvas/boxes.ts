@@ -1,7 +1,8 @@
 // Paints the boxes of one lane and depth, with their names.
 
-import { cause, type Scheme } from "../base/causes";
+import { cause } from "../base/causes";
 import { time } from "../base/format";
+import type { Scheme } from "../base/vocabulary";
 import type { Row } from "./rows";
 import { NAME_FROM_PX, type Context, type Scene } from "./scene";
 import { firstEndingAfter, type Boxes, type Slice } from "./slice";
@@ -118,7 +119,7 @@ function paintLabels({ context, isGaps, top, height }: Strip, labels: readonly L
   context.textBaseline = "middle";
   for (const label of labels) {
     if (label.right - label.left < NAME_FROM_PX) continue;
-    const text = isGaps ? `${cause(label.name).label} ${time(label.us)}` : eventLabel(label);
+    const text = isGaps ? `${cause(label.name).word} ${time(label.us)}` : eventLabel(label);
     const shown = fitted(context, text, Math.min(label.right, width) - label.left - 8);
     if (!shown) continue;
     context.fillStyle = label.fill.text;
@@ -133,7 +134,7 @@ function eventLabel({ name, events }: Label): string {
 const patterns = new Map<Scheme, CanvasPattern | null>();
 
 function fillBox({ context, scheme, top, height }: Strip, fill: Fill, left: number, width: number): void {
-  context.fillStyle = fill.colour;
+  context.fillStyle = fill.color;
   context.fillRect(left, top, width, height);
   if (!fill.hatched || width < 3) return;
   const stripes = patterns.get(scheme) ?? hatch(context, theme(scheme).stripe);

@@ -29,7 +29,7 @@ export function paintQueue(
   const first = Math.max(0, holdingAt(queue, view.start_us));
   const last = holdingAt(queue, view.end_us);
   if (last === -1) return;
-  context.fillStyle = kindFill(KERNEL_KIND, scheme).colour;
+  context.fillStyle = kindFill(KERNEL_KIND, scheme).color;
   for (const [depths, alpha] of [
     [queue.high, MOST_ALPHA],
     [queue.low, LEAST_ALPHA],

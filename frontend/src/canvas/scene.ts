@@ -1,6 +1,6 @@
 // One frame of the timeline, as data: everything that drawing it needs.
 
-import type { Scheme } from "../base/causes";
+import type { Scheme } from "../base/vocabulary";
 import type { Viewport } from "../base/viewport";
 import type { Hit } from "./hit";
 import type { Rows } from "./rows";

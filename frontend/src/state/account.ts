@@ -1,6 +1,8 @@
 // Breakdowns of a device's step window and of its steps. Every figure comes from the report; none is recomputed.
 
 import { rank } from "../base/causes";
+import { term } from "../base/terms";
+import { STEP_SIGNS } from "../base/vocabulary";
 import type { CauseTime, Device, InferredSteps, Report, StepAccount } from "../wire/report";
 
 export interface Part {
@@ -51,18 +53,9 @@ export function stepsOf({ steps, inferred_steps: inferred }: Report, device: Dev
   return { accounts: inferred.accounts, inferred };
 }
 
-const REASONS: Readonly<Record<string, (inside: string) => string>> = {
-  module: () => "Each repetition has its own call of an outermost module.",
-  input: () => "Each repetition copies data from the host.",
-  threads: () => "Several host threads launch each repetition, as forward and backward passes do.",
-  one_call: (inside) =>
-    `All repetitions are inside one call of ${inside}, so they are parts of a step, such as layers.`,
-  none: () => "The trace does not show whether a repetition is a step or a part of one, such as a layer.",
-};
-
 /** Why the repetition is, or is not, taken for steps. */
 export function inferredReason({ sign, inside }: InferredSteps): string {
-  return REASONS[sign]?.(inside) ?? "";
+  return term(STEP_SIGNS, sign)?.explanation.replace("{inside}", inside) ?? "";
 }
 
 /** Length of the step window, the whole for all shares of time. It is the same for all devices. */

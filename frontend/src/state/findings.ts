@@ -1,6 +1,8 @@
 // Findings as the page shows them: keys, costs and savings in words.
 
 import { bytes, percent, time } from "../base/format";
+import { term } from "../base/terms";
+import { SAVING_BASES } from "../base/vocabulary";
 import type { Finding, Unchecked } from "../wire/report";
 
 /** Return a key per finding for links: the rule's id, numbered if a rule has several findings. */
@@ -66,12 +68,6 @@ export interface SavingText {
   readonly basis: string;
 }
 
-const BASES: Readonly<Record<string, string>> = {
-  replayed: "From replaying the trace without this cost.",
-  estimate: "An estimate from kernel sizes or known rates.",
-  "at most": "",
-};
-
 /** Format the estimated saving of a fix, or return null if there is none. */
 export function savingText(finding: Finding): SavingText | null {
   const saving = finding.saving;
@@ -83,6 +79,6 @@ export function savingText(finding: Finding): SavingText | null {
   return {
     range: `${atMost ? "at most " : ""}${between(time(saving.low_us), time(saving.high_us))}`,
     share: saving.high_per_step_us > 0 ? `${share}, ${step} per step` : share,
-    basis: BASES[saving.basis] ?? saving.basis,
+    basis: atMost ? "" : (term(SAVING_BASES, saving.basis)?.explanation ?? saving.basis),
   };
 }

@@ -1,6 +1,6 @@
 // The window around the page: TensorBoard's window if the page runs in its frame, else the page's own.
 
-import type { Scheme } from "../base/causes";
+import type { Scheme } from "../base/vocabulary";
 
 type Stop = () => void;
 

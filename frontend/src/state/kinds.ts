@@ -1,16 +1,14 @@
-// What a file is, beside a trace of what ran when.
+// What a file contains besides a trace.
 
-const LABELS: Readonly<Record<string, string>> = {
-  snapshot: "CUDA memory snapshot",
-  memory_timeline: "Memory timeline",
-};
+import { FILE_KINDS } from "../base/vocabulary";
+import { term } from "../base/terms";
 
-/** Empty for a trace, which is what files usually are. */
+/** Label of the kind. Empty for a trace, the usual kind. */
 export function kindText(kind: string): string {
-  return LABELS[kind] ?? "";
+  return onlyMemory(kind) ? (term(FILE_KINDS, kind)?.word ?? kind) : "";
 }
 
-/** Whether it tells of memory alone: no GPU work, no launches, nothing to put on a timeline. */
+/** Whether the file is about memory alone: no GPU work, no launches, no timeline. */
 export function onlyMemory(kind: string | undefined): boolean {
-  return kind !== undefined && Object.hasOwn(LABELS, kind);
+  return kind === "snapshot" || kind === "memory_timeline";
 }

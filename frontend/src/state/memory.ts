@@ -1,6 +1,8 @@
 // One device's memory in the report, as sentences and parts to show. No figure is recomputed.
 
 import { bytes, codeLine, count, moment, percent, plural, time } from "../base/format";
+import { term } from "../base/terms";
+import { PHASES } from "../base/vocabulary";
 import type { DeviceMemory, FloorTrend, MemoryOwner, Place } from "../wire/report";
 
 export function memoryLabel({ device }: DeviceMemory): string {
@@ -12,21 +14,14 @@ export function change(size: number): string {
   return `${size < 0 ? "−" : "+"}${bytes(Math.abs(size))}`;
 }
 
-const PHASES: Readonly<Record<string, string>> = {
-  forward: ", in the forward pass",
-  backward: ", in the backward pass",
-  optimizer: ", in the optimizer",
-  zero_grad: ", while gradients are zeroed",
-};
-
 /** One sentence about the peak, the reserved memory and the capacity. */
 export function peakSentence(memory: DeviceMemory): string {
   const { peak_allocated_bytes: peak, reserved_at_peak_bytes: reserved, capacity_bytes: capacity } = memory;
   const held = reserved > 0 ? ` and ${bytes(reserved)} reserved` : "";
   const most = reserved > 0 ? reserved : peak;
   const of = capacity > 0 ? `, ${percent(most, capacity)} of the device's ${bytes(capacity)}` : "";
-  const phase = PHASES[memory.peak_phase] ?? "";
-  return `At its peak, ${time(memory.peak_us)} after the start${phase}, ${bytes(peak)} are allocated${held}${of}.`;
+  const phase = term(PHASES, memory.peak_phase);
+  return `At its peak, ${time(memory.peak_us)} after the start${phase ? `, in the ${phase.noun}` : ""}, ${bytes(peak)} are allocated${held}${of}.`;
 }
 
 /** One or two sentences about the floor of the steps. */

@@ -1,7 +1,7 @@
 // The page's state: the selection, the visible time range, and the theme and visibility of the page.
 
 import { create } from "zustand";
-import type { Scheme } from "../base/causes";
+import type { Scheme } from "../base/vocabulary";
 import type { Link } from "../base/hash";
 import { aired, AROUND_US, type Viewport } from "../base/viewport";
 

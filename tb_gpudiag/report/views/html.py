@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.account_figures import WHOLE, WINDOW, account_rows, account_total
 from tb_gpudiag.report.views.compose import compose
+from tb_gpudiag.wording.palette import FILLS, PALETTE, Scheme, css_variables
 
 
 def to_html(reports: Sequence[pb.Report]) -> str:
@@ -35,5 +37,10 @@ def _template() -> Template:
         "account_total": account_total,
         "WINDOW": WINDOW,
         "WHOLE": WHOLE,
+        "css_variables": _css_variables,
     }
     return environment.get_template("page.html.j2")
+
+
+def _css_variables(scheme: Scheme) -> Markup:
+    return Markup(css_variables({**PALETTE, **FILLS}, scheme))

@@ -31,10 +31,11 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
-from tb_gpudiag.rules.shared.lost_time import IDLE, Lost, lost_time, places
+from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places
 from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.wording.format import count, one_line, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
+from tb_gpudiag.wording.vocabulary import CAUSES
 
 # Steady steps of public traces are within 6% of their median, uneven ones 20 to 35% above it.
 SLOW_RATIO = 1.2
@@ -155,7 +156,7 @@ def _grown(uneven: _Uneven) -> list[tuple[str, int, Cause | None]]:
     times = uneven.steps.times
     work = zip(_WORK, (times.computing_ns, times.communicating_ns, times.copying_ns), strict=True)
     parts: list[tuple[str, Int64, Cause | None]] = [(label, ns, None) for label, ns in work]
-    parts += [(IDLE[cause], times.idle_ns[:, cause], cause) for cause in Cause]
+    parts += [(CAUSES[cause.label].noun, times.idle_ns[:, cause], cause) for cause in Cause]
     slow, others = uneven.slow, uneven.others
     more = [
         (label, int(ns[slow].sum() - len(slow) * np.median(ns[others])), cause) for label, ns, cause in parts

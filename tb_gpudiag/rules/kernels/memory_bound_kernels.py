@@ -22,6 +22,7 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.wording.kinds import FAMILIES
 from tb_gpudiag.wording.quantity import number
 
 # The most that fusing could save. Public traces of convolutional training reach 7 to 13%. A tenth of the
@@ -32,12 +33,7 @@ LEAST_SHARE = 0.10
 SHORTEST_NS = 5_000
 
 # These do a few operations per element that they read or write. A GPU could do a hundred.
-FAMILIES = {
-    Family.ELEMENTWISE: "Elementwise kernels",
-    Family.REDUCTION: "Reductions",
-    Family.NORMALIZATION: "Normalizations",
-    Family.COPY: "Copies",
-}
+BOUND_BY_MEMORY = (Family.ELEMENTWISE, Family.REDUCTION, Family.NORMALIZATION, Family.COPY)
 
 _CODE = """model = torch.compile(model)              # fuses such kernels into one
 
@@ -53,7 +49,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if time is None:
         return NO_GPU
     kernels = time.kernels
-    bound = np.isin(kernels.family, np.array(list(FAMILIES), np.uint8))
+    bound = np.isin(kernels.family, np.array(BOUND_BY_MEMORY, np.uint8))
     bound &= kernels.is_kernel & (kernels.duration_ns >= SHORTEST_NS)
     if facts.unfused_attention is not None:
         bound &= ~facts.unfused_attention.between  # the fix of GD503 removes them, reported or not
@@ -68,8 +64,8 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             f"at most {time.of_window(cost_ns)}"
         )
     by_family = [
-        time.evidence(label, time.total_ns(own))
-        for family, label in FAMILIES.items()
+        time.evidence(FAMILIES[family.label].word, time.total_ns(own))
+        for family in BOUND_BY_MEMORY
         if (own := bound & (kernels.family == family)).any()
     ]
     return Finding(

@@ -29,6 +29,7 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
+from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
 
 # The CUDA context, libraries and fragmentation take some hundred MiB in addition to tensors, and one longer
@@ -47,17 +48,6 @@ MAIN_SHARE = 0.33
 GRADIENT_SHARE = 0.1
 
 KINDS_SHOWN = 4
-
-_WORDS = {
-    MemoryKind.BEFORE: "memory allocated before recording",
-    MemoryKind.PARAMETER: "weights",
-    MemoryKind.GRADIENT: "gradients",
-    MemoryKind.OPTIMIZER_STATE: "optimizer state",
-    MemoryKind.ACTIVATION: "activations",
-    MemoryKind.TEMPORARY: "temporaries",
-    MemoryKind.INPUT: "inputs",
-    MemoryKind.UNKNOWN: "memory of unknown purpose",
-}
 
 URL = "https://docs.pytorch.org/docs/stable/checkpoint.html"
 
@@ -159,11 +149,11 @@ def _finding(memory: DeviceMemory, device: DeviceFacts | None, attention: Unfuse
     kinds = sorted(peak.kinds.items(), key=lambda one: -one[1])
     main, held = kinds[0]
     advice = _advice(_Composition(peak, device, attention))
-    phase = f" in {_PHASES[peak.phase]}" if peak.phase in _PHASES else ""
+    phase = f" in the {PHASES[peak.phase.label].noun}" if peak.phase.label else ""
     return Finding(
         title=_title(memory),
-        summary=f"Memory peaks{phase}. {share_of(held, peak.allocated_bytes)} of it is {_WORDS[main]}. "
-        + _consequence(memory),
+        summary=f"Memory peaks{phase}. {share_of(held, peak.allocated_bytes)} of it is "
+        f"{MEMORY_KINDS[main.value].noun}. " + _consequence(memory),
         fix=Fix(
             " ".join(one.text for one in advice),
             "\n\n".join(one.code for one in advice),
@@ -198,11 +188,6 @@ def _went_on(memory: DeviceMemory) -> bool:
 
 
 _FIXED = {MemoryKind.BEFORE, MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE}
-_PHASES = {
-    Phase.FORWARD: "the forward pass",
-    Phase.BACKWARD: "the backward pass",
-    Phase.OPTIMIZER: "the optimizer step",
-}
 
 
 def _title(memory: DeviceMemory) -> str:
@@ -289,7 +274,7 @@ def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iter
         room = _room(memory)
         yield Evidence("Free at the peak", size(room), (share_of(room, capacity, "of the capacity"),))
     for kind, held in kinds[:KINDS_SHOWN]:
-        label = _WORDS[kind][0].upper() + _WORDS[kind][1:]
+        label = MEMORY_KINDS[kind.value].word
         yield Evidence(label, size(held), (share_of(held, peak.allocated_bytes, "of the peak"),))
     if reserve.known:
         yield Evidence("Reserved at the peak", size(peak.reserved_at_peak_bytes))

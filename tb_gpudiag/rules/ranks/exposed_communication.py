@@ -27,6 +27,7 @@ from tb_gpudiag.rules.shared.lost_time import MOST_PLACES, longest
 from tb_gpudiag.trace.vocabulary.collective_kinds import Collective
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.format import one_line, share, time_ns
+from tb_gpudiag.wording.kinds import collective
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
 # Public traces of jobs with few and small collectives show 2%, and those in which communication is the main
@@ -76,7 +77,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             Evidence("Communication kernels", number(int(chosen.sum()))),
             *(
                 Evidence(
-                    one_line(kind.name, 60),
+                    one_line(collective(kind.name).word, 60),
                     number(kind.kernels, "kernel"),
                     (duration(kind.time_ns), duration(kind.exposed_ns, "exposed")),
                 )

@@ -29,25 +29,6 @@ ISSUING = (Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY)
 """Causes on the way to a launch: from entering its operator to the start of the kernel."""
 
 
-IDLE = {
-    Cause.INPUT: "data loading",
-    Cause.COMPILE: "compilation",
-    Cause.SYNC: "synchronization",
-    Cause.ALLOCATOR: "memory allocation",
-    Cause.COLLECTIVE: "collective calls",
-    Cause.PYTHON: "Python between operators",
-    Cause.DISPATCH: "CPU operator overhead",
-    Cause.LAUNCH: "launch calls",
-    Cause.LATENCY: "launch latency",
-    Cause.QUEUED: "queued work (cause not visible)",
-    Cause.UNLINKED: "work without a recorded launch",
-    Cause.PROFILER: "profiler overhead",
-    Cause.INITIALIZATION: "first-run work",
-    Cause.UNRECORDED: "work from before the recording",
-}
-"""What an idle GPU waits for, as a noun."""
-
-
 @dataclass(frozen=True)
 class Lost:
     """Lost time in the step window: idle segments of the busiest device, or the main thread's time if there

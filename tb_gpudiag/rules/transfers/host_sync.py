@@ -29,10 +29,11 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.evidence import part_time, window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
-from tb_gpudiag.rules.shared.lost_time import IDLE, Lost, longest, lost_time, places
+from tb_gpudiag.rules.shared.lost_time import Lost, longest, lost_time, places
 from tb_gpudiag.trace.events import NONE, Int64, UInt8
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number
+from tb_gpudiag.wording.vocabulary import CAUSES
 
 # Step times vary by 1 to 2% from run to run, so a smaller effect of the fix could not be measured.
 LEAST_SHARE = 0.02
@@ -190,7 +191,11 @@ def _refilling(lost: Lost, tasks: dict[HostTask, int], cost_ns: int) -> list[Evi
     """
     spent = np.zeros(len(Cause), np.int64)
     np.add.at(spent, lost.cause, lost.drained_ns)
-    parts = [(f"Idle during {IDLE[cause]}", int(spent[cause])) for cause in Cause if cause != Cause.SYNC]
+    parts = [
+        (f"Idle during {CAUSES[cause.label].noun}", int(spent[cause]))
+        for cause in Cause
+        if cause != Cause.SYNC
+    ]
     parts.append(("Idle until the calls return", int(spent[Cause.SYNC])))
     parts += [(f"Idle during {HOST_TASK_FIXES[task].noun}", ns) for task, ns in tasks.items()]
     parts.sort(key=lambda part: -part[1])

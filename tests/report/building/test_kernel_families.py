@@ -43,6 +43,6 @@ def test_every_format_shows_the_busiest_devices(format: str, tmp_path: Path) -> 
     _, section = words_in(format, report_of(matmuls_and_a_copy(), tmp_path)).split(
         "GPU time by kernel family"
     )
-    for cell in ("gemm", "500 µs", share(0.45), share(0.6), "copy"):
+    for cell in ("Matmul", "500 µs", share(0.45), share(0.6), "Data movement"):
         assert one_space(cell) in section
     assert "GPU time by kernel family" not in words_in(format, pb.Report())

@@ -145,5 +145,5 @@ def test_a_name_does_not_end_a_cell_of_a_markdown_table(name: str) -> None:
     assert page.count("<td") == 3
     assert Page(page).words.split("Where host time went")[1].split() == [
         *("Activity", "Kind", "Time"),
-        *(name, "call", "1", "µs"),
+        *(name, "Runtime", "call", "1", "µs"),
     ]

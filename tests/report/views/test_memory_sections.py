@@ -27,7 +27,7 @@ def leaking() -> pb.DeviceMemory:
 def test_every_format_shows_what_the_report_says(format: str, leaking: pb.DeviceMemory) -> None:
     shown = words_in(format, pb.Report(memory=[leaking]))
     for words in (
-        f"GPU 0: {size_bytes(leaking.peak_allocated_bytes)} allocated at the peak (in backward",
+        f"GPU 0: {size_bytes(leaking.peak_allocated_bytes)} allocated at the peak (in the backward pass",
         f"{size_bytes(leaking.capacity_bytes)} capacity",
         "gradients",
         f"GPU 0: the floor rises by {size_bytes(8 * MB)} per step (over 5 steps",

@@ -102,7 +102,7 @@ def test_a_table_above_several_reports_says_what_limits_each(
     report.findings.add().rule = "GD405"
     shown = to_view([report, healthy])
     overview = one_space(shown[: shown.index(report.trace.path)])
-    for words in ("2 traces", "First finding", "Input", "GD101", "GD405", "fine", "Copies", "none"):
+    for words in ("2 traces", "First finding", "Data loading", "GD101", "GD405", "fine", "Copies", "none"):
         assert words in overview, words
     assert shown.count(report.trace.path) == shown.count("log/fine.json") == 1
     assert "First finding" not in to_view([report])

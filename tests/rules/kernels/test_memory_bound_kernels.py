@@ -49,8 +49,8 @@ def test_a_fused_run_takes_as_long_as_its_longest_kernel(tmp_path: Path) -> None
     assert RULE.severity_of(found, facts.window.duration_ns) == Severity.INFO
     evidence = figures(found)
     assert evidence["Memory-bound kernels"][0] == duration(400_000)
-    assert evidence["Elementwise kernels"][0] == duration(250_000)
-    assert evidence["Normalizations"][0] == duration(150_000)
+    assert evidence["Elementwise"][0] == duration(250_000)
+    assert evidence["Normalization"][0] == duration(150_000)
     assert evidence["Removable by fusion"][0] == duration(200_000)
     assert evidence["Removable kernels"] == (number(2),)
 

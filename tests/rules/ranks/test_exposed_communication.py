@@ -46,7 +46,7 @@ def test_fires_on_the_exposed_part(tmp_path: Path) -> None:
         share_of(200_000, 1_000_000, "of the step window"),
     )
     assert evidence["Exposed share"] == (share_of(200, 300, "of the communication time"),)
-    assert evidence["AllReduce"] == (
+    assert evidence["All-reduce"] == (
         number(1, "kernel"),
         duration(300_000),
         duration(200_000, "exposed"),

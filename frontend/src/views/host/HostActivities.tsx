@@ -1,4 +1,6 @@
 import { codeLine, percent, time } from "../../base/format";
+import { word } from "../../base/terms";
+import { HOST_KINDS } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
 import type { HostActivity, Report } from "../../wire/report";
 import { More } from "../parts/More";
@@ -6,13 +8,6 @@ import { Section } from "../parts/Section";
 import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
 
 const FIRST = 10;
-
-const KINDS: Readonly<Record<string, string>> = {
-  input: "Data loading",
-  operator: "Operator",
-  python: "Python",
-  call: "Runtime call",
-};
 
 /** Time of the main host thread by activity. For a trace without a GPU this is the diagnosis. */
 export function HostActivities({ report }: { report: Report }) {
@@ -59,7 +54,7 @@ function ActivityRow({ item, total_us }: { item: HostActivity; total_us: number 
       <td className="gd-name" title={item.name}>
         {item.name}
       </td>
-      <td>{KINDS[item.kind] ?? item.kind}</td>
+      <td>{word(HOST_KINDS, item.kind)}</td>
       <td className="gd-name gd-mono" title={where}>
         {where}
       </td>

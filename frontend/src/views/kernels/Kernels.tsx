@@ -1,4 +1,6 @@
-import { count, percent, time, words } from "../../base/format";
+import { count, percent, time } from "../../base/format";
+import { word } from "../../base/terms";
+import { FAMILIES } from "../../base/vocabulary";
 import type { KernelFamily, Report } from "../../wire/report";
 import { More } from "../parts/More";
 import { Section } from "../parts/Section";
@@ -57,7 +59,7 @@ export function Kernels({ report }: { report: Report }) {
 }
 
 function FamilyRow({ item, several }: { item: KernelFamily; several: boolean }) {
-  const name = words(item.family);
+  const name = word(FAMILIES, item.family);
   return (
     <LinkedRow of={item}>
       <td className="gd-name">{several ? `GPU ${item.device}: ${name}` : name}</td>

@@ -1,11 +1,12 @@
 import { useElementSize } from "@mantine/hooks";
 import { useState } from "react";
 import { bytes, percent } from "../../base/format";
+import { colored } from "../../base/terms";
+import { MEMORY_KINDS } from "../../base/vocabulary";
 import { textOn } from "../../canvas/theme";
 import { peakTiles, tileDetail, tileTitle, type KindTiles, type Tile } from "../../state/memory";
 import { usePage } from "../../state/store";
 import type { DeviceMemory, MemoryOwner } from "../../wire/report";
-import { memoryKind } from "./kinds";
 import { squarify, type Rect } from "./treemap";
 
 const HEIGHT_PX = 240;
@@ -79,13 +80,14 @@ function KindLegend({ kinds, whole }: { kinds: readonly KindTiles[]; whole: numb
   return (
     <ul className="gd-kinds" aria-label="Kinds of memory at the peak">
       {kinds.map(({ kind, bytes: size }) => (
-        <li key={kind} title={memoryKind(kind).meaning}>
+        <li key={kind} title={colored(MEMORY_KINDS, kind).explanation}>
           <span
             className="gd-swatch"
-            style={{ background: memoryKind(kind).color[scheme] }}
+            style={{ background: colored(MEMORY_KINDS, kind).color[scheme] }}
             aria-hidden="true"
           />
-          {memoryKind(kind).label} {bytes(size)} <span className="gd-muted">{percent(size, whole)}</span>
+          {colored(MEMORY_KINDS, kind).word} {bytes(size)}{" "}
+          <span className="gd-muted">{percent(size, whole)}</span>
         </li>
       ))}
     </ul>
@@ -93,7 +95,9 @@ function KindLegend({ kinds, whole }: { kinds: readonly KindTiles[]; whole: numb
 }
 
 function describe(tile: Tile, whole: number): string {
-  const what = [memoryKind(tile.kind).label, tileTitle(tile)].filter((part) => part !== "").join(": ");
+  const what = [colored(MEMORY_KINDS, tile.kind).word, tileTitle(tile)]
+    .filter((part) => part !== "")
+    .join(": ");
   return `${what}, ${bytes(tile.bytes)} (${percent(tile.bytes, whole)})`;
 }
 
@@ -109,7 +113,7 @@ interface TilesProps {
 function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }: TilesProps) {
   const scheme = usePage((page) => page.scheme);
   if (!within) return null;
-  const background = memoryKind(kind).color[scheme];
+  const background = colored(MEMORY_KINDS, kind).color[scheme];
   const rects = squarify(
     tiles.map((tile) => tile.bytes),
     within,
@@ -120,7 +124,7 @@ function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }
     const { owner } = tile;
     const inside = legible && (
       <>
-        <b>{tileTitle(tile) || memoryKind(kind).label}</b>
+        <b>{tileTitle(tile) || colored(MEMORY_KINDS, kind).word}</b>
         <span>{bytes(tile.bytes)}</span>
       </>
     );

@@ -1,6 +1,6 @@
 // The colors of the memory chart.
 
-import type { Scheme } from "../../base/causes";
+import { MEMORY_LINES, type Scheme } from "../../base/vocabulary";
 
 export interface ChartColors {
   readonly allocated: string;
@@ -13,26 +13,24 @@ export interface ChartColors {
   readonly capacity: string;
 }
 
-const COLORS: Readonly<Record<Scheme, ChartColors>> = {
-  light: {
-    allocated: "#407cac",
-    filled: "rgb(64 124 172 / 14%)",
-    between: "rgb(64 124 172 / 42%)",
-    reserved: "#8a7f9e",
-    floor: "#c2410c",
-    wedge: "rgb(194 65 12 / 14%)",
-    capacity: "#b3261e",
-  },
-  dark: {
-    allocated: "#6fabdb",
-    filled: "rgb(89 151 198 / 18%)",
-    between: "rgb(89 151 198 / 50%)",
-    reserved: "#a99dc0",
-    floor: "#ff9a62",
-    wedge: "rgb(255 154 98 / 16%)",
-    capacity: "#ff9a8f",
-  },
-};
+/** Opacities as two hexadecimal digits: 15% and 45%. */
+const FAINT = "26";
+const STRONG = "73";
+
+function colorsOf(scheme: Scheme): ChartColors {
+  const line = (id: string) => MEMORY_LINES[id]?.color[scheme] ?? "";
+  return {
+    allocated: line("allocated"),
+    filled: line("allocated") + FAINT,
+    between: line("allocated") + STRONG,
+    reserved: line("reserved"),
+    floor: line("floor"),
+    wedge: line("floor") + FAINT,
+    capacity: line("capacity"),
+  };
+}
+
+const COLORS: Readonly<Record<Scheme, ChartColors>> = { light: colorsOf("light"), dark: colorsOf("dark") };
 
 export function chartColors(scheme: Scheme): ChartColors {
   return COLORS[scheme];

@@ -1,7 +1,7 @@
 // Draws the marks on the memory chart: steps, ranges, floors, their trend, the peak, and the capacity.
 
 import type uPlot from "uplot";
-import type { Scheme } from "../../base/causes";
+import type { Scheme } from "../../base/vocabulary";
 import { bytes } from "../../base/format";
 import type { Viewport } from "../../base/viewport";
 import { theme } from "../../canvas/theme";

@@ -88,10 +88,10 @@ function Legend({ device }: { device: Device }) {
           {parts.map(
             (part, at) =>
               WORK.includes(part.name) === works && (
-                <tr key={part.name} title={cause(part.name).meaning} data-part={part.name}>
+                <tr key={part.name} title={cause(part.name).explanation} data-part={part.name}>
                   <th scope="row">
                     <CauseSwatch name={part.name} />
-                    {cause(part.name).label}
+                    {cause(part.name).word}
                   </th>
                   <td>{times.parts[at]}</td>
                   <td>{percent(part.us, device.window_us)}</td>

@@ -1,23 +1,12 @@
 import { codeLine, count, time } from "../../base/format";
+import { word } from "../../base/terms";
+import { SYNC_KINDS } from "../../base/vocabulary";
 import type { Report, SyncSite } from "../../wire/report";
 import { More } from "../parts/More";
 import { Section } from "../parts/Section";
 import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
 
 const FIRST = 6;
-
-const KINDS: Readonly<Record<string, string>> = {
-  print: "Printing a tensor",
-  size: "Size that only the GPU knows (nonzero, boolean index)",
-  condition: "Branch on a tensor's value",
-  item: ".item() or float()",
-  copy_to_host: "Copy to the host (.cpu(), .tolist())",
-  copy_to_device: "Copy to the device",
-  device: "Device synchronization",
-  event: "Event synchronization",
-  stream: "Stream synchronization",
-  copy: "Copy",
-};
 
 /** The calls that blocked the host until the GPU had caught up, and the GPU idle time after them. */
 export function Synchronizations({ report }: { report: Report }) {
@@ -68,7 +57,7 @@ function SiteRow({ site }: { site: SyncSite }) {
   const where = site.place ? codeLine(site.place) || site.place.operator || site.place.function : "";
   return (
     <LinkedRow of={site}>
-      <td>{KINDS[site.kind] ?? site.kind}</td>
+      <td>{word(SYNC_KINDS, site.kind)}</td>
       <td className="gd-name gd-mono" title={where}>
         {where}
       </td>

@@ -56,9 +56,9 @@ function Chain({ chain }: { chain: GapChain }) {
       />
       <ul className="gd-gap-causes">
         {chain.by_cause.map((part) => (
-          <li key={part.cause} title={cause(part.cause).meaning}>
+          <li key={part.cause} title={cause(part.cause).explanation}>
             <CauseSwatch name={part.cause} />
-            {cause(part.cause).label}
+            {cause(part.cause).word}
             <span className="gd-number">{time(part.us)}</span>
             <span className="gd-number gd-muted">{percent(part.us, whole_us)}</span>
           </li>
@@ -181,7 +181,7 @@ function ActivityLine({ activity: { cause: name, name: what, place, us, times } 
       <CauseSwatch name={name} />
       <span>
         <b title={what}>
-          {what || cause(name).label}
+          {what || cause(name).word}
           {times > 1 && <span className="gd-muted"> × {times}</span>}
         </b>
         {place && <code title={place}>{place}</code>}

@@ -28,10 +28,10 @@ export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
     <div className="gd-hover" style={{ left, maxWidth: CARD_PX, ...vertical }} role="tooltip">
       <b>
         {isGap && <CauseSwatch name={hit.name} />}
-        {isGap ? cause(hit.name).label : hit.queued ? queuedText(hit.queued) : hit.name}
+        {isGap ? cause(hit.name).word : hit.queued ? queuedText(hit.queued) : hit.name}
       </b>
       {hit.count > 1 && <p>{count(hit.count)} merged events. Zoom in to see each.</p>}
-      {isGap && <p>{cause(hit.name).meaning}</p>}
+      {isGap && <p>{cause(hit.name).explanation}</p>}
       <dl>
         <dt>Duration</dt>
         <dd>

@@ -1,20 +1,9 @@
 import { count, percent, plural, time } from "../../base/format";
+import { word } from "../../base/terms";
+import { LIMITERS } from "../../base/vocabulary";
 import { meanStep_us } from "../../state/account";
 import { kindText } from "../../state/kinds";
 import { TraceInfo_Status, type Recorded, type Report, type TraceInfo } from "../../wire/report";
-
-const LIMITERS: Readonly<Record<string, string>> = {
-  input: "Input",
-  launch: "Kernel launches",
-  sync: "Synchronization",
-  python: "Python on the host",
-  compute: "GPU computing",
-  copy: "Copies",
-  communication: "Communication",
-  memory: "Memory",
-  mixed: "Several causes",
-  unknown: "Not known",
-};
 
 function stepCount({ steps, inferred_steps: inferred }: Report): string {
   if (steps.length > 0) return count(steps.length);
@@ -23,7 +12,7 @@ function stepCount({ steps, inferred_steps: inferred }: Report): string {
 
 function headline(limiter: string, onGpu: boolean): string {
   if (limiter === "compute" && !onGpu) return "CPU computing";
-  return LIMITERS[limiter] ?? limiter;
+  return word(LIMITERS, limiter);
 }
 
 /** What limits the job, in one name and one sentence, with key figures. */

@@ -6,23 +6,16 @@ from collections.abc import Iterable
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Account, Lines, Part, lines
-from tb_gpudiag.report.views.sections.words import CAUSES
 from tb_gpudiag.wording.format import count, share, time_us
+from tb_gpudiag.wording.kinds import STEP_SIGNS
+from tb_gpudiag.wording.term import term
+from tb_gpudiag.wording.vocabulary import CAUSES, WORK_PARTS
 
 INFERRED_PARTS_SHOWN = 4
 """Parts of the repetitions' time that are listed, largest first."""
 
 NS_US = 1e-3
 """Times on the wire are exact to a nanosecond."""
-
-_EVIDENCE = {
-    "module": "Each repetition runs its own call of an outermost module, so each counts as a step.",
-    "input": "Each repetition takes data from the host, so each counts as a step.",
-    "threads": "Several host threads launch each repetition, as forward and backward do, so each counts as a "
-    "step.",
-    "one_call": "All repetitions are inside one call of {inside}. They are parts of a step, such as layers.",
-    "none": "The trace does not show whether a repetition is a step or a part of one, such as a layer.",
-}
 
 
 def accounts(report: pb.Report) -> list[Account]:
@@ -54,11 +47,11 @@ def _parts(
     computing_us: float, copying_us: float, communicating_us: float, idle: Iterable[pb.CauseTime]
 ) -> list[Part]:
     return [
-        Part("computing", "computing", computing_us),
-        Part("copying", "copying, exposed", copying_us),
-        Part("communicating", "communicating, exposed", communicating_us),
+        Part("computing", WORK_PARTS["computing"].noun, computing_us),
+        Part("copying", WORK_PARTS["copying"].noun, copying_us),
+        Part("communicating", WORK_PARTS["communicating"].noun, communicating_us),
         *(
-            Part(c.cause if c.cause in CAUSES else "other", f"idle: {CAUSES.get(c.cause, c.cause)}", c.us)
+            Part(c.cause if c.cause in CAUSES else "other", f"idle: {term(CAUSES, c.cause).noun}", c.us)
             for c in idle
         ),
     ]
@@ -77,7 +70,7 @@ def inferred_steps(report: pb.Report) -> Lines:
         f"No steps were recorded. On GPU {found.device} a sequence of {launches} repeats "
         f"{count(found.repetitions, 'time')}, after {time_us(found.setup_us)} of setup and before "
         f"{time_us(found.tail_us)} of other work.",
-        _EVIDENCE.get(found.sign, "").format(inside=found.inside),
+        term(STEP_SIGNS, found.sign).explanation.format(inside=found.inside),
         f"One repetition takes {time_us(found.median_us)} (median; {shortest} to {longest}). "
         f"Over all repetitions: {_largest_parts(found.accounts, sum(lengths))}.",
     ]

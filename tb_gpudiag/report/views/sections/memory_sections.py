@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Column, Kind, Lines, Table, lines, table
 from tb_gpudiag.report.views.sections.place_text import code_place
-from tb_gpudiag.report.views.sections.words import MEMORY_KINDS
 from tb_gpudiag.wording.format import count, share, size_bytes, time_us
+from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES
 from tb_gpudiag.wording.quantity import number, share_of, size
+from tb_gpudiag.wording.term import term
 
 ROWS_SHOWN = 5
 """Rows per device. The Report has more."""
@@ -30,8 +31,8 @@ def memory_summary(memory: Sequence[pb.DeviceMemory]) -> Lines:
 
 
 def _peak(m: pb.DeviceMemory) -> str:
-    when = ", ".join([*([f"in {m.peak_phase}"] if m.peak_phase else []), f"at {time_us(m.peak_us)}"])
-    text = f"{size_bytes(m.peak_allocated_bytes)} allocated at the peak ({when})"
+    phase = f"in the {term(PHASES, m.peak_phase).noun}, " if m.peak_phase else ""
+    text = f"{size_bytes(m.peak_allocated_bytes)} allocated at the peak ({phase}at {time_us(m.peak_us)})"
     if m.peak_reserved_bytes:
         text += f", {size_bytes(m.peak_reserved_bytes)} reserved"
     if m.capacity_bytes:
@@ -45,7 +46,7 @@ def _peak(m: pb.DeviceMemory) -> str:
 
 def _kinds(m: pb.DeviceMemory) -> str:
     parts = [
-        f"{MEMORY_KINDS.get(k.kind, k.kind)} {share(k.bytes, m.peak_allocated_bytes)}" for k in m.peak_kinds
+        f"{term(MEMORY_KINDS, k.kind).noun} {share(k.bytes, m.peak_allocated_bytes)}" for k in m.peak_kinds
     ]
     return f"the peak consists of {', '.join(parts)}" if len(parts) > 1 else ""
 
@@ -171,7 +172,7 @@ def peak_owners(memory: Sequence[pb.DeviceMemory]) -> Table:
     rows = [
         (
             m.name,
-            MEMORY_KINDS.get(owner.kind, owner.kind),
+            term(MEMORY_KINDS, owner.kind).word,
             _allocator(owner.operator, owner.module),
             size(owner.bytes),
             number(owner.count) if owner.count else "",

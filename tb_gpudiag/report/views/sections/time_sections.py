@@ -5,9 +5,10 @@ from __future__ import annotations
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Cell, Column, Kind, Table, table
 from tb_gpudiag.report.views.sections.place_text import full_place
-from tb_gpudiag.report.views.sections.words import SYNC_KINDS
 from tb_gpudiag.wording.format import figures
+from tb_gpudiag.wording.kinds import FAMILIES, HOST_KINDS, SYNC_KINDS
 from tb_gpudiag.wording.quantity import duration, number, share_of
+from tb_gpudiag.wording.term import term
 
 ROWS_SHOWN = 5
 """Rows of each table. The Report has more."""
@@ -31,7 +32,7 @@ def host_time(report: pb.Report) -> Table:
     rows = [
         (
             activity.name,
-            activity.kind,
+            term(HOST_KINDS, activity.kind).word,
             duration(activity.us * 1e3),
             # A Python frame is its own place.
             full_place(activity.place) if activity.kind != "python" and activity.place.file else "",
@@ -55,7 +56,7 @@ def kernel_families(report: pb.Report) -> Table:
     busiest = report.devices[0].id if report.devices else 0
     rows = [
         (
-            family.family,
+            term(FAMILIES, family.family).word,
             number(family.kernels),
             duration(family.us * 1e3),
             share_of(family.share, 1),
@@ -143,7 +144,7 @@ def synchronizations(report: pb.Report) -> Table:
     """Synchronizations after which the GPU was idle. The others cost nothing."""
     rows = [
         (
-            SYNC_KINDS.get(site.kind, site.kind),
+            term(SYNC_KINDS, site.kind).word,
             number(site.count),
             duration(site.held_us * 1e3),
             duration(site.refill_us * 1e3),

@@ -1,0 +1,266 @@
+"""The words and colors for kinds of things: kernels, memory, synchronizations, events, files."""
+
+from __future__ import annotations
+
+from tb_gpudiag.wording.term import Term, table
+from tb_gpudiag.wording.vocabulary import CAUSES, WORK_PARTS
+
+FAMILIES = table(
+    Term("gemm", "Matmul", "Multiplies a matrix with a matrix or a vector."),
+    Term("convolution", "Convolution", "Computes a convolution, forward or backward."),
+    Term("attention", "Attention", "Computes attention in one fused kernel."),
+    Term("elementwise", "Elementwise", "Computes each output from its own inputs: pointwise math, casts."),
+    Term("reduction", "Reduction", "Sums, maxima, scans, pooling and losses."),
+    Term("normalization", "Normalization", "Layer, batch, group and RMS norm, and softmax."),
+    Term("copy", "Data movement", "Moves data and computes nothing: copies, memsets, transposes, gathers."),
+    Term("collective", "Collective", "Communicates between GPUs."),
+    Term("other", "Other", "The kernel's name does not show what it does."),
+)
+"""What a kernel does, judging by its name."""
+
+MEMORY_KINDS = table(
+    Term("parameter", "Parameters", "Weights of the model.", light="#2c92e1", dark="#4a77a1"),
+    Term(
+        "gradient",
+        "Gradients",
+        "Allocated in the backward pass and kept for the optimizer.",
+        light="#b94f30",
+        dark="#d46e4d",
+    ),
+    Term(
+        "optimizer_state",
+        "Optimizer state",
+        "Allocated by the optimizer and kept, such as Adam's moments.",
+        light="#6154a6",
+        dark="#8579da",
+    ),
+    Term(
+        "activation",
+        "Activations",
+        "Allocated in the forward pass and kept for the backward pass.",
+        light="#2c8467",
+        dark="#55b297",
+    ),
+    Term(
+        "temporary", "Temporaries", "Freed soon after they were allocated.", light="#a48c00", dark="#d0ba40"
+    ),
+    Term("input", "Inputs", "Data copied to the device.", light="#884666", dark="#fbc0d9"),
+    Term(
+        "before",
+        "Allocated before recording",
+        "Live when the recording began. The recording does not show what it is for.",
+        phrase="memory allocated before recording",
+        light="#677588",
+        dark="#6b7884",
+    ),
+    Term(
+        "unknown",
+        "Unknown",
+        "The recording does not show what it is for.",
+        phrase="memory of unknown purpose",
+        light="#898d93",
+        dark="#99a4b2",
+    ),
+)
+"""What memory is for. Any two can touch in the treemap of the peak."""
+
+MEMORY_LINES = table(
+    Term(
+        "allocated",
+        "Allocated",
+        "Memory in use by tensors.",
+        light="#1e91de",
+        dark="#7ab5e7",
+    ),
+    Term(
+        "reserved",
+        "Reserved",
+        "Memory that the caching allocator has from the driver, in use or not.",
+        light="#8c819f",
+        dark="#a594b3",
+    ),
+    Term("floor", "Floor", "Lowest allocated memory of each step.", light="#c4420d", dark="#ef854f"),
+    Term("capacity", "Capacity", "Memory of the device.", light="#8f231b", dark="#ffa99a"),
+)
+"""Lines of the memory chart. They can cross."""
+
+SYNC_KINDS = table(
+    Term("print", "Printing a tensor", "The tensor is copied to the host to become text."),
+    Term(
+        "size",
+        "Size that only the GPU knows",
+        "The host needs a result's size: nonzero, unique, a boolean index.",
+    ),
+    Term("condition", "Branch on a tensor's value", "An if or while reads a tensor's value on the host."),
+    Term("item", ".item() or float()", "One value is read on the host.", phrase=".item() or float()"),
+    Term("copy_to_host", "Copy to the host", ".cpu(), .tolist() or .numpy() waits for the copy."),
+    Term(
+        "copy_to_device",
+        "Copy to the device",
+        "A copy from pageable memory returns after the data has left it.",
+    ),
+    Term("device", "Device synchronization", "A wait for all streams, such as torch.cuda.synchronize()."),
+    Term("event", "Event synchronization", "The host waits until the GPU has reached an event."),
+    Term("stream", "Stream synchronization", "The host waits until one stream has no work left."),
+    Term("copy", "Copy", "A copy whose direction is not recorded."),
+)
+"""What makes the host wait for the GPU."""
+
+COLLECTIVE_KINDS = table(
+    Term("allreduce", "All-reduce", "Every rank gets the sum over all ranks."),
+    Term("allgather", "All-gather", "Every rank gets the parts of all ranks."),
+    Term("reducescatter", "Reduce-scatter", "Every rank gets one part of the sum over all ranks."),
+    Term("alltoall", "All-to-all", "Every rank sends a different part to every other rank."),
+    Term("sendrecv", "Send and receive", "Two ranks exchange data."),
+    Term("broadcast", "Broadcast", "One rank's data goes to all others."),
+    Term("reduce", "Reduce", "One rank gets the sum over all ranks."),
+    Term(
+        "crossdevicereduce",
+        "Custom all-reduce",
+        "An all-reduce over direct access to the other GPUs' memory.",
+    ),
+    Term("dispatch", "Expert dispatch", "Tokens are sent to the ranks of their experts."),
+    Term("combine", "Expert combine", "Results of the experts return to the tokens' ranks."),
+)
+"""Kinds of collectives. See `collective`."""
+
+
+def collective(name: str) -> Term:
+    """Return the term of a collective, however its name is written: AllReduce, all_reduce."""
+    return COLLECTIVE_KINDS.get(name.replace("_", "").lower()) or Term(name, name, "", phrase=name)
+
+
+HOST_KINDS = table(
+    Term("input", "Data loading", "The data loader, all of it together."),
+    Term("operator", "Operator", "A PyTorch operator on the CPU."),
+    Term("call", "Runtime call", "A call of the CUDA or HIP runtime or driver."),
+    Term("python", "Python", "Python code between operators."),
+)
+"""What the main host thread does."""
+
+EVENT_KINDS = table(
+    Term("other", "Event", "An event of another kind.", light="#878e94", dark="#707781"),
+    Term("cpu_op", "Operator", "A PyTorch operator on the CPU.", light="#557760", dark="#62a2a0"),
+    Term("user_annotation", "Annotation", "A range that the program named.", light="#7e6e9f", dark="#8877b2"),
+    Term(
+        "python_function",
+        "Python function",
+        "A Python call, recorded with_stack=True.",
+        light="#9e8c52",
+        dark="#978c80",
+    ),
+    Term("runtime", "Runtime call", "A call of the CUDA or HIP runtime.", light="#9d5f39", dark="#9f6637"),
+    Term("driver", "Driver call", "A call of the CUDA driver.", light="#754c3a", dark="#d3a591"),
+    Term(
+        "kernel",
+        "Kernel",
+        "A program on the GPU.",
+        light=WORK_PARTS["computing"].light,
+        dark=WORK_PARTS["computing"].dark,
+    ),
+    Term(
+        "memcpy",
+        "Copy",
+        "A copy to, from or on the GPU.",
+        light=WORK_PARTS["copying"].light,
+        dark=WORK_PARTS["copying"].dark,
+    ),
+    Term(
+        "memset",
+        "Memset",
+        "GPU memory is filled with a value.",
+        light=WORK_PARTS["copying"].light,
+        dark=WORK_PARTS["copying"].dark,
+    ),
+    Term(
+        "gpu_user_annotation",
+        "GPU annotation",
+        "A range of GPU work that the program named.",
+        light="#7e6e9f",
+        dark="#8877b2",
+    ),
+    Term(
+        "overhead",
+        "Profiler overhead",
+        "The profiler itself.",
+        light=CAUSES["profiler"].light,
+        dark=CAUSES["profiler"].dark,
+    ),
+    Term("cuda_sync", "Synchronization", "The host waits for the GPU.", light="#896478", dark="#cd7d5e"),
+    Term("instant", "Instant", "An event without a duration.", light="#878e94", dark="#707781"),
+    Term(
+        "communication",
+        "Communication",
+        "A collective's kernel.",
+        light=WORK_PARTS["communicating"].light,
+        dark=WORK_PARTS["communicating"].dark,
+    ),
+    Term(
+        "mtia", "MTIA event", "An event of an accelerator that is not read.", light="#878e94", dark="#707781"
+    ),
+    Term(
+        "ascend",
+        "Ascend event",
+        "An event of an accelerator that is not read.",
+        light="#878e94",
+        dark="#707781",
+    ),
+)
+"""Kinds of events on the timeline, in the order of their numbers on the wire."""
+
+STEP_SIGNS = table(
+    Term(
+        "module",
+        "Own module call",
+        "Each repetition runs its own call of an outermost module, so each counts as a step.",
+    ),
+    Term("input", "Own input", "Each repetition takes data from the host, so each counts as a step."),
+    Term(
+        "threads",
+        "Several threads",
+        "Several host threads launch each repetition, as forward and backward do, so each counts as a step.",
+    ),
+    Term(
+        "one_call",
+        "Inside one call",
+        "All repetitions are inside one call of {inside}. They are parts of a step, such as layers.",
+    ),
+    Term(
+        "none",
+        "No evidence",
+        "The trace does not show whether a repetition is a step or a part of one, such as a layer.",
+    ),
+)
+"""Why a repetition is taken for a step, or is not. `{inside}` stands for the call's name."""
+
+PHASES = table(
+    Term("forward", "Forward pass", "Operators and modules of the forward pass."),
+    Term("backward", "Backward pass", "Autograd computes gradients."),
+    Term("optimizer", "Optimizer step", "The optimizer updates the weights."),
+    Term("zero_grad", "Zeroing of gradients", "Gradients are zeroed or freed before the next step."),
+)
+"""What part of a step memory belongs to."""
+
+SAVING_BASES = table(
+    Term("replayed", "Replayed", "From replaying the trace without this cost."),
+    Term("estimate", "Estimate", "An estimate from kernel sizes or known rates."),
+    Term("at most", "At most", "The whole cost. A fix cannot save more."),
+)
+"""How a saving was found."""
+
+FILE_KINDS = table(
+    Term("trace", "Trace", "A torch.profiler trace: what ran when.", phrase="a trace"),
+    Term(
+        "snapshot",
+        "CUDA memory snapshot",
+        "Allocations of the caching allocator, with stacks.",
+        phrase="a memory snapshot",
+    ),
+    Term(
+        "memory_timeline",
+        "Memory timeline",
+        "Memory by category over time, from torch.profiler.",
+        phrase="a memory timeline",
+    ),
+)
+"""What a file contains."""

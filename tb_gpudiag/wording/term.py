@@ -1,0 +1,47 @@
+"""One id in words: the building block of vocabulary.py and kinds.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Term:
+    """One id in words.
+
+    word: as a label on the page. explanation: one sentence, shown as a tooltip. phrase: as a noun in a
+    sentence; the word in lower case unless given. light, dark: its color in both themes, `#rrggbb`; "" where
+    it is never drawn. hatched: time whose cause the trace does not show.
+    """
+
+    id: str
+    word: str
+    explanation: str
+    phrase: str = ""
+    light: str = ""
+    dark: str = ""
+    hatched: bool = False
+
+    @property
+    def noun(self) -> str:
+        """The term inside a sentence."""
+        if self.phrase:
+            return self.phrase
+        first = self.word.split()[0]
+        keeps = first in {"Python", "GPU", "CPU", "CUDA"}
+        return self.word if keeps else self.word[:1].lower() + self.word[1:]
+
+
+Table = Mapping[str, Term]
+"""Id -> term, in the order in which they are shown."""
+
+
+def term(among: Table, id: str) -> Term:
+    """Return the term of an id. An id that the table lacks is shown as it is."""
+    return among.get(id) or Term(id, id, "", phrase=id)
+
+
+def table(*terms: Term) -> Table:
+    """Make a table of these terms, in this order."""
+    return {each.id: each for each in terms}

@@ -1,0 +1,103 @@
+"""Every id has a word, and no word is without an id."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import get_args
+
+import pytest
+
+from tb_gpudiag.facts.core.causes import Cause, Trigger
+from tb_gpudiag.facts.memory.peak import MemoryKind
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.stepping.inferred import StepEvidence
+from tb_gpudiag.facts.waiting.sync_sites import SyncKind
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.host_messages import KINDS as HOST_KINDS
+from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
+from tb_gpudiag.rules.shared.window_parts import WindowParts
+from tb_gpudiag.trace.events import Category, Kind
+from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.wording import kinds, vocabulary
+from tb_gpudiag.wording.generate import GENERATED, TABLES
+from tb_gpudiag.wording.kinds import collective
+from tb_gpudiag.wording.term import Table, term
+from tests.conftest import REPOSITORY
+
+PARTS_OF_WINDOW = WindowParts(*[0] * len(fields(WindowParts)))
+
+LIMITERS = {"compute", "mixed", "launch", "python"} | set(PARTS_OF_WINDOW.by_limiter) - {"host"}
+"""As rules/verdict.py names them: the host is either launching or running Python."""
+
+ENUMS: dict[str, tuple[Table, set[str]]] = {
+    "causes": (vocabulary.CAUSES, {cause.label for cause in Cause}),
+    "triggers": (vocabulary.TRIGGERS, {trigger.label for trigger in Trigger}),
+    "limiters": (vocabulary.LIMITERS, LIMITERS),
+    "severities": (vocabulary.SEVERITIES, set(pb.Finding.Severity.keys())),
+    "families": (kinds.FAMILIES, {family.label for family in Family}),
+    "memory kinds": (kinds.MEMORY_KINDS, {kind.value for kind in MemoryKind}),
+    "sync kinds": (kinds.SYNC_KINDS, {kind.label for kind in SyncKind}),
+    "host kinds": (kinds.HOST_KINDS, set(HOST_KINDS)),
+    "step signs": (kinds.STEP_SIGNS, {evidence.value for evidence in StepEvidence}),
+    "phases": (kinds.PHASES, {phase.label for phase in Phase} - {""}),
+    "saving bases": (kinds.SAVING_BASES, {"at most", "estimate", "replayed"}),  # rules/rule.py, Saving
+    "file kinds": (kinds.FILE_KINDS, set(get_args(Kind))),
+}
+
+
+@pytest.mark.parametrize("name", ENUMS)
+def test_the_vocabulary_has_the_ids_of_the_enums(name: str) -> None:
+    table, ids = ENUMS[name]
+    assert set(table) == ids
+
+
+def test_kinds_of_events_are_in_the_order_of_their_numbers() -> None:
+    numbers = {category.name.lower(): int(category) for category in Category}
+    numbers["communication"] = COLLECTIVE_KIND
+    assert {id: number for number, id in enumerate(kinds.EVENT_KINDS)} == numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("AllReduce", "All-reduce"),
+        ("all_gather", "All-gather"),
+        ("ReduceScatter", "Reduce-scatter"),
+        ("AllToAll", "All-to-all"),
+        ("SendRecv", "Send and receive"),
+        ("cross_device_reduce", "Custom all-reduce"),
+        ("my_kernel", "my_kernel"),
+    ],
+)
+def test_a_collective_is_known_however_it_is_written(name: str, word: str) -> None:
+    assert collective(name).word == word
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_words_and_explanations_are_complete(name: str) -> None:
+    table = TABLES[name]
+    assert len({each.word for each in table.values()}) == len(table)
+    for id, each in table.items():
+        assert each.id == id
+        assert each.word
+        assert not re.search(r"[.:]$", each.word)
+        assert re.search(r"^[A-Z.].*[.]$", each.explanation), each.explanation
+
+
+def test_a_noun_fits_into_a_sentence() -> None:
+    assert vocabulary.CAUSES["input"].noun == "data loading"
+    assert vocabulary.CAUSES["dispatch"].noun == "CPU operator overhead"
+    assert vocabulary.LIMITERS["python"].noun == "Python on the host"
+
+
+def test_an_unknown_id_is_shown_as_it_is() -> None:
+    found = term(vocabulary.CAUSES, "Gremlins")
+    assert (found.word, found.noun, found.explanation) == ("Gremlins", "Gremlins", "")
+
+
+@pytest.mark.parametrize("path", GENERATED)
+def test_generated_files_are_current(path: str) -> None:
+    if not (REPOSITORY / "frontend").is_dir():
+        pytest.skip("an installed package has no frontend")
+    assert (REPOSITORY / path).read_text(encoding="utf-8") == GENERATED[path](), "run `make wire`"
