@@ -26,6 +26,7 @@ from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attenti
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.kernels.peaks import peaks_of
 from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
+from tb_gpudiag.facts.launching.ddp_copies import DdpCopies, ddp_copies
 from tb_gpudiag.facts.launching.driver_calls import DriverCalls
 from tb_gpudiag.facts.launching.hotspots import Hotspot, Hotspots, Kind
 from tb_gpudiag.facts.launching.launch_costs import LaunchCosts, launch_costs
@@ -192,6 +193,10 @@ class Facts:
     def same_shapes(self) -> bool | None:
         """Whether every step launches the same on the same shapes; None where the trace does not say."""
         return same_shapes(self.host, self.work, self.steps)
+
+    @cached_property
+    def ddp_copies(self) -> DdpCopies:
+        return ddp_copies(self.host)
 
     @cached_property
     def launch_modes(self) -> LaunchModes:

@@ -22,6 +22,7 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
+from tb_gpudiag.rules.shared.ddp_fixes import with_ddp_copies
 from tb_gpudiag.rules.shared.evidence import part_time, per_step, window_time
 from tb_gpudiag.rules.shared.fewer_launches import batch_evidence
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
@@ -104,18 +105,9 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             evidence.append(advice.graph_evidence)
         evidence += [*advice.in_compiled_code, *advice.autograd_evidence]
         stacks = facts.recorded.stacks
-        found.append(
-            _general_finding(
-                facts.host,
-                lost,
-                chosen,
-                python,
-                on_host,
-                _fix(advice, stacks=stacks),
-                evidence,
-                stacks=stacks,
-            )
-        )
+        fix = _fix(advice, stacks=stacks)
+        general = _general_finding(facts.host, lost, chosen, python, on_host, fix, evidence, stacks=stacks)
+        found.append(with_ddp_copies(general, facts.ddp_copies, lost))
     return sorted(found, key=lambda f: -f.cost_ns) or _clear(lost, total_ns)
 
 

@@ -24,6 +24,7 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
+from tb_gpudiag.rules.shared.ddp_fixes import with_ddp_copies
 from tb_gpudiag.rules.shared.evidence import per_step, window_time
 from tb_gpudiag.rules.shared.fewer_launches import batch_evidence, larger_batch_evidence
 from tb_gpudiag.rules.shared.launch_advice import LaunchAdvice, launch_advice
@@ -77,7 +78,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         )
     steps = len(facts.steps)
     advice = launch_advice(facts.launch_modes, facts.job, lost, chosen)
-    return Finding(
+    found = Finding(
         title=f"Short launch gaps keep the GPU idle {cost_share} of the time",
         summary="The GPU finishes its short kernels before the host launches the next ones: "
         f"{on_idle_gpu} found the GPU idle. It then waits for the operator's overhead on the CPU, the launch "
@@ -103,6 +104,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         claims=lost.claims(chosen),
         removable=removing(_host_time(facts.main_thread_spans), LEAST_REMOVED),
     )
+    return with_ddp_copies(found, facts.ddp_copies, lost)
 
 
 def _code(advice: LaunchAdvice) -> str:

@@ -24,6 +24,7 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
+from tb_gpudiag.rules.shared.ddp_fixes import with_ddp_copies
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.fewer_launches import larger_batch_evidence
 from tb_gpudiag.rules.shared.launch_advice import COMPILE_URL, LaunchAdvice, launch_advice
@@ -126,7 +127,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         )
     larger_batch = larger_batch_evidence(device, facts.memory, facts.window)
     order = sorted(range(len(clusters)), key=lambda i: -costs_ns[i])
-    return [
+    found = [
         _finding(
             facts.host,
             facts.main_thread_spans,
@@ -139,6 +140,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         for i in order
         if lost.share(costs_ns[i]) >= LEAST_SHARE
     ]
+    return [with_ddp_copies(one, facts.ddp_copies, lost) for one in found]
 
 
 def _idle_ns(lost: Lost, late: Bool, clusters: list[Cluster]) -> list[int]:
