@@ -14,7 +14,13 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Answer, CannotTell, Claimed, Clear, Finding, Rule, Severity
-from tb_gpudiag.rules.savings import PlannedFix, plan_fixes, trusted_replay, with_replayed_saving
+from tb_gpudiag.rules.savings import (
+    PlannedFix,
+    plan_fixes,
+    trusted_replay,
+    with_bounded_saving,
+    with_replayed_saving,
+)
 from tb_gpudiag.rules.shared.memory_room import share_of_memory
 from tb_gpudiag.wording.format import one_line
 
@@ -72,6 +78,7 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
     replay = _replay_if_needed(facts, found)
     if replay is not None:
         found = [replace(f, finding=with_replayed_saving(replay, f.finding)) for f in found]
+    found = [replace(f, finding=with_bounded_saving(f.finding, window_ns)) for f in found]
     found.sort(key=lambda f: _rank(f, window_ns, facts.memory))
     plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
     return Outcome(found, sorted(clear, key=_rule_id), sorted(unchecked, key=_rule_id), plan)

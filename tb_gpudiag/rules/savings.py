@@ -47,23 +47,38 @@ def with_replayed_saving(replay: Replay, finding: Finding) -> Finding:
     return replace(finding, saving=saving)
 
 
+def with_bounded_saving(finding: Finding, window_ns: int) -> Finding:
+    """Return the finding with a saving between 0 and the step window, its low end not above its high end."""
+    saving = finding.saving
+    if saving is None or 0 <= saving.low_ns <= saving.high_ns <= window_ns:
+        return finding
+    high_ns = min(max(saving.high_ns, 0), window_ns)
+    return replace(
+        finding, saving=replace(saving, low_ns=min(max(saving.low_ns, 0), high_ns), high_ns=high_ns)
+    )
+
+
 def plan_fixes(replay: Replay, findings: Sequence[Finding]) -> list[PlannedFix]:
     """Order the replayable findings by their saving, each with what it saves on top of those before it.
 
-    The sum is what all fixes save together: no nanosecond counts twice. A fix that adds nothing is left out.
+    The sum is what all fixes save together: no nanosecond counts twice, and it is at most the step window. A
+    fix that adds nothing is left out.
     """
     order = [i for i, finding in enumerate(findings) if finding.removable is not None]
     order.sort(key=lambda i: -_high_ns(findings[i]))
+    window_ns = left_ns = replay.measured.window_ns
     before_ns, made, plan = replay.unchanged.window_ns, [], []
     for i in order:
         removable = findings[i].removable
         assert removable is not None
         made.append(removable.most)
         after_ns = replay.run(*made).window_ns if len(made) > 1 else before_ns - _high_ns(findings[i])
-        if before_ns - after_ns < LEAST_PLANNED * replay.measured.window_ns:
+        saving_ns = min(before_ns - after_ns, left_ns)
+        if saving_ns < LEAST_PLANNED * window_ns:
             made.pop()
             continue
-        plan.append(PlannedFix(i, before_ns - after_ns, after_ns))
+        left_ns -= saving_ns
+        plan.append(PlannedFix(i, saving_ns, left_ns))
         before_ns = after_ns
     return plan
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.rule import Finding, Fix, Saving
 from tb_gpudiag.rules.run import run_rules
-from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_replayed_saving
+from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_bounded_saving, with_replayed_saving
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.facts.core.test_idle import stories
@@ -47,7 +50,29 @@ def test_all_fixes_together_never_give_more_than_there_is(story: TraceBuilder) -
     together = sum(planned.saving_ns for planned in outcome.plan)
     assert together <= facts.window.duration_ns
     if outcome.plan:
-        assert facts.replay.unchanged.window_ns - together == outcome.plan[-1].window_ns
+        assert facts.replay.measured.window_ns - together == outcome.plan[-1].window_ns
+        assert all(0 <= planned.window_ns <= facts.window.duration_ns for planned in outcome.plan)
+    savings = [found.finding.saving for found in outcome.findings if found.finding.saving]
+    assert all(0 <= saving.low_ns <= saving.high_ns <= facts.window.duration_ns for saving in savings)
+
+
+@given(st.integers(-(2**62), 2**62), st.integers(-(2**62), 2**62), st.integers(0, 2**62))
+def test_any_saving_is_between_nothing_and_the_window(low: int, high: int, window: int) -> None:
+    finding = Finding("", "", Fix(""), saving=Saving(low, high))
+    saving = with_bounded_saving(finding, window).saving
+    assert saving is not None
+    assert 0 <= saving.low_ns <= saving.high_ns <= window
+    inside = 0 <= low <= high <= window
+    assert (saving == finding.saving) == inside
+
+
+def test_a_plan_never_saves_more_than_the_window() -> None:
+    """The unchanged replay may be longer than the recording, and fixes cannot save what was not there."""
+    facts = facts_of(two_steps(400))
+    [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == "GD101"]
+    window_ns = facts.replay.measured.window_ns
+    promising = replace(found, saving=Saving(0, 10 * window_ns, "replayed"))
+    assert [(p.saving_ns, p.window_ns) for p in plan_fixes(facts.replay, [promising])] == [(window_ns, 0)]
 
 
 def test_two_fixes_of_the_same_time_count_once() -> None:

@@ -127,9 +127,10 @@ class Levels:
 
 
 def build_levels(boxes: Boxes, rows: int) -> Levels:
-    """Merge boxes, one per event. Boxes of a row are sorted by start; there are at most 65,536 rows. If two
-    boxes of a row overlap, the earlier one is cut short."""
-    alive = boxes.take(np.argsort(boxes.row.astype(np.uint16), kind="stable"))
+    """Merge boxes, one per event, in any order. There are at most 65,536 rows. If two boxes of a row overlap,
+    the earlier one is cut short."""
+    alive = boxes.take(np.argsort(boxes.start_ns, kind="stable"))
+    alive = alive.take(np.argsort(alive.row.astype(np.uint16), kind="stable"))
     end = alive.start_ns + alive.duration_ns
     same_row = alive.row[1:] == alive.row[:-1]
     end[:-1] = np.where(same_row, np.minimum(end[:-1], alive.start_ns[1:]), end[:-1])

@@ -152,7 +152,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     drained = np.flatnonzero(per_gap)
     calls, blocked_ns = gaps.blocked_in[drained], gaps.blocked_ns[drained]
     kinds = _by_kind(sync_kinds(facts.host, facts.transfers, calls), per_gap[drained], blocked_ns)
-    inside_ns = lost.total_ns(lost.of(Cause.SYNC) & chosen)
+    inside_ns = int(lost.drained_ns[lost.of(Cause.SYNC) & chosen].sum())
     tasks = facts.host_tasks.time_ns(lost.event, lost.drained_ns)
     return Finding(
         title=f"Synchronizations leave the GPU idle {cost_share} of the time",

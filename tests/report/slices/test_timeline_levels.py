@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -69,6 +71,19 @@ def test_every_slice_of_the_whole_recording_contains_every_event_and_all_time(
         assert shown.duration_ns[own].sum() == exact.duration_ns[true].sum()
         ends = shown.start_ns[own] + shown.duration_ns[own]
         assert (ends[:-1] <= shown.start_ns[own][1:]).all()
+
+
+@given(spans, st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_boxes_may_come_in_any_order(some: list[tuple[int, int, int, int]], random: Random) -> None:
+    """In the tree, a mark begins after the call that sets it: after spans that follow it in the trace."""
+    order = list(range(len(some)))
+    random.shuffle(order)
+    levels = build_levels(boxes(some).take(np.array(order)), rows=4)
+    assert (levels.duration_ns >= 0).all()
+    assert (levels.key[1:] >= levels.key[:-1]).all()
+    whole = slice_levels(levels, 0, 1_100_000, 1_100_000, EVERYTHING)
+    assert len(whole) == len(some)
 
 
 @given(spans, st.integers(0, 1_000_000), st.integers(1, 200_000))
