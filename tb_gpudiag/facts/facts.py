@@ -40,6 +40,7 @@ from tb_gpudiag.facts.stepping.variance import StepTimes, find_step_times
 from tb_gpudiag.facts.waiting.allocator_calls import AllocatorCalls, allocator_calls
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
+from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost, recorder_cost
 from tb_gpudiag.trace.events import Bool, Trace
 
 
@@ -236,6 +237,11 @@ class Facts:
     def allocator_calls(self) -> AllocatorCalls:
         """Calls that get device memory from the driver and return it, in the step window."""
         return allocator_calls(self.host, self.window)
+
+    @cached_property
+    def recorder_cost(self) -> RecorderCost:
+        """What recording Python frames costs the threads that launch."""
+        return recorder_cost(self.host, self.work)
 
     @cached_property
     def host_tasks(self) -> HostTasks:

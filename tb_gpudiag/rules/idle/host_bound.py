@@ -29,12 +29,16 @@ from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.launch_advice import LaunchAdvice, launch_advice
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS, in_short_dry_gaps, issuing
 from tb_gpudiag.rules.shared.lost_time import Lost, host_time, lost_time, places, removing
+from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.wording.format import one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number
 
 # As in launch_bound.py: healthy public traces lose below 1% to the host, host-bound ones 10 to 60%.
 LEAST_SHARE = 0.05
+
+# The GPU could do half as much again in the same time.
+ERROR_SHARE = 0.30
 
 # Host tasks that need not run in every step are reported as soon as their fix is measurable: step times vary
 # by 1 to 2% from run to run.
@@ -107,6 +111,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         stacks = facts.recorded.stacks
         fix = _fix(advice, stacks=stacks)
         general = _general_finding(facts.host, lost, chosen, python, on_host, fix, evidence, stacks=stacks)
+        general = with_recording_overhead(general, facts.recorder_cost, lost, ERROR_SHARE)
         found.append(with_ddp_copies(general, facts.ddp_copies, lost))
     return sorted(found, key=lambda f: -f.cost_ns) or _clear(lost, total_ns)
 
@@ -247,4 +252,4 @@ def _host_work(main_thread: CauseSpans) -> Intervals:
     return union(np.r_[python.start, slow.start], np.r_[python.end, slow.end])
 
 
-RULE = Rule("GD102", "host_bound", "Host-bound", check, error_share=0.30)
+RULE = Rule("GD102", "host_bound", "Host-bound", check, error_share=ERROR_SHARE)

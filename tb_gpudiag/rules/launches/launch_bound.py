@@ -30,12 +30,16 @@ from tb_gpudiag.rules.shared.fewer_launches import batch_evidence, larger_batch_
 from tb_gpudiag.rules.shared.launch_advice import LaunchAdvice, launch_advice
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS, issuing
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
+from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.wording.format import one_line, share
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
 # Every job has some launches on an idle GPU. Public traces of healthy training lose below 1% in short launch
 # gaps, launch-bound ones 10 to 45%.
 LEAST_SHARE = 0.05
+
+# The GPU could do half as much again in the same time.
+ERROR_SHARE = 0.30
 
 # Fusing removes at least every second kernel of an eager elementwise chain; a CUDA graph replaces all
 # launches of a step by one.
@@ -104,6 +108,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         claims=lost.claims(chosen),
         removable=removing(_host_time(facts.main_thread_spans), LEAST_REMOVED),
     )
+    found = with_recording_overhead(found, facts.recorder_cost, lost, ERROR_SHARE)
     return with_ddp_copies(found, facts.ddp_copies, lost)
 
 
@@ -137,4 +142,4 @@ def _host_time(main_thread: CauseSpans) -> Intervals:
     return subtract(host_time(main_thread, Cause.DISPATCH, Cause.LAUNCH), slow)
 
 
-RULE = Rule("GD201", "launch_bound", "Launch-bound", check, error_share=0.30)
+RULE = Rule("GD201", "launch_bound", "Launch-bound", check, error_share=ERROR_SHARE)

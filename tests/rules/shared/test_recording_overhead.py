@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.idle.host_bound import RULE
+from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.wording.quantity import duration, number
+from tests.builder import HostThread
+from tests.rules.stage import Act, facts_of, figures, finding, one_gap
+
+LABEL = "Recording overhead, estimated"
+
+
+def _frames(pairs: int) -> Act:
+    """Build pairs of frames in the gap, which begins at 300 µs, 1 µs each: the inner one begins 0.1 µs after
+    the outer one, and ends 0.1 µs before it."""
+
+    def act(main: HostThread, at: float, us: float) -> None:
+        main.frame("train.py(30): prepare", at=at, us=us)
+        for i in range(pairs):
+            main.frame("train.py(40): outer", at=300.5 + i, us=1)
+            main.frame("train.py(50): inner", at=300.6 + i, us=0.8)
+
+    return act
+
+
+def _facts(pairs: int, idle_us: float, folder: Path) -> Facts:
+    return facts_of(one_gap(_frames(pairs), idle_us), folder)
+
+
+def test_estimates_the_overhead_from_the_frames_themselves(tmp_path: Path) -> None:
+    found = finding(RULE.check(_facts(100, 400, tmp_path)))
+    # 200 frames: 0.2 µs each as fitted, 1 µs each at most.
+    assert figures(found)[LABEL][:2] == (duration(40_000, "at least"), duration(200_000, "at most"))
+    assert figures(found)[LABEL][3:] == (number(200, "Python frame"), number(0, "operator"))
+    assert "without it, the share is about 25.0% to 37.5%" in found.summary  # 200 of 800, 360 of 960 µs
+
+
+def test_with_few_frames_the_cost_of_one_is_a_constant(tmp_path: Path) -> None:
+    found = finding(RULE.check(_facts(40, 400, tmp_path)))
+    assert figures(found)[LABEL][:2] == (duration(8_000, "at least"), duration(80_000, "at most"))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "severity"), [(20, Severity.ERROR), (69, Severity.ERROR), (72, Severity.WARNING)]
+)
+def test_is_an_error_only_if_it_is_one_without_the_overhead(
+    pairs: int, severity: Severity, tmp_path: Path
+) -> None:
+    facts = _facts(pairs, 400, tmp_path)  # 400 - 2 * pairs of 1,000 - 2 * pairs µs: 30% with 71.4 pairs
+    found = finding(RULE.check(facts))
+    assert found.cost_ns == 400_000
+    assert RULE.severity_of(found, facts.window.duration_ns) == severity
+
+
+@pytest.mark.parametrize(("pairs", "said"), [(10, True), (9, False)])
+def test_a_small_overhead_is_not_mentioned(pairs: int, said: bool, tmp_path: Path) -> None:
+    found = finding(RULE.check(_facts(pairs, 400, tmp_path)))  # 20 or 18 of 400 µs
+    assert (LABEL in figures(found)) == said
+    assert ("without it" in found.summary) == said
