@@ -76,6 +76,25 @@ it("expands a finding and copies its fix", async () => {
   expect(copied).toBe(finding?.fix?.code.replace(/\n+$/, ""));
 });
 
+it("explains a rule in a side panel, by keyboard", async () => {
+  const rule = (await session.reportOf(RUN)).findings[0]?.rule ?? "";
+  const frame = await session.open(RUN);
+  const button = frame
+    .locator(".gd-finding")
+    .first()
+    .getByRole("button", { name: `${rule} · Explain` });
+  await button.focus();
+  await session.page.keyboard.press("Enter");
+  const panel = frame.getByRole("dialog", { name: `Rule ${rule}` });
+  await panel.getByRole("heading", { name: rule }).waitFor();
+  await panel.getByRole("heading", { name: "Known limits" }).waitFor();
+  await session.page.keyboard.press("Tab");
+  expect(await panel.evaluate((dialog) => dialog.contains(document.activeElement))).toBe(true);
+  await session.page.keyboard.press("Escape");
+  await panel.waitFor({ state: "detached" });
+  expect(await button.evaluate((element) => element === document.activeElement)).toBe(true);
+});
+
 it("lists the rules that could not check, and those that found no problem", async () => {
   const report = await session.reportOf("healthy");
   const frame = await session.open("healthy");
@@ -85,6 +104,12 @@ it("lists the rules that could not check, and those that found no problem", asyn
   const text = (await lists.allInnerTexts()).join("\n");
   for (const { name } of [...report.unchecked, ...report.clear]) expect(text).toContain(words(name));
   for (const { reason } of report.unchecked) expect(text).toContain(sentence(reason));
+  const rule = report.clear[0]?.rule ?? "";
+  await lists.last().getByRole("button", { name: rule }).click();
+  const panel = frame.getByRole("dialog", { name: `Rule ${rule}` });
+  await panel.getByRole("heading", { name: rule }).waitFor();
+  await panel.getByRole("button", { name: "Close" }).click();
+  await panel.waitFor({ state: "detached" });
 });
 
 it("sorts the launches by any column, and marks the column", async () => {

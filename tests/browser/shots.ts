@@ -40,6 +40,10 @@ const VIEWS: Record<string, (frame: Frame) => Promise<void>> = {
       section.scrollIntoView({ block: "start" });
     });
   },
+  rule: async (frame) => {
+    await frame.locator(".gd-explain").first().click();
+    await frame.getByRole("heading", { name: "Known limits" }).waitFor();
+  },
 };
 
 async function takeShots(page: Page, url: string, { id, run }: TraceEntry, suffix: string): Promise<void> {

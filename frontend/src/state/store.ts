@@ -28,6 +28,8 @@ export interface PageState {
   readonly shown: Shown | null;
   /** The device that the memory view shows, as recorded; null is the first. */
   readonly memoryOf: number | null;
+  /** The id of the rule whose page is open. */
+  readonly explained: string | null;
   /** Traces whose analysis the user canceled. They are not requested until resumed. */
   readonly stopped: ReadonlySet<string>;
   readonly scheme: Scheme;
@@ -44,6 +46,7 @@ export interface PageState {
   readonly show: (shown: Shown, range: Viewport) => void;
   readonly unmark: () => void;
   readonly showMemoryOf: (device: number) => void;
+  readonly explain: (rule: string | null) => void;
   readonly stop: (id: string) => void;
   readonly resume: (id: string) => void;
 }
@@ -56,6 +59,7 @@ const OF_TRACE = {
   gap: null,
   shown: null,
   memoryOf: null,
+  explained: null,
 } as const;
 
 export const usePage = create<PageState>()((set) => ({
@@ -110,6 +114,9 @@ export const usePage = create<PageState>()((set) => ({
   },
   showMemoryOf: (memoryOf) => {
     set({ memoryOf });
+  },
+  explain: (explained) => {
+    set({ explained });
   },
   stop: (id) => {
     set((now) => ({ stopped: new Set([...now.stopped, id]) }));

@@ -7,7 +7,7 @@ export class ServerError extends Error {
     readonly route: string,
     readonly status: number,
   ) {
-    super(`${route} answered ${status}`);
+    super(`the server responded with status ${status}`);
     this.name = "ServerError";
   }
 }
@@ -73,6 +73,18 @@ export async function fetchGap(
   signal?: AbortSignal,
 ): Promise<GapChain> {
   return (await get("gap", { id, device, gap }, signal)) as GapChain;
+}
+
+/** What a rule checks and how to fix what it finds, as Markdown. */
+export interface RulePage {
+  readonly id: string;
+  readonly name: string;
+  readonly title: string;
+  readonly markdown: string;
+}
+
+export async function fetchRule(id: string, signal?: AbortSignal): Promise<RulePage> {
+  return (await get("rule", { id }, signal)) as RulePage;
 }
 
 export async function cancelAnalysis(id: string): Promise<void> {

@@ -4,7 +4,9 @@ import { usePage } from "../../state/store";
 import type { Finding } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
 import { MEMORY_ID } from "../memory/id";
+import { ExternalLink } from "../parts/ExternalLink";
 import { ShowOnTimeline } from "../parts/ShowOnTimeline";
+import { ExplainButton } from "../rule/ExplainButton";
 import { Places } from "./Places";
 
 interface Props {
@@ -51,7 +53,10 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
         </span>
         <span className="gd-chevron" aria-hidden="true" />
       </button>
-      {costsMemory(finding) ? <ShowInMemory finding={finding} /> : <ShowOnTimeline of={finding} />}
+      <div className="gd-finding-links">
+        <ExplainButton rule={finding.rule} />
+        {costsMemory(finding) ? <ShowInMemory finding={finding} /> : <ShowOnTimeline of={finding} />}
+      </div>
       {opened && (
         <div className="gd-finding-body" id={body}>
           <Details finding={finding} />
@@ -113,11 +118,7 @@ function FixPart({ finding }: Pick<Props, "finding">) {
       <h3>Fix</h3>
       <p>{fix.text}</p>
       {fix.code && <CodeBlock code={fix.code} label={`fix for ${finding.rule}`} />}
-      {fix.url.startsWith("https://") && (
-        <a href={fix.url} target="_blank" rel="noopener noreferrer">
-          {fix.url.replace(/^https:\/\//, "")}
-        </a>
-      )}
+      {fix.url && <ExternalLink url={fix.url}>{fix.url.replace(/^https:\/\//, "")}</ExternalLink>}
     </div>
   );
 }

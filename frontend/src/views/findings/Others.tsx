@@ -1,6 +1,7 @@
 import { plural, sentence, words } from "../../base/format";
 import { groupedByReason, type UncheckedGroup } from "../../state/findings";
 import type { Clear, Unchecked } from "../../wire/report";
+import { ExplainButton } from "../rule/ExplainButton";
 
 /** The rules that cannot tell from this trace, why, and what to record instead. */
 export function UncheckedList({ items, opened }: { items: readonly Unchecked[]; opened: boolean }) {
@@ -27,16 +28,20 @@ function UncheckedItem({ group: { reason, how_to_record: how, rules } }: { group
   const only = rules.length === 1 ? rules[0] : undefined;
   return (
     <li data-several={!only || undefined}>
-      <span className="gd-rule">{only ? only.rule : plural(rules.length, "rule")}</span>
+      {only ? (
+        <ExplainButton rule={only.rule} />
+      ) : (
+        <span className="gd-rule">{plural(rules.length, "rule")}</span>
+      )}
       {only && <b>{words(only.name)}</b>}
       <span>
         {sentence(reason)} <span className="gd-muted">{sentence(how)}</span>
         {!only && (
           <span className="gd-rules">
             {rules.map(({ rule, name }, at) => (
-              <span key={at} title={rule}>
-                {words(name)}
-              </span>
+              <ExplainButton key={at} rule={rule}>
+                {rule} {words(name)}
+              </ExplainButton>
             ))}
           </span>
         )}
@@ -56,7 +61,7 @@ export function CheckedList({ items }: { items: readonly Clear[] }) {
       <ul>
         {items.map((item, at) => (
           <li key={at}>
-            <span className="gd-rule">{item.rule}</span>
+            <ExplainButton rule={item.rule} />
             <b>{words(item.name)}</b>
             <span>{sentence(item.reason)}</span>
           </li>
