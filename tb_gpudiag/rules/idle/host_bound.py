@@ -10,6 +10,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
+from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
     Answer,
@@ -25,7 +26,7 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.ddp_fixes import with_ddp_copies
 from tb_gpudiag.rules.shared.evidence import part_time, per_step, window_time
 from tb_gpudiag.rules.shared.fewer_launches import batch_evidence
-from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
+from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.launch_advice import LaunchAdvice, launch_advice
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS, in_short_dry_gaps, issuing
 from tb_gpudiag.rules.shared.lost_time import Lost, host_time, lost_time, places, removing
@@ -97,7 +98,9 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         if lost.share(lost.total_ns(own)) < least:
             continue
         on_host = _task_time(facts.main_thread_spans, tasks.kind, kind)
-        found.append(_task_finding(facts.host, tasks, lost, own, kind, on_host, steps, computing_ns))
+        found.append(
+            _task_finding(facts.host, tasks, lost, own, kind, on_host, steps, computing_ns, facts.job)
+        )
         reported = union(np.r_[reported.start, on_host.start], np.r_[reported.end, on_host.end])
         chosen &= ~own
     if lost.share(lost.total_ns(chosen)) >= LEAST_SHARE:
@@ -131,6 +134,7 @@ def _task_finding(
     on_host: Intervals,
     steps: int,
     computing_ns: int,
+    job: JobKind,
 ) -> Finding:
     """on_host: the main thread's time in this task, also while the GPU was busy."""
     known = HOST_TASK_FIXES[kind]
@@ -146,7 +150,7 @@ def _task_finding(
     return Finding(
         title=f"{known.label} keeps the GPU idle {share(cost_ns, lost.window_ns)} of the time",
         summary=summary,
-        fix=known.fix,
+        fix=host_task_fix(kind, job),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[

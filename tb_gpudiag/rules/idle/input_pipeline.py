@@ -9,6 +9,7 @@ from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
+from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.loading import LoadPart, batches, load_parts, loader_kind
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
@@ -23,7 +24,7 @@ from tb_gpudiag.rules.rule import (
     Saving,
 )
 from tb_gpudiag.rules.shared.evidence import part_time, window_time
-from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
+from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, PIPELINE_FIX, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import Lost, host_time, lost_time, places, removing
 from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.trace.vocabulary.torch_frames import SINGLE_PROCESS_ITERATOR
@@ -98,7 +99,8 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         return Clear(lost.sentence("data loading", cost_ns))
     fetch_ns = batches(facts.host, facts.window)[1]
     tasks = facts.host_tasks.time_ns(lost.event[chosen], lost.length_ns[chosen])
-    return _finding(facts.host, facts.main_thread_spans, lost, chosen, fetch_ns, tasks, len(facts.steps))
+    steps, job = len(facts.steps), facts.job
+    return _finding(facts.host, facts.main_thread_spans, lost, chosen, fetch_ns, tasks, steps, job)
 
 
 def _finding(
@@ -109,6 +111,7 @@ def _finding(
     fetch_ns: Int64,
     tasks: dict[HostTask, int],
     steps: int,
+    job: JobKind,
 ) -> Finding:
     """fetch_ns: how long each batch took to fetch, in order, shape (b,). tasks: ns of each host task."""
     cost_ns = lost.total_ns(chosen)
@@ -120,9 +123,9 @@ def _finding(
         title=lost.sentence("Data loading", cost_ns),
         summary=f"{_who_loads(kind, receiving=receiving)}Nothing can launch until the next batch arrives. "
         "Loading can overlap with computing, so most of this time is avoidable.",
-        fix=HOST_TASK_FIXES[HostTask.TOKENIZING].fix
+        fix=host_task_fix(HostTask.TOKENIZING, job)
         if mostly_tokenizing
-        else _fix(kind, receiving=receiving),
+        else _fix(kind, pipeline=job.pipeline, receiving=receiving),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
@@ -159,7 +162,9 @@ def _who_loads(kind: str, *, receiving: bool) -> str:
     return "Worker processes load the batches and do not keep up. "
 
 
-def _fix(kind: str, *, receiving: bool) -> Fix:
+def _fix(kind: str, *, pipeline: bool, receiving: bool) -> Fix:
+    if pipeline:
+        return PIPELINE_FIX
     if kind in {"", SINGLE_PROCESS_ITERATOR}:
         return Fix("Load batches ahead of time, in worker processes.", _WORKERS, _URL)
     if receiving:

@@ -14,6 +14,7 @@ from tb_gpudiag.facts.core.steady import leading_slow_steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.variance import StepTimes, only_in
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
+from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
     Answer,
@@ -30,7 +31,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.evidence import window_time
-from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
+from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places
 from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.wording.format import count, one_line, time_ns
@@ -110,10 +111,10 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         slowest = int(length[compared].max())
         return Clear(f"the slowest step took {time_ns(slowest)}, the median {time_ns(usual_ns)}")
     lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
-    return _finding(uneven, facts.host, lost, inferred=not facts.recorded.steps)
+    return _finding(uneven, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
 
 
-def _finding(uneven: _Uneven, host: Host, lost: Lost, *, inferred: bool) -> Finding:
+def _finding(uneven: _Uneven, host: Host, lost: Lost, job: JobKind, *, inferred: bool) -> Finding:
     steps, times, length_ns = uneven.steps, uneven.steps.times, uneven.length_ns
     slowest, excess_ns = uneven.slowest, uneven.excess_ns
     grown = _grown(uneven)
@@ -129,7 +130,7 @@ def _finding(uneven: _Uneven, host: Host, lost: Lost, *, inferred: bool) -> Find
         summary=f"Compared with the other steps, {main} grew most. "
         + (f"Only slow steps ran {one_line(only[0][0], 120)}. " if only else "")
         + "Averages over all steps mix both kinds.",
-        fix=_fix(cause, main, only, same=not work),
+        fix=_fix(cause, main, only, job, same=not work),
         saving=Saving(0, excess_ns, "at most; other findings count the same time"),
         evidence=[
             Evidence("Median step", duration(uneven.usual_ns)),
@@ -198,12 +199,12 @@ def _places(uneven: _Uneven, host: Host, lost: Lost, cause: Cause) -> list[Place
     return [place for place in places(host, event, weight) if place.time_ns]
 
 
-def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], *, same: bool) -> Fix:
+def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], job: JobKind, *, same: bool) -> Fix:
     """main: name of the part that grew most; only: (name, ns) of what only slow steps ran; same: slow steps
     launch as much as the others."""
     tasks = [task for name, _ in only if (task := host_task_of(name)) is not None]
     if tasks:
-        return HOST_TASK_FIXES[tasks[0]].fix
+        return host_task_fix(tasks[0], job)
     if cause in {Cause.COMPILE, Cause.ALLOCATOR}:
         return Fix("Find what changes from step to step: new shapes compile and allocate again.")
     if only:

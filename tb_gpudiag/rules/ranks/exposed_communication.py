@@ -20,7 +20,7 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
-from tb_gpudiag.rules.shared.collective_fixes import COLLECTIVE_FIXES
+from tb_gpudiag.rules.shared.collective_fixes import collective_fix
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES, longest
@@ -67,7 +67,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         summary="The GPU runs collectives and computes nothing meanwhile. A collective's kernel also waits "
         "for the slowest rank, and a single rank's trace does not show how much of the time is waiting: "
         f"compare with the other ranks.{_most_in(marked, cost_ns)}",
-        fix=COLLECTIVE_FIXES[Collective(int(exposed_by_kind.argmax()))],
+        fix=collective_fix(Collective(int(exposed_by_kind.argmax())), facts.job),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[

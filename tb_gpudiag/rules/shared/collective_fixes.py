@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import Fix
 from tb_gpudiag.trace.vocabulary.collective_kinds import Collective
 
@@ -9,7 +10,7 @@ _SLOW_RANK = """
 # Compare the ranks' traces: a rank that arrives last shows short collectives, the others long ones.
 # If all of them are long, check the transport: NCCL_DEBUG=INFO says which links NCCL or RCCL uses."""
 
-COLLECTIVE_FIXES = {
+_FIXES = {
     Collective.ALL_REDUCE: Fix(
         "Overlap the all-reduces with the backward pass, reduce less often, or find the rank that the others "
         "wait for.",
@@ -91,3 +92,21 @@ work.wait()
         "https://docs.pytorch.org/docs/stable/distributed.html",
     ),
 }
+
+_TENSOR_PARALLEL = Fix(
+    "Split the model over fewer GPUs, or use all-reduces made for small messages.",
+    """# Without a backward pass, all-reduces usually join the parts of tensor-parallel layers: two per block.
+# Fewer parts and more replicas communicate less; more tokens per batch spread what is left.
+#   vllm serve MODEL --tensor-parallel-size 2 --data-parallel-size 4
+# Between GPUs of one node, one-shot all-reduces (custom, symmetric memory) beat NCCL on small messages."""
+    + "\n"
+    + _SLOW_RANK,
+    "https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html",
+)
+
+
+def collective_fix(kind: Collective, job: JobKind) -> Fix:
+    """Return the fix for a kind of collective. Inference has no gradients to reduce."""
+    if kind is Collective.ALL_REDUCE and job.training is False:
+        return _TENSOR_PARALLEL
+    return _FIXES[kind]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.core.transfers import Transfers
+from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import Evidence
 from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.wording.quantity import bandwidth
@@ -31,3 +32,18 @@ def speed(transfers: Transfers, copies: Int64) -> list[Evidence]:
     best = (transfers.bytes[pinned] / duration_ns[pinned]).max(initial=0)  # bytes per ns are GB/s
     details = (bandwidth(best, "reached by pinned copies of this trace"),) if best else ()
     return [Evidence("Effective bandwidth", bandwidth(size / time), details)]
+
+
+_PINNED_BY_LOADER = """loader = DataLoader(dataset, ..., pin_memory=True)   # batches arrive in pinned memory
+for x, y in loader:
+    x = x.to(device, non_blocking=True)               # returns at once, overlaps with computing
+    y = y.to(device, non_blocking=True)"""
+
+_PINNED_BUFFER = """buffer = torch.empty(shape, pin_memory=True)          # once
+buffer.copy_(batch)
+x = buffer.to(device, non_blocking=True)              # returns at once, overlaps with computing"""
+
+
+def copy_from_pinned(job: JobKind) -> str:
+    """Code that copies batches from pinned memory: a DataLoader pins them, if the job has one."""
+    return _PINNED_BY_LOADER if job.loader else _PINNED_BUFFER

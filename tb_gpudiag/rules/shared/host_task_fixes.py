@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
+from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import Fix
 
 
@@ -105,3 +106,48 @@ inputs = processor(frames, device="cuda", return_tensors="pt")""",
         _FASTER,
     ),
 }
+
+_IMAGES_URL = "https://docs.pytorch.org/vision/stable/transforms.html"
+_PIPELINE_URL = "https://huggingface.co/docs/transformers/pipeline_tutorial"
+
+_ON_GPU = """# On the GPU, for the whole batch:
+transform = torchvision.transforms.v2.Compose([v2.Resize((224, 224)), v2.Normalize(mean, std)])
+x = transform(frames.to("cuda", non_blocking=True))
+processor = AutoImageProcessor.from_pretrained(name, use_fast=True)   # tensors instead of PIL images
+inputs = processor(frames, device="cuda", return_tensors="pt")
+
+# Prepare an input that is used several times once."""
+
+PIPELINE_FIX = Fix(
+    "Let the pipeline's worker processes prepare items: pass num_workers= and batch_size=.",
+    """# A pipeline makes its own DataLoader, without workers unless it is told:
+for output in pipe(dataset, num_workers=8, batch_size=16): ...   # not: [pipe(item) for item in dataset]
+
+# A processor that works on tensors and whole batches:
+pipe = pipeline(task, model=name, use_fast=True)""",
+    _PIPELINE_URL,
+)
+
+_WITHOUT_LOADER = {
+    HostTask.TOKENIZING: Fix(
+        "Tokenize whole batches with a fast tokenizer, while the GPU works on the previous batch.",
+        """tokenizer = AutoTokenizer.from_pretrained(name, use_fast=True)
+inputs = tokenizer(texts, padding=True, return_tensors="pt")   # not: [tokenizer(t) for t in texts]""",
+        "https://huggingface.co/docs/transformers/main_classes/tokenizer",
+    ),
+    HostTask.PREPARING: Fix(
+        "Prepare inputs on the GPU, or in another process while the GPU works on the previous ones.",
+        _ON_GPU,
+        _IMAGES_URL,
+    ),
+}
+
+
+def host_task_fix(task: HostTask, job: JobKind) -> Fix:
+    """Return the fix of a host task that fits what feeds the job: a pipeline, a DataLoader or neither."""
+    if task in _WITHOUT_LOADER and job.pipeline:
+        return PIPELINE_FIX
+    once = task is HostTask.TOKENIZING and job.training is not False  # a data set can be tokenized in advance
+    if task in _WITHOUT_LOADER and not job.loader and not once:
+        return _WITHOUT_LOADER[task]
+    return HOST_TASK_FIXES[task].fix

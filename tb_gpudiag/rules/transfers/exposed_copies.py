@@ -32,9 +32,9 @@ LEAST_SHARE = 0.05
 _CODE = """# Copy the next batch on its own stream, while the GPU computes this one:
 copying = torch.cuda.Stream()
 
-def ahead(loader):
+def ahead(batches):
     batch = None
-    for following in loader:                         # DataLoader(..., pin_memory=True)
+    for following in batches:                        # in pinned memory
         with torch.cuda.stream(copying):
             following = following.to(device, non_blocking=True)
         if batch is not None:

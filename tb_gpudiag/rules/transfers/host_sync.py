@@ -13,6 +13,7 @@ from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
+from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, sync_kinds
 from tb_gpudiag.rules.rule import (
     NO_GPU,
@@ -27,6 +28,7 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
+from tb_gpudiag.rules.shared.copies import copy_from_pinned
 from tb_gpudiag.rules.shared.evidence import part_time, window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.lost_time import Lost, longest, lost_time, places
@@ -63,10 +65,7 @@ _ON_THE_GPU = """# A tensor's value as a condition makes the host wait for it. D
 y = torch.where(flag, a, b)                     # instead of: y = a if flag else b
 # or by what the host already knows: shapes, lengths, a flag of its own."""
 
-_COPY = """loader = DataLoader(dataset, ..., pin_memory=True)
-for x, y in loader:
-    x = x.to(device, non_blocking=True)         # from pinned memory: returns at once
-    y = y.to(device, non_blocking=True)
+_AVOID_COPY = """
 # Better still, avoid the copy:
 index = torch.arange(n, device=device)          # instead of: torch.arange(n).to(device)"""
 
@@ -112,7 +111,7 @@ _KINDS = {
     SyncKind.COPY_TO_DEVICE: (
         "Blocking copy to the GPU",
         "Copy from pinned memory with non_blocking=True, or create the tensor on the GPU.",
-        _COPY,
+        _AVOID_COPY,
     ),
     SyncKind.DEVICE: (
         "Waiting for the whole device",
@@ -129,7 +128,7 @@ _KINDS = {
         "Let the GPU wait for the stream instead of the host.",
         _SYNCHRONIZE,
     ),
-    SyncKind.COPY: ("Blocking copy", "Copy from or to pinned memory with non_blocking=True.", _COPY),
+    SyncKind.COPY: ("Blocking copy", "Copy from or to pinned memory with non_blocking=True.", _AVOID_COPY),
 }
 
 
@@ -158,10 +157,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         title=f"Synchronizations leave the GPU idle {cost_share} of the time",
         summary=f"{count(len(drained), 'time')} in the step window, the host waits until the GPU has "
         "finished all queued work. The GPU is then idle until the host launches something new.",
-        fix=Fix(
-            *_KINDS[kinds[0].kind][1:],
-            "https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution",
-        ),
+        fix=_fix(kinds[0].kind, facts.job),
         cost_ns=cost_ns,
         saving=Saving(inside_ns, cost_ns),
         evidence=[
@@ -182,6 +178,13 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         claims={device.id: claim},
         removable=_removable(facts.host, facts.transfers, facts.host_time.blocking, calls),
     )
+
+
+def _fix(kind: SyncKind, job: JobKind) -> Fix:
+    _, text, code = _KINDS[kind]
+    if kind in {SyncKind.COPY_TO_DEVICE, SyncKind.COPY}:
+        code = f"{copy_from_pinned(job)}\n{code}"
+    return Fix(text, code, "https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution")
 
 
 def _refilling(lost: Lost, tasks: dict[HostTask, int], cost_ns: int) -> list[Evidence]:

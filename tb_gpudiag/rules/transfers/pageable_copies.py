@@ -20,7 +20,7 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
-from tb_gpudiag.rules.shared.copies import LEAST_BYTES
+from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
 from tb_gpudiag.trace.events import NONE
@@ -30,14 +30,10 @@ from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
 # The effect of a fix of less than this could not be measured (see host_sync.py).
 LEAST_SHARE = 0.02
 
-_CODE = """loader = DataLoader(dataset, ..., pin_memory=True)   # batches arrive in pinned memory
-for x, y in loader:
-    x = x.to(device, non_blocking=True)               # returns at once, overlaps with computing
-    y = y.to(device, non_blocking=True)
-
-# A buffer of your own: create it once, pinned.
+_COPY_BACK = """
+# To the host: into a buffer that is pinned once. Wait for an event before reading it.
 buffer = torch.empty(shape, pin_memory=True)
-buffer.copy_(out, non_blocking=True)                  # to the host: wait for an event before reading it"""
+buffer.copy_(out, non_blocking=True)"""
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
@@ -71,7 +67,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         "copy is faster and overlaps with computing.",
         fix=Fix(
             "Pin the host memory, and copy with non_blocking=True.",
-            _CODE,
+            f"{copy_from_pinned(facts.job)}\n{_COPY_BACK}",
             "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
         ),
         cost_ns=cost_ns,

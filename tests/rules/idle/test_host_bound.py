@@ -98,7 +98,7 @@ def _task(name: str, *, by: str = "train.py(30): log_metrics") -> Act:
             "Tokenizing text",
             "batched=True",
         ),
-        ("PIL/Image.py(2332): resize", 51, "Preparing images", "num_workers"),
+        ("PIL/Image.py(2332): resize", 51, "Preparing images", "use_fast"),
     ],
 )
 def test_a_host_task_has_its_own_fix_and_names_the_line_that_calls_it(
@@ -110,6 +110,23 @@ def test_a_host_task_has_its_own_fix_and_names_the_line_that_calls_it(
     assert code in found.fix.code
     assert (found.places[0].file, found.places[0].function) == ("train.py", "log_metrics")
     assert figures(found)["Calls"] == (number(1, "call"), number(1, suffix="per step"))
+
+
+@pytest.mark.parametrize(
+    ("feeds", "code"),
+    [
+        ("", "use_fast"),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "DataLoader(dataset"),
+        ("transformers/pipelines/base.py(1120): __call__", "pipe(dataset, num_workers=8"),
+    ],
+)
+def test_the_fix_fits_what_feeds_the_job(feeds: str, code: str, tmp_path: Path) -> None:
+    trace = one_gap(_task("PIL/Image.py(2332): resize"), 200)
+    if feeds:
+        HostThread(trace, trace.recording.host[0].thread).frame(feeds, at=20, us=5)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert code in found.fix.code
+    assert ("DataLoader(" in found.fix.code) == (code == "DataLoader(dataset")
 
 
 @pytest.mark.parametrize(

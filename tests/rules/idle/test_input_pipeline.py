@@ -44,6 +44,16 @@ def test_fires_on_idle_under_the_loader_whatever_the_innermost_operator(tmp_path
     assert "num_workers" in found.fix.code
 
 
+def test_a_pipeline_gets_its_own_arguments(tmp_path: Path) -> None:
+    def load(main: HostThread, at: float, us: float) -> None:
+        main.frame("transformers/pipelines/pt_utils.py(120): __next__", at=at, us=us)
+        main.loader(at=at, us=us)
+
+    found = finding(RULE.check(facts_of(one_gap(load, 60), tmp_path)))
+    assert "pipe(dataset, num_workers=8, batch_size=16)" in found.fix.code
+    assert "DataLoader(" not in found.fix.code
+
+
 def test_is_an_error_from_a_fifth_of_the_window(tmp_path: Path) -> None:
     for idle_us, severity in ((190, Severity.WARNING), (210, Severity.ERROR)):
         facts = facts_of(one_gap(_load, idle_us), tmp_path / str(idle_us))

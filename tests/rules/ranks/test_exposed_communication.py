@@ -83,10 +83,14 @@ def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
 SEND_RECV = "ncclDevKernel_SendRecv(ncclDevComm*)"
 
 
-def _exchanged(operator: str, folder: Path, *, kernel: str = SEND_RECV, annotation: str = "") -> Finding:
+def _exchanged(
+    operator: str, folder: Path, *, kernel: str = SEND_RECV, annotation: str = "", training: bool = True
+) -> Finding:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)
+    if training:
+        main.annotation("Optimizer.step#SGD.step", at=STEP_AT + 900, us=50)
     if annotation:
         main.annotation(annotation, at=STEP_AT + 15, us=30)
     main.op("record_param_comms", at=STEP_AT + 18, us=20)
@@ -124,3 +128,9 @@ def test_without_an_annotation_the_operator_is_the_place(tmp_path: Path) -> None
     found = _exchanged("nccl:all_to_all", tmp_path)
     assert "launched in" not in found.summary
     assert found.places[0].operator == "record_param_comms"
+
+
+def test_inference_has_no_gradients_to_reduce(tmp_path: Path) -> None:
+    found = _exchanged("nccl:all_reduce", tmp_path, kernel=ALL_REDUCE, training=False)
+    assert "tensor-parallel" in found.fix.code
+    assert "DistributedDataParallel" not in found.fix.code

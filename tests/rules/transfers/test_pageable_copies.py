@@ -45,6 +45,14 @@ def test_fires_on_exposed_pageable_copies(tmp_path: Path) -> None:
     assert "pin_memory" in found.fix.code
 
 
+@pytest.mark.parametrize("loader", [True, False])
+def test_only_a_job_with_a_loader_is_told_to_let_it_pin(loader: bool, tmp_path: Path) -> None:
+    trace = _copying(200)
+    if loader:
+        trace.thread("feeder").loader(at=0, us=10)
+    assert ("DataLoader" in finding(RULE.check(facts_of(trace, tmp_path))).fix.code) == loader
+
+
 @pytest.mark.parametrize(("direction", "said"), [("HtoD", "from pageable"), ("DtoH", "to pageable")])
 def test_says_which_way_the_copies_go(direction: Direction, said: str, tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_copying(200, direction=direction), tmp_path)))
