@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Bool, Category, Float32, Int32, Int64, UInt8
+from tb_gpudiag.trace.snapshot_segments import MOST_BYTES
 
 # Timestamps outside these are not times: as nanoseconds since 1970, they are the years 1938 and 2096. Between
 # them, differences of timestamps and sums of start and duration fit 64 bits.
@@ -32,6 +33,10 @@ _WORK: Final = np.array(GPU_WORK_CATEGORIES, np.uint8)
 _MOST_WARPS: Final = 32
 # The shapes of a matmul's few inputs are shorter.
 _LONGEST_SHAPES: Final = 400
+# Names of kernels have up to about 5,000 characters. Of a longer name, this much is kept.
+LONGEST_NAME: Final = 8_192
+# Old traces have the whole call stack of an operator in one text, some 100 frames.
+_LONGEST_STACK: Final = 65_536
 _COPIES: Final = np.array([Category.MEMCPY, Category.MEMSET], np.uint8)
 
 
@@ -102,6 +107,7 @@ def part_of(columns: dict[str, pa.Array], copied_bytes: Callable[[], pa.Array | 
     memory = _is(phase, *kineto.MEMORY_PHASES) & (_equal(columns["name"], kineto.MEMORY_NAME) | failed)
     span = (_is(phase, kineto.SPAN_PHASE) | begin | end) & ~memory
     malformed = np.asarray(pc.is_null(columns["phase"])) | ((span | memory) & ~start_known)
+    malformed |= memory & _implausible(columns)
     span_rows = np.flatnonzero(span & ~malformed)
     memory_rows = np.flatnonzero(memory & ~malformed)
     name_rows = np.flatnonzero(
@@ -112,7 +118,7 @@ def part_of(columns: dict[str, pa.Array], copied_bytes: Callable[[], pa.Array | 
         columns["pid"], columns["tid"], np.concatenate([span_rows, memory_rows, name_rows])
     )
     span_thread, memory_thread, name_thread = np.split(thread, np.cumsum([len(span_rows), len(memory_rows)]))
-    names = columns["thread_name"].take(_indices(name_rows)).to_pylist()
+    names = _shortened(columns["thread_name"].take(_indices(name_rows)), LONGEST_NAME).to_pylist()
     spans, negative, missing = _spans(
         columns, copied_bytes, span_rows, start_ns, begin, end, span_thread, threads
     )
@@ -139,7 +145,7 @@ def _spans(
     threads: list[tuple[str, str]],
 ) -> tuple[Spans, int, int]:
     take = _indices(rows)
-    name = _encoded(columns["name"].take(take))
+    name = _encoded(_shortened(columns["name"].take(take), LONGEST_NAME))
     category = _categories(columns["category"].take(take), name)
     duration_ns, duration_known = _nanoseconds(columns["duration_us"])
     duration_ns, duration_known = duration_ns[rows], duration_known[rows]
@@ -173,11 +179,23 @@ def _spans(
         warps_per_block=_per_block(_decimals(columns["warps_per_sm"], rows, category), blocks_per_sm),
         registers=_tiny(_numbers(columns["registers"], rows), category),
         shared_bytes=shared_bytes,
-        call_stack=_encoded(columns["call_stack"].take(take)),
+        call_stack=_encoded(_shortened(columns["call_stack"].take(take), _LONGEST_STACK)),
         shapes=_matmul_texts(columns["input_shapes"].take(take), name),
         types=_matmul_texts(columns["input_types"].take(take), name),
     )
     return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
+
+
+def _implausible(columns: dict[str, pa.Array]) -> Bool:
+    """Mask of the events with a size that no machine has."""
+    return np.logical_or.reduce(
+        [
+            (sizes < -MOST_BYTES) | (sizes > MOST_BYTES)
+            for sizes in (
+                _filled(columns[f"memory_{name}"], 0) for name in ("bytes", "allocated", "reserved")
+            )
+        ]
+    )
 
 
 def _memory(columns: dict[str, pa.Array], rows: Int64, time_ns: Int64, thread: Int32, failed: Bool) -> Memory:
@@ -249,7 +267,7 @@ def _place(column: pa.Array, rows: Int64, work: Bool, by_thread: Int32, thread: 
 def _threads(pid: pa.Array, tid: pa.Array, rows: Int64) -> tuple[Int32, list[tuple[str, str]]]:
     """Return the (pid, tid) pair of each of `rows` as an index, and the list of pairs that it points into."""
     take = _indices(rows)
-    pids, tids = _encoded(pid.take(take)), _encoded(tid.take(take))
+    pids, tids = (_encoded(_shortened(column.take(take), LONGEST_NAME)) for column in (pid, tid))
     pair = pids.indices.to_numpy().astype(np.int64) * max(len(tids.dictionary), 1) + tids.indices.to_numpy()
     pairs, thread = np.unique(pair, return_inverse=True)
     left, right = np.divmod(pairs, max(len(tids.dictionary), 1))
@@ -267,6 +285,12 @@ def _scalar(value: int | float | str, kind: pa.DataType) -> pa.Scalar:
 def _indices(rows: Int64) -> pa.Array:
     """Return rows for `take`. Not `pa.array`: it looks for pandas, too."""
     return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+
+
+def _shortened(strings: pa.Array, longest: int) -> pa.Array:
+    if (pc.max(pc.binary_length(strings)).as_py() or 0) <= longest:
+        return strings
+    return pc.utf8_slice_codeunits(strings, 0, longest)
 
 
 def _encoded(strings: pa.Array) -> pa.DictionaryArray:

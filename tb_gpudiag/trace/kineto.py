@@ -146,7 +146,8 @@ def number_of(text: str) -> int:
     match = _STREAM_TID.fullmatch(text.strip())
     if match is None:
         return NONE
-    number = int(match[1])
+    # Python refuses to convert thousands of digits.
+    number = int(match[1][:12])
     return number if 0 <= number < 2**31 else NONE
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tb_gpudiag.trace.columns import LONGEST_NAME
+from tb_gpudiag.trace.events import NONE
 from tests.trace.support import document, memory_rows, names, read_bytes, span
 
 NOW_US = 1_700_000_000_000_000
@@ -34,6 +36,26 @@ def test_a_stray_begin_or_end_takes_no_other_event_with_it() -> None:
     assert names(trace) == ["b", "x"]
     assert trace.events.duration_ns.tolist() == [5000, 1000]
     assert trace.malformed_events == 1
+
+
+@pytest.mark.parametrize("key", ["Bytes", "Total Allocated", "Total Reserved"])
+@pytest.mark.parametrize("size", [2**62, -(2**62), 2**63 - 1, 2**50 + 1])
+def test_memory_that_no_machine_has_is_malformed(key: str, size: int) -> None:
+    event = memory(NOW_US)
+    impossible = {**event, "args": {**event["args"], key: size}}
+    trace = read_bytes(document(event, impossible, {**event, "args": {**event["args"], key: 2**50}}))
+    assert (len(trace.memory), trace.malformed_events) == (2, 1)
+    assert "1 malformed event skipped" in trace.notes
+
+
+def test_names_of_megabytes_are_cut() -> None:
+    long = "a.py(1): " * 200_000
+    events = [span(f"{i}{long}", NOW_US, pid="9" * 9_000, tid=long) for i in range(3)]
+    kernel = span("k" * 5_160, NOW_US, cat="kernel", pid="9" * 9_000, tid="8" * 9_000)
+    trace = read_bytes(document(*events, kernel))
+    assert [len(name) for name in trace.events.names] == [LONGEST_NAME] * 3 + [5_160]
+    assert max(len(thread.tid) for thread in trace.events.threads) == LONGEST_NAME
+    assert (trace.events.device[-1], trace.events.stream[-1]) == (NONE, NONE)
 
 
 @pytest.mark.parametrize("hours", [1, 23, 24 * 10])

@@ -12,6 +12,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.trace.events import NONE, Bool, Category, UInt8
 from tb_gpudiag.trace.vocabulary import marks, operators, torch_frames
+from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
 
 
 class Phase(IntEnum):
@@ -101,4 +102,7 @@ def phase_of_stack(stack: str) -> Phase:
 
 @lru_cache(maxsize=65_536)
 def _phase_of_frame(line: str) -> Phase:
-    return next((phase for phase, pattern in _FRAMES.items() if pattern.fullmatch(line)), Phase.UNKNOWN)
+    return next(
+        (phase for phase, pattern in _FRAMES.items() if pattern.fullmatch(line, 0, LONGEST_MATCHED)),
+        Phase.UNKNOWN,
+    )

@@ -10,6 +10,7 @@ import numpy as np
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Int64
 from tb_gpudiag.trace.vocabulary import host_libraries
+from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
 
 
 class HostTask(IntEnum):
@@ -36,7 +37,7 @@ _OTHER = len(HostTask)
 
 def host_task_of(name: str) -> HostTask | None:
     """What a span of this name is done for."""
-    return next((task for task, pattern in _NAMES if pattern.fullmatch(name)), None)
+    return next((task for task, pattern in _NAMES if pattern.fullmatch(name, 0, LONGEST_MATCHED)), None)
 
 
 @dataclass(frozen=True)

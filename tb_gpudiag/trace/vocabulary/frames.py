@@ -7,6 +7,8 @@ import sys
 from functools import lru_cache
 from typing import NamedTuple
 
+from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
+
 _FRAME = re.compile(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.S)
 
 # Frames of the interpreter and of libraries, whose lines the user cannot change: the place is the nearest
@@ -51,7 +53,7 @@ class Frame(NamedTuple):
 
 def parse_frame(name: str) -> Frame | None:
     """Parse `file(line): function`; return None for built-ins, modules and anything else."""
-    found = _FRAME.fullmatch(name)
+    found = _FRAME.fullmatch(name, 0, LONGEST_MATCHED)
     if found is None or name.startswith("<built-in"):
         return None
     return Frame(found["file"], int(found["line"][:9]), found["function"])

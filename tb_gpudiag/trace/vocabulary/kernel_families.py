@@ -72,14 +72,14 @@ FAMILIES: tuple[FamilyRow, ...] = (
     FamilyRow(
         Family.COPY,
         _GENERIC,
-        r"\w*copy_kernel_(cuda|impl)|copy_device_to_device|CopyFunctor|gpu_index_kernel|CopyKernel",
+        r"copy_kernel_(cuda|impl)|copy_device_to_device|CopyFunctor|gpu_index_kernel|CopyKernel",
     ),
     FamilyRow(Family.NORMALIZATION, _GENERIC, r"batch_norm|layer_norm|group_norm|softmax"),
     FamilyRow(Family.ELEMENTWISE, _GENERIC),
     FamilyRow(
         Family.COPY,
         r"transpose_|nchw2?(to)?nhwc|nhwc2?(to)?nchw|CNHW2NCHW|NCHW2CNHW|CatArray|SubTensorOpWithCast|"
-        r"reshape_and_cache|concat_and_cache|(gather|scatter|index\w*select|index_put|permute_\w+)\w*_?kernel|"
+        r"reshape_and_cache|concat_and_cache|(gather|scatter|index\w*select|index_put|permute_\w)\w*kernel|"
         r"index(Select|Func)|page_indices|indexing_backward",
     ),
     FamilyRow(

@@ -19,7 +19,7 @@ from tb_gpudiag.trace.vocabulary.kernel_families import (
     Arithmetic,
     Family,
 )
-from tb_gpudiag.trace.vocabulary.patterns import any_of
+from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED, any_of
 
 # Kernels that communicate between GPUs: NCCL, RCCL, MSCCL++, NVSHMEM, and vLLM's and DeepEP's own.
 COMMUNICATION_KERNEL = any_of(
@@ -80,14 +80,16 @@ def read_name(name: str) -> KernelName:
         arithmetic = Arithmetic.UNKNOWN
     alignment = _ALIGNMENT.search(name)
     wide = _WIDE_HALF if half else _WIDE_TF32
-    unaligned = arithmetic == Arithmetic.TENSOR_CORES and alignment is not None and int(alignment[1]) < wide
+    unaligned = (
+        arithmetic == Arithmetic.TENSOR_CORES and alignment is not None and int(alignment[1][:9]) < wide
+    )
     return KernelName(family, arithmetic, unaligned)
 
 
 def _family(name: str) -> Family:
-    if COMMUNICATION_KERNEL.fullmatch(name):
+    if COMMUNICATION_KERNEL.fullmatch(name, 0, LONGEST_MATCHED):
         return Family.COLLECTIVE
-    function = function_name(name)
+    function = function_name(name)[:LONGEST_MATCHED]
     for family, in_function, within in _FAMILIES:
         if in_function.search(function) and within.search(name):
             return family

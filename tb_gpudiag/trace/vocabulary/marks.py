@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tb_gpudiag.trace.vocabulary.patterns import any_of
+from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED, any_of
 
 # torch.profiler's schedule: one for each step().
 STEP = any_of(r"ProfilerStep\s?#\d+")
@@ -44,5 +44,5 @@ def module_name(name: str) -> str:
 
 def module_class(name: str) -> str:
     """Return `Linear` for `nn.Module: Linear_3`, and any other name as it is."""
-    found = _MODULE_PARTS.fullmatch(name)
+    found = _MODULE_PARTS.fullmatch(name, 0, LONGEST_MATCHED)
     return found[1] if found else name

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+LONGEST_MATCHED = 1_024
+"""Characters of a name that are matched. Paths of frames are shorter, and some patterns take time that grows
+with the square of the length."""
+
 PATH = r"(.*/)?"
 """Any folders in front of a path."""
 
