@@ -1,1 +1,1 @@
-"""What most facts are computed from: steps, launches, host time, busy and idle time."""
+"""Facts that most others are computed from: steps, launches, host time, busy and idle time."""

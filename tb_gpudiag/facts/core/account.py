@@ -1,5 +1,5 @@
-"""The whole time of each step on one device: computing, communicating, copying, and idle by cause. It adds
-up."""
+"""Account: the time of each step on one device as computing, communicating, copying, and idle by cause. The
+parts add up to the step."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tb_gpudiag.trace.events import Int64
 
 @dataclass(frozen=True)
 class Account:
-    """Slices of the step window, one a step. Shape (k,) each; idle_ns has shape (k, causes).
+    """Slices of the step window, one per step. Shape (k,) each; idle_ns has shape (k, causes).
 
-    A slice runs from its step's start to the next one's; the last one to the window's end, with the GPU work
-    that the steps launched. computing + communicating + copying + idle = end - start, exactly.
+    A slice runs from its step's start to the next one's. The last one ends with the window and so includes
+    the GPU work that the steps launched. computing + communicating + copying + idle = end - start, exactly.
     """
 
     names: list[str]
@@ -33,7 +33,7 @@ class Account:
 
 
 def step_account(busy: Busy, ledger: Ledger, steps: Steps, window: Window) -> Account:
-    """Without steps there are no slices."""
+    """Split the window into its steps; no slices without steps."""
     order = np.argsort(steps.start_ns, kind="stable")
     start = steps.start_ns[order]
     end = np.r_[start[1:], np.int64(window.end_ns)][: len(start)]
@@ -41,12 +41,12 @@ def step_account(busy: Busy, ledger: Ledger, steps: Steps, window: Window) -> Ac
 
 
 def window_account(busy: Busy, ledger: Ledger, window: Window) -> Account:
-    """The window as one slice."""
+    """Return the window as one slice."""
     return account_of([""], np.array([window.start_ns]), np.array([window.end_ns]), busy, ledger)
 
 
 def account_of(names: list[str], start: Int64, end: Int64, busy: Busy, ledger: Ledger) -> Account:
-    """Any stretches of the step window, each with its name."""
+    """Account for any stretches [start, end) of the step window, each with its name."""
     idle = np.zeros((len(start), len(Cause)), np.int64)
     for cause in Cause:
         some = ledger.cause == cause

@@ -1,5 +1,4 @@
-"""What each device did: its work as sets of intervals, and the time split over computing, communicating and
-copying."""
+"""Busy: one device's work as sets of intervals, split into computing, communicating and copying."""
 
 from __future__ import annotations
 
@@ -17,15 +16,16 @@ from tb_gpudiag.trace.vocabulary.kernel_names import COMMUNICATION_KERNEL
 
 @dataclass(frozen=True)
 class Busy:
-    """One device. `work` are its GPU events in order of start, all streams merged, unlinked ones included.
+    """Busy time of one device.
 
-    A copy or a collective counts only where nothing computes at the same time: what is hidden costs nothing.
-    The three disjoint sets computing, communicating and copying make up `all`.
+    work: its GPU events in order of start, over all streams, unlinked ones included. Copies and collectives
+    count only where they are exposed: hidden behind computation they cost nothing. The sets computing,
+    communicating and copying are disjoint, and their union is `all`.
     """
 
     events: Events
     work: Int64
-    communication: Bool  # shape (n,) over all events
+    communication: Bool  # mask of communication kernels, shape (n,)
 
     def _of(self, chosen: Bool) -> Intervals:
         some = self.work[chosen]
@@ -56,6 +56,6 @@ class Busy:
 
 
 def communication_kernels(events: Events) -> Bool:
-    """Shape (n,): kernels of NCCL, RCCL and the like."""
+    """Mask of the kernels of NCCL, RCCL and the like, shape (n,)."""
     found: Bool = (events.category == Category.KERNEL) & match(events, COMMUNICATION_KERNEL)
     return found

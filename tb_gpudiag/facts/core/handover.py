@@ -1,9 +1,9 @@
-"""Host time put down to causes: what a launching thread did, or whom it was waiting for."""
+"""Host time by cause: what a launching thread did, or what the thread that it waited for did."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,19 +18,18 @@ from tb_gpudiag.facts.core.threads import NOTHING, Activity
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64, UInt8
 from tb_gpudiag.trace.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
 
-# A launching thread that waits hands over to another launching thread. Jobs have one or two of them a device;
-# more than these few only cost time.
+# A launching thread that waits hands over to another launching thread. Jobs have one or two of them per
+# device; looking at more than this only costs time.
 _MOST_THREADS = 8
 
-# CUPTI's own kinds of overhead (Kineto's `overhead` events). The first is the driver loading a kernel at its
-# first use: the user pays for it without the profiler too. A full command buffer is the launch queue's bound:
-# nothing to explain.
+# Kinds of CUPTI's overhead (Kineto's `overhead` events) that are not the profiler's. Loading a kernel at its
+# first use happens without the profiler, too. A full command buffer is a full launch queue.
 _NOT_OVERHEAD = frozenset({LAZY_LOADING, COMMAND_BUFFER_FULL})
 
 
 @dataclass(frozen=True)
 class CauseSpans:
-    """Stretches of gaps with a cause. Shape (p,) each; columns as in idle.Ledger."""
+    """Stretches of time with a cause. Shape (p,) each; columns as in idle.Ledger."""
 
     start_ns: Int64
     end_ns: Int64
@@ -51,7 +50,7 @@ class CauseSpans:
 
     @staticmethod
     def join(parts: Sequence[CauseSpans]) -> CauseSpans:
-        """One after another; of no parts, none."""
+        """Concatenate the parts; without parts, return none."""
         if not parts:
             none = np.zeros(0, np.int64)
             return CauseSpans(none, none, none.astype(np.uint8), none, none, none.astype(np.int32))
@@ -66,7 +65,7 @@ class CauseSpans:
 
 
 class HostTime:
-    """The launching threads' activities, and the rule of handing over.
+    """Activities of the launching threads, and who waits for whom.
 
     A thread whose innermost activity is UNDECIDED (nothing at all, an annotation, or the wait for autograd's
     engine) may be waiting. Before its first operator, autograd's thread waits for the thread that called
@@ -81,11 +80,11 @@ class HostTime:
         self._events = host.events
         self._threads = _launching_threads(host.events, work, main)
         self._blocking, self._blocking_event = _blocking_calls(host.events, work)
-        # A copy call that returned only with the copy's end was a wait, whatever its name says.
+        # A copy call that returned only when the copy ended was a wait, whatever its name says.
         self._cause = host.cause.copy()
         waited = self._blocking_event[host.cause[self._blocking_event] == Cause.LAUNCH]
         self._cause[waited] = Cause.SYNC
-        # Nor is waiting for a place in a full queue launching: the GPU whose queue that is has work enough.
+        # Blocking on a full queue is not launching either: the GPU of that queue has enough work.
         self.full_queue: FullQueue = full_queue(host.events, work, self._blocking_event)
         held = self.full_queue.call
         self._cause[held[host.cause[held] == Cause.LAUNCH]] = Cause.QUEUED
@@ -99,21 +98,17 @@ class HostTime:
         return self._blocking_event
 
     def explain(self, start: Int64, end: Int64, thread: Int32, gap: Int64) -> CauseSpans:
-        """The queries [start, end) on their threads, cut into pieces that cover them exactly. Queries do not
-        overlap."""
+        """Cut the stretches [start, end) of these threads into spans that cover them exactly.
+
+        Shape (q,) each; stretches do not overlap. gap: copied to the spans.
+        """
         nobody = np.full(len(start), NONE, np.int64)
-        pieces = CauseSpans(
-            start, end, np.full(len(start), UNDECIDED, np.uint8), gap.astype(np.int64), nobody, thread
-        )
-        done = [self._on_threads(pieces)]
+        undecided = np.full(len(start), UNDECIDED, np.uint8)
+        spans = self._on_threads(CauseSpans(start, end, undecided, gap.astype(np.int64), nobody, thread))
         for other in self._threads:
-            last = done.pop()
-            is_open = last.cause == UNDECIDED
-            ask = is_open & (last.thread != other)
-            done.append(last.take(~ask))
-            done.append(self._handed_to(last.take(ask), other))
-            done = [CauseSpans.join(done)]
-        return self._settle(done[0])
+            asks = (spans.cause == UNDECIDED) & (spans.thread != other)
+            spans = CauseSpans.join([spans.take(~asks), self._handed_to(spans.take(asks), other)])
+        return self._settle(spans)
 
     def main_thread_spans(self, window: Window) -> CauseSpans:
         """Return what the main thread did in the window: spans in order of time that cover it exactly; none
@@ -129,7 +124,7 @@ class HostTime:
         return CauseSpans.join(parts)
 
     def _cut(self, queries: CauseSpans, thread: int) -> CauseSpans:
-        """Queries cut at the borders of one thread's activities."""
+        """Cut queries at the borders of one thread's activities."""
         activity = self._everywhere(thread)
         left, right = overlapping(activity.intervals, queries.start_ns, queries.end_ns)
         owner, inner = expand(left, right)
@@ -146,7 +141,7 @@ class HostTime:
         )
 
     def _everywhere(self, thread: int) -> Activity:
-        """A thread's activity, extended to all time."""
+        """Return a thread's activity, extended to all time."""
         far = np.iinfo(np.int64)
         own = self._host.activities.get(thread, NOTHING)
         if not len(own.start_ns):
@@ -157,63 +152,63 @@ class HostTime:
             np.r_[NONE, own.event, NONE],
         )
 
-    def _handed_to(self, pieces: CauseSpans, other: int) -> CauseSpans:
-        """Cut UNDECIDED pieces by another thread's activity.
+    def _handed_to(self, spans: CauseSpans, other: int) -> CauseSpans:
+        """Cut UNDECIDED spans by another thread's activity.
 
-        Where that thread is UNDECIDED too, the piece remains with its own thread, unless the other one waits
+        Where that thread is UNDECIDED too, the span remains with its own thread, unless the other one waits
         for autograd's engine: then this thread is the engine's.
         """
-        cut = self._cut(pieces, other)
+        cut = self._cut(spans, other)
         still = cut.cause == UNDECIDED
         if not len(still):
             return cut
-        order = np.argsort(pieces.start_ns, kind="stable")
-        origin = order[np.searchsorted(pieces.start_ns[order], cut.start_ns, side="right") - 1]
+        order = np.argsort(spans.start_ns, kind="stable")
+        origin = order[np.searchsorted(spans.start_ns[order], cut.start_ns, side="right") - 1]
         keep = still & ~self._waits_for_engine(cut.event)
-        event = np.where(keep, pieces.event[origin], cut.event)
-        thread = np.where(keep, pieces.thread[origin], cut.thread).astype(np.int32)
+        event = np.where(keep, spans.event[origin], cut.event)
+        thread = np.where(keep, spans.thread[origin], cut.thread).astype(np.int32)
         return CauseSpans(cut.start_ns, cut.end_ns, cut.cause, cut.gap, event, thread)
 
-    def _settle(self, pieces: CauseSpans) -> CauseSpans:
-        """What nobody explained: inside the wait for the engine it is dispatch, else user code between
-        operators."""
-        cause = pieces.cause.copy()
+    def _settle(self, spans: CauseSpans) -> CauseSpans:
+        """Give the spans that are still UNDECIDED a cause: dispatch inside the wait for the engine, else user
+        code between operators."""
+        cause = spans.cause.copy()
         still = np.flatnonzero(cause == UNDECIDED)
-        engine = self._waits_for_engine(pieces.event[still])
+        engine = self._waits_for_engine(spans.event[still])
         cause[still] = np.where(engine, np.uint8(Cause.DISPATCH), np.uint8(Cause.PYTHON))
-        return CauseSpans(pieces.start_ns, pieces.end_ns, cause, pieces.gap, pieces.event, pieces.thread)
+        return replace(spans, cause=cause)
 
     def _waits_for_engine(self, event: Int64) -> Bool:
         found: Bool = event != NONE
         found[found] = self._host.engine_wait[event[found]]
         return found
 
-    def profiled(self, pieces: CauseSpans) -> CauseSpans:
-        """CauseSpans on the way to a launch, split where the profiler or lazy loading held the thread (their
-        events have no thread of their own)."""
+    def profiled(self, spans: CauseSpans) -> CauseSpans:
+        """Split spans where the profiler or lazy loading ran. Their events have no thread of their own."""
         events = self._events
         overhead = np.flatnonzero(events.category == Category.OVERHEAD)
         if not len(overhead):
-            return pieces
+            return spans
         lazy = np.array([events.names[i] == LAZY_LOADING for i in events.name[overhead]], np.bool_)
         ours = np.array([events.names[i] not in _NOT_OVERHEAD for i in events.name[overhead]], np.bool_)
         for chosen, cause in ((overhead[lazy], self._loading), (overhead[ours], Cause.PROFILER)):
-            spans = union(events.start_ns[chosen], events.end_ns[chosen])
-            pieces = _repaint(pieces, spans, cause)
-        return pieces
+            time = union(events.start_ns[chosen], events.end_ns[chosen])
+            spans = _repaint(spans, time, cause)
+        return spans
 
     def blocked_before(self, start: Int64, end: Int64, noise_ns: int) -> tuple[Int64, Int64]:
-        """For each gap [start, end): the blocking call that was running when it began and returned within it,
-        or NONE, and how long the host had sat in it by then. A call that found nothing to wait for drained
-        nothing."""
+        """For each gap [start, end), find the blocking call that was running when the gap began and returned
+        within it: (event or NONE, ns that the host had been blocked by then).
+
+        noise_ns: how much later than recorded a call may have ended.
+        """
         calls = self._blocking
         found, event = np.zeros(len(start), np.int64), np.full(len(start), NONE, np.int64)
         if not len(calls.start):
             return event, found
         at = np.searchsorted(calls.end, start - noise_ns, side="right")
-        for step in range(
-            2
-        ):  # an asynchronous copy that blocked and the synchronisation after it are one wait
+        # An asynchronous copy that blocked and the synchronization after it are one wait: two calls.
+        for step in range(2):
             index = np.minimum(at + step, len(calls.end) - 1)
             held = (
                 (calls.end[index] > start - noise_ns)
@@ -227,13 +222,14 @@ class HostTime:
         return event, found
 
 
-def _repaint(pieces: CauseSpans, spans: Intervals, cause: Cause) -> CauseSpans:
-    on_the_way = np.isin(pieces.cause, np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8))
-    chosen = pieces.take(on_the_way)
-    edges = np.unique(np.concatenate(spans))
+def _repaint(spans: CauseSpans, time: Intervals, cause: Cause) -> CauseSpans:
+    """Give the time of user code, operators and launches in these intervals another cause."""
+    on_the_way = np.isin(spans.cause, np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8))
+    chosen = spans.take(on_the_way)
+    edges = np.unique(np.concatenate(time))
     far = np.iinfo(np.int64)
     start, end = np.r_[far.min, edges], np.r_[edges, far.max]
-    painted = np.isin(start, spans.start)
+    painted = np.isin(start, time.start)
     left, right = overlapping(Intervals(start, end), chosen.start_ns, chosen.end_ns)
     owner, inner = expand(left, right)
     split = CauseSpans(
@@ -244,12 +240,12 @@ def _repaint(pieces: CauseSpans, spans: Intervals, cause: Cause) -> CauseSpans:
         chosen.event[owner],
         chosen.thread[owner],
     )
-    return CauseSpans.join([pieces.take(~on_the_way), split])
+    return CauseSpans.join([spans.take(~on_the_way), split])
 
 
 def _launching_threads(events: Events, work: Work, main: int) -> list[int]:
-    """Threads to hand over to: the main one first, then those with most launches (without a GPU, with most
-    operators)."""
+    """Return the threads to hand over to: the main one first, then those with most launches (without a GPU,
+    with most operators)."""
     working = work.launch[work.launch != NONE]
     if not len(working):
         working = events.where(Category.CPU_OP)
@@ -259,8 +255,8 @@ def _launching_threads(events: Events, work: Work, main: int) -> list[int]:
 
 
 def _blocking_calls(events: Events, work: Work) -> tuple[Intervals, Int64]:
-    """Calls that waited for the GPU, in order of their end: blocking ones by name, and copies that returned
-    only when the copy was done (to or from pageable memory)."""
+    """Find the calls that waited for the GPU, in order of their end: those that block by name, and copies
+    that returned only when the copy was done (to or from pageable memory)."""
     is_call = np.isin(events.category, np.array(CALL_CATEGORIES, np.uint8))
     blocking = is_call & match(events, BLOCKING_CALL)
     copies = (events.category[work.event] == Category.MEMCPY) & (work.launch != NONE)

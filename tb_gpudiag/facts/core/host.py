@@ -1,4 +1,4 @@
-"""What each host span means for a GPU that waits: its cause, its operator, its place in the code."""
+"""Host: what each host span means for a GPU that waits: its cause, its operator, its place in the code."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tb_gpudiag.trace.vocabulary import api_calls, compile_spans, marks, operato
 from tb_gpudiag.trace.vocabulary.frames import Frame, place_frame, stack_place
 
 UNDECIDED = np.uint8(255)
-"""Cause of an activity that says nothing by itself: the thread may be waiting for another one."""
+"""Cause of an activity that alone says nothing: the thread may be waiting for another one."""
 
 
 class Host:
-    """Arrays over all events, shape (n,); meaningful for host spans."""
+    """Arrays over all events, shape (n,), meaningful for host spans."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -32,10 +32,11 @@ class Host:
 
     @cached_property
     def loader(self) -> Bool:
+        """Mask of data loading."""
         return self.tree.under(match(self.events, torch_frames.LOADER) & (self.tree.depth >= 0))
 
     def loads(self, window: Window) -> Int64:
-        """The outermost loader spans that begin in the window: one for each batch that was fetched."""
+        """Find the outermost loader spans that begin in the window: one for each batch that was fetched."""
         events, parent = self.events, self.tree.parent
         fetch = match(events, torch_frames.BATCH) & self.loader
         inner = (parent != NONE) & self.tree.under(fetch)[parent]
@@ -44,21 +45,25 @@ class Host:
 
     @cached_property
     def engine_wait(self) -> Bool:
+        """Mask of frames that wait for autograd's engine."""
         python = self.events.category == Category.PYTHON_FUNCTION
         found: Bool = match(self.events, torch_frames.ENGINE_WAIT) & python
         return found
 
     @cached_property
     def see_through(self) -> Bool:
-        """Frames of the profiler that never returned in the trace, such as those open when recording began.
-        User code runs "inside" them, so they are nobody's."""
+        """Mask of the profiler's frames that enclose user code.
+
+        They did not return within the recording, such as those that were open when it began. They count as
+        nothing: their contents belong to the spans around them.
+        """
         python = self.events.category == Category.PYTHON_FUNCTION
         found: Bool = python & match(self.events, torch_frames.PROFILER_FRAME) & self._holds_work
         return found
 
     @cached_property
     def _holds_work(self) -> Bool:
-        """Host spans with an operator or a call below them."""
+        """Mask of host spans with an operator or a call below them."""
         work = (self.events.category == Category.CPU_OP) | self._is_call
         return self.tree.any_below(work & ~match(self.events, torch_frames.PROFILER_FRAME))
 
@@ -89,26 +94,26 @@ class Host:
 
     @cached_property
     def operator(self) -> Int64:
-        """The innermost operator that is or encloses the event, or NONE."""
+        """Event of the innermost operator that is or encloses the event, or NONE."""
         own = np.where(self.events.category == Category.CPU_OP, np.arange(len(self.events)), NONE)
         return self.tree.nearest(own)
 
     @cached_property
     def place(self) -> Int64:
-        """The nearest frame that a user could change (frames.place_frame): a number for `frame`, or NONE.
+        """Number (see `frame`) of the nearest frame that a user could change (frames.place_frame), or NONE.
 
-        Autograd's threads run no Python: there it is the frame of the forward operator that made the node.
+        Autograd's threads run no Python: there it is the frame of the forward operator that created the node.
         """
         return self._with_forward(self.tree.nearest(self._own_frames[1]))
 
     @cached_property
     def module(self) -> Int64:
-        """The nearest `nn.Module: X` event, or NONE; in backward the forward operator's."""
+        """Event of the nearest `nn.Module: X`, or NONE; in backward the forward operator's."""
         own = np.where(match(self.events, marks.MODULE), np.arange(len(self.events)), NONE)
         return self._with_forward(self.tree.nearest(own))
 
     def _with_forward(self, found: Int64) -> Int64:
-        """`found`, where it is NONE, from the forward operator with the same sequence number."""
+        """Fill `found` where it is NONE from the forward operator with the same sequence number."""
         events, node = self.events, self._backward_node
         lacking = np.flatnonzero((found == NONE) & (node != NONE))
         forward = np.flatnonzero(
@@ -119,7 +124,7 @@ class Host:
         )
         if not len(lacking) or not len(forward):
             return found
-        # Operators inside one another can share a number: the last of them made the node.
+        # Nested operators can share a number: the last of them created the node.
         forward = forward[np.argsort(events.sequence[forward], kind="stable")]
         numbers, wanted = events.sequence[forward], events.sequence[node[lacking]]
         at = np.searchsorted(numbers, wanted, side="right") - 1
@@ -129,18 +134,18 @@ class Host:
 
     @cached_property
     def _backward_node(self) -> Int64:
-        """The nearest operator that autograd ran for a node of the forward pass, or NONE."""
+        """Event of the nearest operator that autograd ran for a node of the forward pass, or NONE."""
         events = self.events
         node = (events.category == Category.CPU_OP) & (events.sequence != NONE) & (events.forward_thread > 0)
         return self.tree.nearest(np.where(node, np.arange(len(events)), NONE))
 
     def frame(self, place: int) -> Frame | None:
-        """The frame with this number of `place`."""
+        """Return the frame with this number of `place`; None for NONE."""
         return None if place == NONE else self._own_frames[0][place]
 
     @cached_property
     def _own_frames(self) -> tuple[list[Frame], Int64]:
-        """The distinct frames, and shape (n,): the index of the one that the event itself names, or NONE."""
+        """Return the distinct frames, and the index of the frame that each event itself names, or NONE."""
         events = self.events
         numbers: dict[Frame, int] = {}
 
@@ -160,7 +165,7 @@ class Host:
 
     @cached_property
     def activities(self) -> dict[int, Activity]:
-        """thread index -> segments; frames that are seen through give way to what encloses them."""
+        """Thread index -> segments. What encloses a see-through frame takes its place."""
         own = np.where((self.tree.depth >= 0) & ~self.see_through, np.arange(len(self.events)), NONE)
         owner = self.tree.nearest(own)
         found = {}

@@ -1,9 +1,9 @@
-"""The idle ledger: every nanosecond that a device sat idle, with exactly one cause.
+"""The idle ledger: every nanosecond of a device's idle time, with exactly one cause.
 
-A gap is ended by a GPU event k, launched by host call L. Either the work was there (L had returned before the
-gap began), or the host was late: then the gap is cut at L's start and return, and what comes before L is put
-down to what the launching thread did. Segments of a device never overlap and add up to its idle time, to the
-nanosecond.
+A gap ends with a GPU event k, launched by host call L. Either L had returned before the gap began, so the
+work was queued. Or the host was late: then the gap is cut at L's start and return, and the part before L is
+attributed to what the launching thread did. The segments of a device never overlap, and they add up to its
+idle time to the nanosecond.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, UInt8
 from tb_gpudiag.trace.vocabulary.api_calls import COPY_CALL
 
-# Work that was queued starts this soon after the work before it, or after its launch returned, on every GPU
-# in the public traces unless it waits for something: back-to-back kernels follow in 1-3 us, dependent ones
-# across streams and copy engines in up to about 10 us, launches reach an idle GPU in 2-15 us.
+# On every GPU in the public traces, queued work starts this soon after the work before it or after its launch
+# returned, unless it waits for something: back-to-back kernels follow in 1-3 us, dependent ones across
+# streams and copy engines in up to about 10 us, and launches reach an idle GPU in 2-15 us.
 TURNAROUND_NS = 20_000
 
 # Before the recording's own work, a wait of this length is not a launch's latency: the GPU was busy with work
 # that was not recorded. Waits for an idle GPU return within about 20 us.
 UNRECORDED_NS = 1_000_000
 
-# A few microseconds of recorded work, such as a kernel that slipped in on another stream, do not tell that
-# the GPU had finished its earlier work.
+# A few microseconds of recorded work, such as a kernel on another stream, do not show that the GPU had
+# finished its earlier work.
 LITTLE_BUSY = 0.01
 
-# Old traces cut starts and durations to whole microseconds, so a call that ended with its gap's beginning may
-# seem to have ended up to 2 us before it.
-STAMP_NOISE_NS = 2_000
+# Old traces cut starts and durations to whole microseconds, so a call that ended when its gap began may seem
+# to have ended up to 2 us before it.
+TIMESTAMP_NOISE_NS = 2_000
 
-# Without the drain the host would have been ahead: these are what the drained gap then consists of.
+# A drained gap consists of these. Without the drain, the host would have done them ahead of the GPU.
 _REFILL = np.array([Cause.SYNC, Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """The stretches in which one device had no work, in order of time. Shape (g,) each."""
+    """Stretches in which one device had no work, in order of time. Shape (g,) each."""
 
     start_ns: Int64
     end_ns: Int64
@@ -56,7 +56,7 @@ class Gaps:
     ended_by: Int64  # event index of the work that ended it, or NONE at the window's end
     launch: Int64  # event index of that work's launch, or NONE
     blocked_in: Int64  # event index of the call that drained the queue, or NONE
-    blocked_ns: Int64  # how long the host had sat in it; 0 where none did
+    blocked_ns: Int64  # how long the host had been blocked in it; 0 without one
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -64,13 +64,12 @@ class Gaps:
 
 @dataclass(frozen=True)
 class Ledger:
-    """One device's idle time over the GPU span and the step window together. Segment arrays have shape (s,).
+    """One device's idle time over the GPU span and the step window together. Segments have shape (s,).
 
-    event: the innermost host event that the segment is put down to, or NONE.
-    thread: the host thread it is on, or NONE.
-    drained_ns: the part of the segment that would not be there, at most, had the host not been held in the
-    blocking call that drained the queue: without it the host would have been that much earlier. Never more
-    than the segment.
+    event: the innermost host event that the segment is attributed to, or NONE.
+    thread: the host thread that it is on, or NONE.
+    drained_ns: the part of the segment that would not exist, at most, without the blocking call that drained
+    the queue, because the host would have been that much earlier. Never more than the segment.
     """
 
     start_ns: Int64
@@ -86,7 +85,7 @@ class Ledger:
         return len(self.start_ns)
 
     def inside(self, window: Window) -> Int64:
-        """Shape (s,): how much of each segment lies in the window."""
+        """Return how much of each segment is in the window, shape (s,)."""
         length: Int64 = np.minimum(self.end_ns, window.end_ns) - np.maximum(self.start_ns, window.start_ns)
         return np.maximum(length, 0)
 
@@ -94,30 +93,30 @@ class Ledger:
         return int(self.inside(window).sum())
 
     def by_cause(self, window: Window) -> dict[Cause, int]:
-        """cause -> ns inside the window, in the order of Cause; causes that did not occur are left out."""
+        """Return cause -> ns in the window, in the order of Cause, without causes that did not occur."""
         total = np.zeros(len(Cause), np.int64)
         np.add.at(total, self.cause, self.inside(window))
         return {cause: int(total[cause]) for cause in Cause if total[cause]}
 
     def by_trigger(self, window: Window) -> dict[Trigger, int]:
-        """trigger -> ns inside the window."""
+        """Return trigger -> ns in the window, without triggers that did not occur."""
         total = np.zeros(len(Trigger), np.int64)
         np.add.at(total, self.gaps.trigger[self.gap], self.inside(window))
         return {trigger: int(total[trigger]) for trigger in Trigger if total[trigger]}
 
     def gaps_in(self, window: Window) -> int:
-        """How many gaps lie, in part at least, in the window."""
+        """Count the gaps that are at least partly in the window."""
         return int(((self.gaps.start_ns < window.end_ns) & (self.gaps.end_ns > window.start_ns)).sum())
 
 
 def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: HostTime) -> Ledger:
-    """The ledger of one device. `work` may hold other devices' work too: only `busy.work` counts."""
+    """Build the ledger of one device. `work` may contain other devices' work too: only `busy.work` counts."""
     span = busy.span
     if not len(busy.work):
         span = Window(window.start_ns, window.start_ns)
     low, high = min(span.start_ns, window.start_ns), max(span.end_ns, window.end_ns)
     start, end = complement(busy.all, low, high)
-    ended_by, launch = _who_ended(events, work, busy, end)
+    ended_by, launch = _ended_by(events, work, busy, end)
     known = launch != NONE
     called = _at(events.start_ns, launch, end)
     returned = _at(events.end_ns, launch, end)
@@ -127,7 +126,7 @@ def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: H
     late = trailing | (known & ~there)
 
     fixed = [
-        _piece(start, end, unlinked, Cause.UNLINKED, launch, events),
+        _spans(start, end, unlinked, Cause.UNLINKED, launch, events),
         _by_turnaround(start, end, there, launch, events),
         _in_call(
             np.maximum(start, called),
@@ -144,26 +143,26 @@ def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: H
     thread = _at(events.thread, launch, np.full(len(start), host.main)).astype(np.int32)
     waiting = late & (until > start)
     hosted = host.explain(start[waiting], until[waiting], thread[waiting], np.flatnonzero(waiting))
-    pieces = host.profiled(CauseSpans.join([*fixed, hosted]))
-    order = np.argsort(pieces.start_ns, kind="stable")
-    pieces = _mark_unrecorded(pieces.take(order), busy, events)
+    spans = host.profiled(CauseSpans.join([*fixed, hosted]))
+    order = np.argsort(spans.start_ns, kind="stable")
+    spans = _mark_unrecorded(spans.take(order), busy, events)
 
-    blocked_in, blocked = host.blocked_before(start, end, STAMP_NOISE_NS)
-    held = late & (blocked > STAMP_NOISE_NS)  # a call that was over at once found nothing to wait for
+    blocked_in, blocked = host.blocked_before(start, end, TIMESTAMP_NOISE_NS)
+    held = late & (blocked > TIMESTAMP_NOISE_NS)  # a call that returned at once had nothing to wait for
     blocked_in, blocked = np.where(held, blocked_in, NONE), np.where(held, blocked, 0)
     trigger = np.full(len(start), Trigger.STARVED, np.uint8)
     trigger[blocked > 0] = Trigger.DRAINED
     trigger[there] = Trigger.QUEUED
     trigger[unlinked | (trailing & (blocked == 0))] = Trigger.UNKNOWN
     gaps = Gaps(start, end, trigger, ended_by, launch, blocked_in, blocked)
-    drained = _drained(pieces, gaps)
+    drained = _drained(spans, gaps)
     return Ledger(
-        pieces.start_ns, pieces.end_ns, pieces.cause, pieces.gap, pieces.event, pieces.thread, drained, gaps
+        spans.start_ns, spans.end_ns, spans.cause, spans.gap, spans.event, spans.thread, drained, gaps
     )
 
 
-def _who_ended(events: Events, work: Work, busy: Busy, end: Int64) -> tuple[Int64, Int64]:
-    """The GPU event that starts as each gap ends (a linked one, where several start together) and its
+def _ended_by(events: Events, work: Work, busy: Busy, end: Int64) -> tuple[Int64, Int64]:
+    """Find the GPU event that starts as each gap ends (a linked one, if several start together), and its
     launch."""
     launch_of = np.full(len(events), NONE, np.int64)
     launch_of[work.event] = work.launch
@@ -179,14 +178,14 @@ def _who_ended(events: Events, work: Work, busy: Busy, end: Int64) -> tuple[Int6
 
 
 def _at(column: npt.NDArray[Any], index: Int64, otherwise: Int64) -> Int64:
-    """column[index] where there is an index, else the other value."""
+    """Return column[index] where the index is not NONE, else the other value."""
     found = otherwise.astype(np.int64)
     some = index != NONE
     found[some] = column[index[some]]
     return found
 
 
-def _piece(
+def _spans(
     start: Int64, end: Int64, chosen: Bool, cause: Cause | UInt8, launch: Int64, events: Events
 ) -> CauseSpans:
     some = np.flatnonzero(chosen & (end > start))
@@ -199,10 +198,12 @@ def _piece(
 def _in_call(
     start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events, work: Work, host: HostTime
 ) -> CauseSpans:
-    """Inside the launch call. One that waited for a place in a full queue had work before it that waited for
-    something. Another long one, if it is a kernel's first use, loaded the kernel's module (CUDA loads lazily
-    from 11.7 on). How long it took counts, not how much of it the GPU had nothing to do: the loading may
-    begin beside earlier work."""
+    """Attribute the time inside launch calls.
+
+    A call that blocked on a full queue had work before it that waited for something. Another long call, if it
+    is the kernel's first use, loaded the kernel's module (CUDA loads lazily since 11.7). The length of the
+    call decides, not the idle time in it: loading may begin while earlier work runs.
+    """
     first_use = np.zeros(len(events), np.bool_)
     first_use[work.launch[work.first_use & (work.launch != NONE)]] = True
     none = np.zeros(len(launch), np.int64)
@@ -210,35 +211,37 @@ def _in_call(
     cause = np.where(loading, np.uint8(Cause.COMPILE), np.uint8(Cause.LAUNCH)).astype(np.uint8)
     cause[_at(host.first_run, launch, none) > 0] = Cause.INITIALIZATION
     cause[np.isin(launch, host.full_queue.call)] = Cause.QUEUED
-    return _piece(start, end, chosen, cause, launch, events)
+    return _spans(start, end, chosen, cause, launch, events)
 
 
-def _mark_unrecorded(pieces: CauseSpans, busy: Busy, events: Events) -> CauseSpans:
-    """Before the device's own recorded work, waiting for the GPU means that it ran work from before the
-    recording: work that is queued does not start, or a call blocks, though nothing recorded runs."""
-    before = coverage(busy.all, np.full_like(pieces.start_ns, np.iinfo(np.int64).min), pieces.start_ns)
-    length = pieces.end_ns - pieces.start_ns
-    waits = np.isin(pieces.cause, np.array([Cause.QUEUED, Cause.SYNC], np.uint8))
-    copies = pieces.event != NONE
-    copies[copies] = match(events, COPY_CALL)[pieces.event[copies]]
-    waits |= copies & (pieces.cause == Cause.LAUNCH)
+def _mark_unrecorded(spans: CauseSpans, busy: Busy, events: Events) -> CauseSpans:
+    """Mark waits for a GPU that still ran work from before the recording: queued work does not start, or a
+    call blocks, while nothing recorded runs."""
+    before = coverage(busy.all, np.full_like(spans.start_ns, np.iinfo(np.int64).min), spans.start_ns)
+    length = spans.end_ns - spans.start_ns
+    waits = np.isin(spans.cause, np.array([Cause.QUEUED, Cause.SYNC], np.uint8))
+    copies = spans.event != NONE
+    copies[copies] = match(events, COPY_CALL)[spans.event[copies]]
+    waits |= copies & (spans.cause == Cause.LAUNCH)
     found = waits & (length >= UNRECORDED_NS) & (before <= LITTLE_BUSY * length)
-    return replace(pieces, cause=np.where(found, np.uint8(Cause.UNRECORDED), pieces.cause))
+    return replace(spans, cause=np.where(found, np.uint8(Cause.UNRECORDED), spans.cause))
 
 
 def _by_turnaround(start: Int64, end: Int64, chosen: Bool, launch: Int64, events: Events) -> CauseSpans:
-    """Launched, and not begun: a bare turnaround is latency, more than that waited for something."""
+    """Attribute the time from launch to start: a bare turnaround is latency; longer work waited for
+    something."""
     cause = np.where(end - start <= TURNAROUND_NS, np.uint8(Cause.LATENCY), np.uint8(Cause.QUEUED)).astype(
         np.uint8
     )
-    return _piece(start, end, chosen, cause, launch, events)
+    return _spans(start, end, chosen, cause, launch, events)
 
 
-def _drained(pieces: CauseSpans, gaps: Gaps) -> Int64:
-    """Of each gap's re-filling, in order of time, as much as the host had been blocked for."""
-    eligible = np.isin(pieces.cause, _REFILL)
-    length = np.where(eligible, pieces.end_ns - pieces.start_ns, 0)
+def _drained(spans: CauseSpans, gaps: Gaps) -> Int64:
+    """Return how much of each span refills a drained queue: in order of time, as much of each gap as the host
+    had been blocked for."""
+    eligible = np.isin(spans.cause, _REFILL)
+    length = np.where(eligible, spans.end_ns - spans.start_ns, 0)
     total = np.cumsum(length) - length
-    first = np.searchsorted(pieces.gap, pieces.gap, side="left")
+    first = np.searchsorted(spans.gap, spans.gap, side="left")
     before = total - total[first] if len(total) else total
-    return np.where(eligible, np.clip(gaps.blocked_ns[pieces.gap] - before, 0, length), 0)
+    return np.where(eligible, np.clip(gaps.blocked_ns[spans.gap] - before, 0, length), 0)

@@ -1,5 +1,4 @@
-"""Sets of half-open intervals [start, end) as pairs of int64 arrays. Pure: no trace, no units beyond "the
-same"."""
+"""Sets of half-open intervals [start, end) as pairs of int64 arrays, in any unit. Pure: no trace."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ from tb_gpudiag.trace.events import Bool, Int64
 
 
 class Intervals(NamedTuple):
-    """Shape (k,) each. Where a function says "a set", they are sorted, disjoint, not touching and not
-    empty."""
+    """Intervals [start, end), shape (k,) each. Those of a "set" are sorted, not empty, and do not touch."""
 
     start: Int64
     end: Int64
@@ -27,7 +25,7 @@ EMPTY = Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def union(start: Int64, end: Int64) -> Intervals:
-    """The set covered by any intervals, in any order; empty ones vanish."""
+    """Return the set that any intervals cover. They may overlap, be empty and be in any order."""
     keep = end > start
     start, end = start[keep], end[keep]
     if not len(start):
@@ -39,7 +37,7 @@ def union(start: Int64, end: Int64) -> Intervals:
 
 
 def complement(intervals: Intervals, low: int, high: int) -> Intervals:
-    """What of [low, high) the set leaves uncovered."""
+    """Return the part of [low, high) that the set does not cover."""
     inside = clip(intervals, low, high)
     start, end = np.r_[np.int64(low), inside.end], np.r_[inside.start, np.int64(max(high, low))]
     keep = end > start
@@ -47,14 +45,14 @@ def complement(intervals: Intervals, low: int, high: int) -> Intervals:
 
 
 def clip(intervals: Intervals, low: int, high: int) -> Intervals:
-    """The part of the set inside [low, high)."""
+    """Return the part of the set in [low, high)."""
     start, end = np.maximum(intervals.start, low), np.minimum(intervals.end, high)
     keep = end > start
     return Intervals(start[keep], end[keep])
 
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
-    """The part of set `a` that set `b` does not cover."""
+    """Return the part of set `a` that set `b` does not cover."""
     if not len(a.start) or not len(b.start):
         return a
     low, high = int(a.start[0]), int(a.end[-1])
@@ -62,7 +60,7 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
 
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
-    """The set that both sets cover."""
+    """Return the set that both sets cover."""
     left, right = overlapping(b, a.start, a.end)
     owner, inner = expand(left, right)
     start = np.maximum(a.start[owner], b.start[inner])
@@ -71,15 +69,15 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
 
 
 def overlapping(intervals: Intervals, start: Int64, end: Int64) -> tuple[Int64, Int64]:
-    """For each query [start, end): the range left:right of members that it overlaps. Members are sorted and
-    disjoint."""
+    """Return the range left:right of the intervals that each query [start, end) overlaps. The intervals are
+    sorted and disjoint."""
     left = np.searchsorted(intervals.end, start, side="right")
     right = np.maximum(np.searchsorted(intervals.start, end, side="left"), left)
     return left.astype(np.int64), right.astype(np.int64)
 
 
 def expand(left: Int64, right: Int64) -> tuple[Int64, Int64]:
-    """Ranges left:right written out: (owner, index), e.g. [2:4, 7:8] -> ([0, 0, 1], [2, 3, 7])."""
+    """Write out the ranges left:right as (owner, index), e.g. [2:4, 7:8] -> ([0, 0, 1], [2, 3, 7])."""
     count = right - left
     owner = np.repeat(np.arange(len(left), dtype=np.int64), count)
     first = np.cumsum(count) - count
@@ -87,7 +85,7 @@ def expand(left: Int64, right: Int64) -> tuple[Int64, Int64]:
 
 
 def coverage(intervals: Intervals, start: Int64, end: Int64) -> Int64:
-    """How much of each query [start, end) the set covers. Shape of `start`."""
+    """Return how much of each query [start, end) the set covers, shape of `start`."""
     if not len(intervals.start):
         return np.zeros(len(start), np.int64)
     return _measure_before(intervals, end) - _measure_before(intervals, start)
@@ -103,7 +101,7 @@ def _measure_before(intervals: Intervals, at: Int64) -> Int64:
 
 
 def contains(intervals: Intervals, at: Int64) -> Bool:
-    """Whether each point lies in the set. Shape of `at`."""
+    """Mask of the points that are in the set, shape of `at`."""
     if not len(intervals.start):
         return np.zeros(len(at), np.bool_)
     index = np.searchsorted(intervals.start, at, side="right") - 1

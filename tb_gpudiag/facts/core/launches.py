@@ -1,4 +1,4 @@
-"""Launches: host calls joined by correlation to the GPU work that they started."""
+"""Launches: host calls linked by correlation to the GPU work that they started."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from tb_gpudiag.trace.events import CALL_CATEGORIES, GPU_WORK_CATEGORIES, NONE, 
 
 @dataclass(frozen=True)
 class Work:
-    """GPU work of all devices in order of start. Shape (g,) each; a graph launch owns all its kernels.
+    """GPU work of all devices in order of start. Shape (g,) each. A graph's kernels share one launch.
 
-    launch: the host call's event index; NONE where the trace has none (2.5 % of GPU work in public traces,
-    mostly queued before the recording began). Never dropped: it keeps the device busy all the same.
+    launch: event index of the host call; NONE where the trace has none (2.5% of GPU work in public traces,
+    mostly queued before the recording began). Such work is never dropped: it keeps the device busy, too.
     """
 
     event: Int64
     launch: Int64
     launch_start_ns: Int64  # NONE without a launch
     launch_end_ns: Int64
-    empty_queue: (
-        Bool  # linked, and all that was launched on the device before had ended when the call returned
-    )
+    empty_queue: Bool  # linked, and all work launched earlier on the device had ended when the call returned
     first_use: Bool  # a kernel whose name no earlier work has
 
     def __len__(self) -> int:
@@ -31,7 +29,8 @@ class Work:
 
 
 def join_launches(events: Events) -> Work:
-    """Correlation is exact where it is given; a call that begins after its work began is no launch of it."""
+    """Join launches to the GPU work that they started, by correlation. A call that begins after the work
+    began is not its launch."""
     work = events.where(*GPU_WORK_CATEGORIES)
     calls = events.where(*CALL_CATEGORIES)
     calls = calls[events.correlation[calls] > 0]
@@ -53,8 +52,7 @@ def join_launches(events: Events) -> Work:
 
 
 def _empty_queue(events: Events, work: Int64, launch_start: Int64, launch_end: Int64) -> Bool:
-    """For each device in order of launch: had everything launched earlier ended by the time this call
-    returned?"""
+    """Mask of the work whose call returned when everything launched earlier on its device had ended."""
     empty = np.zeros(len(work), np.bool_)
     for device in np.unique(events.device[work]):
         own = np.flatnonzero(events.device[work] == device)
@@ -62,7 +60,7 @@ def _empty_queue(events: Events, work: Int64, launch_start: Int64, launch_end: I
         own = own[np.argsort(issued, kind="stable")]
         reached = np.maximum.accumulate(events.end_ns[work[own]])
         before = np.r_[np.iinfo(np.int64).min, reached[:-1]]
-        # Kernels of one graph launch share the call: what came before the call counts, not their siblings.
+        # Kernels of a graph share the call: work before the call counts, not the graph's other kernels.
         first = np.r_[True, launch_start[own][1:] != launch_start[own][:-1]]
         before = before[np.maximum.accumulate(np.where(first, np.arange(len(own)), 0))]
         empty[own] = (launch_start[own] != NONE) & (before <= launch_end[own])

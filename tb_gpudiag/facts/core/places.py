@@ -12,7 +12,7 @@ from tb_gpudiag.trace.vocabulary.frames import Frame
 
 
 class PlaceTime(NamedTuple):
-    """One place: a frame, an operator, or both; "" for no operator."""
+    """Time at one place: a frame, an operator, or both; "" for no operator."""
 
     frame: Frame | None
     operator: str
@@ -22,11 +22,13 @@ class PlaceTime(NamedTuple):
 def by_place(
     host: Host, event: Int64, weight_ns: Int64, *, by_operator: bool = False, most: int
 ) -> list[PlaceTime]:
-    """The weightiest places first, at most so many.
+    """Add up time by place; return at most `most` places, the longest time first.
 
-    event: shape (k,), host events or NONE; weight_ns: shape (k,), the time that each stands for. Events of
-    one frame are one place, or one for each of its operators; where no frame is known, the operator is the
-    place. Time with neither is left out.
+    event: host events or NONE, shape (k,).
+    weight_ns: the time of each, shape (k,).
+    by_operator: make each operator of a frame a place of its own.
+
+    Where no frame is known, the operator is the place. Time with neither is dropped.
     """
     known = event != NONE
     event, weight_ns = event[known], weight_ns[known]
@@ -37,7 +39,7 @@ def by_place(
     names = np.where(operator == NONE, NONE, events.name[operator]).astype(np.int64)
     if not by_operator:
         names = np.where(place == NONE, names, NONE)
-    # Both numbers in one, so that grouping sorts plain integers; 0 is neither.
+    # Both numbers in one, so that grouping sorts plain integers; 0 means neither.
     base = len(events.names) + 1
     key, member = np.unique((place + 1) * base + names + 1, return_inverse=True)
     total = np.zeros(len(key), np.int64)

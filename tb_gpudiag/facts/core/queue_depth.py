@@ -1,16 +1,16 @@
-"""Launch queues: how much was launched on each stream and had not begun, over time, and which launch calls
-waited for room.
+"""Launch queues: how many launches waited on each stream over time, and which launch calls blocked on a full
+queue.
 
-A launch is in its stream's queue from the return of its call, for before that nothing tells that it is
-there, until its work begins. Work that begins before the call returns was never seen waiting. A graph launch
-is one launch: it leaves the queue when its first work begins, and is on that work's stream. So no queue is
-ever shorter than nothing.
+A launch is in its stream's queue from the return of its call (the earliest time at which it surely is) until
+its work begins. Work that begins before the call returns never waits in the queue. A graph launch is one
+launch: it is in the queue of its first work's stream until that work begins. So no queue's depth is ever
+negative.
 
-The recording cuts off both ends. Work that was launched before it has no launch in it; as streams keep the
-order of launches, it is what precedes the first work of its stream that was launched in the recording: it
-waits from the recording's beginning. Later work whose launch is not in the trace is in no queue: nothing
-tells how long it waited. Nor are launches whose work is not in the trace: a host call does not say which
-stream it is for.
+The recording cuts both ends off. Work that was launched before the recording has no launch in it. Streams
+keep the order of launches, so this is the work that precedes the first work of its stream with a launch in
+the recording: it waits from the recording's beginning. Later work without a launch in the trace is in no
+queue, because nothing says how long it waited. Neither are launches without work in the trace: a host call
+does not say which stream it is for.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
 
-# CUDA holds about this many launches before the next one blocks (1,024 on the GPUs that were measured).
+# CUDA queues about this many launches before the next one blocks (1,024 on the GPUs that were measured).
 QUEUE_LIMIT = 1_024
 
-# A launch call that takes this many times the median, beside a queue at least half full, waited for room in
-# it, if room was made meanwhile.
+# A launch call that takes this many times the median, while the queue is at least half full, blocked on the
+# queue if work ended meanwhile.
 FULL_QUEUE_RATIO = 5
 
 
 class FullQueue(NamedTuple):
-    """The launch calls that waited for a place in a full queue. Shape (f,) each, in order of the events."""
+    """Launch calls that blocked on a full queue. Shape (f,) each, in order of the events."""
 
     call: Int64  # event index
-    waited_ns: Int64  # how much longer they took than a launch call usually does
+    waited_ns: Int64  # how much longer the call took than the median one
 
 
 class Depth(NamedTuple):
-    """A step curve: the depth from each time to the next one's; 0 before the first and after the last."""
+    """A step curve: the depth from each time to the next; 0 before the first and after the last."""
 
     time_ns: Int64
     depth: Int64
@@ -50,21 +50,21 @@ class Depth(NamedTuple):
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """One queue over a window."""
+    """One queue's depth over a window."""
 
     mean: float  # over time
     median: int  # over time
     most: int
-    empty_share: float  # of the window: nothing waited
+    empty_share: float  # share of the window with an empty queue
 
 
 @dataclass(frozen=True)
 class Queue:
-    """The queue of one stream. Shape (q,) each, in the order in which the work began."""
+    """The launch queue of one stream. Shape (q,) each, in the order in which the work began."""
 
     device: int
     stream: int
-    call: Int64  # event index of the launch; NONE for what was launched before the recording
+    call: Int64  # event index of the launch; NONE if it was before the recording
     issued_ns: Int64
     begun_ns: Int64  # never before issued_ns
 
@@ -77,13 +77,13 @@ class Queue:
     def depth(self) -> Depth:
         waited = self.begun_ns > self.issued_ns
         issued, begun = self.issued_ns[waited], self.begun_ns[waited]
-        # What is launched and what begins at one instant is one step: no depth lasts for no time.
+        # Launches and starts at one instant are one step of the curve: every depth lasts for some time.
         time, at = np.unique(np.r_[issued, begun], return_inverse=True)
         change = np.bincount(at, np.repeat([1.0, -1.0], len(issued)), len(time)).astype(np.int64)
         return Depth(time[change != 0], np.cumsum(change[change != 0]))
 
     def figures(self, window: Window) -> QueueFigures:
-        """Over a window, which is not empty."""
+        """Return the figures over a window that is not empty."""
         time, depth = self.depth
         start = np.clip(np.r_[window.start_ns, time], window.start_ns, window.end_ns)
         length, depth = np.diff(np.r_[start, window.end_ns]), np.r_[0, depth]
@@ -99,7 +99,7 @@ class Queue:
 
 
 def stream_queues(events: Events, work: Work, recording: Window) -> list[Queue]:
-    """The queue of every stream that has one, by device and stream."""
+    """Return the queue of every stream that has one, by device and stream."""
     begun = events.start_ns[work.event]
     linked = work.launch != NONE
     # In order of start, so that the first one of each call is the one that begins first.
@@ -122,13 +122,16 @@ def stream_queues(events: Events, work: Work, recording: Window) -> list[Queue]:
 
 
 def _before_any_launch(linked: Bool) -> Bool:
-    """Shape of `linked`, a stream's work in order: what precedes the first that has a launch in the trace."""
+    """Mask of the work before the first one with a launch in the trace. linked: a stream's work in order."""
     before: Bool = np.cumsum(linked) == 0
     return before if linked.any() else np.zeros_like(before)
 
 
 def full_queue(events: Events, work: Work, blocking: Int64) -> FullQueue:
-    """blocking: event indices of the calls that wait for the GPU anyway (handover.HostTime.blocking)."""
+    """Find the launch calls that blocked on a full queue.
+
+    blocking: event indices of the calls that wait for the GPU anyway (handover.HostTime.blocking).
+    """
     linked = work.launch != NONE
     calls = np.unique(work.launch[linked])
     start, duration = events.start_ns[calls], events.duration_ns[calls]

@@ -1,4 +1,4 @@
-"""A few places on the timeline that stand for something, the weightiest first."""
+"""Ranges: a few places on the timeline to show for a row of a table, the heaviest first."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from tb_gpudiag.trace.events import NONE, Int64
 
 MOST_RANGES = 5
-"""More of them for one row of a table nobody walks through."""
+"""Enough for one row of a table."""
 
 
 class Ranges(NamedTuple):
-    """Stretches [start, end). Shape (r,) each, at most MOST_RANGES; device: the GPU, or NONE for the host."""
+    """At most MOST_RANGES stretches [start, end). Shape (r,) each. device: the GPU, or NONE for the host."""
 
     start_ns: Int64
     end_ns: Int64
@@ -21,13 +21,13 @@ class Ranges(NamedTuple):
 
 
 def longest(start_ns: Int64, end_ns: Int64, device: int = NONE) -> Ranges:
-    """The longest of these, of equal ones the first."""
+    """Return the longest of these, longest first; of equal ones the first."""
     some = heaviest(end_ns - start_ns)
     return Ranges(start_ns[some], end_ns[some], np.full(len(some), device, np.int64))
 
 
 def heaviest(weight: Int64) -> Int64:
-    """The indices of the MOST_RANGES greatest weights, in their order; of equal ones the first."""
+    """Return the indices of the MOST_RANGES greatest weights, greatest first; of equal ones the first."""
     some = np.arange(len(weight))
     if len(weight) > MOST_RANGES:
         least = np.partition(weight, len(weight) - MOST_RANGES)[len(weight) - MOST_RANGES]

@@ -1,4 +1,4 @@
-"""Steps, and the two windows that all figures are over."""
+"""Steps, and the windows that figures are over."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Window:
 
 
 def find_steps(events: Events) -> Steps:
-    """`gpu_user_annotation` repeats the names on the GPU's side: those are no steps."""
+    """Find the steps on the host. Their copies on the GPU (`gpu_user_annotation`) are not steps."""
     chosen = np.flatnonzero(
         (events.category == Category.USER_ANNOTATION) & match(events, STEP) & (events.duration_ns > 0)
     )
@@ -48,10 +48,11 @@ def find_steps(events: Events) -> Steps:
 
 
 def step_window(steps: Steps, recording: Window, launch_ns: Int64, work_end_ns: Int64) -> Window:
-    """The steps, extended to the end of the GPU work that they launched; without steps, the whole recording.
+    """Return the window from the first step's start to the end of the last step and of the GPU work that the
+    steps launched; without steps, the whole recording.
 
-    launch_ns, work_end_ns: shape (g,), for each piece of GPU work when its launch began (NONE: unknown) and
-    when it ended.
+    launch_ns: when the launch of each piece of GPU work began, NONE if unknown, shape (g,).
+    work_end_ns: when the work ended, shape (g,).
     """
     if not len(steps):
         return recording

@@ -1,4 +1,4 @@
-"""Copies: their direction, and whether the host's side was pageable."""
+"""Transfers: copies on the GPU, their direction, and whether the host's side was pageable."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class Transfers:
     end_ns: Int64
     device: Int32
     launch: Int64  # event index of the call, or NONE
-    in_call_ns: Int64  # how long the call took; 0 without one
+    in_call_ns: Int64  # duration of the call; 0 without one
     bytes: Int64  # NONE where the trace does not say
-    pageable: Bool  # one side is pageable host memory: only NVIDIA's traces tell
+    pageable: Bool  # one side is pageable host memory: only NVIDIA's traces say so
     to_device: Bool
     to_host: Bool
 
     def ran(self, chosen: Bool | Int64, window: Window) -> Intervals:
-        """When at least one of the chosen ran, in the window."""
+        """Return when at least one of the chosen copies ran in the window."""
         return clip(union(self.start_ns[chosen], self.end_ns[chosen]), window.start_ns, window.end_ns)
 
 
 def find_transfers(events: Events, work: Work) -> Transfers:
-    """Direction and kind of memory stand only in the copy's name."""
+    """Find the copies. Only their names contain direction and kind of memory."""
     some = np.flatnonzero(events.category[work.event] == Category.MEMCPY)
     event, launch = work.event[some], work.launch[some]
     return Transfers(
@@ -53,16 +53,19 @@ def find_transfers(events: Events, work: Work) -> Transfers:
 
 
 def in_window(transfers: Transfers, device: int, window: Window) -> Bool:
-    """Shape (t,): the device's copies that begin in the window."""
+    """Mask of the device's copies that begin in the window, shape (t,)."""
     begins = transfers.start_ns
     found: Bool = (transfers.device == device) & (begins >= window.start_ns) & (begins < window.end_ns)
     return found
 
 
 def round_trips(transfers: Transfers, chosen: Bool, borders: Int64, least_bytes: int) -> tuple[Int64, Int64]:
-    """Copies to the host that are followed by one of exactly as many bytes back to the device, with no other
-    copy of at least `least_bytes` between host and device in between, and no border (a step's start, a batch
-    that is fetched): indices of transfers, (out, back)."""
+    """Find copies to the host that are followed by a copy of exactly as many bytes back to the device:
+    indices of transfers, (out, back).
+
+    Between the two there is no other copy of at least `least_bytes` between host and device, and no border.
+    borders: times of step starts and of fetched batches.
+    """
     large = chosen & (transfers.bytes != NONE) & (transfers.bytes >= least_bytes)
     some = np.flatnonzero(large & (transfers.to_host | transfers.to_device))
     out, back = some[:-1], some[1:]

@@ -1,1 +1,1 @@
-"""GPU kernels: families, roofline, attention, collectives, and how well they fill the GPU."""
+"""GPU kernels: families, roofline, attention, collectives, occupancy."""

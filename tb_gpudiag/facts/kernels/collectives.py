@@ -1,4 +1,4 @@
-"""Collectives on one rank: how long they ran, and how much of that nothing computed beside them."""
+"""Collectives on one rank: how long they ran, and how much of that was exposed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from tb_gpudiag.trace.vocabulary.kernel_names import collective_kind
 
 @dataclass(frozen=True)
 class CollectiveTime:
-    """One kind of collective over the step window, e.g. `AllReduce`; the kernel's name where that tells
-    none."""
+    """One kind of collective over the step window."""
 
-    name: str
+    name: str  # such as `AllReduce`; the kernel's name where it contains no kind
     kernels: int
-    time_ns: int  # in which at least one of them ran
+    time_ns: int  # while at least one of them ran
     exposed_ns: int  # of time_ns: nothing computed meanwhile
 
 
 def exposed_communication(busy: Busy, window: Window) -> Intervals:
-    """When a collective ran in the step window, and nothing computed."""
+    """Return when a collective ran in the step window and nothing computed."""
     return clip(busy.communicating, window.start_ns, window.end_ns)
 
 
 def collectives(kernels: Kernels, busy: Busy, window: Window) -> list[CollectiveTime]:
-    """Most exposed first. Kinds that overlap each other count each."""
+    """Return the kinds of collectives, the most exposed first. Where kinds overlap, each one counts."""
     chosen = kernels.family == Family.COLLECTIVE
     names = busy.events.names
     number, member = np.unique(busy.events.name[kernels.event[chosen]], return_inverse=True)

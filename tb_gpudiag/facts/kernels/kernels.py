@@ -1,4 +1,4 @@
-"""GPU work by kernel family: what each kernel is, from its name, looked up once for each distinct name."""
+"""Kernels: one device's GPU work, with what the kernels' names say."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ class FamilyTime:
     """One family on one device, over the step window."""
 
     family: Family
-    time_ns: int  # sum of durations: kernels that overlap count each
+    time_ns: int  # sum of durations: of kernels that overlap, each one counts
     covered_ns: int  # time in which at least one of them ran
     kernels: int
-    tensor_core_ns: int  # of time_ns: on tensor cores, as far as the names tell
-    ranges: Ranges  # its longest pieces of work
+    tensor_core_ns: int  # of time_ns: on tensor cores, as far as the names say
+    ranges: Ranges  # its longest kernels
 
 
 class Kernels:
-    """One device's GPU work in the step window, in order of start; copies and sets are of the family COPY.
-    Shape (k,) each; spans are clipped to the window."""
+    """One device's GPU work in the step window, in order of start. Shape (k,) each.
+
+    Spans are clipped to the window. Copies and memsets are of the family COPY.
+    """
 
     def __init__(self, events: Events, work: Int64, window: Window) -> None:
         start, end = events.start_ns[work], events.end_ns[work]
@@ -40,7 +42,7 @@ class Kernels:
         self.start_ns: Int64 = np.maximum(start[inside], window.start_ns)
         self.end_ns: Int64 = np.minimum(end[inside], window.end_ns)
         number, name = np.unique(events.name[self.event], return_inverse=True)
-        told = [read_name(events.names[i]) for i in number]
+        read = [read_name(events.names[i]) for i in number]
         copies = events.category[self.event] != Category.KERNEL
         self.is_kernel: Bool = ~copies
         self.stream: Int32 = events.stream[self.event]
@@ -48,32 +50,32 @@ class Kernels:
         self.warps_per_block: UInt8 = events.warps_per_block[self.event]
         self.registers: UInt8 = events.registers[self.event]
         self.shared_bytes: Int32 = events.shared_bytes[self.event]
-        family = np.array([t.family for t in told], np.uint8)[name] if told else np.zeros(0, np.uint8)
+        family = np.array([r.family for r in read], np.uint8)[name] if read else np.zeros(0, np.uint8)
         self.family: UInt8 = np.where(copies, np.uint8(Family.COPY), family)
-        self.arithmetic: UInt8 = _column([t.arithmetic for t in told], name)
+        self.arithmetic: UInt8 = _column([r.arithmetic for r in read], name)
         self.arithmetic[copies] = Arithmetic.UNKNOWN
-        self.unaligned: Bool = _column([t.unaligned for t in told], name).astype(np.bool_) & ~copies
-        self.softmax: Bool = _column([t.softmax for t in told], name).astype(np.bool_) & ~copies
+        self.unaligned: Bool = _column([r.unaligned for r in read], name).astype(np.bool_) & ~copies
+        self.softmax: Bool = _column([r.softmax for r in read], name).astype(np.bool_) & ~copies
 
     @property
     def duration_ns(self) -> Int64:
         return self.end_ns - self.start_ns
 
     def launches(self, work: Work) -> Int64:
-        """Shape (k,): the host call that launched each, or NONE."""
+        """Return the host call that launched each, or NONE, shape (k,)."""
         return work.launch[np.searchsorted(work.event, self.event)]
 
     @cached_property
     def matrix(self) -> Bool:
-        """Matrix products, convolutions and attention."""
+        """Mask of matmuls, convolutions and attention."""
         return np.isin(self.family, np.array(MATRIX_FAMILIES, np.uint8))
 
     def union(self, chosen: Bool) -> Intervals:
-        """When at least one of the chosen ran."""
+        """Return when at least one of the chosen ran."""
         return union(self.start_ns[chosen], self.end_ns[chosen])
 
     def by_family(self) -> list[FamilyTime]:
-        """The families that occur, most time first."""
+        """Return the families that occur, most time first."""
         duration = self.duration_ns
         tensor = self.arithmetic == Arithmetic.TENSOR_CORES
         found = []

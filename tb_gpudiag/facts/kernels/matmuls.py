@@ -1,4 +1,4 @@
-"""Matrix products by the shapes of their inputs, where shapes were recorded."""
+"""Matmuls by the shapes of their inputs, where shapes were recorded."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.trace.vocabulary.operators import LINEAR
 
-# No tensor has a longer side; what a hostile trace says beyond that is no number to reckon with.
+# No tensor has a longer dimension. Larger numbers are from a hostile trace, and would overflow.
 _LARGEST = 2**40
 
 
 def time_by_shapes(host: Host, launch: Int64, duration_ns: Int64) -> list[tuple[str, int]]:
-    """(shapes of the inputs as JSON, ns), most time first. launch: shape (k,), the host call that launched
-    each kernel, or NONE; duration_ns: shape (k,), the kernels'. Those of unknown shapes are left out."""
+    """Add up kernel time by the operator's input shapes: (shapes as JSON, ns), most time first, without
+    kernels of unknown shapes.
+
+    launch: the host call that launched each kernel, or NONE, shape (k,).
+    duration_ns: the kernels' durations, shape (k,).
+    """
     events = host.events
     known = launch != NONE
     operator = host.operator[launch[known]]
@@ -33,8 +37,8 @@ def time_by_shapes(host: Host, launch: Int64, duration_ns: Int64) -> list[tuple[
 
 
 def batch_of_one(host: Host, window: Window, least: int) -> bool:
-    """Whether every linear layer that runs in the window, at least so many calls, gets an input whose first
-    size is 1: then a batch is one item."""
+    """Return whether every linear layer that runs in the window gets an input whose first size is 1: then a
+    batch is one item. False with fewer than `least` calls."""
     events = host.events
     known = events.shapes != NONE
     known &= (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
@@ -47,7 +51,7 @@ def batch_of_one(host: Host, window: Window, least: int) -> bool:
 
 
 def matrices(shapes: str) -> list[list[int]]:
-    """The inputs with two dimensions or more; none of what is no list of shapes."""
+    """Parse the inputs with two dimensions or more; return none if the text is not a list of shapes."""
     try:
         inputs = json.loads(shapes)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Work of the GPU that only moves data on it: casts, other layouts, plain copies."""
+"""Data movement on the GPU: casts, layout changes, plain copies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tb_gpudiag.trace.vocabulary.kernel_names import LAYOUT_KERNEL
 
 
 class Move(IntEnum):
-    """Where one lies inside another, the first of them is what it is done for."""
+    """Kinds of data movement. Of nested operators, the first kind in this order is the purpose."""
 
     CAST = 0  # to another number format
-    LAYOUT = 1  # the same numbers in another order, or side by side again
+    LAYOUT = 1  # the same numbers in another order, or made contiguous
     COPY = 2  # into another tensor
 
 
@@ -31,7 +31,7 @@ _OPERATORS = (
 
 
 def find_moves(kernels: Kernels, work: Work, host: Host) -> Int64:
-    """Shape (k,) over Kernels: a Move, or NONE. Copies from and to the host are none."""
+    """Return the Move of each of the kernels, or NONE, shape (k,). Copies from and to the host are NONE."""
     events = host.events
     launch = kernels.launches(work)
     operator = np.where(launch == NONE, NONE, host.operator[launch])

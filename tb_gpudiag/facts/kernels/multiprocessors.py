@@ -1,5 +1,5 @@
-"""How many blocks of a kernel a multiprocessor holds at once, from what they need and what it has: an upper
-limit for how busy it is kept, and the number of waves in which the blocks run."""
+"""Occupancy: how many blocks of a kernel a multiprocessor runs at once, from what they need and what it has,
+and in how many waves the blocks run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tb_gpudiag.facts.core.device_properties import DeviceProperties
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import NONE, Bool, Int64
 
-# Blocks that a multiprocessor holds at most, by compute capability: CUDA C++ Programming Guide, "Technical
+# Most resident blocks per multiprocessor, by compute capability: CUDA C++ Programming Guide, "Technical
 # Specifications per Compute Capability".
 MOST_BLOCKS = {
     (7, 0): 32,
@@ -27,14 +27,14 @@ MOST_BLOCKS = {
 }
 
 _WARP = 32
-_REGISTER_UNIT = 256  # registers are given to warps in units of so many,
-_WARP_UNIT = 4  # and a multiprocessor's four parts hold equally many warps
-_SYSTEM_SHARED_BYTES = 1024  # of each block, from 8.0 on
+_REGISTER_UNIT = 256  # registers are allocated to warps in units of this many
+_WARP_UNIT = 4  # a multiprocessor has four partitions with equally many warps
+_SYSTEM_SHARED_BYTES = 1024  # per block, since compute capability 8.0
 
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """What one multiprocessor of a GPU has."""
+    """Resources of one multiprocessor of a GPU."""
 
     warps: int
     registers: int
@@ -44,7 +44,7 @@ class Multiprocessor:
 
 
 def multiprocessor(properties: DeviceProperties) -> Multiprocessor | None:
-    """Return what a multiprocessor of this device has; None where the trace does not say.
+    """Return the resources of a multiprocessor of this device; None where the trace does not say.
 
     Some recorders write another number where that of threads should be.
     """
@@ -61,15 +61,16 @@ def multiprocessor(properties: DeviceProperties) -> Multiprocessor | None:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Shape (k,) over Kernels; 0 where the trace does not tell."""
+    """Theoretical occupancy of each of the Kernels. Shape (k,) each; 0 where the trace does not say."""
 
-    blocks: Int64  # resident on a multiprocessor at once, at most
-    limit: Bool  # registers or shared memory are what limits them
+    blocks: Int64  # most resident blocks per multiprocessor
+    limit: Bool  # registers or shared memory limit them
     share: np.ndarray[Any, np.dtype[np.float64]]  # of the multiprocessor's warps, 0 to 1
-    waves: np.ndarray[Any, np.dtype[np.float64]]  # all blocks, by those that run at once
+    waves: np.ndarray[Any, np.dtype[np.float64]]  # all blocks, divided by those that run at once
 
 
 def occupancy(kernels: Kernels, has: Multiprocessor) -> Occupancy:
+    """Compute the occupancy of kernels on multiprocessors with these resources."""
     warps, registers = kernels.warps_per_block.astype(np.int64), kernels.registers.astype(np.int64)
     shared = kernels.shared_bytes.astype(np.int64)
     known = (

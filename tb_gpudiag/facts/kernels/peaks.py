@@ -1,15 +1,14 @@
-"""What GPUs multiply and move at most: dense peaks in TFLOP/s, and the bandwidth of their memory in TB/s, as
-their makers state them.
+"""Peaks of GPUs: dense matmuls in TFLOP/s and memory bandwidth in TB/s, as their makers state them.
 
 Sources, one for each block of rows:
 - V100: NVIDIA V100 datasheet (2020). T4: NVIDIA T4 datasheet (2019).
 - A100, A30, A10, A40: their NVIDIA datasheets (2020 to 2022).
-- L4, L40S: their NVIDIA datasheets (2023); the stated tensor peaks are with sparsity, half of it is dense.
+- L4, L40S: their NVIDIA datasheets (2023); the stated tensor peaks are with sparsity; half of that is dense.
 - H100, H200, B200: NVIDIA H100 (2023), H200 (2024) and HGX B200 (2025) datasheets, likewise.
 - GeForce: NVIDIA's architecture white papers on GA102, Ada and RTX Blackwell (appendix A of each); half
-  precision with FP32 accumulation, as PyTorch has it.
+precision with FP32 accumulation, as PyTorch has it.
 
-A40, L40S, B200 and the RTX 4090 were held against the makers' pages; the other rows still have to be. They
+A40, L40S, B200 and the RTX 4090 were checked against the makers' pages; the other rows were not yet. They
 only scale estimates (fp32_matmul, roofline).
 """
 
@@ -20,7 +19,7 @@ from typing import NamedTuple
 
 
 class Peaks(NamedTuple):
-    """TFLOP/s of dense matrix products (tf32 is 0 where the GPU has none), and TB/s of its memory."""
+    """TFLOP/s of dense matmuls (tf32 is 0 where the GPU has none), and TB/s of memory."""
 
     fp32: float
     tf32: float
@@ -28,7 +27,7 @@ class Peaks(NamedTuple):
     bandwidth: float
 
 
-# The first name that is found in the device's decides: longer ones stand before those that they contain.
+# The first name that the device's name contains decides, so longer names precede those that they contain.
 DEVICE_PEAKS: tuple[tuple[str, Peaks], ...] = (
     (r"V100-(SXM|DGX)", Peaks(15.7, 0.0, 125.0, 0.9)),
     (r"V100-PCIE", Peaks(14.0, 0.0, 112.0, 0.9)),
@@ -53,5 +52,5 @@ DEVICE_PEAKS: tuple[tuple[str, Peaks], ...] = (
 
 
 def peaks_of(device: str) -> Peaks | None:
-    """The peaks of the device of this name, as the trace names it; None of one that is not listed."""
+    """Return the peaks of a device by the name that the trace gives it; None if it is not listed."""
     return next((peaks for name, peaks in DEVICE_PEAKS if re.search(name, device, re.I)), None)

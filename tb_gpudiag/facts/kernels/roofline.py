@@ -1,5 +1,5 @@
-"""Matrix products against the roofline: what they compute and move, by the shapes that operators recorded,
-and the time that the device's stated peaks would take for it."""
+"""Matmuls against the roofline: what they compute and move, by the shapes that operators recorded, and the
+time that this takes at the device's stated peaks."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Matmul:
 
     operator: str
     shapes: str  # of the inputs, as JSON
-    number: str  # the numbers' format, as PyTorch names it
+    number: str  # number format, as PyTorch names it
     calls: int
-    time_ns: int  # of all that the calls launched
+    time_ns: int  # of all kernels that the calls launched
     operations: int  # multiplications and additions of all calls
     bytes: int  # each factor read once, the result written once
-    arithmetic_ns: float  # what the operations take at the stated peak
-    memory_ns: float  # what the bytes take at the stated bandwidth
+    arithmetic_ns: float  # time of the operations at the stated peak
+    memory_ns: float  # time of the bytes at the stated bandwidth
 
     @property
     def least_ns(self) -> float:
@@ -38,7 +38,7 @@ class Matmul:
 
     @property
     def reached(self) -> float:
-        """Of the roofline: the least time, by the time that it took."""
+        """Share of the roofline: the least possible time divided by the time that it took."""
         return self.least_ns / self.time_ns if self.time_ns else 0.0
 
 
@@ -49,7 +49,8 @@ class Roofline:
 
 
 def roofline(kernels: Kernels, work: Work, host: Host, peaks: Peaks) -> Roofline:
-    """Products whose shapes and number formats were recorded, in FP32, FP16 and bf16."""
+    """Compare matmuls in FP32, FP16 and bf16 whose shapes and number formats were recorded with the
+    roofline."""
     events = host.events
     launch = kernels.launches(work)
     operator = np.where(launch == NONE, NONE, host.operator[launch])
@@ -88,7 +89,7 @@ def roofline(kernels: Kernels, work: Work, host: Host, peaks: Peaks) -> Roofline
 
 
 def _arithmetic(kernels: Kernels, own: Int64) -> Arithmetic:
-    """What multiplies in the kernels that take most of the time."""
+    """Return what multiplies in the kernels that take most of the time."""
     time = np.bincount(kernels.arithmetic[own], weights=kernels.duration_ns[own], minlength=len(Arithmetic))
     return Arithmetic(int(time.argmax()))
 
@@ -96,7 +97,7 @@ def _arithmetic(kernels: Kernels, own: Int64) -> Arithmetic:
 def _matmul(
     operator: str, shapes: str, types: str, calls: int, time_ns: int, arithmetic: Arithmetic, peaks: Peaks
 ) -> Matmul | None:
-    """None of what is no product that the shapes tell, or in another number format."""
+    """Return None if the shapes are not those of a matmul, or the number format is another one."""
     if operator not in MATMUL_FACTORS or not time_ns:
         return None
     skipped, transposed = MATMUL_FACTORS[operator]
@@ -122,7 +123,7 @@ def _matmul(
 
 
 def _sizes(shapes: str, skipped: int, transposed: bool) -> tuple[int, int, int, int] | None:
-    """Batch, rows, inner size and columns."""
+    """Parse batch, rows, inner size and columns; return None if the shapes are not those of a matmul."""
     try:
         inputs = json.loads(shapes)
     except (ValueError, RecursionError):
@@ -140,7 +141,7 @@ def _sizes(shapes: str, skipped: int, transposed: bool) -> tuple[int, int, int, 
         batch *= size
     if deep != inner or (not transposed and right[:-2] != before) or not batch * rows * inner * columns:
         return None
-    if transposed:  # a layer's weights are read once for all of the batch
+    if transposed:  # a layer's weights are read once for the whole batch
         return 1, batch * rows, inner, columns
     return batch, rows, inner, columns
 
@@ -157,7 +158,7 @@ def _number(types: str, skipped: int) -> str | None:
 
 
 def _peak(number: str, arithmetic: Arithmetic, operations: int, time_ns: int, peaks: Peaks) -> float:
-    """TFLOP/s. FP32 goes through tensor cores as TF32; where no kernel's name tells, the rate does."""
+    """Return the peak in TFLOP/s. FP32 uses tensor cores as TF32 if the kernels' names or the rate say so."""
     if number in HALF_PRECISION:
         return peaks.half
     slow = arithmetic != Arithmetic.TENSOR_CORES and operations / (time_ns * 1e3) <= peaks.fp32

@@ -1,5 +1,5 @@
-"""Clusters of launches: operators that one host thread launches again and again in a row, as a loop over
-parameters or time steps does, and chains of elementwise kernels."""
+"""Clusters of launches: the same operators launched again and again in a row by one host thread, as in a loop
+over parameters or time steps, and chains of elementwise kernels."""
 
 from __future__ import annotations
 
@@ -19,39 +19,40 @@ from tb_gpudiag.trace.vocabulary.kernel_names import read_name
 from tb_gpudiag.trace.vocabulary.marks import PARAMETER_LOOP
 
 LONGEST_PERIOD = 6
-"""Launches of one turn of a loop: an optimizer without foreach has one to six a parameter."""
+"""Most launches in one iteration of a loop: an optimizer without foreach has one to six per parameter."""
 
 
 class ClusterKind(IntEnum):
     OPTIMIZER_STEP = 0  # inside torch's mark of an optimizer's step
     ZERO_GRAD = 1
     LOOP = 2  # anywhere else
-    ELEMENTWISE = 3  # one elementwise kernel after another, that do not repeat
-    ACCUMULATE = 4  # autograd adds gradients to those that are there
+    ELEMENTWISE = 3  # a chain of elementwise kernels that do not repeat
+    ACCUMULATE = 4  # autograd adds gradients to existing ones
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """All clusters of the same operators at the same place. A turn is one repetition of the operators."""
+    """All clusters of the same operators at the same place."""
 
     kind: ClusterKind
-    mark: str  # the optimizer's or autograd's, or ""
-    operators: list[str]  # of one turn, in the order of their names; of a chain, none
+    mark: str  # the optimizer's or autograd's mark, or ""
+    operators: list[str]  # of one iteration, sorted by name; empty for a chain
     clusters: int
     calls: Int64  # launch calls, in order of launch
-    first: Bool  # shape of `calls`: begins a cluster
-    gpu_ns: int  # of what they launched
+    first: Bool  # mask of the calls that begin a cluster, shape of `calls`
+    gpu_ns: int  # GPU time of the launched work
     spans: Intervals  # from the first launch of each cluster to its last
 
 
 def find_clusters(
     host: Host, work: Work, device: int, window: Window, *, least_turns: int, least_chain: int
 ) -> list[Cluster]:
-    """The device's clusters in the window of at least so many turns, or launches for a chain.
+    """Find the device's clusters in the window: loops of at least `least_turns` iterations, chains of at
+    least `least_chain` launches.
 
-    A turn is 1 to LONGEST_PERIOD launches, each with the same operator, place and module as in the turn
-    before. A repetition of matrix products that is in no module may be a stack of layers: it is left out, and
-    so are collectives.
+    An iteration is 1 to LONGEST_PERIOD launches, each with the same operator, place and module as in the
+    iteration before. Repeated matmuls outside any module may be a stack of layers, so they are excluded, as
+    are collectives.
     """
     events = host.events
     some = np.flatnonzero(
@@ -129,7 +130,7 @@ def _repetitions(
     (calls + 1,). Several launches of one operator's call are not a repetition.
     """
     count = turns.shape[1]
-    taken = np.zeros(count, np.bool_)
+    used = np.zeros(count, np.bool_)
     found = []
     for period in range(1, LONGEST_PERIOD + 1):
         same = np.zeros(count, np.bool_)
@@ -137,25 +138,25 @@ def _repetitions(
         same[period:] &= operator[period:] != operator[:-period]
         start, stop = _runs(same, (least_turns - 1) * period)
         start = start - period
-        free = _counts(taken)
-        keep = (free[stop] == free[start]) & (excluded[stop] == excluded[start])
-        # Two runs of one period may share its first turn.
+        before = _counts(used)
+        keep = (before[stop] == before[start]) & (excluded[stop] == excluded[start])
+        # Two runs of one period may share the first iteration.
         keep &= np.r_[True, start[1:] >= stop[:-1]]
         found.append((start[keep], stop[keep], np.full(int(keep.sum()), period, np.int64)))
-        taken[_members(start[keep], stop[keep])] = True
+        used[_members(start[keep], stop[keep])] = True
     start, stop, periods = (np.concatenate(column) for column in zip(*found, strict=True))
     return start, stop, periods
 
 
 def _counts(chosen: Bool) -> Int64:
-    """Shape (k + 1,): how many are chosen before each position."""
+    """Count the chosen ones before each position, shape (k + 1,)."""
     counts = np.zeros(len(chosen) + 1, np.int64)
     np.cumsum(chosen, out=counts[1:])
     return counts
 
 
 def _runs(chosen: Bool, least: int) -> tuple[Int64, Int64]:
-    """Stretches of at least so many chosen ones: (start, stop)."""
+    """Find stretches of at least `least` chosen ones: (start, stop)."""
     edges = np.diff(np.r_[0, chosen.astype(np.int8), 0])
     start, stop = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
     keep = stop - start >= least
@@ -163,12 +164,12 @@ def _runs(chosen: Bool, least: int) -> tuple[Int64, Int64]:
 
 
 def _members(start: Int64, stop: Int64) -> Int64:
-    """All positions of the stretches, one after another."""
+    """Return all positions of the stretches, one after another."""
     return expand(start, stop)[1]
 
 
 def _marks(host: Host, calls: Int64) -> Int64:
-    """Shape of `calls`: the name's index of the nearest mark around each, or NONE."""
+    """Return the name's index of the nearest mark around each call, or NONE, shape of `calls`."""
     events = host.events
     marks = match(events, PARAMETER_LOOP)
     found = np.full(len(calls), NONE, np.int64)

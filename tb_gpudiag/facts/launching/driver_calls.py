@@ -1,4 +1,4 @@
-"""Calls into CUDA or HIP, counted."""
+"""Counts of calls into CUDA or HIP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DriverCalls:
         self._blocking = blocking
 
     def count_by_name(self, name: re.Pattern[str], window: Window | None = None) -> list[tuple[str, int]]:
-        """(name, calls) of these names, in the window where one is given, most calls first."""
+        """Count calls with matching names, in the window if one is given: (name, calls), most calls first."""
         events = self._events
         calls = events.where(*CALL_CATEGORIES)
         calls = calls[match(events, name)[calls]]
@@ -37,12 +37,12 @@ class DriverCalls:
 
     @property
     def begin_work(self) -> bool:
-        """Whether one of them had work on a GPU to begin, whether that is in the trace or not."""
+        """Whether any call was to launch GPU work, even if that work is not in the trace."""
         events = self._events
         return bool((events.correlation[events.where(*CALL_CATEGORIES)] > 0).any())
 
     def waits_between_launches(self, window: Window) -> int:
-        """How many waits for the GPU begin between the window's first launch and its last: the profiler waits
+        """Count the waits for the GPU between the window's first launch and its last. The profiler waits
         before and after the steps. Calls inside one operator are one wait, as in sync_sites."""
         starts, launched = self._events.start_ns[self._blocking], self._work.launch_start_ns
         launched = launched[(launched >= window.start_ns) & (launched < window.end_ns)]

@@ -1,4 +1,4 @@
-"""Launches grouped by operator, by module, by source line and by kernel."""
+"""Hotspots: launches grouped by operator, by module, by source line and by kernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOWHERE = {
 
 @dataclass(frozen=True)
 class Hotspot:
-    """One group. A graph launch counts once, and owns the time of all its kernels. Times are as in
+    """One group of launches. A graph launch counts once, with the time of all its kernels. Times are as in
     LaunchCosts."""
 
     key: str
@@ -35,11 +35,11 @@ class Hotspot:
     dispatch_ns: int
     python_ns: int
     kernel_ns: int
-    empty_queue_share: float  # of the launches: issued when the device had nothing left to do
+    empty_queue_share: float  # share of the launches: issued when the device had nothing left to do
     idle_ns: int
     full_queue_launches: int
     full_queue_ns: int
-    ranges: Ranges  # the idle time of the launches that caused most, else the longest calls
+    ranges: Ranges  # the longest idle times that its launches caused, else its longest calls
 
 
 class Hotspots:
@@ -56,7 +56,7 @@ class Hotspots:
 
 
 def hotspots(costs: LaunchCosts, host: Host, kind: Kind) -> list[Hotspot]:
-    """All groups of one kind, those that caused most idle time first."""
+    """Group the launches, the group that caused most idle time first."""
     events = host.events
     names, member = np.unique(_groups(events, costs, host, kind), return_inverse=True)
     groups = len(names)
@@ -96,7 +96,7 @@ def hotspots(costs: LaunchCosts, host: Host, kind: Kind) -> list[Hotspot]:
 
 
 def _groups(events: Events, costs: LaunchCosts, host: Host, kind: Kind) -> Int64:
-    """A number for each launch's group: a name's index, or for lines the frame's."""
+    """Return a number for each launch's group: a name's index, or for lines the frame's."""
     if kind == "kernel":
         return events.name[costs.work].astype(np.int64)
     if kind == "line":
@@ -112,7 +112,7 @@ def _label(events: Events, host: Host, group: int, kind: Kind) -> str:
 
 
 def _places(events: Events, costs: LaunchCosts, some: Int64) -> tuple[Int64, Int64, Int64]:
-    """Where launches show on the timeline: (start, end, device)."""
+    """Return the ranges that show launches on the timeline: (start, end, device)."""
     call, idle = costs.event[some], costs.idle_ns[some] > 0
     return (
         np.where(idle, costs.idle_start_ns[some], events.start_ns[call]),

@@ -1,5 +1,4 @@
-"""What each launch call of the step window cost: the host on its way to it and in it, and the GPU that waited
-for it."""
+"""Launch costs: host time before and in each launch call of the step window, and the GPU's wait for it."""
 
 from __future__ import annotations
 
@@ -19,49 +18,49 @@ from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import NOTHING
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Int32, Int64, UInt8
 
-# The idle time that a launch itself is to blame for: it came too late by what was spent on the way to it.
+# Idle time that a launch itself causes: it came late by the time spent on issuing it.
 _ISSUING = np.array([Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)
 
-# What an operator does for its launch. What has a name of its own (data loading, compilation, a blocking
-# call) is not the launch's.
+# What an operator does to launch. Time with a cause of its own (data loading, compilation, a blocking call)
+# is not a cost of the launch.
 _IN_OPERATOR = np.array([Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE, UNDECIDED], np.uint8)
 
 
 @dataclass(frozen=True)
 class LaunchCosts:
-    """The launch calls that begin in the window, by their events' index. Shape (c,) each; a graph's launch is
-    one call, with all its kernels.
+    """Launch calls that begin in the window, in order of event index. Shape (c,) each; a graph launch is one
+    call, with all its kernels.
 
-    dispatch_ns and python_ns are the launching thread's since its launch before, or the window's beginning:
-    in operators and outside any call, and in neither operator nor call. The rest of that stretch was
-    something else: other calls, data loading, a wait for another thread. Of a thread other than the main one,
-    time in which nothing is recorded is such a wait.
+    dispatch_ns, python_ns: the launching thread's time since its previous launch, or since the window began:
+    dispatch in operators and outside any call, Python in neither. The rest of that stretch was something
+    else: other calls, data loading, a wait for another thread. On threads other than the main one, time
+    without any recorded span is such a wait.
     """
 
     event: Int64
-    work: Int64  # event index of the first piece of work that it launched
+    work: Int64  # event index of the first work that it launched
     device: Int32
     kernel_ns: Int64
     empty_queue: Bool  # as in launches.Work
     host_ns: Int64  # in the call
     dispatch_ns: Int64
     python_ns: Int64
-    full_queue_ns: Int64  # of host_ns: waited for a place in a full queue
+    full_queue_ns: Int64  # of host_ns: blocked on a full queue
     idle_ns: Int64  # of the GPU: dispatch, launch and latency in the gaps that its work ended, in the window
-    idle_start_ns: Int64  # where that idle time begins and ends; meaningless without any
+    idle_start_ns: Int64  # start and end of that idle time; meaningless without any
     idle_end_ns: Int64
 
     def __len__(self) -> int:
         return len(self.event)
 
     def of(self, device: int) -> LaunchCosts:
-        """Those of one device."""
+        """Return the launches on one device."""
         own = self.device == device
         return LaunchCosts(**{column.name: getattr(self, column.name)[own] for column in fields(self)})
 
     @cached_property
     def by_weight(self) -> Int64:
-        """All of them, those that caused most idle time first; then those that took longest."""
+        """Order of all launches: most idle time first, then the longest call."""
         order = np.argsort(-self.host_ns, kind="stable")
         return order[np.argsort(-self.idle_ns[order], kind="stable")]
 
@@ -69,13 +68,17 @@ class LaunchCosts:
 def launch_costs(
     work: Work,
     host: Host,
-    pieces: CauseSpans,
+    spans: CauseSpans,
     main: int,
     ledgers: list[Ledger],
     full: FullQueue,
     window: Window,
 ) -> LaunchCosts:
-    """pieces: the window as the main thread lived it, in order (Facts.main_thread_spans)."""
+    """Compute the costs of all launch calls in the window.
+
+    spans: what the main thread did in the window, in order (Facts.main_thread_spans). main: index of the main
+    thread. ledgers: of all devices.
+    """
     events = host.events
     linked = np.flatnonzero(
         (work.launch != NONE)
@@ -86,7 +89,7 @@ def launch_costs(
     first = linked[first]
     kernel_ns = np.zeros(len(calls), np.int64)
     np.add.at(kernel_ns, of_call, events.duration_ns[work.event[linked]])
-    dispatch_ns, python_ns = _on_the_way(work, host, pieces, main, calls, window)
+    dispatch_ns, python_ns = _on_the_way(work, host, spans, main, calls, window)
     waited = np.zeros(len(events), np.int64)
     waited[full.call] = full.waited_ns
     idle, start, end = _idle_by_call(ledgers, window, len(events))
@@ -107,9 +110,9 @@ def launch_costs(
 
 
 def _on_the_way(
-    work: Work, host: Host, pieces: CauseSpans, main: int, calls: Int64, window: Window
+    work: Work, host: Host, spans: CauseSpans, main: int, calls: Int64, window: Window
 ) -> tuple[Int64, Int64]:
-    """Shape of `calls`: the dispatch and the Python before each."""
+    """Return the dispatch and the Python time before each call, shape of `calls` each."""
     events = host.events
     every = np.unique(work.launch[work.launch != NONE])
     every = every[np.lexsort((events.start_ns[every], events.thread[every]))]
@@ -120,7 +123,7 @@ def _on_the_way(
         called = events.start_ns[own]
         returned = np.maximum.accumulate(np.r_[window.start_ns, events.end_ns[own][:-1]])
         free_from = np.minimum(returned, called)
-        start, end, event, cause = _as_lived(host, pieces, thread, main)
+        start, end, event, cause = _timeline(host, spans, thread, main)
         operator = np.zeros(len(event), np.bool_)
         called_out = np.zeros(len(event), np.bool_)
         known = event != NONE
@@ -135,24 +138,24 @@ def _on_the_way(
     return dispatch_ns, python_ns
 
 
-def _as_lived(host: Host, pieces: CauseSpans, thread: int, main: int) -> tuple[Int64, Int64, Int64, UInt8]:
-    """Return a thread's (start, end, innermost event, cause), in order; nothing if its spans are 0 ns long.
+def _timeline(host: Host, spans: CauseSpans, thread: int, main: int) -> tuple[Int64, Int64, Int64, UInt8]:
+    """Return a thread's (start, end, innermost event, cause) in order; nothing if its spans are 0 ns long.
 
-    The main thread's has no time in which it waited for another one. For the others, that time is unknown.
+    On the main thread, waits for other threads are removed. On the others such waits are unknown.
     """
     if thread == main:
-        own = pieces.take(pieces.thread == thread)
+        own = spans.take(spans.thread == thread)
         return own.start_ns, own.end_ns, own.event, own.cause
-    lived = host.activities.get(thread, NOTHING)
-    cause = np.full(len(lived.event), UNDECIDED, np.uint8)
-    known = lived.event != NONE
-    cause[known] = host.cause[lived.event[known]]
-    return lived.start_ns, lived.end_ns, lived.event, cause
+    activity = host.activities.get(thread, NOTHING)
+    cause = np.full(len(activity.event), UNDECIDED, np.uint8)
+    known = activity.event != NONE
+    cause[known] = host.cause[activity.event[known]]
+    return activity.start_ns, activity.end_ns, activity.event, cause
 
 
 def _idle_by_call(ledgers: list[Ledger], window: Window, n: int) -> tuple[Int64, Int64, Int64]:
-    """Shape (n,) each: per launch call, the issuing time in the gaps that its work ended, and where it
-    lies."""
+    """Return the issuing time in the gaps that each launch call's work ended, and its start and end, shape
+    (n,) each."""
     idle, start = np.zeros(n, np.int64), np.full(n, window.end_ns)
     end = np.full(n, window.start_ns)
     for ledger in ledgers:

@@ -1,5 +1,4 @@
-"""Whether every step launches the same, as far as a trace tells: the operators, and the shapes of matrix
-products."""
+"""Whether every step launches the same, as far as a trace says: the operators, and the shapes of matmuls."""
 
 from __future__ import annotations
 
@@ -12,9 +11,11 @@ from tb_gpudiag.trace.events import NONE
 
 
 def same_shapes(host: Host, work: Work, steps: Steps) -> bool | None:
-    """False where operators or shapes differ from step to step; None with fewer than two steps, or where they
-    do not and no shapes were recorded. Of three steps or more the first is left out: it makes what the others
-    find."""
+    """Return False if operators or shapes differ between steps, True if they do not.
+
+    None with fewer than two steps, or if operators are the same and no shapes were recorded. With three steps
+    or more the first one does not count, because it creates what the others reuse.
+    """
     events = host.events
     calls = np.unique(work.launch[work.launch != NONE])
     calls = calls[host.operator[calls] != NONE]
