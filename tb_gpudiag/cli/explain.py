@@ -1,44 +1,69 @@
-"""`gpudiag explain [RULE]`: a rule's page, or the list of rules."""
+"""`gpudiag explain [NAME]`: the page of a rule, a term of the glossary, or the list of both."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.markdown import Markdown
 
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.rules.all import RULES, find_rule
+from tb_gpudiag.wording import glossary
+
+LIST_WIDTH = 100
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the page: rendered on a terminal, as it is written otherwise."""
+    """Print a page: rendered on a terminal, as Markdown otherwise."""
     parser = argparse.ArgumentParser(
-        prog="gpudiag explain", description="Prints what a rule looks for and what to do about it."
+        prog="gpudiag explain",
+        description="Prints what a rule looks for and what to do about it, or what a term means.",
     )
     parser.add_argument(
-        "rule", metavar="RULE", nargs="?", help="a rule's id or name, such as GD101 or input_pipeline"
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="a rule's id or name, such as GD101 or input_pipeline, or a term, such as 'step window'",
     )
     parsed = parser.parse_args(arguments)
-    if parsed.rule is None:
-        for rule in sorted(RULES, key=lambda rule: rule.id):
-            print(f"{rule.id}  {rule.name:22} {rule.title}")
+    if parsed.name is None:
+        print("\n".join(_list()))
         return 0
-    found = find_rule(parsed.rule)
-    if found is None:
-        raise UsageError("no rule has this id or name", where=parsed.rule, remedy=_close_to(parsed.rule))
+    page = _page(parsed.name)
+    if page is None:
+        raise UsageError("no rule or term has this name", where=parsed.name, remedy=_close_to(parsed.name))
     if sys.stdout.isatty():
-        Console().print(Markdown(found.page))
+        Console().print(Markdown(page))
     else:
-        print(found.page, end="")
+        print(page, end="")
     return 0
+
+
+def _page(name: str) -> str | None:
+    """The page of a rule, else of all terms with this name: one id can be a cause and a limiter."""
+    rule = find_rule(name)
+    if rule is not None:
+        return rule.page
+    entries = glossary.find(name)
+    return "\n".join(entry.page for entry in entries) if entries else None
+
+
+def _list() -> Iterator[str]:
+    for rule in sorted(RULES, key=lambda rule: rule.id):
+        yield f"{rule.id}  {rule.name:22} {rule.title}"
+    names = ", ".join(entry.name for entry in glossary.concepts())
+    yield from ["", *textwrap.wrap(f"Terms: {names}", LIST_WIDTH)]
 
 
 def _close_to(key: str) -> str:
     known = {name.lower(): f"{rule.id} {rule.name}" for rule in RULES for name in (rule.id, rule.name)}
+    for entry in glossary.entries():
+        known |= {name.lower(): entry.name for name in (entry.id, entry.name) if name}
     close = difflib.get_close_matches(key.lower(), known, n=6, cutoff=0.5)
     matches = list(dict.fromkeys(known[name] for name in close))[:3]
     return f"did you mean {', '.join(matches)}?" if matches else "`gpudiag explain` lists them"

@@ -1,4 +1,4 @@
-"""`python -m tb_gpudiag.wording.generate`: write the words and colors to the files of the frontend.
+"""`python -m tb_gpudiag.wording.generate`: write words and colors to the frontend, the glossary to docs/.
 
 Run it from the repository's root, or with `make wire`, after every change of the words. A test checks that
 the files are current.
@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tb_gpudiag.wording import kinds, vocabulary
+from tb_gpudiag.wording import glossary, kinds, vocabulary
+from tb_gpudiag.wording.column_titles import COLUMNS
 from tb_gpudiag.wording.palette import INKS, PALETTE, STRIPES, css_variables
 from tb_gpudiag.wording.term import Table, Term
 
@@ -50,6 +51,7 @@ TABLES: Mapping[str, Table] = {
     "PHASES": kinds.PHASES,
     "SAVING_BASES": kinds.SAVING_BASES,
     "FILE_KINDS": kinds.FILE_KINDS,
+    "COLUMNS": COLUMNS,
 }
 """What the page shows. The names are the same in TypeScript."""
 
@@ -61,10 +63,16 @@ def typescript() -> str:
         _TYPES,
         *(_table(name, table) for name, table in TABLES.items()),
         f"export const PALETTE = {_json(tones)} as const satisfies Readonly<Record<string, Tone>>;\n",
+        _constant("GLOSSARY", "Readonly<Record<string, string>>", _tooltips()),
         _constant("STRIPES", "Tone", {"light": STRIPES.light, "dark": STRIPES.dark}),
         _constant("INKS", "readonly [string, string]", list(INKS)),
     ]
     return "\n".join(parts)
+
+
+def _tooltips() -> dict[str, str]:
+    """Concept -> its first sentence."""
+    return {entry.name.lower(): entry.short for entry in glossary.concepts()}
 
 
 def _table(name: str, table: Table) -> str:
@@ -103,6 +111,7 @@ def stylesheet() -> str:
 GENERATED: Mapping[str, Callable[[], str]] = {
     "frontend/src/base/vocabulary.ts": typescript,
     "frontend/src/styles/palette.css": stylesheet,
+    "docs/glossary.md": glossary.page,
 }
 """Path below the repository's root -> its contents."""
 

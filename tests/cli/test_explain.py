@@ -16,8 +16,9 @@ def test_a_rule_by_id_or_name_in_any_case(key: str, capsys: pytest.CaptureFixtur
 
 def test_without_a_rule_the_list_by_id(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in lines] == sorted([rule.id, rule.name] for rule in RULES)
+    rules, _, terms = capsys.readouterr().out.partition("\n\n")
+    assert [line.split()[:2] for line in rules.splitlines()] == sorted([rule.id, rule.name] for rule in RULES)
+    assert "Step window" in terms
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,28 @@ def test_an_unknown_rule_exits_with_2_and_lists_close_matches(
     assert close in shown.err
     assert shown.err.count("\n") == 1
     assert shown.out == ""
+
+
+@pytest.mark.parametrize("key", ["step window", "Step-Window", "step_window"])
+def test_a_term_however_it_is_written(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", key]) == 0
+    assert capsys.readouterr().out.startswith("# Step window\n\nAll recorded steps, ")
+
+
+def test_an_id_that_stands_for_several_things(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "input"]) == 0
+    shown = capsys.readouterr().out
+    for title in (
+        "# Data loading (idle cause `input`)",
+        "# Data loading (limiter `input`)",
+        "# Inputs (kind",
+    ):
+        assert title in shown
+
+
+def test_a_close_term(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "arithmetic intensty"]) == 2
+    assert "did you mean Arithmetic intensity" in capsys.readouterr().err
 
 
 def test_nothing_like_a_rule_points_to_the_list(capsys: pytest.CaptureFixture[str]) -> None:

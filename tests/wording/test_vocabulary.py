@@ -77,7 +77,8 @@ def test_a_collective_is_known_however_it_is_written(name: str, word: str) -> No
 @pytest.mark.parametrize("name", TABLES)
 def test_words_and_explanations_are_complete(name: str) -> None:
     table = TABLES[name]
-    assert len({each.word for each in table.values()}) == len(table)
+    if name != "COLUMNS":  # those of different tables may have one name
+        assert len({each.word for each in table.values()}) == len(table)
     for id, each in table.items():
         assert each.id == id
         assert each.word

@@ -774,6 +774,179 @@ export const FILE_KINDS: Readonly<Record<string, Term>> = {
   }
 };
 
+export const COLUMNS: Readonly<Record<string, Term>> = {
+  "launches": {
+    "word": "Launches",
+    "noun": "launches",
+    "explanation": "Number of launches. A graph launch counts once."
+  },
+  "launch_api": {
+    "word": "Launch API",
+    "noun": "launch API",
+    "explanation": "Host time in the launch calls."
+  },
+  "full_queue_time": {
+    "word": "Blocked on a full queue",
+    "noun": "blocked on a full queue",
+    "explanation": "Part of the time in launch calls. Not a problem: the host is ahead, and the GPU has work."
+  },
+  "operator_overhead": {
+    "word": "Operator overhead",
+    "noun": "operator overhead",
+    "explanation": "Time of the launching thread in operators, outside of calls, since its previous launch."
+  },
+  "python_time": {
+    "word": "Python",
+    "noun": "Python",
+    "explanation": "Time of the launching thread outside of operators and calls, since its previous launch."
+  },
+  "gpu_time": {
+    "word": "GPU time",
+    "noun": "GPU time",
+    "explanation": "Time of the launched work on the GPU."
+  },
+  "idle_gpu_share": {
+    "word": "Launched on an idle GPU",
+    "noun": "launched on an idle GPU",
+    "explanation": "Share of the launches that found the GPU with no work left."
+  },
+  "idle_caused": {
+    "word": "Idle caused",
+    "noun": "idle caused",
+    "explanation": "GPU idle time that ended with one of these launches."
+  },
+  "idle_per_step": {
+    "word": "Idle per step",
+    "noun": "idle per step",
+    "explanation": "GPU idle time that these launches caused, per step."
+  },
+  "mean_depth": {
+    "word": "Mean depth",
+    "noun": "mean depth",
+    "explanation": "Launches that wait for the GPU, mean over the step window."
+  },
+  "median_depth": {
+    "word": "Median depth",
+    "noun": "median depth",
+    "explanation": "Launches that wait for the GPU, median over the step window."
+  },
+  "max_depth": {
+    "word": "Max depth",
+    "noun": "max depth",
+    "explanation": "Launches that wait for the GPU, maximum over the step window."
+  },
+  "queue_empty": {
+    "word": "Empty",
+    "noun": "empty",
+    "explanation": "Share of the step window in which no launch was waiting."
+  },
+  "not_linked": {
+    "word": "Not linked",
+    "noun": "not linked",
+    "explanation": "Work without a launch in the trace. It counts from its start."
+  },
+  "blocked_launches": {
+    "word": "Blocked on a full queue",
+    "noun": "blocked on a full queue",
+    "explanation": "Launches that waited because the queue was full."
+  },
+  "blocked_time": {
+    "word": "Time blocked",
+    "noun": "time blocked",
+    "explanation": "Host time of the launches that waited because the queue was full."
+  },
+  "kernels": {
+    "word": "Kernels",
+    "noun": "kernels",
+    "explanation": "Number of kernels."
+  },
+  "kernel_time": {
+    "word": "Time",
+    "noun": "time",
+    "explanation": "Sum of the kernels' durations."
+  },
+  "kernel_share": {
+    "word": "Share of step window",
+    "noun": "share of step window",
+    "explanation": "Share of the step window in which at least one of them ran."
+  },
+  "tensor_cores": {
+    "word": "On tensor cores",
+    "noun": "on tensor cores",
+    "explanation": "Share of their time in kernels that use tensor cores, judging by their names."
+  },
+  "host_time": {
+    "word": "Time",
+    "noun": "time",
+    "explanation": "Time of the main host thread, each moment counted once."
+  },
+  "host_share": {
+    "word": "Share of step window",
+    "noun": "share of step window",
+    "explanation": "Share of the step window, on the main host thread."
+  },
+  "sync_calls": {
+    "word": "Calls",
+    "noun": "calls",
+    "explanation": "Number of calls that blocked the host."
+  },
+  "host_blocked": {
+    "word": "Host blocked",
+    "noun": "host blocked",
+    "explanation": "Host time inside the call, while it waits for the GPU."
+  },
+  "idle_after": {
+    "word": "GPU idle after",
+    "noun": "GPU idle after",
+    "explanation": "GPU idle time until the next launch arrives."
+  },
+  "growth": {
+    "word": "Grows by",
+    "noun": "grows by",
+    "explanation": "What is still live of each step's allocations."
+  },
+  "still_live": {
+    "word": "Still live at end",
+    "noun": "still live at end",
+    "explanation": "Live at the end of the recording."
+  },
+  "live_after_range": {
+    "word": "Live after range",
+    "noun": "live after range",
+    "explanation": "Live at the end of the range."
+  },
+  "live_count": {
+    "word": "Allocations",
+    "noun": "allocations",
+    "explanation": "Number of allocations that are still live."
+  },
+  "median_size": {
+    "word": "Size",
+    "noun": "size",
+    "explanation": "Median size of an allocation."
+  },
+  "live_steps": {
+    "word": "Steps",
+    "noun": "steps",
+    "explanation": "Steps with allocations that are still live."
+  },
+  "largest_free": {
+    "word": "Largest free block",
+    "noun": "largest free block",
+    "explanation": "Size of the largest free block."
+  },
+  "saves": {
+    "word": "Saves at most",
+    "noun": "saves at most",
+    "explanation": "On top of the fixes above it."
+  },
+  "window_after": {
+    "word": "Step window after it",
+    "noun": "step window after it",
+    "explanation": "Its length with this fix and those above it."
+  }
+};
+
 export const PALETTE = {
   "page": {
     "light": "#f3f5f7",
@@ -844,6 +1017,67 @@ export const PALETTE = {
     "dark": "#ff9a8f"
   }
 } as const satisfies Readonly<Record<string, Tone>>;
+
+export const GLOSSARY: Readonly<Record<string, string>> = {
+  "account": "The step window of one GPU as a sum: computing, copying, communicating, and idle time by cause.",
+  "allocated memory": "Memory that tensors use now.",
+  "arithmetic intensity": "Arithmetic operations per byte that a kernel moves to and from GPU memory.",
+  "at most": "A saving is \"at most\" the cost of a finding if nothing shows how much of it a fix removes.",
+  "blocked on a full queue": "The launch queue holds about a thousand launches, and a launch call blocks while it is full.",
+  "busy": "A GPU is busy while at least one kernel, copy or memset runs on it.",
+  "caching allocator": "PyTorch's allocator of GPU memory, which keeps freed memory for the next allocation instead of returning it to the driver.",
+  "cause": "What the host did while a GPU was idle, and so the reason for the idle time.",
+  "collective": "An operation that all ranks take part in, such as an all-reduce.",
+  "correlation": "The number by which the profiler connects a launch on the host with the work it started on the GPU. Without it, GPU work has no operator and no line of code.",
+  "estimate": "A saving that is computed from kernel sizes or from known rates, without a replay.",
+  "exposed": "Copies and communication are exposed while nothing computes on the GPU at the same time.",
+  "finding": "What a rule found in a trace: a fact with its figure, evidence, the places in the code, and a fix.",
+  "floor": "The lowest allocated memory during one step.",
+  "fragmentation": "Reserved memory that is free, but in pieces too small for the next allocation.",
+  "gap": "A time in which nothing runs on a GPU, from the end of one piece of work to the start of the next.",
+  "gpu busy": "The share of the step window in which the busiest GPU ran anything.",
+  "gpu span": "From the start of the first GPU event to the end of the last one.",
+  "head-room": "Memory that is free at the peak.",
+  "hotspot": "An operator, module, line or kernel that many launches come from, with the idle time they cause.",
+  "idle": "A GPU is idle while nothing runs on it.",
+  "kernel": "A program that runs on the GPU. Operators launch one kernel or several.",
+  "kernel family": "What a kernel does, judging by its name: matmul, attention, elementwise and so on.",
+  "launch": "A call on the host that starts work on the GPU: a kernel, a copy, a memset or a whole graph.",
+  "launch queue": "Work that was launched into a stream and has not started yet.",
+  "launched on an idle gpu": "The share of launches that found the GPU with no work left.",
+  "limiter": "What limits the speed of a job: the largest part of the step window that a fix could remove.",
+  "matmul": "A matrix multiplication.",
+  "memset": "GPU memory is filled with a value, usually zero.",
+  "occupancy": "The warps that are resident on a multiprocessor, as a share of those it can hold.",
+  "operator": "A PyTorch function such as aten::mm.",
+  "peak": "The moment at which allocated memory was highest, and what it consisted of.",
+  "pinned memory": "Host memory that the GPU can read directly, because it is never swapped out.",
+  "place": "A line of your own code that a cost belongs to.",
+  "plan": "The fixes in the order in which to make them, each replayed on top of those before it.",
+  "queue depth": "The number of launches that wait in a stream's launch queue.",
+  "rank": "One process of a distributed job, usually with one GPU.",
+  "replay": "A simulation that runs the recorded trace again without a cost, and so shows how much faster the job would be.",
+  "reserved memory": "Memory that the caching allocator has from the driver, whether tensors use it or not.",
+  "retained autograd graph": "A graph of the forward pass that stays alive after the backward pass, usually because a list keeps a loss without `.item()` or `.detach()`.",
+  "roofline": "The highest rate that a kernel could reach on a GPU: limited by arithmetic or by memory bandwidth, whichever is lower for its arithmetic intensity.",
+  "saving": "The time that a fix would save over the step window, as a range.",
+  "segment": "A piece of memory that the caching allocator got from the driver.",
+  "skew": "The difference between the ranks' arrival times at a collective.",
+  "span": "In a log directory: one recording of one worker.",
+  "starved": "A gap whose trigger is \"starved\" begins because the host was never ahead of the GPU.",
+  "steady state": "The part of a job in which every step does the same.",
+  "step window": "All recorded steps, extended to the end of the GPU work that they launched.",
+  "straggler": "A rank that arrives last at collectives, so that all the others wait for it.",
+  "stream": "A queue of GPU work that runs in order.",
+  "synchronization": "A call that blocks the host until the GPU has finished: .item(), .cpu(), torch.cuda.synchronize() and others.",
+  "tensor cores": "Units of NVIDIA GPUs that multiply small matrices, many times faster than the ordinary cores; on AMD they are called matrix cores.",
+  "trigger": "What let the launch queue run dry before a gap: a synchronization drained it, or the host never got ahead.",
+  "unfused attention": "Attention that is computed as a matmul, a softmax and another matmul.",
+  "verdict": "One limiter and one sentence for the whole trace.",
+  "warm-up": "The first steps of a job, which compile, search for algorithms and allocate memory once.",
+  "wave": "The blocks of a kernel that run on the GPU at the same time.",
+  "worker": "A process that wrote a trace: a rank of a distributed job, or the only process."
+};
 
 export const STRIPES: Tone = {
   "light": "rgb(255 255 255 / 45%)",

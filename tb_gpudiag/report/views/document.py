@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
+from tb_gpudiag.wording.column_titles import COLUMNS
 from tb_gpudiag.wording.quantity import Quantity
 
 
@@ -27,6 +28,12 @@ class Column:
 
     title: str
     kind: Kind = Kind.TEXT
+    explanation: str = ""
+
+
+def numbers(id: str) -> Column:
+    """Make a column of numbers with the header of wording/column_titles.py."""
+    return Column(COLUMNS[id].word, Kind.NUMBER, COLUMNS[id].explanation)
 
 
 Cell = Quantity | str

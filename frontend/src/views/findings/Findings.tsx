@@ -17,6 +17,7 @@ export function Findings({ report }: { report: Report }) {
   return (
     <Section
       title="Findings"
+      about="finding"
       aside={
         <span className="gd-muted">
           {plural(keys.length, "finding")}

@@ -3,6 +3,7 @@ import { word } from "../../base/terms";
 import { HOST_KINDS } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
 import type { HostActivity, Report } from "../../wire/report";
+import { NumberTitle } from "../parts/NumberTitle";
 import { More } from "../parts/More";
 import { Section } from "../parts/Section";
 import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
@@ -26,12 +27,8 @@ export function HostActivities({ report }: { report: Report }) {
                 <th scope="col">Activity</th>
                 <th scope="col">Kind</th>
                 <th scope="col">Where</th>
-                <th scope="col" className="gd-number">
-                  Time
-                </th>
-                <th scope="col" className="gd-number" title="Share of the step window">
-                  Share
-                </th>
+                <NumberTitle column="host_time" />
+                <NumberTitle column="host_share" />
                 <ShowTitle />
               </tr>
             </thead>

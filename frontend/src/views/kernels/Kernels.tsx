@@ -2,6 +2,7 @@ import { count, percent, time } from "../../base/format";
 import { word } from "../../base/terms";
 import { FAMILIES } from "../../base/vocabulary";
 import type { KernelFamily, Report } from "../../wire/report";
+import { NumberTitle } from "../parts/NumberTitle";
 import { More } from "../parts/More";
 import { Section } from "../parts/Section";
 import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
@@ -15,6 +16,7 @@ export function Kernels({ report }: { report: Report }) {
   return (
     <Section
       title="GPU time by kernel family"
+      about="kernel family"
       aside={<span className="gd-muted">by kernel name; families can run concurrently</span>}
     >
       <More items={report.kernel_families} first={FIRST}>
@@ -23,26 +25,10 @@ export function Kernels({ report }: { report: Report }) {
             <thead>
               <tr>
                 <th scope="col">Family</th>
-                <th scope="col" className="gd-number">
-                  Kernels
-                </th>
-                <th scope="col" className="gd-number" title="Sum of the kernels' durations">
-                  Time
-                </th>
-                <th
-                  scope="col"
-                  className="gd-number"
-                  title="Share of the step window in which at least one of them ran"
-                >
-                  Share
-                </th>
-                <th
-                  scope="col"
-                  className="gd-number"
-                  title="Share of their time in kernels that use tensor cores, judging by their names"
-                >
-                  Tensor cores
-                </th>
+                <NumberTitle column="kernels" />
+                <NumberTitle column="kernel_time" />
+                <NumberTitle column="kernel_share" />
+                <NumberTitle column="tensor_cores" />
                 <ShowTitle />
               </tr>
             </thead>

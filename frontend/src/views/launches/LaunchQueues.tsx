@@ -1,5 +1,6 @@
 import { count, figures, percent, plural, time } from "../../base/format";
 import type { LaunchQueue } from "../../wire/report";
+import { NumberTitle } from "../parts/NumberTitle";
 import { More } from "../parts/More";
 
 const FIRST = 4;
@@ -18,18 +19,12 @@ export function LaunchQueues({ queues }: { queues: readonly LaunchQueue[] }) {
               <thead>
                 <tr>
                   <th scope="col">Stream</th>
-                  <Title text="Launches" meaning="Launches into this stream" />
-                  <Title
-                    text="Mean depth"
-                    meaning="Launches that wait for the GPU, mean over the step window"
-                  />
-                  <Title text="Median depth" meaning="Median over the step window" />
-                  <Title text="Max depth" meaning="Maximum over the step window" />
-                  <Title text="Empty" meaning="Share of the step window in which no launch was waiting" />
-                  <Title
-                    text="Not linked"
-                    meaning="Work without a launch in the trace. It counts from its start"
-                  />
+                  <NumberTitle column="launches" />
+                  <NumberTitle column="mean_depth" />
+                  <NumberTitle column="median_depth" />
+                  <NumberTitle column="max_depth" />
+                  <NumberTitle column="queue_empty" />
+                  <NumberTitle column="not_linked" />
                 </tr>
               </thead>
               <tbody>
@@ -43,14 +38,6 @@ export function LaunchQueues({ queues }: { queues: readonly LaunchQueue[] }) {
       </More>
       {waited.length > 0 && <FullQueues queues={waited} />}
     </div>
-  );
-}
-
-function Title({ text, meaning }: { text: string; meaning: string }) {
-  return (
-    <th scope="col" className="gd-number" title={meaning}>
-      {text}
-    </th>
   );
 }
 

@@ -1,6 +1,8 @@
 import { SegmentedControl, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { count, percent, plural, time, words } from "../../base/format";
+import { term, word } from "../../base/terms";
+import { COLUMNS } from "../../base/vocabulary";
 import { arranged, FIRST_ORDER, pressed, isShown, type Figure, type Order } from "../../state/launches";
 import type { LaunchHotspot, Report } from "../../wire/report";
 import { More } from "../parts/More";
@@ -12,57 +14,21 @@ const FIRST = 8;
 
 interface Column {
   readonly by: Figure;
-  readonly title: string;
-  readonly meaning: string;
+  /** Id of its header. */
+  readonly id: string;
   readonly text: (value: number) => string;
 }
 
-const COLUMNS: readonly Column[] = [
-  {
-    by: "launches",
-    title: "Launches",
-    meaning: "Number of launches. A graph launch counts once",
-    text: count,
-  },
-  { by: "host_us", title: "Launch API", meaning: "Host time in the launch calls", text: time },
-  {
-    by: "full_queue_us",
-    title: "Blocked on a full queue",
-    meaning:
-      "Part of the time in launch calls. A full queue is not a problem: the host is ahead, and the GPU has work",
-    text: time,
-  },
-  {
-    by: "dispatch_us",
-    title: "Operator overhead",
-    meaning: "Time of the launching thread in operators, outside of calls, since its previous launch",
-    text: time,
-  },
-  {
-    by: "python_us",
-    title: "Python",
-    meaning: "Time of the launching thread outside of operators and calls, since its previous launch",
-    text: time,
-  },
-  { by: "kernel_us", title: "GPU time", meaning: "Time of the launched work on the GPU", text: time },
-  {
-    by: "empty_queue_share",
-    title: "Launched on an idle GPU",
-    meaning: "Share of the launches that found the GPU with no work left",
-    text: percent,
-  },
-  {
-    by: "idle_us",
-    title: "Idle caused",
-    meaning: "GPU idle time that ended with one of these launches",
-    text: time,
-  },
-  {
-    by: "idle_per_step_us",
-    title: "Idle per step",
-    meaning: "GPU idle time that these launches caused, per step",
-    text: time,
-  },
+const SHOWN: readonly Column[] = [
+  { by: "launches", id: "launches", text: count },
+  { by: "host_us", id: "launch_api", text: time },
+  { by: "full_queue_us", id: "full_queue_time", text: time },
+  { by: "dispatch_us", id: "operator_overhead", text: time },
+  { by: "python_us", id: "python_time", text: time },
+  { by: "kernel_us", id: "gpu_time", text: time },
+  { by: "empty_queue_share", id: "idle_gpu_share", text: percent },
+  { by: "idle_us", id: "idle_caused", text: time },
+  { by: "idle_per_step_us", id: "idle_per_step", text: time },
 ];
 
 /** The launches and what they cost, by operator, module, line or kernel. */
@@ -74,10 +40,11 @@ export function Launches({ report }: { report: Report }) {
   const kind = kinds.find((other) => other === chosen) ?? kinds[0];
   if (!kind) return null;
   const spots = arranged(report.launch_hotspots, kind, text, order);
-  const columns = COLUMNS.filter(({ by }) => isShown(by, report.launch_hotspots));
+  const columns = SHOWN.filter(({ by }) => isShown(by, report.launch_hotspots));
   return (
     <Section
       title="Launches"
+      about="launch"
       aside={
         <span className="gd-controls">
           <TextInput
@@ -137,13 +104,18 @@ export function Launches({ report }: { report: Report }) {
 }
 
 function Title({ column, order, onPress }: { column: Column; order: Order; onPress: () => void }) {
-  const { by, title, meaning } = column;
+  const { by, id } = column;
   const direction = order.descending ? "descending" : "ascending";
   const sorted = order.by === by;
   return (
-    <th scope="col" className="gd-number" title={meaning} aria-sort={sorted ? direction : "none"}>
+    <th
+      scope="col"
+      className="gd-number"
+      title={term(COLUMNS, id)?.explanation}
+      aria-sort={sorted ? direction : "none"}
+    >
       <button type="button" className="gd-sort" onClick={onPress}>
-        {title}
+        {word(COLUMNS, id)}
         <span aria-hidden="true">{sorted ? (order.descending ? "\u00a0▾" : "\u00a0▴") : ""}</span>
       </button>
     </th>

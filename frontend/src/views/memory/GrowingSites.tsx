@@ -4,6 +4,7 @@ import { change, where, who } from "../../state/memory";
 import { usePage } from "../../state/store";
 import type { RowPlaces } from "../../state/rowPlaces";
 import type { DeviceMemory, MemorySite, TimeRange } from "../../wire/report";
+import { NumberTitle } from "../parts/NumberTitle";
 import { More } from "../parts/More";
 import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
 import { Site } from "./RangePanel";
@@ -33,18 +34,10 @@ export function GrowingSites({ memory: { sites, trend }, bounds }: Props) {
                   <th scope="col" className="gd-number">
                     Per {unit}
                   </th>
-                  <th scope="col" className="gd-number" title="Live at the end of the recording">
-                    Still live at end
-                  </th>
-                  <th scope="col" className="gd-number" title="Number of allocations that are still live">
-                    Count
-                  </th>
-                  <th scope="col" className="gd-number" title="Median size of an allocation">
-                    Size
-                  </th>
-                  <th scope="col" className="gd-number" title="Steps with allocations that are still live">
-                    Steps
-                  </th>
+                  <NumberTitle column="still_live" />
+                  <NumberTitle column="live_count" />
+                  <NumberTitle column="median_size" />
+                  <NumberTitle column="live_steps" />
                   <th scope="col" className="gd-memory-when">
                     When
                   </th>

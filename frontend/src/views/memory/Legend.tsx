@@ -1,32 +1,28 @@
 import { bytes } from "../../base/format";
+import { MEMORY_LINES } from "../../base/vocabulary";
 import type { Scale } from "../../state/memoryCurve";
 import { usePage } from "../../state/store";
 import type { DeviceMemory } from "../../wire/report";
-import { chartColors } from "./colors";
 
 /** The legend of the chart. */
 export function Legend({ memory, scale }: { memory: DeviceMemory; scale: Scale }) {
-  const colors = chartColors(usePage((page) => page.scheme));
+  const scheme = usePage((page) => page.scheme);
+  const word = (id: string) => MEMORY_LINES[id]?.word ?? id;
   const floors = memory.floors.length > 0;
   const shown: readonly (readonly [boolean, string, string, string])[] = [
-    [true, "line", colors.allocated, "Allocated"],
-    [memory.peak_reserved_bytes > 0 && scale.reserved, "dashes", colors.reserved, "Reserved"],
-    [
-      floors,
-      "point",
-      colors.floor,
-      `Floor of a ${memory.trend?.unit === "second" ? "window of time" : "step"}`,
-    ],
-    [floors && memory.floors.some(({ excused }) => excused), "hollow", colors.floor, "Warm-up"],
-    [memory.trend !== undefined, "dashes", colors.floor, "Trend"],
+    [true, "line", "allocated", word("allocated")],
+    [memory.peak_reserved_bytes > 0 && scale.reserved, "dashes", "reserved", word("reserved")],
+    [floors, "point", "floor", `Floor of a ${memory.trend?.unit === "second" ? "window of time" : "step"}`],
+    [floors && memory.floors.some(({ excused }) => excused), "hollow", "floor", "Warm-up"],
+    [memory.trend !== undefined, "dashes", "floor", "Trend"],
   ];
   return (
     <ul className="gd-memory-legend" aria-label="Legend of the memory chart">
       {shown
         .filter(([there]) => there)
-        .map(([, mark, color, name]) => (
-          <li key={name}>
-            <span data-mark={mark} style={{ color }} aria-hidden="true" />
+        .map(([, mark, line, name]) => (
+          <li key={name} title={MEMORY_LINES[line]?.explanation}>
+            <span data-mark={mark} style={{ color: MEMORY_LINES[line]?.color[scheme] }} aria-hidden="true" />
             {name}
           </li>
         ))}

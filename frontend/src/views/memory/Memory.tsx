@@ -18,6 +18,7 @@ export function Memory({ entry, report }: { entry: TraceEntry; report: Report })
   return (
     <Section
       title="Memory"
+      about="caching allocator"
       className="gd-memory"
       aside={
         report.memory.length > 1 ? (

@@ -1,6 +1,7 @@
 import { bytes, count, plural } from "../../base/format";
 import { sameSite, where } from "../../state/memory";
 import type { MemoryOwner, MemorySlice, SliceSite } from "../../wire/report";
+import { NumberTitle } from "../parts/NumberTitle";
 import { More } from "../parts/More";
 
 interface Props {
@@ -41,16 +42,8 @@ export function RangePanel({ title, slice, whole, picked }: Props) {
                   <th scope="col" className="gd-number">
                     Allocated
                   </th>
-                  {known && !whole && (
-                    <th scope="col" className="gd-number" title="Live at the end of the range">
-                      Live after range
-                    </th>
-                  )}
-                  {known && (
-                    <th scope="col" className="gd-number" title="Live at the end of the recording">
-                      Still live at end
-                    </th>
-                  )}
+                  {known && !whole && <NumberTitle column="live_after_range" />}
+                  {known && <NumberTitle column="still_live" />}
                 </tr>
               </thead>
               <tbody>

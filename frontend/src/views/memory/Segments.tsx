@@ -1,5 +1,6 @@
 import { bytes, count, percent } from "../../base/format";
 import type { DeviceMemory } from "../../wire/report";
+import { NumberTitle } from "../parts/NumberTitle";
 import { More } from "../parts/More";
 
 const FIRST = 6;
@@ -22,9 +23,7 @@ export function Segments({ memory: { segments } }: { memory: DeviceMemory }) {
                 <th scope="col" className="gd-number">
                   Used
                 </th>
-                <th scope="col" className="gd-number" title="Size of the largest free block">
-                  Largest free
-                </th>
+                <NumberTitle column="largest_free" />
                 <th scope="col" className="gd-number">
                   Blocks
                 </th>

@@ -1,7 +1,10 @@
 import { useId, type ReactNode, type Ref } from "react";
+import { GLOSSARY } from "../../base/vocabulary";
 
 interface Props {
   readonly title: string;
+  /** A term of the glossary that explains the title. */
+  readonly about?: string;
   readonly aside?: ReactNode;
   readonly children: ReactNode;
   readonly className?: string;
@@ -9,12 +12,14 @@ interface Props {
 }
 
 /** A card with a title. `aside` is on the right of the title. */
-export function Section({ title, aside, children, className = "", ref }: Props) {
+export function Section({ title, about, aside, children, className = "", ref }: Props) {
   const id = useId();
   return (
     <section className={`gd-card ${className}`} aria-labelledby={id} ref={ref}>
       <header className="gd-card-head">
-        <h2 id={id}>{title}</h2>
+        <h2 id={id} title={about && GLOSSARY[about]}>
+          {title}
+        </h2>
         {aside}
       </header>
       {children}

@@ -23,6 +23,7 @@ export function Steps({ report }: { report: Report }) {
   return (
     <Section
       title="Time per step by cause"
+      about="account"
       className="gd-steps"
       aside={<DeviceChoice devices={report.devices} chosen={chosen} onChoose={setChosen} />}
     >

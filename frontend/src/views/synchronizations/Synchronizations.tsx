@@ -2,6 +2,7 @@ import { codeLine, count, time } from "../../base/format";
 import { word } from "../../base/terms";
 import { SYNC_KINDS } from "../../base/vocabulary";
 import type { Report, SyncSite } from "../../wire/report";
+import { NumberTitle } from "../parts/NumberTitle";
 import { More } from "../parts/More";
 import { Section } from "../parts/Section";
 import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
@@ -14,6 +15,7 @@ export function Synchronizations({ report }: { report: Report }) {
   return (
     <Section
       title="Synchronizations"
+      about="synchronization"
       aside={
         <span className="gd-muted">a synchronization costs nothing if the GPU still has work queued</span>
       }
@@ -25,19 +27,9 @@ export function Synchronizations({ report }: { report: Report }) {
               <tr>
                 <th scope="col">Type</th>
                 <th scope="col">Where</th>
-                <th scope="col" className="gd-number">
-                  Count
-                </th>
-                <th
-                  scope="col"
-                  className="gd-number"
-                  title="Host time inside the call, while it waits for the GPU"
-                >
-                  Host blocked
-                </th>
-                <th scope="col" className="gd-number" title="GPU idle time until the next launch arrives">
-                  GPU idle after
-                </th>
+                <NumberTitle column="sync_calls" />
+                <NumberTitle column="host_blocked" />
+                <NumberTitle column="idle_after" />
                 <ShowTitle />
               </tr>
             </thead>

@@ -1,6 +1,6 @@
 import { count, percent, plural, time } from "../../base/format";
 import { word } from "../../base/terms";
-import { LIMITERS } from "../../base/vocabulary";
+import { GLOSSARY, LIMITERS } from "../../base/vocabulary";
 import { meanStep_us } from "../../state/account";
 import { kindText } from "../../state/kinds";
 import { TraceInfo_Status, type Recorded, type Report, type TraceInfo } from "../../wire/report";
@@ -23,7 +23,9 @@ export function Verdict({ report }: { report: Report }) {
   return (
     <section className="gd-card gd-verdict" aria-label="Verdict" data-limiter={limiter}>
       <div className="gd-verdict-head">
-        <span className="gd-over">{kind ? "Recorded" : "Limited by"}</span>
+        <span className="gd-over" title={kind ? undefined : GLOSSARY.limiter}>
+          {kind ? "Recorded" : "Limited by"}
+        </span>
         {trace && <Badges trace={trace} />}
       </div>
       <h1>{kind || headline(limiter, devices.length > 0)}</h1>
@@ -31,7 +33,9 @@ export function Verdict({ report }: { report: Report }) {
       {!kind && (
         <>
           <dl className="gd-facts">
-            {devices.length > 0 && <Fact name="GPU busy" value={percent(verdict?.busy_share ?? 0)} />}
+            {devices.length > 0 && (
+              <Fact name="GPU busy" about="gpu busy" value={percent(verdict?.busy_share ?? 0)} />
+            )}
             <Fact name="Steps" value={stepCount(report)} />
             {steps.length > 0 && <Fact name="Mean step" value={time(meanStep_us(report))} />}
             <Fact name="Recording" value={time(trace?.duration_us ?? 0)} />
@@ -44,9 +48,9 @@ export function Verdict({ report }: { report: Report }) {
   );
 }
 
-function Fact({ name, value }: { name: string; value: string }) {
+function Fact({ name, value, about }: { name: string; value: string; about?: string }) {
   return (
-    <div>
+    <div title={about && GLOSSARY[about]}>
       <dt>{name}</dt>
       <dd>{value}</dd>
     </div>

@@ -9,8 +9,8 @@ from tb_gpudiag.report.views.document import (
     FindingCard,
     Findings,
     Item,
-    Kind,
     Table,
+    numbers,
     table,
 )
 from tb_gpudiag.report.views.sections.place_text import full_place
@@ -85,8 +85,8 @@ def _code(report: pb.Report, number: int) -> str:
 
 PLAN_COLUMNS = (
     Column("Fix"),
-    Column("Saves at most", Kind.NUMBER),
-    Column("Step window after it", Kind.NUMBER),
+    numbers("saves"),
+    numbers("window_after"),
 )
 
 

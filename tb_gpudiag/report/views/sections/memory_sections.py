@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Column, Kind, Lines, Table, lines, table
+from tb_gpudiag.report.views.document import Column, Kind, Lines, Table, lines, numbers, table
 from tb_gpudiag.report.views.sections.place_text import code_place
 from tb_gpudiag.wording.format import count, share, size_bytes, time_us
 from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES
@@ -132,9 +132,9 @@ def _segments(m: pb.DeviceMemory) -> str:
 SITE_COLUMNS = (
     Column("Memory of"),
     Column("Allocated by", Kind.CODE),
-    Column("Grows by", Kind.NUMBER),
-    Column("Still live at end", Kind.NUMBER),
-    Column("Allocations", Kind.NUMBER),
+    numbers("growth"),
+    numbers("still_live"),
+    numbers("live_count"),
     Column("At", Kind.CODE),
 )
 
@@ -191,7 +191,7 @@ SEGMENT_COLUMNS = (
     Column("Size", Kind.NUMBER),
     Column("Used", Kind.NUMBER),
     Column("Blocks", Kind.NUMBER),
-    Column("Largest free block", Kind.NUMBER),
+    numbers("largest_free"),
     Column("Expandable"),
 )
 

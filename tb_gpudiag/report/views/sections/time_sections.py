@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Cell, Column, Kind, Table, table
+from tb_gpudiag.report.views.document import Cell, Column, Kind, Table, numbers, table
 from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.wording.format import figures
 from tb_gpudiag.wording.kinds import FAMILIES, HOST_KINDS, SYNC_KINDS
@@ -22,7 +22,7 @@ HARDLY_EVER = 0.01
 HOST_COLUMNS = (
     Column("Activity", Kind.CODE),
     Column("Kind"),
-    Column("Time", Kind.NUMBER),
+    numbers("host_time"),
     Column("Mostly in", Kind.CODE),
 )
 
@@ -44,10 +44,10 @@ def host_time(report: pb.Report) -> Table:
 
 FAMILY_COLUMNS = (
     Column("Family"),
-    Column("Kernels", Kind.NUMBER),
-    Column("Time", Kind.NUMBER),
-    Column("Share of step window", Kind.NUMBER),
-    Column("On tensor cores", Kind.NUMBER),
+    numbers("kernels"),
+    numbers("kernel_time"),
+    numbers("kernel_share"),
+    numbers("tensor_cores"),
 )
 
 
@@ -70,13 +70,13 @@ def kernel_families(report: pb.Report) -> Table:
 
 HOTSPOT_COLUMNS = (
     Column("Operator", Kind.CODE),
-    Column("Launches", Kind.NUMBER),
-    Column("Launch API", Kind.NUMBER),
-    Column("Operator overhead", Kind.NUMBER),
-    Column("Kernel time", Kind.NUMBER),
-    Column("Launched on an idle GPU", Kind.NUMBER),
-    Column("Idle caused", Kind.NUMBER),
-    Column("Idle per step", Kind.NUMBER),
+    numbers("launches"),
+    numbers("launch_api"),
+    numbers("operator_overhead"),
+    numbers("gpu_time"),
+    numbers("idle_gpu_share"),
+    numbers("idle_caused"),
+    numbers("idle_per_step"),
 )
 
 
@@ -101,12 +101,12 @@ def launch_hotspots(report: pb.Report) -> Table:
 
 QUEUE_COLUMNS = (
     Column("Stream"),
-    Column("Launches", Kind.NUMBER),
-    Column("Mean depth", Kind.NUMBER),
-    Column("Highest depth", Kind.NUMBER),
-    Column("Empty", Kind.NUMBER),
-    Column("Blocked on a full queue", Kind.NUMBER),
-    Column("Time blocked", Kind.NUMBER),
+    numbers("launches"),
+    numbers("mean_depth"),
+    numbers("max_depth"),
+    numbers("queue_empty"),
+    numbers("blocked_launches"),
+    numbers("blocked_time"),
 )
 
 
@@ -133,9 +133,9 @@ def _queue(queue: pb.LaunchQueue) -> tuple[Cell, ...]:
 
 SYNC_COLUMNS = (
     Column("Call"),
-    Column("Calls", Kind.NUMBER),
-    Column("Host blocked", Kind.NUMBER),
-    Column("GPU idle after", Kind.NUMBER),
+    numbers("sync_calls"),
+    numbers("host_blocked"),
+    numbers("idle_after"),
     Column("At", Kind.CODE),
 )
 

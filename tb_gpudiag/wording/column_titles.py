@@ -1,0 +1,72 @@
+"""Headers of the columns with numbers, the same on the page and in reports, and what the numbers are."""
+
+from __future__ import annotations
+
+from tb_gpudiag.wording.term import Term, table
+
+COLUMNS = table(
+    # Launches
+    Term("launches", "Launches", "Number of launches. A graph launch counts once."),
+    Term("launch_api", "Launch API", "Host time in the launch calls."),
+    Term(
+        "full_queue_time",
+        "Blocked on a full queue",
+        "Part of the time in launch calls. Not a problem: the host is ahead, and the GPU has work.",
+    ),
+    Term(
+        "operator_overhead",
+        "Operator overhead",
+        "Time of the launching thread in operators, outside of calls, since its previous launch.",
+    ),
+    Term(
+        "python_time",
+        "Python",
+        "Time of the launching thread outside of operators and calls, since its previous launch.",
+    ),
+    Term("gpu_time", "GPU time", "Time of the launched work on the GPU."),
+    Term(
+        "idle_gpu_share",
+        "Launched on an idle GPU",
+        "Share of the launches that found the GPU with no work left.",
+    ),
+    Term("idle_caused", "Idle caused", "GPU idle time that ended with one of these launches."),
+    Term("idle_per_step", "Idle per step", "GPU idle time that these launches caused, per step."),
+    # Launch queues
+    Term("mean_depth", "Mean depth", "Launches that wait for the GPU, mean over the step window."),
+    Term("median_depth", "Median depth", "Launches that wait for the GPU, median over the step window."),
+    Term("max_depth", "Max depth", "Launches that wait for the GPU, maximum over the step window."),
+    Term("queue_empty", "Empty", "Share of the step window in which no launch was waiting."),
+    Term("not_linked", "Not linked", "Work without a launch in the trace. It counts from its start."),
+    Term("blocked_launches", "Blocked on a full queue", "Launches that waited because the queue was full."),
+    Term("blocked_time", "Time blocked", "Host time of the launches that waited because the queue was full."),
+    # Kernels
+    Term("kernels", "Kernels", "Number of kernels."),
+    Term("kernel_time", "Time", "Sum of the kernels' durations."),
+    Term(
+        "kernel_share",
+        "Share of step window",
+        "Share of the step window in which at least one of them ran.",
+    ),
+    Term(
+        "tensor_cores",
+        "On tensor cores",
+        "Share of their time in kernels that use tensor cores, judging by their names.",
+    ),
+    # The host
+    Term("host_time", "Time", "Time of the main host thread, each moment counted once."),
+    Term("host_share", "Share of step window", "Share of the step window, on the main host thread."),
+    Term("sync_calls", "Calls", "Number of calls that blocked the host."),
+    Term("host_blocked", "Host blocked", "Host time inside the call, while it waits for the GPU."),
+    Term("idle_after", "GPU idle after", "GPU idle time until the next launch arrives."),
+    # Memory
+    Term("growth", "Grows by", "What is still live of each step's allocations."),
+    Term("still_live", "Still live at end", "Live at the end of the recording."),
+    Term("live_after_range", "Live after range", "Live at the end of the range."),
+    Term("live_count", "Allocations", "Number of allocations that are still live."),
+    Term("median_size", "Size", "Median size of an allocation."),
+    Term("live_steps", "Steps", "Steps with allocations that are still live."),
+    Term("largest_free", "Largest free block", "Size of the largest free block."),
+    # Fixes
+    Term("saves", "Saves at most", "On top of the fixes above it."),
+    Term("window_after", "Step window after it", "Its length with this fix and those above it."),
+)

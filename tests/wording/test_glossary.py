@@ -1,0 +1,68 @@
+"""The glossary: complete, linked, and short enough for tooltips."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tb_gpudiag.wording import glossary
+from tb_gpudiag.wording.column_titles import COLUMNS
+from tb_gpudiag.wording.glossary import Entry
+from tests.conftest import REPOSITORY
+
+# A tooltip of more characters is a paragraph.
+LONGEST_TOOLTIP = 160
+
+by_name = pytest.mark.parametrize("entry", glossary.concepts(), ids=lambda entry: entry.name)
+
+
+@by_name
+def test_a_concept_has_a_paragraph_and_a_tooltip(entry: Entry) -> None:
+    assert re.fullmatch(r"[A-Z].*[.]", entry.text)
+    assert re.fullmatch(r"[A-Z].*[.]", entry.short)
+    assert entry.text.startswith(entry.short)
+    assert len(entry.short) <= LONGEST_TOOLTIP
+
+
+@by_name
+def test_what_to_see_also_is_in_the_glossary(entry: Entry) -> None:
+    concepts = {other.name.lower() for other in glossary.concepts()}
+    assert {name.lower() for name in entry.see_also} <= concepts - {entry.name.lower()}
+
+
+def test_concepts_are_in_alphabetical_order() -> None:
+    names = [entry.name.lower() for entry in glossary.concepts()]
+    assert names == sorted(set(names))
+
+
+def test_the_page_about_a_term() -> None:
+    (found,) = [entry for entry in glossary.find("sync") if entry.what == "limiter"]
+    assert found.page == (
+        "# Synchronization (limiter `sync`)\n\n"
+        "The host waits for the GPU, and the GPU then waits for new work.\n"
+    )
+    (concept,) = glossary.find("GPU span")
+    assert concept.page.endswith("See also: step window.\n")
+
+
+def test_every_link_of_the_generated_page_has_a_target() -> None:
+    page = glossary.page()
+    titles = re.findall(r"^## (.+)$", page, re.MULTILINE)
+    anchors = {re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") for title in titles}
+    links = re.findall(r"\]\(#([^)]+)\)", page)
+    assert links
+    assert set(links) <= anchors
+
+
+def test_the_page_explains_only_what_is_in_the_glossary() -> None:
+    views = REPOSITORY / "frontend" / "src" / "views"
+    if not views.is_dir():
+        pytest.skip("an installed package has no frontend")
+    text = "".join(path.read_text(encoding="utf-8") for path in views.rglob("*.tsx"))
+    names = {entry.name.lower() for entry in glossary.concepts()}
+    about = set(re.findall(r'about="([^"]+)"', text))
+    assert about
+    assert about <= names
+    columns = set(re.findall(r'<NumberTitle column="([^"]+)"', text))
+    assert columns <= set(COLUMNS)
