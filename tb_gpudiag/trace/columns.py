@@ -188,14 +188,11 @@ def _spans(
 
 def _implausible(columns: dict[str, pa.Array]) -> Bool:
     """Mask of the events with a size that no machine has."""
-    return np.logical_or.reduce(
-        [
-            (sizes < -MOST_BYTES) | (sizes > MOST_BYTES)
-            for sizes in (
-                _filled(columns[f"memory_{name}"], 0) for name in ("bytes", "allocated", "reserved")
-            )
-        ]
-    )
+    beyond = np.zeros(len(columns["phase"]), np.bool_)
+    for name in ("memory_bytes", "memory_allocated", "memory_reserved"):
+        sizes = _filled(columns[name], 0)
+        beyond |= (sizes < -MOST_BYTES) | (sizes > MOST_BYTES)
+    return beyond
 
 
 def _memory(columns: dict[str, pa.Array], rows: Int64, time_ns: Int64, thread: Int32, failed: Bool) -> Memory:

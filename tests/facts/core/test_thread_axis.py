@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -48,7 +49,9 @@ def test_each_thread_alone_gives_the_same_tree(found: list[tuple[int, int, int, 
     for thread in np.unique(events.thread).tolist():
         own = np.flatnonzero(events.thread == thread)
         # The same thread, all alone, with its time beginning at 0: nothing can overflow.
-        columns = {name: value[own] for name, value in vars(events).items() if isinstance(value, np.ndarray)}
+        columns: dict[str, Any] = {
+            name: value[own] for name, value in vars(events).items() if isinstance(value, np.ndarray)
+        }
         first = int(events.start_ns[own].min())
         alone = replace(events, **columns)
         alone = replace(alone, start_ns=alone.start_ns - first, thread=np.zeros(len(own), np.int32))
