@@ -13,7 +13,7 @@ from tb_gpudiag.facts.core.ranges import Ranges, longest
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Bool, Category, Events, Float32, Int32, Int64, UInt8
 from tb_gpudiag.trace.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
-from tb_gpudiag.trace.vocabulary.kernel_names import read_name
+from tb_gpudiag.trace.vocabulary.kernel_names import LAYOUT_KERNEL, read_name
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,10 @@ class Kernels:
         self.shared_bytes: Int32 = events.shared_bytes[self.event]
         family = np.array([r.family for r in read], np.uint8)[name] if read else np.zeros(0, np.uint8)
         self.family: UInt8 = np.where(copies, np.uint8(Family.COPY), family)
+        # Whether there are convolutions: their own kernels, or a library's changes of layout around them.
+        self.convolves = any(r.family == Family.CONVOLUTION for r in read) or any(
+            LAYOUT_KERNEL.fullmatch(events.names[i]) for i in number
+        )
         self.arithmetic: UInt8 = _column([r.arithmetic for r in read], name)
         self.arithmetic[copies] = Arithmetic.UNKNOWN
         self.unaligned: Bool = _column([r.unaligned for r in read], name).astype(np.bool_) & ~copies

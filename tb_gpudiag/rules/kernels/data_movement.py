@@ -31,11 +31,13 @@ with torch.autocast("cuda", dtype=torch.bfloat16):   # casts weights once per fo
     loss = criterion(model(x), y)
 x = x.to(torch.bfloat16)                             # once, before the loop; no .float() inside layers"""
 
-_LAYOUT = """# Use one layout throughout the model. Convolutions on tensor cores need channels last:
+_CHANNELS_LAST = """# Use one layout throughout the model. Convolutions on tensor cores need channels last:
 model = model.to(memory_format=torch.channels_last)
 x = x.to(memory_format=torch.channels_last)
 
-# A matmul takes a transposed view as it is:
+"""
+
+_LAYOUT = """# A matmul takes a transposed view as it is:
 y = torch.einsum("bhqd,bhkd->bhqk", q, k)            # instead of: q @ k.permute(0, 1, 3, 2).contiguous()
 # Fuse an unavoidable rearrangement with the next operator:
 f = torch.compile(f)"""
@@ -69,6 +71,8 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         ((time.total_ns(move == kind), kind) for kind in Move if (move == kind).any()), reverse=True
     )
     main, advice, code = _KINDS[kinds[0][1]]
+    if kinds[0][1] is Move.LAYOUT and time.kernels.convolves:
+        code = _CHANNELS_LAST + code
     of_busy = share_of(time.total_ns(chosen), time.busy_ns, "of the GPU's busy time")
     return Finding(
         title=f"Data movement on the GPU takes {time.of_window(cost_ns)} of the time, mostly {main}",

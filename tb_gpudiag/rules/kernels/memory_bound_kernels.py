@@ -38,8 +38,12 @@ BOUND_BY_MEMORY = (Family.ELEMENTWISE, Family.REDUCTION, Family.NORMALIZATION, F
 _CODE = """model = torch.compile(model)              # fuses such kernels into one
 
 # Without a compiler, make fewer passes over memory:
-optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-x = torch.nn.functional.relu(x, inplace=True)          # if nothing else reads x
+x = torch.nn.functional.relu(x, inplace=True)          # if nothing else reads x"""
+
+_OPTIMIZER = """
+optimizer = torch.optim.AdamW(model.parameters(), fused=True)"""
+
+_CHANNELS_LAST = """
 model = model.to(memory_format=torch.channels_last)    # convolutions: no transposes in between"""
 
 
@@ -75,7 +79,9 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         "kernel reads the data once.",
         fix=Fix(
             "Check whether the copies and casts are needed at all, and let a compiler fuse the rest.",
-            _CODE,
+            _CODE
+            + (_OPTIMIZER if facts.job.training else "")
+            + (_CHANNELS_LAST if kernels.convolves else ""),
             "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",
         ),
         cost_ns=cost_ns,

@@ -40,7 +40,7 @@ def _moving(us: float, *operators: str, kernel: str = COPY) -> TraceBuilder:
     ("operators", "kernel", "kind", "code"),
     [
         (("aten::linear", "aten::to", "aten::_to_copy", "aten::copy_"), COPY, "casts", "bfloat16"),
-        (("aten::contiguous", "aten::clone", "aten::copy_"), COPY, "layout changes", "channels_last"),
+        (("aten::contiguous", "aten::clone", "aten::copy_"), COPY, "layout changes", "einsum"),
         (("aten::copy_",), COPY, "tensor copies", "out=buffer"),
         (
             ("aten::conv2d", "aten::cudnn_convolution"),
@@ -61,6 +61,7 @@ def test_fires_and_names_the_kind_of_data_movement(
     assert evidence["Data movement"] == (duration(51_000), share_of(51_000, 1_000_000, "of the step window"))
     assert evidence[kind.capitalize()][0] == duration(51_000)
     assert code in found.fix.code
+    assert ("channels_last" in found.fix.code) == ("nchwToNhwc" in kernel)  # only for convolutions
     assert found.places[0].line == 8
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
 
