@@ -81,7 +81,11 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 	timeout 240 $(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH_VERSION) && touch $@ || \
 		echo "test: torch $(TORCH_VERSION) is not available: tests that record with it are skipped"
 
-test: lint test-python test-frontend test-browser
+# One phase after another, each on all cores.
+test:
+	@$(MAKE) --no-print-directory -j2 lint test-frontend
+	@$(MAKE) --no-print-directory test-python
+	@$(MAKE) --no-print-directory test-browser
 
 lint: lint-python lint-frontend
 

@@ -25,6 +25,7 @@ LIMITERS = {
 """Simulated scenario -> what limits it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", scenarios())
 def test_parts_add_up_to_the_step_window(scenario: str) -> None:
     facts = simulated_facts(scenario)

@@ -16,6 +16,8 @@ from tests.simulator.diagnosed import simulated
 from tests.simulator.scenarios import LEAKS
 from tests.simulator.script import SCRIPT
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLANTED_CAUSE = {
     "input_pipeline": "input",
