@@ -102,8 +102,8 @@ def _of_steps(recorded: Window, steps: Steps, work: Work, events: Events, ledger
 
 
 def _completed(start: Int64, end_ns: int, work: Work, events: Events) -> Int64:
-    """When the GPU had done what was launched before each step began, and before the last one ended: (k +
-    1,)."""
+    """Return when the GPU had finished the work launched before each step began, and before the last one
+    ended, shape (k + 1,)."""
     linked = np.flatnonzero(work.launch != NONE)
     linked = linked[np.argsort(work.launch_start_ns[linked], kind="stable")]
     done = np.r_[start[0], np.maximum.accumulate(np.maximum(events.end_ns[work.event[linked]], start[0]))]
@@ -131,7 +131,7 @@ def _without_steps(
 
 
 def _spoiled_until(ledger: Ledger, recorded: Window) -> int:
-    """Where the last long stretch of first-run or unrecorded idle time ends."""
+    """Return the end of the last long stretch of first-run or unrecorded idle time."""
     chosen = np.isin(ledger.cause, np.array(NOT_STEADY, np.uint8))
     length = np.where(chosen, ledger.inside(recorded), 0)
     if length.sum() < SPOILED_SHARE * recorded.duration_ns:

@@ -1,12 +1,12 @@
 """Host threads: spans nested by time, and each thread as a sequence of innermost activities.
 
-A trace gives spans that should nest but, with stamps cut to whole microseconds, sometimes cross by one.
-Starts and ends are read as brackets: where two spans cross, the inner one closes first. Every instant of a
-thread keeps exactly one innermost span, and no time is lost or counted twice.
+Spans of a trace should nest, but timestamps cut to whole microseconds let some cross by one. Starts and ends
+are read as brackets: where two spans cross, the inner one closes first. So every instant of a thread has
+exactly one innermost span, and no time is lost or counted twice.
 
-Marks that Python sets (`with record_function(...)`) cross for good: they begin within the call that sets
-them, and outlive it. In the tree such a mark begins when that call, and those around it that it outlives,
-have returned.
+Marks that Python sets (`with record_function(...)`) really cross: they begin within the call that sets them
+and outlive it. In the tree, such a mark begins when that call has returned, and the calls around it that the
+mark outlives.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.thread_axis import ThreadAxis
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64
 
-# Where spans begin and end together, the outer kind comes first: user annotations are put around Python
-# functions, those around operators, and calls into the driver are innermost.
+# Of spans that begin and end together, the outer kind comes first: user annotations enclose Python functions,
+# which enclose operators; calls into the driver are innermost.
 _OUTER_FIRST = np.full(max(Category) + 1, 9, np.uint8)
 _OUTER_FIRST[
     [Category.USER_ANNOTATION, Category.PYTHON_FUNCTION, Category.CPU_OP, Category.RUNTIME, Category.DRIVER]
@@ -30,13 +30,13 @@ _OUTER_FIRST[
 
 
 # Old traces cut starts and durations to whole microseconds: a mark that ends with the call around it may seem
-# to outlive it by so much.
+# to outlive it by this much.
 _CLOCK_NS = 2_000
 
 
 @dataclass(frozen=True)
 class Activity:
-    """One thread (or all, one after another) as segments, each with its innermost span. Shape (s,) each."""
+    """One thread as segments in order of time, each with its innermost span. Shape (s,) each."""
 
     start_ns: Int64
     end_ns: Int64
@@ -55,8 +55,8 @@ class HostTree:
     """The host spans of a trace, nested. `parent`, `depth` and `start_ns` have shape (n,) over all events.
 
     parent: the event that encloses this one on its thread, or NONE.
-    depth: 0 for an outermost span; NONE for events that are no host spans or have no duration.
-    start_ns: from when it encloses others: the event's own start, and of a mark the return of what set it.
+    depth: 0 for an outermost span; NONE for events that are not host spans or have no duration.
+    start_ns: the event's start; of a mark that Python set, when the call that set it returned.
     """
 
     def __init__(self, events: Events) -> None:
@@ -80,8 +80,7 @@ class HostTree:
         self._closes, self._opened_by, self._parents = closes, opened_by, parents
 
     def activities(self) -> dict[int, Activity]:
-        """thread index -> its segments, from its first span's start to its last one's end, in order of
-        time."""
+        """Return thread index -> its segments, from its first span's start to its last one's end."""
         count = len(self._starts)
         if not count:
             return {}
@@ -108,9 +107,9 @@ class HostTree:
         }
 
     def any_below(self, chosen: Bool) -> Bool:
-        """Shape (n,): the host spans that enclose a chosen one. In nesting order, what a span encloses
-        follows it."""
+        """Mask of the host spans that enclose a chosen one, shape (n,)."""
         count = len(self.spans)
+        # In nesting order, the contents of a span follow it.
         before = np.r_[0, np.cumsum(chosen[self.spans])]
         last = np.empty(count, np.int64)
         last[self._opened_by] = np.searchsorted(self._starts, self._closes, side="left")
@@ -119,13 +118,13 @@ class HostTree:
         return found
 
     def under(self, chosen: Bool) -> Bool:
-        """Shape (n,): the host events that are chosen or lie below a chosen one."""
+        """Mask of the host events that are chosen or inside a chosen one, shape (n,)."""
         found: Bool = self.nearest(np.where(chosen, np.arange(len(chosen)), NONE)) != NONE
         return found
 
     def nearest(self, own: Int64) -> Int64:
-        """Shape (n,): each event's own value where it has one (not NONE), else that of its nearest ancestor
-        with one."""
+        """Return each event's own value unless it is NONE, else that of its nearest ancestor with one, shape
+        (n,)."""
         found: Int64 = own.copy()
         for here in self._by_depth:
             here = here[found[here] == NONE]
@@ -133,7 +132,7 @@ class HostTree:
         return found
 
     def outermost(self, chosen: Bool) -> Int64:
-        """Shape (n,): the outermost chosen one of each event and what encloses it, or NONE."""
+        """Return the outermost chosen one among each event and its ancestors, or NONE, shape (n,)."""
         found = np.where(chosen & (self.depth >= 0), np.arange(len(chosen)), NONE)
         for here in self._by_depth:
             above = found[self.parent[here]]
@@ -141,7 +140,7 @@ class HostTree:
         return found
 
     def least(self, own: Int64) -> Int64:
-        """Shape (n,): the least value of each event and what encloses it."""
+        """Return the least value among each event and its ancestors, shape (n,)."""
         found: Int64 = own.copy()
         for here in self._by_depth:
             found[here] = np.minimum(found[here], found[self.parent[here]])
@@ -149,14 +148,14 @@ class HostTree:
 
     @cached_property
     def _by_depth(self) -> list[Int64]:
-        """The host spans that others enclose, level by level from the outside."""
+        """Host spans with a parent, level by level from the outside."""
         depth = self.depth[self.spans]
         levels = np.searchsorted(depth[self._depth_order], np.arange(int(depth.max(initial=0)) + 2))
         spans = self.spans[self._depth_order]
         return [spans[low:high] for low, high in pairwise(levels[1:].tolist())]
 
     def ancestors(self, event: int) -> list[int]:
-        """The event and what encloses it, outermost first."""
+        """Return the event and its ancestors, outermost first."""
         chain = []
         while event != NONE:
             chain.append(event)
@@ -170,7 +169,7 @@ def _host_spans(events: Events) -> Int64:
 
 
 def _entered(events: Events) -> Int64:
-    """Shape (n,): HostTree.start_ns."""
+    """Compute HostTree.start_ns, shape (n,)."""
     start = events.start_ns
     spans = _host_spans(events)
     spans = spans[
@@ -181,14 +180,14 @@ def _entered(events: Events) -> Int64:
     is_mark = events.category[spans] == Category.USER_ANNOTATION
     if not is_mark.any() or is_mark.all():
         return start
-    # Few calls have a mark begin within them: only these are nested here.
+    # Few calls have a mark that begins within them: only these are nested here.
     opens, closes, _ = _on_one_axis(events, start, spans)
     marks = np.sort(opens[is_mark])
     has_mark = np.searchsorted(marks, opens, side="right") < np.searchsorted(marks, closes, side="left")
     spans = _in_nesting_order(events, start, spans[is_mark | has_mark])
     opens, closes, _ = _on_one_axis(events, start, spans)
-    # Calls alone nest: a mark that ends in the call that sets the next one crosses them, so here marks are no
-    # longer than the instant that they are set in. Doubled, the axis has a place for the end of that instant.
+    # Only calls nest: a mark that ends in the call that sets the next one crosses them. So marks are an
+    # instant long here. Doubled, the axis has a place for the end of that instant.
     is_mark = events.category[spans] == Category.USER_ANNOTATION
     _, parents, _, _ = _nest(2 * opens, np.where(is_mark, 2 * opens + 1, 2 * closes))
     begins_ns, ends_ns = start[spans], events.end_ns[spans]
@@ -215,7 +214,7 @@ def _on_one_axis(events: Events, start_ns: Int64, spans: Int64) -> tuple[Int64, 
 
 
 def _in_nesting_order(events: Events, start_ns: Int64, spans: Int64) -> Int64:
-    """The spans by thread, then start; of those that start together the outer one first."""
+    """Sort the spans by thread, then start; of spans that start together, the outer one comes first."""
     spans = spans[np.argsort(start_ns[spans], kind="stable")]
     spans = spans[np.argsort(events.thread[spans], kind="stable")]
     start, thread = start_ns[spans], events.thread[spans]
@@ -231,7 +230,8 @@ def _in_nesting_order(events: Events, start_ns: Int64, spans: Int64) -> Int64:
 
 
 def _nest(starts: Int64, ends: Int64) -> tuple[Int64, Int64, Int64, Int64]:
-    """(depth, parent or NONE, order by depth, sorted ends) of spans in nesting order on one axis."""
+    """Nest spans, given in nesting order on one axis: (depth, parent or NONE, order by depth, sorted
+    ends)."""
     closes = np.sort(ends)
     depth = np.arange(len(starts)) - np.searchsorted(closes, starts, side="right")
     by_depth = np.argsort(depth, kind="stable")
@@ -239,7 +239,7 @@ def _nest(starts: Int64, ends: Int64) -> tuple[Int64, Int64, Int64, Int64]:
 
 
 def _parents(depth: Int64, by_depth: Int64) -> Int64:
-    """For spans in nesting order: the last one before each that is one level up, or NONE."""
+    """Return the last span before each that is one level up, or NONE. Spans are in nesting order."""
     count = len(depth)
     if not count:
         return depth

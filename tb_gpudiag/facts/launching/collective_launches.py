@@ -16,9 +16,10 @@ from tb_gpudiag.trace.vocabulary.collective_kinds import NAMES, Collective
 
 @dataclass(frozen=True)
 class CollectiveLaunches:
-    """Shape (k,) each, one row per communication kernel.
+    """What launched each communication kernel. Shape (k,) each.
 
-    kind: Collective. annotation: the name of the nearest user annotation around the launch, "" if there is
+    kind: Collective.
+    annotation: the name of the nearest user annotation around the launch, "" if there is
     none. The marks of steps, loaders, optimizers and back ends do not count.
     """
 
@@ -26,7 +27,7 @@ class CollectiveLaunches:
     annotation: list[str]
 
     def by_annotation(self, weight_ns: Int64) -> list[tuple[str, int]]:
-        """Annotations and their time, most first. weight_ns: each kernel's, shape (k,)."""
+        """Return annotations and their time, most first. weight_ns: time of each kernel, shape (k,)."""
         total: Counter[str] = Counter()
         for name, weight in zip(self.annotation, weight_ns.tolist(), strict=True):
             total[name] += weight
@@ -34,7 +35,10 @@ class CollectiveLaunches:
 
 
 def collective_launches(host: Host, kernel: Int64, launch: Int64) -> CollectiveLaunches:
-    """kernel: event indices of communication kernels, shape (k,); launch: their launch calls, or NONE."""
+    """Find what launched communication kernels.
+
+    kernel: their event indices, shape (k,). launch: their launch calls, or NONE, shape (k,).
+    """
     events = host.events
     of_name = kind_by_name(events.names, NAMES, Collective.OTHER)
     on_host = match(events, operators.COLLECTIVE)

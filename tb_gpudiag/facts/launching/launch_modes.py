@@ -38,9 +38,11 @@ class LaunchModes:
 def launch_modes(
     host: Host, work: Work, blocking: Int64, window: Window, waits: int, same_shapes: bool | None
 ) -> LaunchModes:
-    """blocking: event indices of the calls that wait for the GPU (handover.HostTime.blocking).
+    """Find how the job launches in the window.
 
-    waits, same_shapes: see LaunchModes."""
+    blocking: event indices of the calls that wait for the GPU (handover.HostTime.blocking).
+    waits, same_shapes: see LaunchModes.
+    """
     events = host.events
     compiled = match(events, COMPILED_CODE) & (host.tree.depth >= 0)
     inside = host.tree.under(compiled)

@@ -1,4 +1,4 @@
-"""Each allocation that was seen: when it was freed, and who made it."""
+"""Allocations: when each one was freed, and who made it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from tb_gpudiag.trace.events import NONE, Int32, Int64, MemoryAction, MemoryEven
 
 
 class Allocations:
-    """Of one device, in order of time, shape (a,) each. Positions are indices into the device's curve.
+    """Allocations of one device in order of time, shape (a,) each. Positions are indices into the device's
+    curve.
 
-    event: its event in Trace.memory; position: that event's position; freed: the position of what freed it,
-    NONE for what was alive at the end. Without addresses (old traces) nothing tells what a free gave back:
-    then `paired` is False, `freed` is NONE and `early_free` is empty.
+    event: index of its event in Trace.memory.
+    position: position of that event.
+    freed: position of the event that ended it; NONE if it was alive at the end.
     free: positions of all frees.
-    early_free: positions of the frees of what was allocated before the recording, shape (f,).
+    early_free: positions of the frees of memory that was allocated before the recording, shape (f,).
+    paired: False without addresses (old traces), which do not say what a free freed. Then `freed` is NONE and
+    `early_free` is empty.
     """
 
     def __init__(self, memory: MemoryEvents, curve: Curve, context: MemoryContext) -> None:
@@ -51,7 +54,7 @@ class Allocations:
 
     @cached_property
     def freed_ns(self) -> Int64:
-        """NONE: alive at the recording's end."""
+        """NONE if alive at the recording's end."""
         return np.where(self.freed == NONE, NONE, self._curve.time_ns[self.freed])
 
     @cached_property
@@ -68,45 +71,45 @@ class Allocations:
 
     @cached_property
     def operator(self) -> Int64:
-        """The operator that wanted the memory, an event, or NONE: see MemoryContext.operator."""
+        """Event of the operator that wanted the memory, or NONE: see MemoryContext.operator."""
         return self._context.operator[self.event]
 
     @cached_property
     def module(self) -> Int64:
-        """The nearest nn.Module, an event, or NONE; in backward the forward operator's."""
+        """Event of the nearest nn.Module, or NONE; in backward the forward operator's."""
         return self._context.module[self.event]
 
     @cached_property
     def place(self) -> Int64:
-        """The user's frame: a number for Host.frame, or NONE; in backward the forward operator's."""
+        """Number of the user's frame (see Host.frame), or NONE; in backward the forward operator's."""
         return self._context.place[self.event]
 
     @cached_property
     def stack(self) -> Int32:
-        """Index into MemoryEvents.stacks, or NONE: only snapshots have them."""
+        """Index into MemoryEvents.stacks, or NONE. Only snapshots have stacks."""
         return self._memory.stack[self.event]
 
     def alive(self, position: int) -> Int64:
-        """Indices of the allocations that are alive after the event at this position."""
+        """Return the indices of the allocations that are alive after the event at this position."""
         made = int(np.searchsorted(self.position, position, side="right"))
         kept = (self.freed[:made] == NONE) | (self.freed[:made] > position)
         return np.flatnonzero(kept)
 
 
 def pair(action: npt.NDArray[np.uint8], address: npt.NDArray[np.uint64], size: Int64) -> tuple[Int64, Int64]:
-    """What freed each allocation, by address. Of one device, in order of time, shape (m,) each.
+    """Pair the allocations of one device with the events that ended them, by address.
 
-    Returns an array of shape (m,): at allocations the index of what ended them, NONE for what was never
-    ended and elsewhere; and the indices of frees whose allocation was not seen. Where an address is allocated
-    twice without a free between, the free was not seen: the first one ended at the latest when the second one
-    was made.
+    Arguments are events in order of time, shape (m,) each. Returns the index of the event that ended each
+    allocation (NONE for allocations that never ended, and for other events), shape (m,), and the indices of
+    frees without a recorded allocation. Where an address is allocated twice without a free in between, the
+    free was not recorded: the first allocation ended at the latest when the second one was made.
     """
     freed = np.full(len(action), NONE, np.int64)
     chosen = np.flatnonzero((action == MemoryAction.ALLOCATE) | (action == MemoryAction.FREE))
     order = chosen[np.argsort(address[chosen], kind="stable")]
     makers = order[action[order] == MemoryAction.ALLOCATE]
-    # The second round: two threads can take and give one address within a clock's tick, and be written in the
-    # wrong order.
+    # A second round, because two threads can free and allocate one address within a clock tick, and the
+    # events be in the wrong order.
     for _ in range(2):
         first, second = order[:-1], order[1:]
         ends = (action[first] == MemoryAction.ALLOCATE) & (action[second] == MemoryAction.FREE)

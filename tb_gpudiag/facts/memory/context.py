@@ -1,4 +1,4 @@
-"""Who allocates: what the thread did at the instant of each memory event."""
+"""Memory context: what the thread did at the instant of each memory event."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class MemoryContext:
 
     @cached_property
     def around(self) -> Int64:
-        """The innermost host span on the event's thread at that instant, or NONE."""
+        """Innermost host span on the event's thread at that instant, or NONE."""
         memory, activities = self._memory, self._host.activities
-        # A snapshot does not say on which thread a mark was made, nor who allocated.
+        # A snapshot says neither which thread set a mark nor which one allocated.
         sole = next(iter(activities.values())) if len(activities) == 1 else None
         found = np.full(len(memory), NONE, np.int64)
         order = np.argsort(memory.thread, kind="stable")
@@ -48,8 +48,8 @@ class MemoryContext:
 
     @cached_property
     def operator(self) -> Int64:
-        """The innermost operator that does more than get memory (aten::empty and the like do it for others),
-        else the innermost one; an event, or NONE."""
+        """Event of the innermost operator, or NONE. Operators that only get memory for others (aten::empty
+        and the like) count only if there is no other."""
         host = self._host
         does = (host.events.category == Category.CPU_OP) & ~match(host.events, GETS_MEMORY)
         wanted = self._of(host.tree.nearest(np.where(does, np.arange(len(does)), NONE)))
@@ -57,17 +57,17 @@ class MemoryContext:
 
     @cached_property
     def module(self) -> Int64:
-        """The nearest nn.Module, an event, or NONE; in backward the forward operator's."""
+        """Event of the nearest nn.Module, or NONE; in backward the forward operator's."""
         return self._of(self._host.module)
 
     @cached_property
     def place(self) -> Int64:
-        """A number for Host.frame, or NONE; in backward the forward operator's."""
+        """Number of the user's frame (see Host.frame), or NONE; in backward the forward operator's."""
         return self._of(self._host.place)
 
     @cached_property
     def phase(self) -> UInt8:
-        """The Phase of each: a snapshot's by its stack."""
+        """Phase of each event, in snapshots by its stack."""
         memory, around = self._memory, self.around
         found = np.full(len(memory), Phase.UNKNOWN, np.uint8)
         known = around != NONE
@@ -75,6 +75,6 @@ class MemoryContext:
             found[known] = phase_of_spans(self._host, self._transfers)[around[known]]
         if memory.stacks:
             of_stack = np.array([phase_of_stack(stack) for stack in memory.stacks], np.uint8)
-            told = np.where(memory.stack == NONE, Phase.UNKNOWN, of_stack[memory.stack])
-            found = np.where(told == Phase.UNKNOWN, found, told).astype(np.uint8)
+            by_stack = np.where(memory.stack == NONE, Phase.UNKNOWN, of_stack[memory.stack])
+            found = np.where(by_stack == Phase.UNKNOWN, found, by_stack).astype(np.uint8)
         return found

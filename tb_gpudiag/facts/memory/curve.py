@@ -1,4 +1,4 @@
-"""How much of one device's memory was allocated and reserved, event by event."""
+"""Curve: how much of one device's memory was allocated and reserved, event by event."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Curve:
     time_ns: Int64
     allocated: Int64
     reserved: Int64  # NONE where the trace does not say
-    relative: bool  # the trace has no totals: what was allocated before is not in it
-    start_bytes: int  # allocated before the first event, as far as the curve has it
+    relative: bool  # the trace has no totals: memory allocated before the recording is missing
+    start_bytes: int  # allocated before the first event, as far as the curve contains it
     event: Int64  # index into Trace.memory
 
     def __len__(self) -> int:
@@ -28,20 +28,21 @@ class Curve:
         return bool((self.reserved != NONE).any())
 
     def before(self, position: Int64) -> Int64:
-        """Allocated just before the events at these positions (0 to m). Shape of `position`."""
+        """Return the bytes allocated just before the events at these positions (0 to m), shape of
+        `position`."""
         found: Int64 = np.r_[np.int64(self.start_bytes), self.allocated][position]
         return found
 
 
 def memory_curve(memory: MemoryEvents, event: Int64) -> Curve:
-    """Of the device with these events: indices into `memory`, in order of time."""
+    """Compute the curve of one device. event: indices of its events in `memory`, in order of time."""
     action, size = memory.action[event], memory.bytes[event]
     change = np.where(_moves_bytes(memory, event), size, 0)
     allocated, recorded = _allocated(memory, event, change)
     start = max(0, int(allocated[0]) - int(change[0])) if len(event) else 0
     start = min(start, np.iinfo(np.int64).max)  # whatever the trace says
     if not recorded:
-        # What was freed was allocated before: at least so much was there.
+        # More was freed than allocated: at least this much was allocated before.
         start = max(0, -int(allocated.min(initial=0)))
         allocated = allocated + start
     driver = np.where((action == MemoryAction.GROW) | (action == MemoryAction.SHRINK), size, 0)
@@ -56,23 +57,24 @@ def memory_curve(memory: MemoryEvents, event: Int64) -> Curve:
 
 
 def _moves_bytes(memory: MemoryEvents, event: Int64) -> Bool:
-    """Shape of `event`: allocations and frees."""
+    """Mask of allocations and frees, shape of `event`."""
     action = memory.action[event]
     found: Bool = (action == MemoryAction.ALLOCATE) | (action == MemoryAction.FREE)
     return found
 
 
 def _allocated(memory: MemoryEvents, event: Int64, change: Int64) -> tuple[Int64, bool]:
-    """Bytes after each event, and whether the trace's own totals say so; else they are counted from 0."""
+    """Return the bytes after each event, and whether they are the trace's own totals. Without totals they are
+    counted from 0."""
     total = memory.allocated[event]
-    # Shared memory of loader workers is reported as mapped: its total is its own, and no allocator's.
+    # Shared memory of loader workers is reported as mapped: its total is its own, not an allocator's.
     mapped = (memory.device_type[event] == 0) & (total == 0) & (memory.reserved[event] > 0)
     mapped |= _unmapped(memory, event, mapped)
     known = (total != NONE) & _moves_bytes(memory, event) & ~mapped
     counted = np.cumsum(change)
     if not known.any():
         return counted, False
-    # Between two totals, and before the first, events are counted.
+    # Between totals, and before the first one, bytes are counted.
     last = np.maximum.accumulate(np.where(known, np.arange(len(event)), NONE))
     anchor = np.where(last == NONE, np.argmax(known), last)
     own = np.cumsum(np.where(mapped, 0, change))
@@ -82,7 +84,7 @@ def _allocated(memory: MemoryEvents, event: Int64, change: Int64) -> tuple[Int64
 
 
 def _unmapped(memory: MemoryEvents, event: Int64, mapped: Bool) -> Bool:
-    """Shape of `event`: frees that give mapped memory back."""
+    """Mask of the frees of mapped memory, shape of `event`."""
     if not mapped.any():
         return mapped
     address = memory.address[event]
@@ -92,8 +94,8 @@ def _unmapped(memory: MemoryEvents, event: Int64, mapped: Bool) -> Bool:
 
 
 def _reserved(memory: MemoryEvents, event: Int64, driver: Int64) -> Int64:
-    """Bytes after each event: the trace's own totals, else what the driver gave and took. The CPU's allocator
-    reserves nothing."""
+    """Return the reserved bytes after each event: the trace's own totals, else the sum of what the driver
+    gave and took back; NONE without either. The CPU's allocator reserves nothing."""
     reserved = memory.reserved[event]
     if not len(event) or memory.device_type[event[0]] == 0:
         return np.full(len(event), NONE, np.int64)

@@ -1,4 +1,4 @@
-"""What the allocators did, device by device: the curve, its floor, its peak, who holds and who grows."""
+"""Memory by device: the curve, its floors, its peak, growing allocation sites, the allocator's reserve."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ MOST_GPUS = 64
 
 @dataclass
 class DeviceMemory:
-    """One device's memory; the parts are computed when they are first asked for.
+    """One device's memory. Its parts are computed when they are first used.
 
-    device: as recorded; -1 is the CPU, whose totals count only what was allocated while a profiler ran.
-    capacity_bytes: 0 where the trace does not say. driver_ns: see Reserve.
+    device: as recorded. -1 is the CPU, whose totals count only what was allocated while a profiler ran.
+    capacity_bytes: 0 where the trace does not say.
+    driver_ns: see Reserve.
     """
 
     device: int
@@ -74,17 +75,18 @@ class DeviceMemory:
 
     @cached_property
     def floors(self) -> Floors:
-        """Of steps, else of windows of time; empty where there are neither."""
+        """Floors of steps, else of windows of time; empty without either."""
         begin_ns = self._history_begins_ns
         if self._periods is not None:
             return floors(self.curve, self._periods.after(begin_ns))
-        # A snapshot without times (torch 2.0) counts its entries instead: no stretch of them is a second.
+        # A snapshot without times (torch 2.0) counts its entries instead: they are not seconds.
         timed = self._trace.kind != "snapshot" or self._trace.start_ns > 0
         return floors(self.curve, windows(self.curve, begin_ns) if timed else NO_PERIODS)
 
     @property
     def _history_begins_ns(self) -> int:
-        """A snapshot's history may be younger than its marks: steps before it were not seen."""
+        """When a snapshot's history begins. It may begin after the first marks: steps before it are not in
+        it."""
         found = self._trace.memory.found
         if found is None:
             return 0
@@ -98,9 +100,11 @@ class DeviceMemory:
 
     @property
     def until_full(self) -> float:
-        """How many more steps, or seconds (the trend's unit), until the peak, which rises with the floor,
-        reaches the capacity; 0 where the floor does not rise (also in its second half), or the capacity is
-        not known."""
+        """Steps or seconds (the trend's unit) until the peak, which rises with the floor, reaches the
+        capacity.
+
+        0 if the floor does not rise, or not in its second half, or if the capacity is not known.
+        """
         found = self.trend
         if found is None or not self.capacity_bytes:
             return 0.0
@@ -147,7 +151,7 @@ def device_memory(
     periods = Periods.of_steps(steps) if steps is not None else None
     cpu = memory.device_type == DeviceType.CPU
     device = np.where(cpu, NONE, np.maximum(memory.device, 0))
-    # Two kinds of accelerator in one trace are told apart by their type; their numbers may be the same.
+    # Two kinds of accelerator in one trace may have the same numbers: their type distinguishes them.
     key = memory.device_type.astype(np.int64) * 2**32 + device
     codes, events = np.unique(key[~cpu], return_counts=True)
     for code in codes[np.argsort(-events, kind="stable")[:MOST_GPUS]].tolist():

@@ -1,4 +1,4 @@
-"""The floor of a memory curve: its lowest value in each step, and the line through these."""
+"""Floors of a memory curve: its lowest value in each step, and the trend through them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tb_gpudiag.trace.events import Bool, Int64
 Float64 = npt.NDArray[np.float64]
 
 MOST_FLOORS = 2_000
-"""Floors that a trend is drawn through; of more steps, evenly spaced ones. Two million pairs are quick."""
+"""Most floors that a trend is computed from; of more steps, evenly spaced ones. Two million pairs are
+quick."""
 
 FEWEST_STEPS = 3
 """With the first one excused, two floors remain; fewer have no slope."""
@@ -22,9 +23,9 @@ FEWEST_STEPS = 3
 
 @dataclass(frozen=True)
 class Periods:
-    """Stretches of the recording that floors are taken of, in order, disjoint. Shape (k,) each.
+    """Stretches of the recording with a floor each, in order and disjoint. Shape (k,) each.
 
-    unit: "step" (recorded or inferred), or "second" (equal windows of time, where there are no steps).
+    unit: "step" (recorded or inferred), or "second" (equal windows of time, without steps).
     """
 
     names: list[str]
@@ -40,13 +41,13 @@ class Periods:
         return cls(steps.names, steps.start_ns, steps.end_ns, "step")
 
     def after(self, time_ns: int) -> Periods:
-        """Those that do not begin before."""
+        """Return the periods that begin at this time or later."""
         first = int(np.searchsorted(self.start_ns, time_ns))
         return Periods(self.names[first:], self.start_ns[first:], self.end_ns[first:], self.unit)
 
     @property
     def at(self) -> Float64:
-        """Shape (k,): where each stands on the axis that slopes are over: its number, or seconds."""
+        """Place of each on the axis of slopes: its number, or its start in seconds. Shape (k,)."""
         if self.unit == "step":
             return np.arange(len(self), dtype=np.float64)
         return self.start_ns / 1e9
@@ -57,12 +58,12 @@ NO_PERIODS = Periods([], np.zeros(0, np.int64), np.zeros(0, np.int64), "second")
 
 @dataclass(frozen=True)
 class Floors:
-    """Shape (k,) each.
+    """The curve's lowest value in each period. Shape (k,) each.
 
-    position: the curve's event after which it was lowest (-1: before the first event).
-    at_ns: when; not before the slice's start.
-    excused: the warm-up, no part of the trend. What the first step makes to keep (optimizer state,
-    gradients, caches, workspaces) is missing from its own floor and present in all later ones.
+    position: position of the event after which it was lowest; -1 before the first event.
+    at_ns: when it was lowest, not before the period's start.
+    excused: the warm-up, which is not part of the trend. What the first step allocates to keep (optimizer
+    state, gradients, caches, workspaces) is missing from its own floor and present in all later ones.
     """
 
     periods: Periods
@@ -77,14 +78,14 @@ class Floors:
 
 @dataclass(frozen=True)
 class Trend:
-    """A line through the floors that are not excused: Theil-Sen's slope, the median of the slopes between
-    every two.
+    """A line through the floors that are not excused, with the Theil-Sen slope: the median of the slopes
+    between all pairs.
 
     low, high: its confidence interval by Sen's method (Sen 1968: ranks of the slopes, with the variance of
-    Kendall's statistic, ties counted), at 95 %. Fewer than four floors cannot give 95 %: then they are the
-    extremes, and `confidence` says how much that is (0.67 for three, 0 for two).
-    rising: of the differences between neighbours, the share that is above 0.
-    earlier, later: the slope within the first and the second half: a plateau has grown in the first only.
+    Kendall's statistic, ties counted), at 95%. Fewer than four floors cannot give 95%: then they are the
+    extremes, and `confidence` is what these give (0.67 for three, 0 for two).
+    rising: share of the differences between neighbors that are above 0.
+    earlier, later: slope within the first and the second half. A plateau has grown in the first half only.
     spread_bytes: median distance of the floors from the line.
     """
 
@@ -105,13 +106,13 @@ class Trend:
 
 
 def floors(curve: Curve, periods: Periods) -> Floors:
-    """The curve's lowest value in each slice, what it carries in from before counted."""
+    """Find the curve's lowest value in each period, the value at its start included."""
     first, last = (np.searchsorted(curve.time_ns, at) for at in (periods.start_ns, periods.end_ns))
     position = first.astype(np.int64) - 1
     lowest = curve.before(first)
     some = np.flatnonzero(last > first)
     if len(some):
-        # Stops between two periods belong to none: every other range is left out.
+        # Events between two periods belong to neither: every other range is dropped.
         edges = np.stack([first[some], last[some]], axis=1).reshape(-1)
         inner = np.minimum.reduceat(np.r_[curve.allocated, curve.allocated[-1:]], edges)[::2]
         lower = some[inner < lowest[some]]
@@ -124,7 +125,8 @@ def floors(curve: Curve, periods: Periods) -> Floors:
 
 
 def _first_equal(values: Int64, first: Int64, last: Int64, wanted: Int64) -> Int64:
-    """In each range first:last (disjoint, in order), where the wanted value first stands."""
+    """Find the first position of the wanted value in each range first:last. Ranges are disjoint and in
+    order."""
     owner = np.searchsorted(first, np.arange(len(values)), side="right") - 1
     safe = np.maximum(owner, 0)
     if not len(first):
@@ -135,7 +137,7 @@ def _first_equal(values: Int64, first: Int64, last: Int64, wanted: Int64) -> Int
 
 
 def trend(found: Floors) -> Trend | None:
-    """None with fewer than FEWEST_STEPS."""
+    """Compute the trend; None with fewer than FEWEST_STEPS floors."""
     if len(found) < FEWEST_STEPS:
         return None
     used = evenly(np.flatnonzero(~found.excused), MOST_FLOORS)
@@ -162,7 +164,7 @@ def trend(found: Floors) -> Trend | None:
 
 
 def evenly(items: Int64, most: int) -> Int64:
-    """At most so many of the items, evenly spaced, the first and the last among them."""
+    """Return at most `most` of the items, evenly spaced, the first and the last one included."""
     if len(items) <= most:
         return items
     found: Int64 = items[np.linspace(0, len(items) - 1, most).round().astype(np.int64)]
@@ -170,11 +172,11 @@ def evenly(items: Int64, most: int) -> Int64:
 
 
 _NORMAL_975 = 1.959963984540054
-_SURE = {2: 0.0, 3: 2 / 3}  # 1 - 2 / n!: that the true slope lies between the extremes
+_EXTREMES = {2: 0.0, 3: 2 / 3}  # 1 - 2 / n!: confidence that the true slope is between the extremes
 
 
 def theil_sen(x: Float64, y: Float64) -> tuple[float, float, float, float]:
-    """(slope, low, high, confidence) of two points or more; x ascends strictly.
+    """Compute (slope, low, high, confidence) of two points or more; x ascends strictly.
 
     The interval is that of scipy.stats.theilslopes.
     """
@@ -183,8 +185,8 @@ def theil_sen(x: Float64, y: Float64) -> tuple[float, float, float, float]:
     slopes = (y[j] - y[i]) / (x[j] - x[i])
     slopes.sort()
     median = float(np.median(slopes))
-    if count in _SURE:
-        return median, float(slopes[0]), float(slopes[-1]), _SURE[count]
+    if count in _EXTREMES:
+        return median, float(slopes[0]), float(slopes[-1]), _EXTREMES[count]
     _, ties = np.unique(y, return_counts=True)
     variance = (count * (count - 1) * (2 * count + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
     reach = _NORMAL_975 * float(np.sqrt(variance))

@@ -1,4 +1,4 @@
-"""What was alive when allocated was highest."""
+"""Peak: what was allocated when most was."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tb_gpudiag.trace.vocabulary.marks import module_class
 
 
 class MemoryKind(Enum):
-    """What memory is for, as far as phases and lifetimes tell."""
+    """What memory is for, as far as phases and lifetimes say."""
 
-    BEFORE = "before"  # alive when the recording began
-    PARAMETER = "parameter"  # made while a module was built or moved
-    GRADIENT = "gradient"  # made in backward, outlives it
-    OPTIMIZER_STATE = "optimizer_state"  # made in the optimizer, outlives it
-    ACTIVATION = "activation"  # made in forward, freed in the backward after it or before the next forward
-    TEMPORARY = "temporary"  # freed before the pass that made it had ended
-    INPUT = "input"  # made by the loader, or for a copy from the host
-    UNKNOWN = "unknown"  # kept from step to step, its end not recorded, or nothing tells who made it
+    BEFORE = "before"  # allocated before the recording
+    PARAMETER = "parameter"  # allocated while a module was built or moved
+    GRADIENT = "gradient"  # allocated in backward, outlives it
+    OPTIMIZER_STATE = "optimizer_state"  # allocated in the optimizer, outlives its step
+    ACTIVATION = "activation"  # allocated in forward, freed in the next backward or before the next forward
+    TEMPORARY = "temporary"  # freed before the pass that allocated it had ended
+    INPUT = "input"  # allocated by the loader, or for a copy from the host
+    UNKNOWN = "unknown"  # retained from step to step, its free not recorded, or its allocation not identified
 
 
 _KINDS = list(MemoryKind)
@@ -35,7 +35,7 @@ _KINDS = list(MemoryKind)
 
 @dataclass(frozen=True)
 class Owner:
-    """What one operator at one place, in modules of one class, holds at the peak."""
+    """Memory at the peak of one operator at one place, in modules of one class."""
 
     kind: MemoryKind
     operator: str
@@ -48,8 +48,11 @@ class Owner:
 
 @dataclass(frozen=True)
 class Peak:
-    """When allocated was highest, and what it was made of. `kinds` adds up to allocated_bytes; `owners`, most
-    first, too (where allocations can be told apart: see Allocations.paired)."""
+    """When most was allocated, and its breakdown.
+
+    kinds: adds up to allocated_bytes.
+    owners: most bytes first; adds up to allocated_bytes, too.
+    """
 
     at_ns: int
     allocated_bytes: int
@@ -61,7 +64,8 @@ class Peak:
 
 
 def find_peak(curve: Curve, allocations: Allocations, host: Host, memory: MemoryEvents, phase: UInt8) -> Peak:
-    """Of a curve with at least one event. phase: shape (m,), of each of the trace's memory events."""
+    """Find the peak of a curve with at least one event. phase: of each of the trace's memory events, shape
+    (m,)."""
     position = int(curve.allocated.argmax())
     if curve.start_bytes > curve.allocated[position]:
         position = NONE
@@ -70,7 +74,8 @@ def find_peak(curve: Curve, allocations: Allocations, host: Host, memory: Memory
     if memory.purpose is not None:
         return _by_purpose(curve, position, total, memory.purpose[curve.event], memory.bytes[curve.event])
     alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
-    # More alive than allocated: frees were not recorded. The oldest are the ones that ended unseen.
+    # If more is alive than allocated, frees were not recorded. The oldest allocations are the ones that
+    # ended.
     newest = alive[::-1][np.cumsum(allocations.bytes[alive[::-1]]) <= total]
     alive = np.sort(newest)
     kind = _kinds(allocations, own, alive)
@@ -103,13 +108,13 @@ _OF_PURPOSE = {
     MemoryPurpose.TEMPORARY: MemoryKind.TEMPORARY,
     MemoryPurpose.ACTIVATION: MemoryKind.ACTIVATION,
     MemoryPurpose.GRADIENT: MemoryKind.GRADIENT,
-    MemoryPurpose.AUTOGRAD_DETAIL: MemoryKind.ACTIVATION,  # what backward needs beside tensors of the user's
+    MemoryPurpose.AUTOGRAD_DETAIL: MemoryKind.ACTIVATION,  # saved for backward, next to the user's tensors
     MemoryPurpose.UNKNOWN: MemoryKind.UNKNOWN,
 }
 
 
 def _by_purpose(curve: Curve, position: int, total: int, purpose: UInt8, change: Int64) -> Peak:
-    """Of a memory timeline, which says what memory is for and nothing of who made it."""
+    """Find the peak of a memory timeline, which says what memory is for but not who allocated it."""
     held = np.bincount(purpose[: position + 1], weights=change[: position + 1], minlength=len(MemoryPurpose))
     kinds: dict[MemoryKind, int] = {}
     for number, size in enumerate(held):
@@ -133,10 +138,10 @@ def _by_purpose(curve: Curve, position: int, total: int, purpose: UInt8, change:
 
 
 def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64) -> UInt8:
-    """Index into _KINDS of each chosen allocation. phase: shape (c,), of the curve's events.
+    """Return an index into _KINDS for each chosen allocation. phase: of the curve's events, shape (c,).
 
-    Lifetimes are compared with the phases that follow: the backward pass after a forward allocation, the
-    first event outside of backward after one in it.
+    Lifetimes are compared with the phases that follow: for a forward allocation the next backward pass, for
+    one in backward the first event outside of backward.
     """
     made, freed = allocations.position[chosen], allocations.freed[chosen]
     never = freed == NONE
@@ -144,7 +149,7 @@ def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64) -> UInt8:
     own = phase[made]
 
     def outlives(own_phase: Phase) -> tuple[Bool, Bool]:
-        """Whether something of another phase follows, and whether the allocation is alive then."""
+        """Return whether another phase follows, and whether the allocation is alive then."""
         following = _next(np.flatnonzero((phase != own_phase) & (phase != Phase.UNKNOWN)), made)
         return following < len(phase), end >= following
 
@@ -162,7 +167,7 @@ def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64) -> UInt8:
         put((own == own_phase) & follows & alive_then, kind)
     backward = _next(np.flatnonzero(phase == Phase.BACKWARD), made)
     put((own == Phase.FORWARD) & ~never & (end < backward), MemoryKind.TEMPORARY)
-    # What lives on into the next forward pass is held by something else than the graph.
+    # Something other than the graph retains memory that lives on into the next forward pass.
     over = _next(np.flatnonzero(phase == Phase.FORWARD), backward)
     put((own == Phase.FORWARD) & ~never & (end >= backward) & (end < over), MemoryKind.ACTIVATION)
     put(own == Phase.INPUT, MemoryKind.INPUT)
@@ -171,7 +176,7 @@ def _kinds(allocations: Allocations, phase: UInt8, chosen: Int64) -> UInt8:
 
 
 def _next(marks: Int64, position: Int64) -> Int64:
-    """The first mark after each position; a number beyond all positions where there is none."""
+    """Return the first mark after each position; a number beyond all positions without one."""
     found: Int64 = np.r_[marks, np.iinfo(np.int64).max][np.searchsorted(marks, position, side="right")]
     return found
 
@@ -179,7 +184,7 @@ def _next(marks: Int64, position: Int64) -> Int64:
 def _owners(
     allocations: Allocations, host: Host, memory: MemoryEvents, alive: Int64, kind: UInt8
 ) -> list[Owner]:
-    """Grouped by kind, operator, class of module and place."""
+    """Group the chosen allocations by kind, operator, class of module and place."""
     number, first = groups(
         kind.astype(np.int64),
         _codes(host, allocations.operator[alive]),
@@ -192,7 +197,7 @@ def _owners(
     count = np.bincount(number, minlength=len(first))
     largest = np.zeros(len(first), np.int64)
     np.maximum.at(largest, number, size)
-    # Modules of one class, and stacks with one frame of the user's, are one.
+    # Modules of one class are merged, and so are stacks with the same frame of the user's.
     found: dict[tuple[MemoryKind, str, str, Frame | None], list[int]] = {}
     for i, row in enumerate(alive[first]):
         place, stack = int(allocations.place[row]), int(allocations.stack[row])
@@ -210,7 +215,7 @@ def _owners(
 
 
 def _codes(host: Host, event: Int64) -> Int64:
-    """Codes of the events' names, NONE for NONE."""
+    """Return the codes of the events' names, NONE for NONE."""
     if not len(host.events):
         return np.full(len(event), NONE, np.int64)
     return np.where(event == NONE, NONE, host.events.name[event]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What part of a job allocates (forward, backward, the optimizer and so on), by marks, operators, frames."""
+"""Phase: the part of a job (forward, backward, the optimizer and so on), by marks, operators and frames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Phase(IntEnum):
     UNKNOWN = 0
     INPUT = 1  # the loader, or a copy from the host
     PARAMETER = 2  # a module is built or moved
-    FORWARD = 3  # an operator or a module outside of all others
+    FORWARD = 3  # an operator or a module outside of the other phases
     BACKWARD = 4
     OPTIMIZER = 5
     ZERO_GRAD = 6
@@ -31,8 +31,8 @@ class Phase(IntEnum):
         return "" if self in {Phase.UNKNOWN, Phase.INPUT, Phase.PARAMETER} else self.name.lower()
 
 
-# Of these, what encloses most closely decides: a closure runs backward inside the optimizer's step, a hook
-# runs the optimizer inside backward.
+# Of these phases, the innermost one decides: a closure runs backward inside the optimizer's step, a hook runs
+# the optimizer inside backward.
 _MAIN = (Phase.BACKWARD, Phase.OPTIMIZER, Phase.ZERO_GRAD)
 
 _MARKS = {
@@ -51,7 +51,7 @@ _FRAMES = {
 
 
 def phase_of_spans(host: Host, transfers: Transfers) -> UInt8:
-    """Shape (n,): the phase of what is innermost in each host span."""
+    """Return the phase of each host span where it is the innermost one, shape (n,)."""
     events, tree = host.events, host.tree
     operator = events.category == Category.CPU_OP
     python = events.category == Category.PYTHON_FUNCTION
@@ -63,8 +63,8 @@ def phase_of_spans(host: Host, transfers: Transfers) -> UInt8:
     for phase, pattern in _MARKS.items():
         own[(match(events, pattern) & mark) | (match(events, _FRAMES[phase]) & python)] = phase
     main = tree.nearest(own)
-    # An optimizer calls no modules, and nothing in it has gradients: what does inside its step is a closure's
-    # forward pass. Inside backward, a forward pass computes activations again.
+    # An optimizer calls no modules, and nothing in it requires gradients: modules and operators that do,
+    # inside its step, are a closure's forward pass. Inside backward, a forward pass recomputes activations.
     forward = (match(events, marks.MODULE) & python) | (numbered & (events.forward_thread <= 0))
     inner = tree.nearest(np.where(forward & (own == NONE), Phase.FORWARD, own))
     main[(inner == Phase.FORWARD) & (main == Phase.OPTIMIZER)] = NONE
@@ -77,7 +77,7 @@ def phase_of_spans(host: Host, transfers: Transfers) -> UInt8:
 
 
 def _takes_from_host(host: Host, transfers: Transfers) -> Bool:
-    """Shape (n,): below an operator that copies from the host to the device."""
+    """Mask of the host spans inside an operator that copies from the host to the device, shape (n,)."""
     launch = transfers.launch[transfers.to_device & (transfers.launch != NONE)]
     copying = np.zeros(len(host.events), np.bool_)
     copying[launch] = True
@@ -87,8 +87,8 @@ def _takes_from_host(host: Host, transfers: Transfers) -> Bool:
 
 
 def phase_of_stack(stack: str) -> Phase:
-    """Of a snapshot's frames, outermost first, one a line. What PyTorch allocates elsewhere is an operator's
-    of no special part."""
+    """Return the phase of a snapshot's stack: frames, one per line, outermost first. Allocations outside of
+    all other phases are forward's."""
     if not stack:
         return Phase.UNKNOWN
     inwards = [_phase_of_frame(line) for line in stack.split("\n")]

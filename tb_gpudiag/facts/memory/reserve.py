@@ -1,4 +1,4 @@
-"""What the allocator holds and does not use, and what it asks of the driver."""
+"""Reserve: memory that the allocator has reserved but not allocated, and its calls to the driver."""
 
 from __future__ import annotations
 
@@ -22,46 +22,48 @@ from tb_gpudiag.trace.events import (
 from tb_gpudiag.trace.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
 
 MOST_SEGMENTS = 100
-"""Segments that are told one by one; a device has hundreds."""
+"""Most segments that are listed; a device has hundreds."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One piece of memory that the driver gave. Sizes are bytes."""
+    """One segment: memory from one allocation by the driver. Sizes are bytes."""
 
     address: int
     bytes: int
     used_bytes: int
-    largest_free_bytes: int  # one block
+    largest_free_bytes: int  # the largest free block
     blocks: int
     expandable: bool
 
 
 @dataclass(frozen=True)
 class SegmentFacts:
-    """What a snapshot says of the allocator's segments on one device.
+    """The allocator's segments on one device, from a snapshot.
 
-    each: those with most free beside what is used first, then the largest; a whole free one is no fragment.
+    each: the partly used segments with most free memory first, then the largest ones. A segment that is free
+    as a whole is not a fragment.
     """
 
     segments: int
     each: list[Segment]
     expandable: int
     bytes: int
-    largest_free_bytes: int  # one block
-    free_in_used_segments_bytes: int  # free, beside blocks that are used: it cannot be given back
+    largest_free_bytes: int  # the largest free block
+    free_in_used_segments_bytes: int  # free in partly used segments: cannot be returned to the driver
     free_bytes: int
 
 
 @dataclass(frozen=True)
 class Reserve:
-    """Reserved is what the allocator got from the driver; unused is what of it no tensor holds.
+    """Reserved memory is what the allocator got from the driver. Unused memory is reserved but not allocated.
 
-    known: the trace has totals of reserved. Growths and shrinks are changes of that total from one event to
-    the next; the steady ones are those after the warm-up, 0 where there are no steps.
-    unused_at_failure_bytes: the most that was unused when an allocation failed that asked for no more than
-    that, and failed_bytes what it asked for; 0 where there was none.
-    retries: the allocator gave memory back and asked again within one allocation.
+    known: the trace has totals of reserved memory.
+    growths, shrinks: changes of that total from one event to the next. The steady ones are those after the
+    warm-up, 0 without steps.
+    unused_at_failure_bytes, failed_bytes: the most that was unused when an allocation failed that requested
+    no more than that, and what it requested; 0 without one.
+    retries: how often the allocator returned memory and asked again within one allocation.
     driver_ns: the device's idle time under calls to the driver for memory, over the step window.
     """
 
@@ -91,18 +93,21 @@ def find_reserve(
     warm_ns: int | None,
     driver_ns: int,
 ) -> Reserve:
-    """Of the device with this curve. around: shape (c,), the host span around each of its events, or NONE.
-    warm_ns: when the warm-up ended, None where there are no steps."""
+    """Find the reserve of the device with this curve.
+
+    around: the host span around each of the curve's events, or NONE, shape (c,).
+    warm_ns: when the warm-up ended; None without steps.
+    """
     action = memory.action[curve.event]
     failed = np.flatnonzero(action == MemoryAction.OUT_OF_MEMORY)
     unused = np.where(curve.reserved == NONE, 0, curve.reserved - curve.allocated)
     change = np.diff(curve.reserved) if curve.has_reserved else np.zeros(max(0, len(curve) - 1), np.int64)
     at = curve.time_ns[1:]
     steady = at >= warm_ns if warm_ns is not None else np.zeros(len(at), np.bool_)
-    asked = memory.bytes[curve.event[failed]]
-    in_vain = np.where((asked > 0) & (asked <= unused[failed]), unused[failed], 0)
-    worst = int(in_vain.argmax()) if len(failed) else NONE
-    split = worst != NONE and in_vain[worst] > 0
+    requested = memory.bytes[curve.event[failed]]
+    unused_then = np.where((requested > 0) & (requested <= unused[failed]), unused[failed], 0)
+    worst = int(unused_then.argmax()) if len(failed) else NONE
+    split = worst != NONE and unused_then[worst] > 0
     peak = int(curve.allocated.argmax())
     return Reserve(
         known=curve.has_reserved,
@@ -116,23 +121,24 @@ def find_reserve(
         + (_call_retries(host, around) if device != NONE else 0),
         out_of_memory=len(failed),
         out_of_memory_ns=curve.time_ns[failed],
-        unused_at_failure_bytes=int(in_vain[worst]) if split else 0,
-        failed_bytes=int(asked[worst]) if split else 0,
+        unused_at_failure_bytes=int(unused_then[worst]) if split else 0,
+        failed_bytes=int(requested[worst]) if split else 0,
         driver_ns=driver_ns,
         segments=_segments(segments, device) if segments is not None else None,
     )
 
 
 def _retries(action: UInt8, stack: Int32) -> int:
-    """Of a snapshot: memory given back, then got, with no allocation or free between, and from one call
-    stack: empty_cache() gives back, too."""
-    gives, gets = action[:-1] == MemoryAction.SHRINK, action[1:] == MemoryAction.GROW
+    """Count the retries of a snapshot: memory returned, then got again from the same call stack, with no
+    allocation or free in between. empty_cache() returns memory, too, from another stack."""
+    returns, gets = action[:-1] == MemoryAction.SHRINK, action[1:] == MemoryAction.GROW
     same = (stack[:-1] == stack[1:]) & (stack[1:] != NONE)
-    return int((gives & gets & same).sum())
+    return int((returns & gets & same).sum())
 
 
 def _call_retries(host: Host, around: Int64) -> int:
-    """Of a trace: inside one operator that allocates on the device, memory given back and then got."""
+    """Count the retries of a trace: memory returned and then got inside one operator that allocates on the
+    device."""
     events = host.events
     allocates = np.zeros(len(events), np.bool_)
     operator = host.operator[around[around != NONE]]
@@ -142,9 +148,9 @@ def _call_retries(host: Host, around: Int64) -> int:
     calls = calls[host.operator[calls] != NONE]
     calls = calls[allocates[host.operator[calls]]]
     calls = calls[np.lexsort((events.start_ns[calls], events.thread[calls]))]
-    takes = match(events, DEVICE_ALLOCATION)[calls]
+    gets = match(events, DEVICE_ALLOCATION)[calls]
     same = host.operator[calls[1:]] == host.operator[calls[:-1]]
-    return int((~takes[:-1] & takes[1:] & same).sum())
+    return int((~gets[:-1] & gets[1:] & same).sum())
 
 
 def _segments(segments: Segments, device: int) -> SegmentFacts:
@@ -173,8 +179,8 @@ def _each(segments: Segments, own: Int64) -> list[Segment]:
     used, largest = np.zeros(count, np.int64), np.zeros(count, np.int64)
     np.add.at(used, of_block[~free], size[~free])
     np.maximum.at(largest, of_block[free], size[free])
-    beside = np.where(used > 0, segments.bytes - used, 0)
-    order = own[np.lexsort((segments.address[own], -segments.bytes[own], -beside[own]))]
+    fragments = np.where(used > 0, segments.bytes - used, 0)
+    order = own[np.lexsort((segments.address[own], -segments.bytes[own], -fragments[own]))]
     return [
         Segment(
             int(segments.address[i]),

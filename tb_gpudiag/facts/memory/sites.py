@@ -1,8 +1,8 @@
-"""Who grows: what each allocation site holds at the floor of every step.
+"""Allocation sites: how much memory each one retains at the floor of every step, and which ones grow.
 
-An allocation is alive at a floor or it is not, so the sites' bytes and what was there before the recording
-add up to each floor, and what grows is seen whether tensors are kept one beside another (a list) or one is
-replaced by a larger one (a cache that is concatenated), where nothing lives long.
+Every allocation is alive at a floor or not, so the bytes of all sites and the memory from before the
+recording add up to each floor. Growth shows both where tensors are retained one by one (a list) and where a
+larger one replaces the last one (a cache that is concatenated), so that nothing lives long.
 """
 
 from __future__ import annotations
@@ -22,58 +22,59 @@ from tb_gpudiag.trace.vocabulary.marks import module_class, module_name
 from tb_gpudiag.trace.vocabulary.operators import JOINS
 
 MOST_COLUMNS = 250
-"""Floors at which sites are measured; of more, evenly spaced ones."""
+"""Most floors at which sites are measured; of more, evenly spaced ones."""
 
 MOST_SITES = 200
-"""Sites whose slope is taken: those that grew most between the first and the last floor."""
+"""Most sites whose slope is computed: those that grew most between the first and the last floor."""
 
 MOST_FRAMES = 60
 
 MOST_TIMES = 100
-"""Allocations whose times a site keeps."""
+"""Most allocations whose times a site has."""
 
 
 @dataclass(frozen=True)
 class GrowingSite:
-    """Allocations of one operator at one place, of which more is alive at the floor from step to step."""
+    """Allocations of one operator at one place, more of which are alive at the floor from step to step."""
 
     operator: str
-    module: str  # `Linear_3`; of several, the class that holds most: `Linear`; "" unknown
+    module: str  # `Linear_3`; of several modules, the class with most bytes: `Linear`; "" unknown
     frame: Frame | None  # the user's own line
-    stack: str  # of one allocation: Python frames, outermost first, one a line
-    phase: Phase  # in which most of it was made
+    stack: str  # of one allocation: Python frames, outermost first, one per line
+    phase: Phase  # in which most of it was allocated
     bytes: int  # alive at the last floor
     count: int  # allocations of these
     size_bytes: int  # the median of these
-    steps: int  # in which these were made
-    old_bytes: int  # of bytes: made at least two steps before the last floor's step
+    steps: int  # in which these were allocated
+    old_bytes: int  # of bytes: allocated at least two steps before the last floor's step
     old_count: int
     old_steps: int
-    per_unit: float  # Theil-Sen slope of its bytes at the floors; per second where Periods.unit says so
-    low: float  # its confidence interval, as Trend's
+    per_unit: float  # Theil-Sen slope of its bytes at the floors, per step or second (Periods.unit)
+    low: float  # its confidence interval, as in Trend
     high: float
     count_per_unit: float  # slope of the number alive
-    count_later: float  # the same, within the second half
+    count_later: float  # the same within the second half
     earlier: float  # slope within the first and the second half
     later: float
-    first_ns: int  # of those alive at the last floor
+    first_ns: int  # first and last allocation of those alive at the last floor
     last_ns: int
-    times_ns: Int64  # shape (t,): when those were made, bounded, evenly chosen
-    events: Int64  # shape (t,): the operators' spans, or NONE
+    times_ns: Int64  # when those were allocated: at most MOST_TIMES, evenly chosen, shape (t,)
+    events: Int64  # their operators' spans, or NONE, shape (t,)
 
     @property
     def replaced(self) -> bool:
-        """Tensors are given up for larger ones: their number does not grow."""
+        """Whether larger tensors replace smaller ones: their number does not grow."""
         return self.count_per_unit <= 0
 
 
 def site_keys(
     allocations: Allocations, host: Host, memory: MemoryEvents, chosen: Int64
 ) -> tuple[Int64, Int64]:
-    """Allocations by who made them: (number of the site, one allocation of each site). chosen: shape (k,).
+    """Group allocations by site: (number of each one's site, one allocation of each site). chosen: shape
+    (k,).
 
-    A site is an operator at a place: the user's frame, or a snapshot's stack. Where neither is known, sizes
-    stand in for it, as powers of two; but those of what joins tensors grow where it is a cache.
+    A site is an operator at a place: the user's frame, or a snapshot's stack. Where neither is known, the
+    size as a power of two is the place. Not for operators that join tensors: a cache's size grows.
     """
     operator, place = allocations.operator[chosen], allocations.place[chosen]
     name = np.where(operator == NONE, NONE, host.events.name[operator] if len(host.events) else NONE)
@@ -88,16 +89,16 @@ def site_keys(
 
 
 def size_class(size: Int64) -> Int64:
-    """Shape of `size`: the exponent of the power of two that holds it."""
+    """Return the exponent of the smallest power of two that is not below, shape of `size`."""
     return np.ceil(np.log2(np.maximum(size, 1))).astype(np.int64)
 
 
 def groups(*columns: Int64) -> tuple[Int64, Int64]:
-    """Rows of codes (NONE or more) by what they are: (the group of each row, the first row of each group)."""
+    """Group equal rows of codes (NONE or more): (the group of each row, the first row of each group)."""
     number = np.zeros(len(columns[0]), np.int64)
     first = number
     for column in columns:
-        # The numbers of groups are small, so that a product of two codes is no large number.
+        # Numbers of groups are small, so a product of two codes does not overflow.
         both = number * (int(column.max(initial=0)) + 2) + column + 1
         _, first, number = np.unique(both, return_index=True, return_inverse=True)
         number = number.reshape(-1)
@@ -106,11 +107,15 @@ def groups(*columns: Int64) -> tuple[Int64, Int64]:
 
 @dataclass(frozen=True)
 class FloorTable:
-    """What sites hold at floors.
+    """Memory of sites at floors.
 
-    bytes, count: shape (g, c). column: shape (c,), index of each floor. site: shape (a,), of each
-    allocation that is alive at any of these floors, `alive` (indices of allocations); one: shape (g,), an
-    allocation of each. before: shape (c,), what was there before the recording, or is not told.
+    bytes, count: of each site at each floor, shape (g, c).
+    column: index of each floor, shape (c,).
+    alive: allocations that are alive at any of these floors, shape (a,).
+    site: site of each of these, shape (a,).
+    one: one allocation of each site, shape (g,).
+    before: the rest of each floor: from before the recording, or of sites that are not in the table, shape
+    (c,).
     """
 
     bytes: Int64
@@ -123,8 +128,8 @@ class FloorTable:
 
 
 def floor_table(allocations: Allocations, found: Floors, host: Host, memory: MemoryEvents) -> FloorTable:
-    """Of the floors that are not excused, at most MOST_COLUMNS, and of the sites that changed most, at most
-    MOST_SITES; the others are in `before`, so that a column's sum is its floor."""
+    """Compute the table of the floors that are not excused, at most MOST_COLUMNS, and of the sites that
+    changed most, at most MOST_SITES. A column's sum with `before` is its floor."""
     column = evenly(np.flatnonzero(~found.excused), MOST_COLUMNS)
     at = found.position[column]
     count = len(column)
@@ -152,10 +157,10 @@ def floor_table(allocations: Allocations, found: Floors, host: Host, memory: Mem
 def growing_sites(
     allocations: Allocations, found: Floors, host: Host, memory: MemoryEvents, phase: UInt8
 ) -> list[GrowingSite]:
-    """The sites that hold more from floor to floor (the whole interval of the slope is above 0), also in the
+    """Find the sites that grow from floor to floor (the slope's whole interval is above 0) and also in the
     second half, fastest first.
 
-    phase: shape (m,), of each memory event.
+    phase: of each memory event, shape (m,).
     """
     if not allocations.paired or (~found.excused).sum() < 2:
         return []
@@ -191,7 +196,7 @@ def _site(
     x: Float64,
     slopes: tuple[float, float, float, float, float],
 ) -> GrowingSite:
-    """One row of the table in words."""
+    """Describe one row of the table. slopes: (slope, low, high, earlier, later)."""
     slope, low, high, earlier, later = slopes
     own = table.alive[table.site == number]
     last = int(found.position[table.column[-1]])
@@ -238,7 +243,7 @@ def _site(
 
 
 def _module(event: Int64, size: Int64, host: Host) -> str:
-    """`Linear_3` where all of these modules (or NONE) are that one; of several, the class that holds most."""
+    """Return `Linear_3` if all known modules are that one; of several, the class with most bytes."""
     known = event != NONE
     if not known.any():
         return ""
@@ -253,12 +258,12 @@ def _module(event: Int64, size: Int64, host: Host) -> str:
 
 
 def span_name(host: Host, event: int) -> str:
-    """The event's name; "" for NONE."""
+    """Return the event's name; "" for NONE."""
     return "" if event == NONE else host.events.names[host.events.name[event]]
 
 
 def host_stack(host: Host, event: int) -> str:
-    """The Python frames around an event, outermost first, one a line, the innermost MOST_FRAMES of them."""
+    """Return the innermost MOST_FRAMES Python frames around an event, one per line, outermost first."""
     events = host.events
     chain = [i for i in host.tree.ancestors(event) if not host.see_through[i]] if event != NONE else []
     frames = [events.names[events.name[i]] for i in chain if events.category[i] == Category.PYTHON_FUNCTION]

@@ -1,4 +1,4 @@
-"""Stretches of time to take floors of where no steps were recorded."""
+"""Windows of time that have floors where no steps were recorded."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MOST_WINDOWS = 32
 FEWEST_WINDOWS = 4
 
 FALLS = 2
-"""A floor means something only where the curve comes down to it: in each window it falls through the middle
-between the window's extremes at least so often. Not in the first one, which is a warm-up as a first step
-is."""
+"""A floor is meaningful only where the curve comes down to it: in each window it falls through the middle
+between the window's extremes at least this often. The first window is exempt, because it is a warm-up like a
+first step."""
 
 
 def windows(curve: Curve, begin_ns: int) -> Periods:
-    """From then on, the largest number of equal windows of time, a power of two, of which each but the first
-    holds FALLS falls; none where not even FEWEST_WINDOWS do."""
+    """Divide the time since `begin_ns` into as many equal windows as possible (a power of two) of which each
+    but the first has FALLS falls; return none if even FEWEST_WINDOWS do not."""
     count = MOST_WINDOWS
     first, last = max(begin_ns, int(curve.time_ns[0])), int(curve.time_ns[-1])
     while count >= FEWEST_WINDOWS and last > first:
@@ -34,7 +34,7 @@ def windows(curve: Curve, begin_ns: int) -> Periods:
 
 
 def _falls(curve: Curve, first: int, last: int) -> int:
-    """How often the curve falls through the middle between its extremes in the range first:last."""
+    """Count how often the curve falls through the middle between its extremes in the range first:last."""
     values = curve.allocated[first:last]
     if len(values) < 2 * FALLS:
         return 0

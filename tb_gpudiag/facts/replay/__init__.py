@@ -1,1 +1,1 @@
-"""The trace replayed without what a fix removes."""
+"""Replay: the trace run again without what a fix removes."""

@@ -1,5 +1,4 @@
-"""What the replay runs on: the host's calls as one line, and the GPU's work by stream, with who waited for
-whom."""
+"""The replay's model: the host's calls as one line, the GPU's work by stream, and what waited for what."""
 
 from __future__ import annotations
 
@@ -14,18 +13,19 @@ from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Events, Int64
 from tb_gpudiag.trace.vocabulary.api_calls import EVENT_RECORD, EVENT_WAIT
 
-# Work that began this soon after other work ended, and later than its launch explains, waited for it.
+# Work that began this soon after other work ended, and later than its launch explains, waited for that work.
 # Turnarounds on a stream take 1-3 us, waits across streams 2-10 us.
 HANDSHAKE_NS = 10_000
 
-# Stamps cut to microseconds: an end and the start that follows from it may seem to be up to 2 us the wrong
-# way round.
+# With timestamps cut to microseconds, an end and the start that it causes may seem to be up to 2 us in the
+# wrong order.
 NOISE_NS = 2_000
 
-# A wait for an event that has happened returns this soon; one that waited takes the waking up besides.
+# A wait for an event that has happened returns this soon; one that waited also takes the time to wake up.
 AT_ONCE_NS = 5_000
 
-# What an idle GPU needs from the launch's beginning to the work's start: a low quantile of the measured ones.
+# Latency of an idle GPU, from the launch's beginning to the work's start: a low quantile of the measured
+# ones.
 LATENCY_QUANTILE = 0.1
 
 
@@ -33,26 +33,26 @@ LATENCY_QUANTILE = 0.1
 class Calls:
     """The host's launches, waits and step marks in order of time. Shape (c,) each.
 
-    A call waits until `target`'s work has ended, if it has one, and then takes inside_ns; before it, the host
-    spends between_ns, which is negative where another thread's call overlaps.
+    Before a call the host spends between_ns, which is negative where another thread's call overlaps. The call
+    waits until the work of its `target` has ended, if it has one, and then takes inside_ns.
     """
 
     event: Int64  # NONE for a step mark
     start_ns: Int64
     end_ns: Int64
     free_from_ns: Int64  # the end of the call before, at most start_ns
-    inside_from_ns: Int64  # when it had stopped waiting
+    inside_from_ns: Int64  # when it stopped waiting
     between_ns: Int64
     inside_ns: Int64
-    target: Int64  # the piece of work that it waited for, or NONE
-    full_queue_target: Int64  # the work that must have ended for a place in the queue, or NONE
+    target: Int64  # the work that it waited for, or NONE
+    full_queue_target: Int64  # the work that must end before the queue has room, or NONE
     full_queue_call: Int64  # the call that launched it, or NONE
 
 
 @dataclass(frozen=True)
 class Stream:
     """One stream's work in order, as indices into Streams' columns, and the calls that launched it (never
-    falling)."""
+    decreasing)."""
 
     work: Int64
     call: Int64
@@ -60,10 +60,11 @@ class Stream:
 
 @dataclass(frozen=True)
 class Streams:
-    """The GPU's work, in order of start. Shape (g,) each.
+    """The GPU's work in order of start. Shape (g,) each.
 
-    It starts latency_ns after its call began (after it returned, where from_return), turnaround_ns after the
-    work before it on its stream ended, and handshake_ns after `other` ended: whichever is last.
+    It starts at the latest of three times: latency_ns after its call began (after it returned, where
+    from_return), turnaround_ns after the previous work on its stream ended, and handshake_ns after `other`
+    ended.
     """
 
     call: Int64
@@ -76,13 +77,16 @@ class Streams:
     each: list[Stream]
 
     def launched_before(self, calls: Calls, time_ns: int) -> Bool:
-        """Shape (g,): launched by a call that began before this time."""
+        """Mask of the work whose launch call began before this time, shape (g,)."""
         found: Bool = calls.start_ns[self.call] < time_ns
         return found
 
 
 def calls_of(events: Events, work: Work, blocking: Int64, full_queue: Int64, marks: Int64) -> Calls:
-    """The line of calls, with what each of them waited for. blocking, full_queue: as for replay.Replay."""
+    """Build the line of calls, with what each of them waited for.
+
+    blocking, full_queue: as for replay.Replay. marks: times of step starts, and the end of the last step.
+    """
     launches = np.unique(work.launch[work.launch != NONE])
     event = np.union1d(launches, blocking)
     event = np.r_[np.full(len(marks), NONE, np.int64), event]
@@ -112,7 +116,7 @@ def calls_of(events: Events, work: Work, blocking: Int64, full_queue: Int64, mar
 
 
 def _last_ended(events: Events, work: Work, time: Int64, chosen: Bool) -> Int64:
-    """For chosen times: the work that had ended last by then, NONE elsewhere."""
+    """Find the work that had ended last by each chosen time; NONE elsewhere."""
     found = np.full(len(time), NONE, np.int64)
     if len(work):
         ends = events.end_ns[work.event]
@@ -123,8 +127,9 @@ def _last_ended(events: Events, work: Work, time: Int64, chosen: Bool) -> Int64:
 
 
 def _recorded(events: Events, work: Work, event: Int64, start: Int64, end: Int64, target: Int64) -> Int64:
-    """A wait for an event that had happened already does not show which work it was about: it is taken to be
-    the work launched last before its thread recorded an event. Where none was recorded, the target stays."""
+    """Correct the targets of waits for events that had happened already, whose end does not show what they
+    were for: the target is the last work launched before the thread recorded an event. Without one, the
+    target remains."""
     is_call = event != NONE
     waits = is_call & (target != NONE)
     waits[is_call] &= match(events, EVENT_WAIT)[event[is_call]]
@@ -145,15 +150,15 @@ def _recorded(events: Events, work: Work, event: Int64, start: Int64, end: Int64
         own, recorded = own[at >= 0], times[at[at >= 0]]
         last = np.searchsorted(work.launch_start_ns[linked], recorded, side="right") - 1
         own, about = own[last >= 0], linked[last[last >= 0]]
-        # Work that had not ended when the wait was over is not what it was for.
+        # Work that had not ended when the wait was over was not its target.
         ended = events.end_ns[work.event[about]] <= start[own] + NOISE_NS
         found[own[ended]] = about[ended]
     return found
 
 
 def _full_queue(events: Events, work: Work, event: Int64, end: Int64) -> tuple[Int64, Int64]:
-    """For each launch: the last work of the launch QUEUE_LIMIT before it, and that launch's place in the
-    line."""
+    """Find, for each launch, the last work of the launch QUEUE_LIMIT before it, and that launch's place in
+    the line."""
     target, call = np.full(len(event), NONE, np.int64), np.full(len(event), NONE, np.int64)
     place = np.flatnonzero((event != NONE) & np.isin(event, work.launch))
     if len(place) <= QUEUE_LIMIT:
@@ -163,15 +168,14 @@ def _full_queue(events: Events, work: Work, event: Int64, end: Int64) -> tuple[I
     last[work.launch[linked]] = linked  # in order of start: the last one stays
     late, early = place[QUEUE_LIMIT:], place[:-QUEUE_LIMIT]
     needed = last[event[early]]
-    held = (
-        events.end_ns[work.event[needed]] <= end[late] + NOISE_NS
-    )  # elsewhere the queue was seen to hold more
+    # Where that work had not ended, the queue was longer.
+    held = events.end_ns[work.event[needed]] <= end[late] + NOISE_NS
     target[late[held]], call[late[held]] = needed[held], early[held]
     return target, call
 
 
 def streams_of(events: Events, work: Work, calls: Calls) -> Streams:
-    """The work by stream; each piece with what it was seen to wait for."""
+    """Group the work by stream, with what each kernel or copy was seen to wait for."""
     start, end = events.start_ns[work.event], events.end_ns[work.event]
     call = _call_of(work, calls, start)
     delay = start - calls.start_ns[call] if len(work) else start
@@ -192,10 +196,10 @@ def streams_of(events: Events, work: Work, calls: Calls) -> Streams:
     tight = turnaround[by_stream & (turnaround >= 0)]
     usual_turnaround = int(np.quantile(tight, LATENCY_QUANTILE)) if len(tight) else 0
     other = np.where(by_launch | by_stream, NONE, _handed_over(start, end, number))
-    # What nothing explains is kept as it was: so long after its launch.
+    # Unexplained delays remain as they were, relative to the launch.
     unexplained = ~by_launch & ~by_stream & (other == NONE)
     own = by_launch | unexplained
-    # A launch call that takes long (it loads a module, say) starts its work when it is about to return.
+    # A long launch call (one that loads a module, for example) starts its work when it is about to return.
     since_return = start - calls.end_ns[call] if len(work) else start
     from_return = own & (np.abs(since_return) < delay) & ~_waits_for_its_own(calls, call)[call]
     latency = np.where(own, delay, np.minimum(delay, usual_latency))
@@ -211,7 +215,8 @@ def streams_of(events: Events, work: Work, calls: Calls) -> Streams:
 
 
 def _call_of(work: Work, calls: Calls, start: Int64) -> Int64:
-    """Each piece of work's launch as a place in the line; without one, the last call before it began."""
+    """Return the place in the line of each work's launch; without one, of the last call before the work
+    began."""
     found = np.maximum(np.searchsorted(calls.start_ns, start, side="right") - 1, 0)
     by_event = np.argsort(calls.event, kind="stable")
     linked = work.launch != NONE
@@ -220,18 +225,18 @@ def _call_of(work: Work, calls: Calls, start: Int64) -> Int64:
 
 
 def _waits_for_its_own(calls: Calls, call_of_work: Int64) -> Bool:
-    """Shape (c,): calls that return when their own work has ended."""
+    """Mask of the calls that return when their own work has ended, shape (c,)."""
     found: Bool = calls.target != NONE
     found[found] = call_of_work[calls.target[found]] == np.flatnonzero(found)
     return found
 
 
 def _handed_over(start: Int64, end: Int64, number: Int64) -> Int64:
-    """For each piece of work: the one on another stream that had just ended when it began, or NONE."""
+    """Find, for each work, the one on another stream that had just ended when it began, or NONE."""
     by_end = np.argsort(end, kind="stable")
     at = np.searchsorted(end[by_end], start + NOISE_NS, side="right") - 1
     found = np.full(len(start), NONE, np.int64)
-    for back in range(4):  # the last few to end: one of them is on another stream, or nothing was handed over
+    for back in range(4):  # of the last few to end, one is on another stream, or nothing was handed over
         index = by_end[np.maximum(at - back, 0)]
         fits = (
             (found == NONE) & (at >= back) & (number[index] != number) & (start - end[index] <= HANDSHAKE_NS)

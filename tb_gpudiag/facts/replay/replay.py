@@ -1,14 +1,13 @@
-"""The replay: the trace run again as host calls, launches and streams, to see what changing one thing would
-give.
+"""The replay: the trace run again as host calls, launches and streams, to estimate what a change saves.
 
-The host is one line of calls in order of time, over all launching threads, with the host time between them. A
-launch starts its work no sooner than its latency allows, than the work before it on its stream, or than the
-work of another stream that it was seen to wait for. A call that waited (for the device, for its own copy, or
-because the launch queue was full) waits for the same work again. Latencies and turnarounds are the measured
-ones, so that the unchanged replay gives the measured times where this model holds; how far it is off is its
-`error`.
+The host is one line of calls in order of time, over all launching threads, with the host time between them.
+Work starts no earlier than its launch latency allows, than the previous work on its stream ends, and than the
+work of another stream ends that it was seen to wait for. A call that waited (for the device, for its own
+copy, or because the launch queue was full) waits for the same work again. Latencies and turnarounds are the
+measured ones, so the unchanged replay gives the measured times where the model holds. How far it is off is
+its `error`.
 
-Every recursion has the form x[i] = max(x[i-1] + a[i], b[i]), a running maximum over x - cumsum(a): whole
+Every recursion has the form x[i] = max(x[i-1] + a[i], b[i]), a running maximum over x - cumsum(a). So whole
 stretches of calls are computed at once, up to the first call that waits for work of its own stretch.
 """
 
@@ -26,8 +25,8 @@ from tb_gpudiag.facts.core.steps import Steps, Window
 from tb_gpudiag.facts.replay.model import Calls, Streams, calls_of, streams_of
 from tb_gpudiag.trace.events import NONE, Events, Int64
 
-# Starts pulled by other streams settle in one pass for each hand-over inside a stretch; gradients' buckets
-# make tens.
+# Starts that depend on other streams settle after one pass for each hand-over inside a stretch. Gradient
+# buckets cause tens of them.
 MOST_PASSES = 100
 
 _NEVER = np.iinfo(np.int64).min // 4
@@ -35,16 +34,16 @@ _NEVER = np.iinfo(np.int64).min // 4
 
 @dataclass(frozen=True)
 class Change:
-    """What to take away: host time by a share, and waits."""
+    """What to remove: a share of host time, and waits."""
 
     host: Intervals = EMPTY
     share: float = 1.0  # of that host time
-    unblocked: tuple[int, ...] = ()  # event indices of calls that wait no more
+    unblocked: tuple[int, ...] = ()  # event indices of calls that no longer wait
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """Times of one replay. step_ns has shape (k,): a slice of the step window each."""
+    """Times of one replay. step_ns: of each step's slice of the step window, shape (k,)."""
 
     step_ns: Int64
 
@@ -54,13 +53,16 @@ class Replayed:
 
 
 class Replay:
-    """One trace, ready to be run again."""
+    """One trace, ready to be replayed."""
 
     def __init__(
         self, events: Events, work: Work, blocking: Int64, full_queue: Int64, steps: Steps, window: Window
     ) -> None:
-        """Event indices: blocking, of the calls that wait for the GPU (handover.HostTime.blocking);
-        full_queue, of those that waited for a place in the launch queue (queue_depth.full_queue)."""
+        """Build the model.
+
+        blocking: event indices of the calls that wait for the GPU (handover.HostTime.blocking).
+        full_queue: event indices of the calls that blocked on a full queue (queue_depth.full_queue).
+        """
         marks = np.sort(steps.start_ns) if len(steps) else np.array([window.start_ns])
         host_end = int(steps.end_ns.max()) if len(steps) else window.end_ns
         self._window = window
@@ -71,7 +73,7 @@ class Replay:
 
     @property
     def measured(self) -> Replayed:
-        """The slices of the step window as they were recorded."""
+        """Times of the steps' slices as they were recorded."""
         return Replayed(np.diff(np.r_[self._marks[:-1], self._window.end_ns]))
 
     @cached_property
@@ -80,12 +82,12 @@ class Replay:
 
     @property
     def error(self) -> float:
-        """How far the unchanged replay's window is from the recorded one, as a share of it."""
+        """Difference between the unchanged replay's window and the recorded one, as a share of the latter."""
         recorded = self.measured.window_ns
         return abs(self.unchanged.window_ns - recorded) / recorded if recorded else 0.0
 
     def run(self, *changes: Change) -> Replayed:
-        """The step times with these things taken away together."""
+        """Return the step times after these changes together."""
         calls = self._calls
         between, inside, target = calls.between_ns, calls.inside_ns, calls.target
         for host, share in _host_time(changes):
@@ -103,20 +105,20 @@ class Replay:
 
 
 def _host_time(changes: Sequence[Change]) -> list[tuple[Intervals, float]]:
-    """What several changes take away together, no instant of it twice."""
-    taken, parts = EMPTY, []
+    """Return the host time that several changes remove together, every instant once."""
+    removed, parts = EMPTY, []
     for change in sorted(changes, key=lambda change: -change.share):
-        host = subtract(change.host, taken)
+        host = subtract(change.host, removed)
         if len(host.start):
             parts.append((host, change.share))
-            taken = union(np.r_[taken.start, host.start], np.r_[taken.end, host.end])
+            removed = union(np.r_[removed.start, host.start], np.r_[removed.end, host.end])
     return parts
 
 
 def _simulate(
     calls: Calls, streams: Streams, between: Int64, inside: Int64, target: Int64
 ) -> tuple[Int64, Int64]:
-    """When each call begins, and when each piece of work ends."""
+    """Compute when each call begins, and when each work ends."""
     count = len(calls.start_ns)
     begun, returned = np.empty(count, np.int64), np.empty(count, np.int64)
     ends = np.full(len(streams.duration_ns), _NEVER, np.int64)
@@ -143,8 +145,8 @@ def _simulate(
 
 
 def _stretches(waits_for: Int64, full_queue_call: Int64) -> Iterator[tuple[int, int]]:
-    """Ranges of calls in which none waits for work that a call of the same range launched, but for a range of
-    one."""
+    """Divide the calls into ranges in which none waits for work that the same range launched, except for
+    ranges of one call."""
     latest = np.maximum(waits_for, full_queue_call)
     a, count, ahead = 0, len(latest), 256
     while a < count:
@@ -165,13 +167,13 @@ def _stretches(waits_for: Int64, full_queue_call: Int64) -> Iterator[tuple[int, 
 
 
 def _run_streams(streams: Streams, begun: Int64, returned: Int64, ends: Int64, a: int, b: int) -> None:
-    """The work of calls a to b, stream by stream, until no work of one waits any longer for another's."""
-    slices = [(s, *np.searchsorted(s.call, (a, b))) for s in streams.each]
-    slices = [(s, low, high) for s, low, high in slices if high > low]
-    crossing = any((streams.other[s.work[low:high]] != NONE).any() for s, low, high in slices)
-    for _ in range(MOST_PASSES if crossing and len(slices) > 1 else 1):
+    """Run the work of calls a to b, stream by stream, until the times of all streams are consistent."""
+    ranges = [(s, *np.searchsorted(s.call, (a, b))) for s in streams.each]
+    ranges = [(s, low, high) for s, low, high in ranges if high > low]
+    crossing = any((streams.other[s.work[low:high]] != NONE).any() for s, low, high in ranges)
+    for _ in range(MOST_PASSES if crossing and len(ranges) > 1 else 1):
         changed = False
-        for stream, low, high in slices:
+        for stream, low, high in ranges:
             some = stream.work[low:high]
             call = streams.call[some]
             issued = np.where(streams.from_return[some], returned[call], begun[call])

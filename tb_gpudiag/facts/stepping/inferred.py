@@ -1,5 +1,4 @@
-"""Steps that nobody annotated: the repetition of a device's launches in time, and what tells that one of
-them is a step."""
+"""Inferred steps: the repetition of a device's launches, and the evidence that one repetition is a step."""
 
 from __future__ import annotations
 
@@ -24,50 +23,50 @@ from tb_gpudiag.trace.vocabulary.marks import MODULE
 
 
 class StepEvidence(Enum):
-    """What tells a step from a part of one, such as a layer, which can repeat just as exactly."""
+    """What distinguishes a step from a part of one, such as a layer, which can repeat just as exactly."""
 
-    MODULE = "module"  # each runs a call of its own of an outermost module
-    INPUT = "input"  # each copies something from the host to the device
-    THREADS = "threads"  # each is launched by several host threads, as forward and backward are
-    ONE_CALL = "one_call"  # all lie inside one call of an operator or a module: parts, no steps
-    NONE = "none"  # nothing tells
+    MODULE = "module"  # each calls an outermost module
+    INPUT = "input"  # each copies from the host to the device
+    THREADS = "threads"  # several host threads launch each, as forward and backward do
+    ONE_CALL = "one_call"  # all are inside one call of an operator or a module: parts, not steps
+    NONE = "none"  # no evidence
 
 
 @dataclass(frozen=True)
 class InferredSteps:
     """Repetitions of the device's launches. Shape (k,) each.
 
-    One begins when the host is done with the launch before its first one, and with waiting for the GPU. It
-    ends where the next one begins; where something else follows, with its own GPU work or at the next launch,
-    whichever is earlier.
+    A repetition begins when the host is done with the launch before its first one and with waiting for the
+    GPU. It ends where the next one begins. Where something else follows, it ends with its own GPU work or at
+    the next launch, whichever is earlier.
     """
 
     period_launches: int
     start_ns: Int64
     end_ns: Int64
-    account: Account  # of each, as of recorded steps
+    account: Account  # time of each, as for recorded steps
     evidence: StepEvidence
-    inside: str  # the call that they all lie inside, "" for none
+    inside: str  # the call that they are all inside, "" for none
 
     def __len__(self) -> int:
         return len(self.start_ns)
 
     @property
     def are_steps(self) -> bool:
-        """Whether something tells that they are steps."""
+        """Whether there is evidence that they are steps."""
         return self.evidence in {StepEvidence.MODULE, StepEvidence.INPUT, StepEvidence.THREADS}
 
 
 @dataclass(frozen=True)
 class _Calls:
-    """A device's launch calls in the order in which they were made. Shape (c,) each; a graph is one call."""
+    """A device's launch calls in order. Shape (c,) each; a graph launch is one call."""
 
     event: Int64
     start_ns: Int64
     end_ns: Int64
     work_end_ns: Int64  # of the last work that it launched
     kind: Int64  # equal for calls that launch the same
-    takes: Bool  # copies from the host to the device
+    copies_in: Bool  # copies from the host to the device
 
 
 def infer_steps(
@@ -79,13 +78,13 @@ def infer_steps(
     ledger: Ledger,
     window: Window,
 ) -> InferredSteps | None:
-    """Of the device whose work and ledger these are, in the window; None where its launches do not clearly
-    repeat."""
+    """Infer the steps in the window of the device with this work and ledger; None if its launches do not
+    clearly repeat."""
     calls = _calls(events, work, transfers, busy)
     if calls is None:
         return None
     pause = np.r_[0, calls.start_ns[1:] - calls.end_ns[:-1]]
-    found = find_repetition(calls.kind, calls.takes, pause)
+    found = find_repetition(calls.kind, calls.copies_in, pause)
     if found is None:
         return None
     start, end = (np.clip(at, window.start_ns, window.end_ns) for at in _in_time(events, calls, found))
@@ -103,9 +102,9 @@ def _calls(events: Events, work: Work, transfers: Transfers, busy: Busy) -> _Cal
     own = own[np.lexsort((work.launch[own], work.launch_start_ns[own]))]
     call = work.launch[own]
     first = np.flatnonzero(np.r_[True, call[1:] != call[:-1]])
-    takes = np.zeros(len(events), np.bool_)
-    takes[transfers.event[transfers.to_device]] = True
-    # A graph's kernels run in an order of their own each time: a sum of random values has none.
+    copies_in = np.zeros(len(events), np.bool_)
+    copies_in[transfers.event[transfers.to_device]] = True
+    # A graph's kernels run in another order each time: a sum of random values does not depend on the order.
     value = np.random.default_rng(0).integers(1, 2**62, max(1, len(events.names)), dtype=np.int64)
     work_event = work.event[own]
     return _Calls(
@@ -114,16 +113,16 @@ def _calls(events: Events, work: Work, transfers: Transfers, busy: Busy) -> _Cal
         events.end_ns[call[first]],
         np.maximum.reduceat(events.end_ns[work_event], first),
         np.add.reduceat(value[events.name[work_event]], first),
-        np.logical_or.reduceat(takes[work_event], first),
+        np.logical_or.reduceat(copies_in[work_event], first),
     )
 
 
 def _in_time(events: Events, calls: _Calls, found: Repetition) -> tuple[Int64, Int64]:
-    """Start and end of each repetition."""
+    """Return the start and end of each repetition."""
     after = found.start + found.period
     touches = np.r_[False, after[:-1] == found.start[1:]]
-    # What the host does before the first launch (it loads a batch) belongs to the launch; what it waits for
-    # before that belongs to what was launched earlier.
+    # What the host does before the first launch (such as loading a batch) belongs to the repetition. Waiting
+    # before that belongs to earlier launches.
     launch = calls.start_ns[found.start]
     begins = np.r_[np.int64(0), calls.end_ns][found.start]
     waits = events.where(*CALL_CATEGORIES)
@@ -133,7 +132,8 @@ def _in_time(events: Events, calls: _Calls, found: Repetition) -> tuple[Int64, I
     ]
     ends = np.r_[np.int64(0), np.sort(events.end_ns[waits])]
     begins = np.minimum(np.maximum(begins, ends[np.searchsorted(ends, launch, side="right") - 1]), launch)
-    # Where another repetition does not lie right before, who knows what the host was doing.
+    # Where no other repetition precedes, the host may have done something else: the usual time before the
+    # launch counts.
     usual = int(np.median((launch - begins)[touches])) if touches.any() else 0
     start = np.where(touches, begins, np.maximum(begins, launch - usual))
     own_end = np.maximum(calls.end_ns, calls.work_end_ns)[found.members].max(axis=1)
@@ -154,7 +154,7 @@ def _evidence(events: Events, host: Host, calls: _Calls, found: Repetition) -> t
     outermost = np.flatnonzero(module & (host.tree.depth >= 0) & ~_below(host.tree, module))
     if _once_in_each(events, outermost, calls.start_ns[found.members[:, -1]]):
         return StepEvidence.MODULE, ""
-    if calls.takes[found.members].any(axis=1).all():
+    if calls.copies_in[found.members].any(axis=1).all():
         return StepEvidence.INPUT, ""
     threads = events.thread[calls.event[found.members]]
     if (threads.min(axis=1) < threads.max(axis=1)).all():
@@ -163,8 +163,8 @@ def _evidence(events: Events, host: Host, calls: _Calls, found: Repetition) -> t
 
 
 def _once_in_each(events: Events, modules: Int64, last_launch_ns: Int64) -> bool:
-    """Whether the same module is called between any two of these instants. Layers outside any module that
-    holds them are modules of different names."""
+    """Return whether the same module is called between any two consecutive launches. Layers outside any
+    enclosing module are modules of different names."""
     often, count = np.unique(events.name[modules], return_counts=True)
     for name in often[count >= len(last_launch_ns) - 1]:
         begun = np.searchsorted(
@@ -183,7 +183,7 @@ def _ancestors(tree: HostTree, event: int) -> list[int]:
 
 
 def _below(tree: HostTree, chosen: Bool) -> Bool:
-    """Shape (n,): the host events below a chosen one."""
+    """Mask of the host events inside a chosen one, shape (n,)."""
     found = np.zeros(len(chosen), np.bool_)
     inner = tree.parent != NONE
     found[inner] = tree.under(chosen)[tree.parent[inner]]

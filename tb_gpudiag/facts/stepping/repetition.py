@@ -1,4 +1,4 @@
-"""Repetition in a sequence of numbers: which stretch of it comes again and again. Pure: no trace."""
+"""Repetition in a sequence of numbers: which stretch of it recurs. Pure: no trace."""
 
 from __future__ import annotations
 
@@ -13,38 +13,39 @@ Numbers = Int32
 Float64 = npt.NDArray[np.float64]
 
 FEWEST = 3
-"""Repetitions. Two of anything can be chance."""
+"""Fewest repetitions. Two of anything can be chance."""
 
 _IN_A_ROW = 2
-"""Of them that must follow each other exactly alike somewhere, for the period to be known."""
+"""Repetitions that must follow each other exactly alike somewhere, to determine the period."""
 
 MOST_SHARE = 0.5
-"""Of the sequence that the repetitions must make up: below that, something else is the sequence's story."""
+"""Share of the sequence that the repetitions must cover. Below that, the sequence is mostly something
+else."""
 
 NEARLY = 0.9
-"""Of a stretch's elements, each in its place, that make it a repetition too once the exact ones are known:
-a step with another algorithm for a kernel or two is still a step."""
+"""Share of a stretch's elements that must agree, once exact repetitions are known: a step with another
+algorithm for a kernel or two is still a step."""
 
 NEARLY_ALL = 0.9
-"""Of what a longer period covers: an inner repetition that covers this much leaves next to nothing out."""
+"""Share of what a longer period covers: an inner repetition that covers this much misses next to nothing."""
 
 _GRAM = 8
-"""Elements that are looked up together: single ones recur everywhere, long ones miss short periods."""
+"""Elements that are compared together: single ones recur everywhere, long stretches miss short periods."""
 
 _MOST_CANDIDATES = 32
-"""Periods tried: a bound on the work for sequences that repeat in countless ways."""
+"""Most periods that are tried: a bound on the work for sequences that repeat in many ways."""
 
 _MOST_COMPARED = 8
-"""Times the sequence's length that may be compared to find repetitions: a bound on the work as well."""
+"""Most comparisons, as a multiple of the sequence's length: a bound on the work as well."""
 
 _COMPARED_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """Stretches [start, start + period) of the sequence that are the same, in order, disjoint.
+    """Equal stretches [start, start + period) of the sequence, in order and disjoint. start: shape (k,).
 
-    start: shape (k,). They need not touch: what lies between two of them is not part of the repetition.
+    They need not touch: elements between two of them are not part of the repetition.
     """
 
     period: int
@@ -55,13 +56,13 @@ class Repetition:
 
     @property
     def members(self) -> Int64:
-        """Shape (k, period): the elements of each."""
+        """Indices of the elements of each, shape (k, period)."""
         return self.start[:, None] + np.arange(self.period)
 
 
 @dataclass(frozen=True)
 class _Period:
-    """A period with the stretches that repeat exactly at this distance, each at least _IN_A_ROW times."""
+    """A period, and the stretches that repeat exactly at this distance, each at least _IN_A_ROW times."""
 
     length: int
     start: Int64
@@ -74,11 +75,13 @@ class _Period:
 
 
 def find_repetition(sequence: Int64, whole: Bool, pause: Int64) -> Repetition | None:
-    """The repetition that most of the sequence consists of; None where there is none, or none that is clear.
+    """Find the repetition that most of the sequence consists of; None if there is none, or none that is
+    clear.
 
-    sequence: shape (n,), any numbers. whole: shape (n,), elements that only a whole repetition has in it, if
-    any: a shorter period with one in it is not taken for a part of a longer one. pause: shape (n,), how well
-    a cut before the element fits, where the sequence itself leaves the choice.
+    sequence: any numbers, shape (n,).
+    whole: elements that only a whole repetition contains, if any, shape (n,). A shorter period that contains
+    one is not taken for a part of a longer one.
+    pause: how well a cut before the element fits, where the sequence leaves the choice, shape (n,).
     """
     _, kinds = np.unique(sequence, return_inverse=True)
     numbers: Numbers = kinds.astype(np.int32)
@@ -95,7 +98,7 @@ def find_repetition(sequence: Int64, whole: Bool, pause: Int64) -> Repetition | 
 
 
 def _candidates(numbers: Numbers) -> list[int]:
-    """Distances at which stretches of _GRAM elements come again, those that could cover most first."""
+    """Return the distances at which stretches of _GRAM elements recur, those that could cover most first."""
     count = len(numbers) - _GRAM + 1
     if count < FEWEST:
         return []
@@ -104,7 +107,7 @@ def _candidates(numbers: Numbers) -> list[int]:
     again = grams[order][1:] == grams[order][:-1]
     distance = (order[1:] - order[:-1])[again]
     often = np.bincount(distance, minlength=3)
-    # One element that comes again and again is no sequence; a period must fit in FEWEST times.
+    # One recurring element is not a sequence, and a period must fit in FEWEST times.
     often[:2] = 0
     often[len(numbers) // FEWEST + 1 :] = 0
     weight = often * np.arange(len(often))
@@ -113,8 +116,8 @@ def _candidates(numbers: Numbers) -> list[int]:
 
 
 def _grams(numbers: Numbers) -> npt.NDArray[np.uint64]:
-    """A number for each stretch of _GRAM elements: a polynomial over random values, modulo 2**64. A clash
-    costs a candidate that fails the exact test, no more."""
+    """Hash each stretch of _GRAM elements: a polynomial over random values, modulo 2**64. A collision only
+    adds a candidate that fails the exact test."""
     count = len(numbers) - _GRAM + 1
     values = np.random.default_rng(0).integers(1, 2**63, int(numbers.max()) + 1, dtype=np.uint64)[numbers]
     grams = np.zeros(count, np.uint64)
@@ -129,18 +132,18 @@ def _exact(numbers: Numbers, length: int) -> _Period:
     start, end = edges[::2], edges[1::2]
     keep = end - start >= (_IN_A_ROW - 1) * length
     start, end = start[keep], end[keep] + length
-    # Two stretches can share what the first ends and the second begins with.
+    # The end of one stretch and the beginning of the next can overlap.
     covered = int((end - np.maximum(start, np.r_[0, end[:-1]])).sum()) if len(start) else 0
     return _Period(length, start.astype(np.int64), end.astype(np.int64), covered)
 
 
 def _outermost(periods: list[_Period], whole: Bool) -> _Period:
-    """Of repetitions inside one another the outermost, so the step and not its layers.
+    """Choose the outermost of nested repetitions: the step and not its layers.
 
     A longer period is the outer one if the shorter one breaks off in each of its repetitions: layers end
-    where the head of the model comes. Where the shorter one breaks off seldom, the longer one is a multiple
-    of it. And where the shorter one can stand alone, and leaves next to nothing out, what comes once in many
-    of them (a log line, a checkpoint) does not make them one.
+    where the head of the model comes. If the shorter one breaks off seldom, the longer one is a multiple of
+    it. And if the shorter one is complete in itself and misses next to nothing, something that happens once
+    in many of them (a log line, a checkpoint) does not merge them into one.
     """
     chosen = periods[0]
     for longer in periods[1:]:
@@ -157,8 +160,8 @@ def _outermost(periods: list[_Period], whole: Bool) -> _Period:
 
 
 def _cut(period: _Period, run: int, pause: Int64) -> int:
-    """Where the first repetition of the run begins: of the cuts that cost none of them, the one after the
-    longest pause."""
+    """Return where the first repetition of the run begins: of the cuts that lose no repetition, the one after
+    the longest pause."""
     start, length = int(period.start[run]), period.length
     count, spare = divmod(int(period.end[run]) - start, length)
     at = start + np.arange(count)[:, None] * length + np.arange(spare + 1)
@@ -166,7 +169,8 @@ def _cut(period: _Period, run: int, pause: Int64) -> int:
 
 
 def _all_like(numbers: Numbers, period: int, first: int) -> Repetition | None:
-    """All stretches like the one at `first`: the exact ones, and beside or between them nearly exact ones."""
+    """Find all stretches like the one at `first`: the exact ones, and nearly exact ones next to or between
+    them."""
     pattern = numbers[first : first + period]
     _, kinds, often = np.unique(_grams(numbers), return_inverse=True, return_counts=True)
     own = kinds[first : first + period]
@@ -191,7 +195,7 @@ def _all_like(numbers: Numbers, period: int, first: int) -> Repetition | None:
 
 
 def _likeness(numbers: Numbers, pattern: Numbers, at: Int64) -> tuple[Int64, Float64]:
-    """Of the places where the whole pattern fits in: (place, share of it that is found there)."""
+    """Compare the pattern with the places where it fits in: (place, share of its elements that agree)."""
     length = len(pattern)
     at = at[(at >= 0) & (at + length <= len(numbers))]
     share = np.empty(len(at))

@@ -1,4 +1,5 @@
-"""How steps differ: each from the end of the GPU work of the one before it to the end of its own."""
+"""Step times: each step from the end of the previous step's GPU work to the end of its own, and how steps
+differ."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ from tb_gpudiag.trace.vocabulary.marks import STEP
 class StepTimes:
     """Steps in order of time. Shape (k,) each.
 
-    times: with a GPU from completion to completion, for a host that runs ahead says nothing about how long
-    its steps take. The first one begins when what was queued before the recording is done, as far as the
-    trace shows it.
+    times: with a GPU from completion to completion, because a host that runs ahead does not show how long
+    steps take. The first one begins when work queued before the recording is done, as far as the trace shows
+    it.
     host_start_ns, host_end_ns: when the host ran each.
-    work: how much GPU work each launched.
+    work: how many pieces of GPU work each launched.
     """
 
     times: Account
@@ -76,7 +77,8 @@ def find_step_times(
 def completions(
     names: list[str], start: Int64, end: Int64, events: Events, work: Work, busy: Busy, ledger: Ledger
 ) -> StepTimes:
-    """Steps that the host ran in [start, end), in order and disjoint, on the device of this work."""
+    """Measure the steps that the host ran in [start, end), in order and disjoint, on the device of this
+    work."""
     on_device = np.zeros(len(events), np.bool_)
     on_device[busy.work] = True
     own = np.flatnonzero(on_device[work.event] & (work.launch != NONE))
@@ -85,7 +87,7 @@ def completions(
     done = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(events.end_ns[work.event[own]])]
     first, after = np.searchsorted(launched, start), np.searchsorted(launched, end)
     before = done[first]
-    # Where something else lies between two steps, the second one begins no earlier than on the host.
+    # If there is something else between two steps, the second one begins no earlier than on the host.
     before = np.where(np.r_[True, start[1:] > end[:-1]], np.maximum(before, start), before)
     before[0] = max(before[0], _queued_before(events, work, on_device, own[first[0] : after[0]]))
     times = account_of(names, before, np.maximum(done[after], before), busy, ledger)
@@ -93,8 +95,8 @@ def completions(
 
 
 def _queued_before(events: Events, work: Work, on_device: Bool, own: Int64) -> int:
-    """When the work was done that had been launched before the recording began and ran, on its stream, before
-    this work: other streams may run ahead."""
+    """Return when the work from before the recording was done that precedes this work on its stream: other
+    streams may run ahead."""
     queued, ours = work.event[on_device[work.event] & (work.launch == NONE)], work.event[own]
     streams, of_ours = np.unique(events.stream[ours], return_inverse=True)
     if not len(streams):
@@ -107,7 +109,7 @@ def _queued_before(events: Events, work: Work, on_device: Bool, own: Int64) -> i
 
 
 def on_host(names: list[str], start: Int64, end: Int64, pieces: CauseSpans) -> StepTimes:
-    """Steps of a trace without a GPU: the main thread's time, by what it did."""
+    """Measure the steps of a trace without a GPU: the main thread's time by cause."""
     spent = np.zeros((len(start), len(Cause)), np.int64)
     for cause in Cause:
         some = pieces.cause == cause
@@ -117,8 +119,11 @@ def on_host(names: list[str], start: Int64, end: Int64, pieces: CauseSpans) -> S
 
 
 def only_in(host: Host, steps: StepTimes, chosen: Bool) -> list[tuple[str, int]]:
-    """(name, ns) of what chosen steps did on the host and no other step did: the outermost spans, the longest
-    first. chosen: shape (k,). Names that differ in a number or an address only are one."""
+    """Find what the chosen steps did on the host and no other step did: (name, ns) of the outermost spans,
+    the longest first.
+
+    chosen: mask of steps, shape (k,). Names that differ only in numbers or addresses count as the same.
+    """
     events, tree = host.events, host.tree
     spans = tree.spans[~match(events, STEP)[tree.spans]]
     step = np.searchsorted(steps.host_start_ns, events.start_ns[spans], side="right") - 1
@@ -144,4 +149,5 @@ def only_in(host: Host, steps: StepTimes, chosen: Bool) -> list[tuple[str, int]]
 
 
 _MOST_NAMES = 5
-"""Names of what only some steps did: what follows is small, and each is looked for among all others."""
+"""Most names of what only some steps did: further ones are short, and each is compared with all other
+names."""

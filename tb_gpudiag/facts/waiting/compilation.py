@@ -1,5 +1,4 @@
-"""Compilation: what kind of it held the host, and which functions torch.compile compiled, how often, and
-when."""
+"""Compilation: its kinds, and which functions torch.compile compiled, how often, and when."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from tb_gpudiag.trace.vocabulary.marks import COMPILED_REGION
 
 
 class CompileKind(IntEnum):
-    """How GPU code comes to be. Where one lies inside another, the first of them asked for it."""
+    """How GPU code is generated or loaded. Of nested kinds, the first one in this order is the reason."""
 
     DYNAMO = 0  # torch.compile
     CAPTURE = 1  # of a CUDA graph
     EXTENSION = 2  # C++ or CUDA source
-    AUTOTUNE = 3  # Triton kernels, measured against each other
+    AUTOTUNE = 3  # Triton kernels are benchmarked against each other
     TRITON = 4
-    LOADING = 5  # a module by the driver, as at a kernel's first use
+    LOADING = 5  # the driver loads a module, as at a kernel's first use
 
 
 _NAMES = (
@@ -44,20 +43,20 @@ class CompiledFunction:
 
     event: int
     duration_ns: int
-    function: str  # torch's number of it; "" where the trace does not say
+    function: str  # torch's number for it; "" where the trace does not say
     before: int  # how often it had been compiled before; NONE where the trace does not say
-    step: str  # the step in which it began; "" in none
+    step: str  # the step in which it began; "" outside of steps
 
 
 class CompileWork(NamedTuple):
-    """Shape (k,) each."""
+    """What host events are compiling. Shape (k,) each."""
 
     kind: Int64  # CompileKind
-    call: Int64  # the outermost span of it; loading is the event itself
+    call: Int64  # the outermost span of the compilation; of LOADING the event itself
 
 
 def compile_work(host: Host, event: Int64) -> CompileWork:
-    """event: shape (k,), host events whose cause is Cause.COMPILE, or NONE."""
+    """Find what host events are compiling. event: with Cause.COMPILE, or NONE, shape (k,)."""
     events = host.events
     of_name = kind_by_name(events.names, _NAMES, CompileKind.LOADING)
     if not (of_name != CompileKind.LOADING).any():
@@ -70,8 +69,8 @@ def compile_work(host: Host, event: Int64) -> CompileWork:
 
 
 def compiled_functions(host: Host, steps: Steps, window: Window) -> list[CompiledFunction]:
-    """Those that begin in the window, in order. A function that has just been compiled runs next on its
-    thread: the name of that run says which one it is."""
+    """Find the compilations that begin in the window, in order. A function that has just been compiled runs
+    next on its thread, and the name of that run says which function it is."""
     events = host.events
     found = match(events, compile_spans.COMPILED_FUNCTION)
     if not found.any():
@@ -82,15 +81,15 @@ def compiled_functions(host: Host, steps: Steps, window: Window) -> list[Compile
     step = _steps_at(steps, events.start_ns[compiled])
     result = []
     for event, run, name in zip(compiled.tolist(), region.tolist(), step, strict=True):
-        told = COMPILED_REGION.fullmatch(events.names[events.name[run]]) if run != NONE else None
-        function, before = (told["function"], int(told["before"][:9])) if told else ("", NONE)
+        parsed = COMPILED_REGION.fullmatch(events.names[events.name[run]]) if run != NONE else None
+        function, before = (parsed["function"], int(parsed["before"][:9])) if parsed else ("", NONE)
         result.append(CompiledFunction(event, int(events.duration_ns[event]), function, before, name))
     return result
 
 
 def _next_region(host: Host, compiled: Int64) -> Int64:
-    """Of each compilation, the first compiled function that begins on its thread after its end and before the
-    next compilation; NONE where there is none."""
+    """Find the first compiled function that begins on each compilation's thread, after its end and before the
+    next compilation; NONE without one."""
     events = host.events
     regions = np.flatnonzero(match(events, COMPILED_REGION) & (host.tree.depth >= 0))
     axis = ThreadAxis(events.start_ns[regions], events.start_ns[compiled], events.end_ns[compiled])

@@ -1,4 +1,4 @@
-"""What the host did beside the model: work of its own that a library's name tells."""
+"""Host tasks: work next to the model that library frames identify."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from enum import IntEnum
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.matching import kind_by_name
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Int64
 from tb_gpudiag.trace.vocabulary import host_libraries
 from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
 
 
 class HostTask(IntEnum):
-    """Where one lies inside another, the first of them is what the time is for: an image is
-    resized to be logged."""
+    """Kinds of host tasks. Of nested tasks, the first one in this order is the purpose: an image is resized
+    to be logged."""
 
-    GARBAGE = 0  # gc.collect(); a collection that starts by itself has no mark
+    GARBAGE = 0  # gc.collect(); automatic collections are not in the trace
     LOGGING = 1  # log lines, progress bars, metrics, print
     SAVING = 2  # a checkpoint
     TOKENIZING = 3
-    PREPARING = 4  # images, sound and video: decoded, resized, normalised
+    PREPARING = 4  # images, sound and video: decoded, resized, normalized
 
 
 _NAMES = (
@@ -36,17 +37,17 @@ _OTHER = len(HostTask)
 
 
 def host_task_of(name: str) -> HostTask | None:
-    """What a span of this name is done for."""
+    """Return the task of a span of this name; None if it is none."""
     return next((task for task, pattern in _NAMES if pattern.fullmatch(name, 0, LONGEST_MATCHED)), None)
 
 
 @dataclass(frozen=True)
 class HostTasks:
-    """Shape (n,) each, over all events.
+    """The host task of each event. Shape (n,) each.
 
-    kind: a HostTask, or NONE.
-    call: the outermost span of a task, or NONE.
-    caller: what called that one, or NONE.
+    kind: HostTask, or NONE.
+    call: the task's outermost span, or NONE.
+    caller: the span that called it, or NONE.
     """
 
     kind: Int64
@@ -54,8 +55,10 @@ class HostTasks:
     caller: Int64
 
     def time_ns(self, event: Int64, weight_ns: Int64) -> dict[HostTask, int]:
-        """ns of each task, most first. event: shape (k,), host events or NONE; weight_ns: shape (k,), the
-        time that each stands for."""
+        """Add up time by task: task -> ns, most first.
+
+        event: host events or NONE, shape (k,). weight_ns: the time of each, shape (k,).
+        """
         kind = np.where(event == NONE, NONE, self.kind[event])
         known = kind != NONE
         total = np.bincount(kind[known], weights=weight_ns[known], minlength=len(HostTask))
@@ -63,10 +66,9 @@ class HostTasks:
 
 
 def find_host_tasks(host: Host) -> HostTasks:
-    """Frames of Python tell: without stacks, nothing is known."""
+    """Find the host tasks. Python frames identify them, so there are none without stacks."""
     events, tree = host.events, host.tree
-    tasks = [host_task_of(name) for name in events.names]
-    of_name = np.array([_OTHER if task is None else task for task in tasks], np.int64)
+    of_name = kind_by_name(events.names, _NAMES, _OTHER)
     nothing = np.full(len(events), NONE, np.int64)
     if not (of_name != _OTHER).any():
         return HostTasks(nothing, nothing, nothing)

@@ -1,4 +1,4 @@
-"""What a DataLoader's time went into, where the trace shows it."""
+"""Data loading: the parts of a DataLoader's time, where the trace shows them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tb_gpudiag.trace.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SIN
 
 
 class LoadPart(IntEnum):
-    """In the order in which a batch passes through them."""
+    """Parts of fetching a batch, in order."""
 
-    START = 0  # making the iterator, and starting its workers
-    WAIT = 1  # at the queue that workers fill
-    RECEIVE = 2  # taking a worker's batch over into this process
-    ITEMS = 3  # the data set's items, one after another
-    COLLATE = 4  # items made into a batch
-    PIN = 5  # the batch copied into pinned memory
+    START = 0  # create the iterator and start its workers
+    WAIT = 1  # wait at the queue that workers fill
+    RECEIVE = 2  # receive a worker's batch in this process
+    ITEMS = 3  # get the data set's items, one after another
+    COLLATE = 4  # make a batch of the items
+    PIN = 5  # copy the batch into pinned memory
 
 
-# What happens inside one of these belongs to it; the innermost one decides.
+# The innermost of these frames decides.
 _FRAMES = (
     (LoadPart.START, torch_frames.LOADER_START),
     (LoadPart.WAIT, torch_frames.LOADER_WAIT),
@@ -42,7 +42,7 @@ _OPERATORS = (
 
 
 def loader_kind(host: Host) -> str:
-    """Which of torch's iterators fetched; "" where the trace does not say."""
+    """Return which of torch's iterators fetched the batches; "" where the trace does not say."""
     for kind in (SINGLE_PROCESS_ITERATOR, MULTI_PROCESS_ITERATOR):
         if any(kind in name for name in host.events.names):
             return kind
@@ -50,14 +50,16 @@ def loader_kind(host: Host) -> str:
 
 
 def batches(host: Host, window: Window) -> tuple[Int64, Int64]:
-    """When the fetching of each batch began, and how long it took; in order."""
+    """Return when fetching each batch in the window began, and how long it took, in order."""
     loads = host.loads(window)
     return host.events.start_ns[loads], host.events.duration_ns[loads]
 
 
 def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int]:
-    """ns of each part. event: shape (k,), host events under data loading, or NONE; weight_ns: shape (k,), the
-    time that each stands for. What the trace does not tell apart is left out."""
+    """Add up time by part of data loading: part -> ns, without time whose part is not known.
+
+    event: host events inside data loading, or NONE, shape (k,). weight_ns: the time of each, shape (k,).
+    """
     events = host.events
     part_of = kind_by_name(events.names, _FRAMES, NONE)
     used = part_of[events.name]
@@ -68,10 +70,10 @@ def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int
     at = event.copy()
     while (at != NONE).any():
         here = (at != NONE) & (found == NONE)
-        sign = np.where(here, part_of[events.name[at]], NONE)
-        # Items unpickle too: what was received is told by the queue around it.
-        received |= sign == LoadPart.RECEIVE
-        found = np.where(here & (sign != LoadPart.RECEIVE), sign, found)
+        part = np.where(here, part_of[events.name[at]], NONE)
+        # Items are unpickled, too: a batch is received only inside the queue.
+        received |= part == LoadPart.RECEIVE
+        found = np.where(here & (part != LoadPart.RECEIVE), part, found)
         at = np.where(here, host.tree.parent[at], NONE)
     found[received & (found == LoadPart.WAIT)] = LoadPart.RECEIVE
     known = found != NONE

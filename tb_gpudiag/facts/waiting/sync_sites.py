@@ -1,5 +1,4 @@
-"""Waits for the GPU by call site: what kind of wait it is, how long the host was held, and what the device
-stood idle for afterwards."""
+"""Synchronizations by call site: their kind, how long they blocked the host, and the idle time after them."""
 
 from __future__ import annotations
 
@@ -19,15 +18,15 @@ from tb_gpudiag.trace.vocabulary import api_calls, operators, torch_frames
 
 
 class SyncKind(IntEnum):
-    """What made the host wait. Where several fit, the first one tells most."""
+    """Why the host waited. If several kinds fit, the first one in this order says most."""
 
-    PRINT = 0  # a tensor as text
-    SIZE = 1  # a result whose size only the GPU knows: nonzero, a boolean index, unique
-    CONDITION = 2  # a tensor's value as a condition
-    ITEM = 3  # one value
+    PRINT = 0  # a tensor is printed
+    SIZE = 1  # the size of a result depends on data: nonzero, a boolean index, unique
+    CONDITION = 2  # a tensor's value is a condition
+    ITEM = 3  # a single value is read
     COPY_TO_HOST = 4
     COPY_TO_DEVICE = 5
-    DEVICE = 6  # the whole device
+    DEVICE = 6  # for the whole device
     EVENT = 7
     STREAM = 8
     COPY = 9  # a copy whose direction is not known
@@ -37,7 +36,7 @@ class SyncKind(IntEnum):
         return self.name.lower()
 
 
-# What encloses the call: frames and operators of PyTorch.
+# Frames and operators around the call.
 _AROUND = (
     (SyncKind.PRINT, torch_frames.TENSOR_PRINT),
     (SyncKind.SIZE, operators.DATA_DEPENDENT_SIZE),
@@ -54,19 +53,19 @@ _CALL = (
 
 @dataclass(frozen=True)
 class SyncSite:
-    """The waits of one kind and one operator at one place."""
+    """Waits of one kind and one operator at one place."""
 
     kind: SyncKind
-    place: int  # a number for Host.frame, or NONE
+    place: int  # number of a frame (see Host.frame), or NONE
     operator: str  # the innermost one; "" outside any
     count: int
-    held_ns: int  # in the calls
-    refill_ns: int  # the device's idle time after them, at most as long as the host had been held
-    ranges: Ranges  # the longest of them
+    held_ns: int  # time in the calls
+    refill_ns: int  # the device's idle time after them, at most as long as they had blocked the host
+    ranges: Ranges  # the longest waits
 
 
 def sync_kinds(host: Host, transfers: Transfers, calls: Int64) -> UInt8:
-    """calls: shape (k,), event indices of calls that wait. Shape (k,): the SyncKind of each."""
+    """Return the SyncKind of each call that waits, shape (k,). calls: their event indices, shape (k,)."""
     events = host.events
     around = kind_by_name(events.names, _AROUND, len(SyncKind)).astype(np.uint8)
     found = np.full(len(calls), len(SyncKind), np.uint8)
@@ -94,10 +93,10 @@ def sync_kinds(host: Host, transfers: Transfers, calls: Int64) -> UInt8:
 def sync_sites(
     host: Host, transfers: Transfers, blocking: Int64, device: int, ledger: Ledger, window: Window
 ) -> list[SyncSite]:
-    """The waits that begin in the window, those that cost the device most first. ledger: the device's.
+    """Group the waits that begin in the window, the site that costs the device most first.
 
     blocking: the calls that wait (handover.HostTime.blocking). Calls inside one operator are one wait, such
-    as a copy that blocks and the synchronisation after it.
+    as a copy that blocks and the synchronization after it. ledger: the device's.
     """
     events = host.events
     starts = events.start_ns[blocking]
