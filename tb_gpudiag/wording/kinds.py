@@ -241,6 +241,20 @@ PHASES = table(
 )
 """What part of a step memory belongs to."""
 
+TREND_STATES = table(
+    Term("rising", "Rising", "The floor rises from step to step.", phrase="rises by {change}"),
+    Term("level", "Level", "The floor does not change.", phrase="stays level"),
+    Term("plateau", "Plateau", "The floor rose and then stays level.", phrase="rose and now stays level"),
+    Term("falling", "Falling", "The floor falls from step to step.", phrase="falls by {change}"),
+    Term(
+        "unclear",
+        "Unclear",
+        "The floor changes without a direction.",
+        phrase="changes by {change}, without a clear trend",
+    ),
+)
+"""What the floor of memory does over the steps. `{change}` stands for a size."""
+
 SAVING_BASES = table(
     Term("replayed", "Replayed", "From replaying the trace without this cost."),
     Term("estimate", "Estimate", "An estimate from kernel sizes or known rates."),

@@ -16,6 +16,7 @@ from tb_gpudiag.facts.waiting.sync_sites import SyncKind
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.host_messages import KINDS as HOST_KINDS
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
+from tb_gpudiag.rules.shared.leak import State
 from tb_gpudiag.rules.shared.window_parts import WindowParts
 from tb_gpudiag.trace.events import Category, Kind
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
@@ -41,6 +42,7 @@ ENUMS: dict[str, tuple[Table, set[str]]] = {
     "host kinds": (kinds.HOST_KINDS, set(HOST_KINDS)),
     "step signs": (kinds.STEP_SIGNS, {evidence.value for evidence in StepEvidence}),
     "phases": (kinds.PHASES, {phase.label for phase in Phase} - {""}),
+    "trend states": (kinds.TREND_STATES, set(get_args(State))),
     "saving bases": (kinds.SAVING_BASES, {"at most", "estimate", "replayed"}),  # rules/rule.py, Saving
     "file kinds": (kinds.FILE_KINDS, set(get_args(Kind))),
 }

@@ -274,6 +274,39 @@ export const LIMITERS: Readonly<Record<string, Term>> = {
   }
 };
 
+export const SEVERITIES: Readonly<Record<string, Colored>> = {
+  "INFO": {
+    "word": "Info",
+    "noun": "info",
+    "explanation": "Worth knowing. It costs little or nothing.",
+    "color": {
+      "light": "#47627d",
+      "dark": "#a9bccf"
+    },
+    "hatched": false
+  },
+  "WARNING": {
+    "word": "Warning",
+    "noun": "warning",
+    "explanation": "Costs enough to be worth a fix.",
+    "color": {
+      "light": "#9a5b00",
+      "dark": "#f2b95c"
+    },
+    "hatched": false
+  },
+  "ERROR": {
+    "word": "Error",
+    "noun": "error",
+    "explanation": "Costs a large share of the time, or ends the job.",
+    "color": {
+      "light": "#b3261e",
+      "dark": "#ff9a8f"
+    },
+    "hatched": false
+  }
+};
+
 export const FAMILIES: Readonly<Record<string, Term>> = {
   "gemm": {
     "word": "Matmul",
@@ -735,6 +768,34 @@ export const PHASES: Readonly<Record<string, Term>> = {
     "word": "Zeroing of gradients",
     "noun": "zeroing of gradients",
     "explanation": "Gradients are zeroed or freed before the next step."
+  }
+};
+
+export const TREND_STATES: Readonly<Record<string, Term>> = {
+  "rising": {
+    "word": "Rising",
+    "noun": "rises by {change}",
+    "explanation": "The floor rises from step to step."
+  },
+  "level": {
+    "word": "Level",
+    "noun": "stays level",
+    "explanation": "The floor does not change."
+  },
+  "plateau": {
+    "word": "Plateau",
+    "noun": "rose and now stays level",
+    "explanation": "The floor rose and then stays level."
+  },
+  "falling": {
+    "word": "Falling",
+    "noun": "falls by {change}",
+    "explanation": "The floor falls from step to step."
+  },
+  "unclear": {
+    "word": "Unclear",
+    "noun": "changes by {change}, without a clear trend",
+    "explanation": "The floor changes without a direction."
   }
 };
 

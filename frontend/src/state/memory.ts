@@ -2,7 +2,7 @@
 
 import { bytes, codeLine, count, moment, percent, plural, time } from "../base/format";
 import { term } from "../base/terms";
-import { PHASES } from "../base/vocabulary";
+import { PHASES, TREND_STATES } from "../base/vocabulary";
 import type { DeviceMemory, FloorTrend, MemoryOwner, Place } from "../wire/report";
 
 export function memoryLabel({ device }: DeviceMemory): string {
@@ -33,18 +33,8 @@ export function floorSentence({ trend, steps_until_full: left }: DeviceMemory): 
 }
 
 function does(trend: FloorTrend): string {
-  switch (trend.state) {
-    case "rising":
-      return `rises by ${perUnit(trend, 1)}`;
-    case "falling":
-      return `falls by ${perUnit(trend, -1)}`;
-    case "level":
-      return "stays level";
-    case "plateau":
-      return "rose and now stays level";
-    default:
-      return `changes by ${perUnit(trend, 1)}, without a clear trend`;
-  }
+  const known = term(TREND_STATES, trend.state) ?? TREND_STATES.unclear;
+  return known?.noun.replace("{change}", perUnit(trend, trend.state === "falling" ? -1 : 1)) ?? "";
 }
 
 function more(left: number, { unit }: FloorTrend): string {

@@ -57,7 +57,7 @@ def _words(**memory: Any) -> str:
             -1,
             "falls by {change} per step (over 5 steps; 95% confidence: {least} to {most})",
         ),
-        ({"state": "plateau"}, 0, 0, "rose and then stays level (over 5 steps)"),
+        ({"state": "plateau"}, 0, 0, "rose and now stays level (over 5 steps)"),
         (
             {"state": "rising", "unit": "second"},
             0,

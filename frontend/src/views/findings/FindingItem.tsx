@@ -1,4 +1,6 @@
 import { useEffect, useId, useRef } from "react";
+import { term, word } from "../../base/terms";
+import { SEVERITIES } from "../../base/vocabulary";
 import { costText, costsMemory, savingText } from "../../state/findings";
 import { usePage } from "../../state/store";
 import type { Finding } from "../../wire/report";
@@ -38,7 +40,9 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
           toggle(id);
         }}
       >
-        <span className="gd-severity">{finding.severity.toLowerCase()}</span>
+        <span className="gd-severity" title={term(SEVERITIES, finding.severity)?.explanation}>
+          {word(SEVERITIES, finding.severity)}
+        </span>
         <span className="gd-finding-title">
           <b>{finding.title}</b>
           <span>{finding.summary}</span>

@@ -8,7 +8,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Column, Kind, Lines, Table, lines, numbers, table
 from tb_gpudiag.report.views.sections.place_text import code_place
 from tb_gpudiag.wording.format import count, share, size_bytes, time_us
-from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES
+from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES, TREND_STATES
 from tb_gpudiag.wording.quantity import number, share_of, size
 from tb_gpudiag.wording.term import term
 
@@ -63,14 +63,8 @@ def _floor(m: pb.DeviceMemory) -> str:
 
 def _change(trend: pb.FloorTrend) -> str:
     change = f"{size_bytes(_sign(trend) * trend.bytes_per_step)} per {trend.unit}"
-    words = {
-        "rising": f"rises by {change}",
-        "falling": f"falls by {change}",
-        "plateau": "rose and then stays level",
-        "level": "stays level",
-        "unclear": f"changes by {change}, without a clear trend",
-    }
-    return words.get(trend.state, f"changes by {change}")
+    known = TREND_STATES.get(trend.state, TREND_STATES["unclear"])
+    return known.noun.format(change=change)
 
 
 def _sign(trend: pb.FloorTrend) -> int:
