@@ -12,6 +12,7 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT, Queue
 from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.trace.events import NONE
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
@@ -47,29 +48,49 @@ def assert_queue(queue: Queue, window: Window) -> None:
 @given(stories())
 def test_every_depth_is_the_number_of_launches_that_wait(story: TraceBuilder) -> None:
     facts = facts_of(story)
-    events, work, window = facts.events, facts.work, facts.window
-    launches = set()
+    launches: set[int] = set()
     for queue in facts.queues:
-        assert_queue(queue, window)
-        pairs = list(zip(queue.issued_ns.tolist(), queue.begun_ns.tolist(), strict=True))
-        for time, depth in zip(queue.depth.time_ns.tolist(), queue.depth.depth.tolist(), strict=True):
-            assert depth == sum(issued <= time < begun for issued, begun in pairs)
-        if 0 < window.duration_ns < 2_000 * US:
-            at_each_us = range(window.start_ns, window.end_ns, US)
-            counts = sorted(sum(i <= time < b for i, b in pairs) for time in at_each_us)
-            figures = queue.figures(window)
-            assert figures.most == counts[-1]
-            assert figures.median == counts[(len(counts) - 1) // 2]
-            assert figures.empty_share == pytest.approx(counts.count(0) / len(counts))
-        for call, issued, begun in zip(queue.call.tolist(), *zip(*pairs, strict=True), strict=True):
-            if call == NONE:
-                assert issued == min(facts.recording.start_ns, begun)
-                continue
-            launches.add(call)
+        assert_queue(queue, facts.window)
+        assert_depth_counts(queue)
+        assert_figures_count(queue, facts.window)
+        launches |= linked_calls(queue, facts)
+    assert launches == set(facts.work.launch[facts.work.launch != NONE].tolist())
+    assert sum(int((queue.call != NONE).sum()) for queue in facts.queues) == len(launches)
+
+
+def waiting_at(queue: Queue, time: int) -> int:
+    """Count the launches of the queue that wait at this time, one by one."""
+    pairs = zip(queue.issued_ns.tolist(), queue.begun_ns.tolist(), strict=True)
+    return sum(issued <= time < begun for issued, begun in pairs)
+
+
+def assert_depth_counts(queue: Queue) -> None:
+    for time, depth in zip(queue.depth.time_ns.tolist(), queue.depth.depth.tolist(), strict=True):
+        assert depth == waiting_at(queue, time)
+
+
+def assert_figures_count(queue: Queue, window: Window) -> None:
+    """Stories last whole µs, so counting at each µs of the window is exact."""
+    if not 0 < window.duration_ns < 2_000 * US:
+        return
+    counts = sorted(waiting_at(queue, time) for time in range(window.start_ns, window.end_ns, US))
+    figures = queue.figures(window)
+    assert figures.most == counts[-1]
+    assert figures.median == counts[(len(counts) - 1) // 2]
+    assert figures.empty_share == pytest.approx(counts.count(0) / len(counts))
+
+
+def linked_calls(queue: Queue, facts: Facts) -> set[int]:
+    """The launch calls of the queue, each with its own times; work without one waits from the start."""
+    events, work = facts.events, facts.work
+    calls = queue.call.tolist()
+    for call, issued, begun in zip(calls, queue.issued_ns.tolist(), queue.begun_ns.tolist(), strict=True):
+        if call == NONE:
+            assert issued == min(facts.recording.start_ns, begun)
+        else:
             assert issued == min(events.end_ns[call], begun)
             assert begun == events.start_ns[work.event[work.launch == call]].min()
-    assert launches == set(work.launch[work.launch != NONE].tolist())
-    assert sum(int((queue.call != NONE).sum()) for queue in facts.queues) == len(launches)
+    return set(calls) - {NONE}
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -146,12 +146,16 @@ def test_every_instant_has_one_innermost_span(rows: list[tuple[int, int, int]]) 
     for thread, activity in HostTree(events).activities().items():
         assert (activity.start_ns[1:] == activity.end_ns[:-1]).all()
         assert (activity.end_ns > activity.start_ns).all()
-        own = [i for i in range(len(events)) if events.thread[i] == thread and events.duration_ns[i]]
         for begin, stop, found in zip(activity.start_ns, activity.end_ns, activity.event, strict=True):
-            for at in range(begin, stop):
-                open_then = [i for i in own if events.start_ns[i] <= at < events.end_ns[i]]
-                shortest = min((int(events.duration_ns[i]) for i in open_then), default=None)
-                assert (int(events.duration_ns[found]) if found != NONE else None) == shortest
+            length = int(events.duration_ns[found]) if found != NONE else None
+            assert {shortest_open(events, thread, at) for at in range(begin, stop)} == {length}
+
+
+def shortest_open(events: Events, thread: int, at: int) -> int | None:
+    """Length of the shortest span of the thread that is open at this time; None if none is."""
+    own = [i for i in range(len(events)) if events.thread[i] == thread and events.duration_ns[i]]
+    then = [i for i in own if events.start_ns[i] <= at < events.end_ns[i]]
+    return min((int(events.duration_ns[i]) for i in then), default=None)
 
 
 @given(spans)

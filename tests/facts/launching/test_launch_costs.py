@@ -71,38 +71,54 @@ def test_a_thread_that_waits_for_another_spends_nothing_on_its_launches() -> Non
     }
 
 
+Piece = tuple[int, int, int, Cause | None]
+"""(start_ns, end_ns, event, cause) of what a thread did."""
+
+
 def walked(facts: Facts, call: int) -> tuple[int, int]:
     """(dispatch, Python) ns before one launch call, walked piece by piece from the launch before."""
-    events, host, window = facts.events, facts.host, facts.window
-    thread, start = int(events.thread[call]), int(events.start_ns[call])
-    own = [c for c in set(facts.work.launch.tolist()) if c != NONE and events.thread[c] == thread]
-    before = [c for c in own if (events.start_ns[c], c) < (start, call)]
-    free = max([window.start_ns, *(int(events.end_ns[c]) for c in before)])
-    pieces: list[tuple[int, int, int, Cause | None]]
-    if thread == facts.main_thread:
-        p = facts.main_thread_spans
-        pieces = [
-            (a, b, e, Cause(c))
-            for a, b, e, c, t in zip(p.start_ns, p.end_ns, p.event, p.cause, p.thread, strict=True)
-            if t == thread
-        ]
-    else:
-        lived = host.activities.get(thread)
-        pieces = [
-            (a, b, e, None if e == NONE or host.cause[e] >= len(Cause) else Cause(int(host.cause[e])))
-            for a, b, e in (zip(lived.start_ns, lived.end_ns, lived.event, strict=True) if lived else ())
-        ]
+    events, host = facts.events, facts.host
+    start, free = int(events.start_ns[call]), free_since(facts, call)
     dispatch = python = 0
-    for a, b, event, cause in pieces:
+    for a, b, event, cause in pieces_of(facts, int(events.thread[call])):
         length = int(min(b, start) - max(a, free))
         if length <= 0 or (event != NONE and events.category[event] in CALL_CATEGORIES):
             continue
-        if event != NONE and host.operator[event] != NONE:
-            if cause in (None, Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE):
-                dispatch += length
-        elif cause == Cause.PYTHON:
+        in_operator = event != NONE and host.operator[event] != NONE
+        if in_operator and cause in (None, Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE):
+            dispatch += length
+        elif not in_operator and cause == Cause.PYTHON:
             python += length
     return dispatch, python
+
+
+def free_since(facts: Facts, call: int) -> int:
+    """When the thread's launch before this one had returned."""
+    events = facts.events
+    thread, start = int(events.thread[call]), int(events.start_ns[call])
+    own = [c for c in set(facts.work.launch.tolist()) if c != NONE and events.thread[c] == thread]
+    before = [c for c in own if (events.start_ns[c], c) < (start, call)]
+    return max([facts.window.start_ns, *(int(events.end_ns[c]) for c in before)])
+
+
+def pieces_of(facts: Facts, thread: int) -> list[Piece]:
+    if thread == facts.main_thread:
+        p = facts.main_thread_spans
+        columns = zip(p.start_ns, p.end_ns, p.event, p.cause, p.thread, strict=True)
+        return [(a, b, e, Cause(c)) for a, b, e, c, t in columns if t == thread]
+    lived = facts.host.activities.get(thread)
+    if lived is None:
+        return []
+    return [
+        (a, b, e, cause_of(facts, int(e)))
+        for a, b, e in zip(lived.start_ns, lived.end_ns, lived.event, strict=True)
+    ]
+
+
+def cause_of(facts: Facts, event: int) -> Cause | None:
+    if event == NONE or facts.host.cause[event] >= len(Cause):
+        return None
+    return Cause(int(facts.host.cause[event]))
 
 
 def assert_costs(facts: Facts) -> None:

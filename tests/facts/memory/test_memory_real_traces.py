@@ -90,15 +90,20 @@ def test_the_peak_is_made_of_its_kinds_and_its_owners(shared_traces: Path, folde
 def test_a_floor_is_the_lowest_of_its_step(shared_traces: Path, folder: str) -> None:
     for path in files(shared_traces, folder):
         for memory in real_facts(path).memory:
-            curve, floors = memory.curve, memory.floors
-            for i, floor in enumerate(floors.bytes.tolist()):
-                held, inside = memory.curve.start_bytes, []
-                for time, size in zip(curve.time_ns.tolist(), curve.allocated.tolist(), strict=True):
-                    if time < floors.periods.start_ns[i]:
-                        held = size
-                    elif time < floors.periods.end_ns[i]:
-                        inside.append(size)
-                assert floor == min([held, *inside])
+            floors = memory.floors
+            bounds = zip(floors.periods.start_ns.tolist(), floors.periods.end_ns.tolist(), strict=True)
+            assert floors.bytes.tolist() == [lowest(memory, start, end) for start, end in bounds]
+
+
+def lowest(memory: DeviceMemory, start_ns: int, end_ns: int) -> int:
+    """Least memory held in [start_ns, end_ns), walked event by event."""
+    held, inside = memory.curve.start_bytes, []
+    for time, size in zip(memory.curve.time_ns.tolist(), memory.curve.allocated.tolist(), strict=True):
+        if time < start_ns:
+            held = size
+        elif time < end_ns:
+            inside.append(size)
+    return min([held, *inside])
 
 
 def test_a_real_leak_has_its_slope_and_its_line(shared_traces: Path) -> None:
