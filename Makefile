@@ -92,7 +92,7 @@ lint: lint-python lint-frontend
 lint-python: .make/venv docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/complexipy --quiet
+	$(BIN)/complexipy --plain
 	$(BIN)/mypy
 
 # The documentation site, in build/site. --strict: a broken link is an error.

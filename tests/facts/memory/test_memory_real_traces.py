@@ -97,7 +97,8 @@ def test_a_floor_is_the_lowest_of_its_step(shared_traces: Path, folder: str) -> 
 
 def lowest(memory: DeviceMemory, start_ns: int, end_ns: int) -> int:
     """Least memory held in [start_ns, end_ns), walked event by event."""
-    held, inside = memory.curve.start_bytes, []
+    held: int = memory.curve.start_bytes
+    inside: list[int] = []
     for time, size in zip(memory.curve.time_ns.tolist(), memory.curve.allocated.tolist(), strict=True):
         if time < start_ns:
             held = size
