@@ -1,5 +1,5 @@
 import { count, percent, time } from "../../base/format";
-import { word } from "../../base/terms";
+import { term, word } from "../../base/terms";
 import { FAMILIES } from "../../base/vocabulary";
 import type { KernelFamily, Report } from "../../wire/report";
 import { NumberTitle } from "../parts/NumberTitle";
@@ -48,7 +48,9 @@ function FamilyRow({ item, several }: { item: KernelFamily; several: boolean }) 
   const name = word(FAMILIES, item.family);
   return (
     <LinkedRow of={item}>
-      <td className="gd-name">{several ? `GPU ${item.device}: ${name}` : name}</td>
+      <td className="gd-name" title={term(FAMILIES, item.family)?.explanation}>
+        {several ? `GPU ${item.device}: ${name}` : name}
+      </td>
       <td className="gd-number">{count(item.kernels)}</td>
       <td className="gd-number">{time(item.us)}</td>
       <td className="gd-number">{percent(item.share)}</td>

@@ -1,5 +1,5 @@
 import { codeLine, count, time } from "../../base/format";
-import { word } from "../../base/terms";
+import { term, word } from "../../base/terms";
 import { SYNC_KINDS } from "../../base/vocabulary";
 import type { Report, SyncSite } from "../../wire/report";
 import { NumberTitle } from "../parts/NumberTitle";
@@ -49,7 +49,7 @@ function SiteRow({ site }: { site: SyncSite }) {
   const where = site.place ? codeLine(site.place) || site.place.operator || site.place.function : "";
   return (
     <LinkedRow of={site}>
-      <td>{word(SYNC_KINDS, site.kind)}</td>
+      <td title={term(SYNC_KINDS, site.kind)?.explanation}>{word(SYNC_KINDS, site.kind)}</td>
       <td className="gd-name gd-mono" title={where}>
         {where}
       </td>

@@ -1,5 +1,5 @@
 import { count, percent, plural, time } from "../../base/format";
-import { word } from "../../base/terms";
+import { term, word } from "../../base/terms";
 import { GLOSSARY, LIMITERS } from "../../base/vocabulary";
 import { meanStep_us } from "../../state/account";
 import { kindText } from "../../state/kinds";
@@ -28,7 +28,9 @@ export function Verdict({ report }: { report: Report }) {
         </span>
         {trace && <Badges trace={trace} />}
       </div>
-      <h1>{kind || headline(limiter, devices.length > 0)}</h1>
+      <h1 title={kind || devices.length === 0 ? undefined : term(LIMITERS, limiter)?.explanation}>
+        {kind || headline(limiter, devices.length > 0)}
+      </h1>
       <p>{verdict?.sentence}</p>
       {!kind && (
         <>
