@@ -8,6 +8,7 @@ from tb_gpudiag.rules.run import ABOUT_TIME, run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import number
 from tests.builder import TraceBuilder
+from tests.builder.forms import BASE_NS, EPOCH_NS
 from tests.rules.stage import facts_of, figures, finding, healthy, is_clear, without_gpu
 
 
@@ -34,8 +35,9 @@ def test_an_accelerator_that_is_not_read_is_named_and_nothing_is_said_about_time
     main = trace.thread()
     main.loader(at=0, us=400)
     main.op("aten::mm", at=400, us=600)
+    at = (EPOCH_NS - BASE_NS) / 1_000 + 400
     trace.raw(
-        {"ph": "X", "cat": "enqueue", "name": "Enqueue@aclnnMm", "pid": 1, "tid": 1, "ts": 400, "dur": 5}
+        {"ph": "X", "cat": "enqueue", "name": "Enqueue@aclnnMm", "pid": 1, "tid": 1, "ts": at, "dur": 5}
     )
     facts = facts_of(trace, tmp_path)
     assert "Ascend NPU" in finding(RULE.check(facts)).title
