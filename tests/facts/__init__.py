@@ -10,7 +10,7 @@ from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 
 
-def facts_of(story: TraceBuilder) -> Facts:
-    """A told trace, written to a file, read back, as facts."""
+def facts_of(trace: TraceBuilder) -> Facts:
+    """Write a built trace to a file, read it back, and return its facts."""
     with tempfile.TemporaryDirectory() as folder:
-        return Facts(read_trace(str(story.write(Path(folder)))))
+        return Facts(read_trace(str(trace.write(Path(folder)))))

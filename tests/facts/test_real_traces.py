@@ -1,4 +1,4 @@
-"""Facts on real traces: the laws on every one, and what is known of some, computed a second way."""
+"""Facts on real traces: invariants on every one, and known figures of some, computed a second way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.trace.events import NONE
-from tests.facts.laws import assert_laws
+from tests.facts.invariants import assert_invariants
 from tests.real_traces import FILES, first_in, real_facts
 
 GPU_WORK = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}
@@ -28,16 +28,16 @@ def device_of(facts: Facts) -> DeviceFacts:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_the_laws_hold_on_every_real_trace(shared_traces: Path, file: str) -> None:
+def test_invariants_on_every_real_trace(shared_traces: Path, file: str) -> None:
     try:
         facts = real_facts(file)
     except TraceError as error:
         pytest.fail(f"{file} could not be read: {error}")
-    assert_laws(facts)
+    assert_invariants(facts)
 
 
 def swept_idle(path: Path, device: int) -> tuple[int, int]:
-    """(span ns, idle ns) of a device by json and Decimal, one event after another."""
+    """Compute (span ns, idle ns) of a device with json and Decimal, one event after another."""
     raw = gzip.decompress(path.read_bytes())
     loaded: Any = json.loads(raw, parse_float=Decimal, strict=False)
     events = loaded if isinstance(loaded, list) else loaded["traceEvents"]
@@ -87,13 +87,13 @@ def test_idle_share_of_the_gpu_span(shared_traces: Path, folder: str, device: in
     ("folder", "percent"),
     [("h100_owlv2", 96.0), ("v100_resnet50_workers0", 72.0), ("v100_resnet50_workers4", 1.5)],
 )
-def test_data_loadings_share_of_the_idle_time(shared_traces: Path, folder: str, percent: float) -> None:
+def test_share_of_data_loading_in_the_idle_time(shared_traces: Path, folder: str, percent: float) -> None:
     device = device_of(first_in(folder))
     by_cause = device.ledger.by_cause(device.span)
     assert 100 * by_cause[Cause.INPUT] / sum(by_cause.values()) == pytest.approx(percent, abs=1.0)
 
 
-def test_what_was_queued_is_not_put_down_to_the_host(shared_traces: Path) -> None:
+def test_queued_work_is_not_attributed_to_the_host(shared_traces: Path) -> None:
     device = device_of(first_in("a100_recsys_queued"))
     by_cause = device.ledger.by_cause(device.span)
     assert by_cause[Cause.QUEUED] + by_cause[Cause.UNLINKED] > 0.9 * sum(by_cause.values())

@@ -16,7 +16,7 @@ from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_bounded_saving, with_replayed_saving
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
-from tests.facts.core.test_idle import stories
+from tests.facts.any_traces import any_traces
 from tests.facts.replay.test_replay import two_steps
 from tests.real_traces import first_in
 from tests.rules.stage import without_gpu
@@ -42,9 +42,9 @@ def test_without_a_gpu_nothing_is_replayed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(stories())
-def test_all_fixes_together_never_give_more_than_there_is(story: TraceBuilder) -> None:
-    facts = facts_of(story)
+@given(any_traces())
+def test_all_fixes_together_never_give_more_than_there_is(trace: TraceBuilder) -> None:
+    facts = facts_of(trace)
     outcome = run_rules(facts, RULES)
     assert all(planned.saving_ns >= 0 for planned in outcome.plan)
     together = sum(planned.saving_ns for planned in outcome.plan)

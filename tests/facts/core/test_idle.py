@@ -1,22 +1,23 @@
-"""The idle ledger: one story for each cause, and the laws on any story."""
+"""The idle ledger: one trace for each cause, and invariants on any trace."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tb_gpudiag.facts.core.causes import Cause, Trigger
 from tb_gpudiag.facts.facts import Facts
 from tests.builder import GENERATIONS, Generation, HostThread, TraceBuilder
 from tests.facts import facts_of
-from tests.facts.laws import assert_laws
+from tests.facts.any_traces import any_traces
+from tests.facts.invariants import assert_invariants
 
 US = 1000
 
 
 def between_two_kernels(name: str = "python") -> tuple[TraceBuilder, HostThread]:
-    """A kernel from 110 to 200 µs, and a launch at 500 whose kernel starts at 520: 320 µs of idle time."""
+    """Build a kernel from 110 to 200 µs, and a launch at 500 whose kernel starts at 520: 320 µs of idle
+    time."""
     trace = TraceBuilder()
     main = trace.thread(name)
     main.step(0, at=0, us=1000)
@@ -26,8 +27,8 @@ def between_two_kernels(name: str = "python") -> tuple[TraceBuilder, HostThread]
 
 
 def causes(facts: Facts) -> dict[Cause, int]:
-    """Over the GPU span, in µs."""
-    assert_laws(facts)
+    """Return cause -> µs over the GPU span, and check the invariants."""
+    assert_invariants(facts)
     device = facts.device
     assert device is not None
     return {cause: ns // US for cause, ns in device.ledger.by_cause(device.span).items()}
@@ -101,7 +102,7 @@ def test_anything_below_compilation_is_compile() -> None:
     assert causes(facts_of(trace))[Cause.COMPILE] == 200
 
 
-def test_work_that_was_queued_is_not_put_down_to_the_host() -> None:
+def test_queued_work_is_not_attributed_to_the_host() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.launch("first", at=0, us=10, runs_at=20, runs_us=80)
@@ -136,12 +137,12 @@ def test_work_on_another_stream_fills_the_gap() -> None:
 
 def test_a_blocking_call_drains_the_queue() -> None:
     trace, main = between_two_kernels()
-    main.sync(at=120, us=85)  # held until 5 µs after the first kernel's end
+    main.sync(at=120, us=85)  # blocks until 5 µs after the first kernel's end
     facts = facts_of(trace)
     assert causes(facts) == {Cause.SYNC: 5, Cause.PYTHON: 295, Cause.LAUNCH: 10, Cause.LATENCY: 10}
     assert triggers(facts) == {Trigger.DRAINED}
     assert facts.device is not None
-    # Held for 80 µs until the gap began: without the call the host would have been that much earlier.
+    # Blocked for 80 µs until the gap began: without the call the host would have been that much earlier.
     assert 80 * US <= int(facts.device.ledger.drained_ns.sum()) <= 85 * US
 
 
@@ -164,7 +165,7 @@ def test_the_profiler_and_lazy_loading_have_causes_of_their_own() -> None:
     assert found[Cause.DISPATCH] == 180
 
 
-def test_a_kernels_first_launch_that_takes_long_loaded_its_module() -> None:
+def test_a_long_first_launch_of_a_kernel_loads_its_module() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.launch("first", at=0, us=10, runs_at=20, runs_us=80)
@@ -172,10 +173,10 @@ def test_a_kernels_first_launch_that_takes_long_loaded_its_module() -> None:
     main.launch("second", at=5200, us=5000, runs_at=10210, runs_us=80)
     found = causes(facts_of(trace))
     assert found[Cause.INITIALIZATION] == 5000
-    assert found[Cause.LAUNCH] == 5000  # its module is there already: something else
+    assert found[Cause.LAUNCH] == 5000  # its module is already loaded: something else
 
 
-def test_loading_a_module_may_begin_beside_earlier_work() -> None:
+def test_loading_a_module_may_begin_while_earlier_work_runs() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.launch("first", at=0, us=10, runs_at=20, runs_us=4500)
@@ -184,7 +185,7 @@ def test_loading_a_module_may_begin_beside_earlier_work() -> None:
     assert found[Cause.INITIALIZATION] == 5100 - 4520
 
 
-def test_a_wait_that_was_over_at_once_drained_nothing() -> None:
+def test_a_wait_that_returns_at_once_drains_nothing() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.launch("first", at=0, us=10, runs_at=20, runs_us=80)
@@ -206,7 +207,7 @@ def test_a_thread_before_its_first_operator_hands_over_to_the_one_it_waits_for()
     main.op("aten::loss", at=220, us=100)
     engine.op("aten::backward", at=400, us=200).launch("backward", at=500, us=10, runs_at=520, runs_us=50)
     found = causes(facts_of(trace))
-    # 220-320 the main thread's operator, 400-500 the engine's; around them nobody is inside anything.
+    # 220-320 µs is the main thread's operator, 400-500 µs the engine's. Around them no thread is in a span.
     assert found[Cause.DISPATCH] == 200
     assert found[Cause.PYTHON] == 100
 
@@ -224,7 +225,8 @@ def test_the_thread_that_called_backward_hands_over_to_the_engine() -> None:
 
 
 def test_frames_that_never_return_are_seen_through() -> None:
-    """The frames open when recording begins, and record_function.__enter__, enclose all that follows."""
+    """Frames that are open when the recording begins, and record_function.__enter__, enclose all that
+    follows."""
     trace, main = between_two_kernels()
     main.frame("train.py(3): train", at=0, us=1000)
     main.frame("torch/profiler/profiler.py(821): step", at=1, us=998)
@@ -262,7 +264,7 @@ def test_time_before_the_first_and_after_the_last_kernel_counts_in_the_window_on
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_every_generation_tells_the_same_story(generation: Generation) -> None:
+def test_every_generation_has_the_same_causes(generation: Generation) -> None:
     trace = TraceBuilder(generation)
     main = trace.thread()
     main.step(0, at=0, us=1000)
@@ -278,52 +280,8 @@ def test_every_generation_tells_the_same_story(generation: Generation) -> None:
     assert sum(found.values()) == 200
 
 
-times = st.integers(0, 400)
-lengths = st.integers(0, 120)
-
-
-@st.composite
-def stories(draw: st.DrawFn) -> TraceBuilder:
-    """Anything at all: crossing spans, several threads, streams, devices, launches after their work."""
-    trace = TraceBuilder(draw(st.sampled_from(GENERATIONS)), devices=("GPU a", "GPU b"))
-    threads = [trace.thread(), trace.thread("autograd")]
-    some = st.sampled_from(threads)
-    if draw(st.booleans()):
-        threads[0].step(0, at=draw(times), us=draw(st.integers(1, 200)))
-    for _ in range(draw(st.integers(0, 8))):
-        at, us = draw(times), draw(lengths)
-        match draw(st.integers(0, 6)):
-            case 0:
-                draw(some).op("aten::mm", at=at, us=us)
-            case 1:
-                draw(some).loader(at=at, us=us)
-            case 2:
-                draw(some).sync(at=at, us=us)
-            case 3:
-                draw(some).frame("train.py(7): step", at=at, us=us)
-            case 4:
-                draw(some).call("cudaMalloc", at=at, us=us)
-            case 5:
-                trace.overhead("Buffer Flush", at=at, us=us)
-            case _:
-                trace.kernel("stray", at=at, us=us, device=draw(st.integers(0, 1)))
-    for _ in range(draw(st.integers(0, 6))):
-        at, us = draw(times), draw(lengths)
-        draw(some).launch(
-            draw(st.sampled_from(["gemm", "ncclDevKernel_AllReduce"])),
-            at=at,
-            us=us,
-            runs_at=draw(times),
-            runs_us=draw(lengths),
-            stream=draw(st.sampled_from([7, 20])),
-            device=draw(st.integers(0, 1)),
-        )
-        draw(some).copy("HtoD", at=at, us=us, runs_at=draw(times), runs_us=draw(lengths), bytes=1 << 20)
-    return trace
-
-
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(stories())
-def test_the_laws_hold_on_any_story(story: TraceBuilder) -> None:
-    assert_laws(facts_of(story))
+@given(any_traces())
+def test_invariants_on_any_trace(trace: TraceBuilder) -> None:
+    assert_invariants(facts_of(trace))

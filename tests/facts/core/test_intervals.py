@@ -1,4 +1,4 @@
-"""Interval arithmetic against sets of whole numbers."""
+"""Interval arithmetic, compared with sets of whole numbers."""
 
 from __future__ import annotations
 

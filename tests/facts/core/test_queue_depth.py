@@ -1,4 +1,4 @@
-"""Launch queues: every depth counted a second way, both ends of the recording, and queues that are full."""
+"""Launch queues: depths counted a second way, both ends of the recording, and full queues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.trace.events import NONE
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
-from tests.facts.core.test_idle import stories
+from tests.facts.any_traces import any_traces
 from tests.real_traces import FILES, real_facts
 
 US = 1000
@@ -27,7 +27,8 @@ def depths(queue: Queue) -> list[tuple[float, int]]:
 
 
 def assert_queue(queue: Queue, window: Window) -> None:
-    """Never negative, empty in the end, and its area is all the time that its launches waited."""
+    """Check that the depth is never negative and 0 at the end, and that its area is the time that launches
+    waited."""
     time, depth = queue.depth
     assert (queue.begun_ns >= queue.issued_ns).all()
     assert (depth >= 0).all()
@@ -45,56 +46,52 @@ def assert_queue(queue: Queue, window: Window) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(stories())
-def test_every_depth_is_the_number_of_launches_that_wait(story: TraceBuilder) -> None:
-    facts = facts_of(story)
-    launches: set[int] = set()
+@given(any_traces())
+def test_depths_and_times_agree_with_a_count_of_the_launches_that_wait(trace: TraceBuilder) -> None:
+    facts = facts_of(trace)
     for queue in facts.queues:
         assert_queue(queue, facts.window)
-        assert_depth_counts(queue)
-        assert_figures_count(queue, facts.window)
-        launches |= linked_calls(queue, facts)
-    assert launches == set(facts.work.launch[facts.work.launch != NONE].tolist())
-    assert sum(int((queue.call != NONE).sum()) for queue in facts.queues) == len(launches)
+        assert_depths(queue)
+        assert_figures(queue, facts.window)
+        assert_times(facts, queue)
+    in_queues = [int(call) for queue in facts.queues for call in queue.call if call != NONE]
+    assert sorted(in_queues) == np.unique(facts.work.launch[facts.work.launch != NONE]).tolist()
 
 
-def waiting_at(queue: Queue, time: int) -> int:
-    """Count the launches of the queue that wait at this time, one by one."""
-    pairs = zip(queue.issued_ns.tolist(), queue.begun_ns.tolist(), strict=True)
-    return sum(issued <= time < begun for issued, begun in pairs)
+def waits(queue: Queue) -> list[tuple[int, int]]:
+    """Return (issued, begun) of each launch."""
+    return list(zip(queue.issued_ns.tolist(), queue.begun_ns.tolist(), strict=True))
 
 
-def assert_depth_counts(queue: Queue) -> None:
+def assert_depths(queue: Queue) -> None:
     for time, depth in zip(queue.depth.time_ns.tolist(), queue.depth.depth.tolist(), strict=True):
-        assert depth == waiting_at(queue, time)
+        assert depth == sum(issued <= time < begun for issued, begun in waits(queue))
 
 
-def assert_figures_count(queue: Queue, window: Window) -> None:
-    """Stories last whole µs, so counting at each µs of the window is exact."""
+def assert_figures(queue: Queue, window: Window) -> None:
+    """Compare the figures with the depths at every microsecond."""
     if not 0 < window.duration_ns < 2_000 * US:
         return
-    counts = sorted(waiting_at(queue, time) for time in range(window.start_ns, window.end_ns, US))
+    at_each_us = range(window.start_ns, window.end_ns, US)
+    counts = sorted(sum(issued <= time < begun for issued, begun in waits(queue)) for time in at_each_us)
     figures = queue.figures(window)
     assert figures.most == counts[-1]
     assert figures.median == counts[(len(counts) - 1) // 2]
     assert figures.empty_share == pytest.approx(counts.count(0) / len(counts))
 
 
-def linked_calls(queue: Queue, facts: Facts) -> set[int]:
-    """The launch calls of the queue, each with its own times; work without one waits from the start."""
+def assert_times(facts: Facts, queue: Queue) -> None:
     events, work = facts.events, facts.work
-    calls = queue.call.tolist()
-    for call, issued, begun in zip(calls, queue.issued_ns.tolist(), queue.begun_ns.tolist(), strict=True):
+    for call, (issued, begun) in zip(queue.call.tolist(), waits(queue), strict=True):
         if call == NONE:
             assert issued == min(facts.recording.start_ns, begun)
         else:
             assert issued == min(events.end_ns[call], begun)
             assert begun == events.start_ns[work.event[work.launch == call]].min()
-    return set(calls) - {NONE}
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_no_queue_of_a_real_trace_is_ever_shorter_than_nothing(shared_traces: Path, file: str) -> None:
+def test_no_queue_of_a_real_trace_has_a_negative_depth(shared_traces: Path, file: str) -> None:
     try:
         facts = real_facts(file)
     except TraceError as error:
@@ -137,9 +134,9 @@ def test_work_from_before_the_recording_waits_from_its_beginning() -> None:
     trace = TraceBuilder()
     trace.kernel("early", at=10, us=10).kernel("early", at=30, us=10)
     trace.thread().op("aten::mm", at=0, us=60).launch("own", at=20, us=10, runs_at=40, runs_us=10)
-    trace.kernel("nobody's", at=50, us=10)  # launched after `own`, and not recorded
+    trace.kernel("unlinked", at=50, us=10)  # launched after `own`, and not recorded
     (queue,) = facts_of(trace).queues
-    # At 30 µs one begins, and the next one is launched.
+    # At 30 µs one work begins and the next one is launched.
     assert depths(queue) == [(0, 2), (10, 1), (40, 0)]
     assert queue.not_launched_here == 2
 
@@ -151,8 +148,8 @@ def test_a_stream_without_any_launch_has_no_queue() -> None:
 
 
 def full_queue(*, call_us: float = 200, before: int = QUEUE_LIMIT) -> TraceBuilder:
-    """The host launches `before` kernels in calls of 2 µs; the GPU takes 100 µs for each. Then three calls
-    that each return 1 µs after a kernel has begun, `call_us` long or longer."""
+    """Launch `before` kernels in calls of 2 µs, which take the GPU 100 µs each. Then launch three in calls of
+    at least `call_us` that return 1 µs after a kernel has begun."""
     trace = TraceBuilder()
     main = trace.thread()
     for i in range(before):
@@ -166,18 +163,18 @@ def full_queue(*, call_us: float = 200, before: int = QUEUE_LIMIT) -> TraceBuild
     return trace
 
 
-def test_calls_that_wait_for_room_in_a_full_queue_are_told_apart() -> None:
+def test_calls_that_block_on_a_full_queue_are_found() -> None:
     facts = facts_of(full_queue())
     calls, waited = facts.host_time.full_queue
     assert len(calls) == 3
     assert (facts.events.duration_ns[calls] - waited == 2 * US).all()
 
 
-def test_a_long_call_beside_a_short_queue_did_not_wait_for_room() -> None:
+def test_a_long_call_with_a_short_queue_did_not_block_on_it() -> None:
     assert not len(facts_of(full_queue(before=QUEUE_LIMIT // 2 - 5)).host_time.full_queue.call)
 
 
-def test_a_long_call_in_which_no_room_was_made_did_not_wait_for_it() -> None:
+def test_a_long_call_during_which_no_work_ended_did_not_block_on_the_queue() -> None:
     trace = full_queue(before=QUEUE_LIMIT)
     main = trace.thread()
     # Between two kernels' ends, at 3,610 and 3,710 µs.
@@ -188,7 +185,7 @@ def test_a_long_call_in_which_no_room_was_made_did_not_wait_for_it() -> None:
     assert len(lengths) == 3
 
 
-def test_waiting_for_room_in_one_gpus_queue_is_no_launching_for_another() -> None:
+def test_blocking_on_one_gpus_queue_is_not_launching_for_another() -> None:
     trace = full_queue()
     main = HostThread(trace, trace.recording.host[0].thread)
     trace.thread("other").launch("early", at=3_000, us=5, runs_at=3_010, runs_us=62, device=1)
@@ -201,7 +198,7 @@ def test_waiting_for_room_in_one_gpus_queue_is_no_launching_for_another() -> Non
     assert by_cause[Cause.QUEUED] == sum(facts.events.duration_ns[facts.host_time.full_queue.call])
 
 
-def test_a_call_that_waits_for_the_gpu_anyway_is_no_full_queue() -> None:
+def test_a_call_that_waits_for_the_gpu_anyway_does_not_block_on_the_queue() -> None:
     trace = full_queue()
     trace.thread().copy("DtoH", at=4_000, us=110_000, runs_at=110_000, runs_us=10, bytes=4)
     facts = facts_of(trace)

@@ -41,7 +41,7 @@ def test_context_creation_is_first_run_work_and_outside_of_the_window() -> None:
     assert "First-run work" in find_verdict(facts).sentence
 
 
-def test_a_recording_of_first_run_work_alone_is_said_to_be_one() -> None:
+def test_a_recording_of_first_run_work_alone_is_marked_as_one() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.call("cudaStreamCreateWithFlags", at=0, us=300 * MS)
@@ -51,7 +51,7 @@ def test_a_recording_of_first_run_work_alone_is_said_to_be_one() -> None:
     assert find_verdict(facts).limiter == "initialization"
 
 
-def test_a_short_device_query_is_no_first_run_work() -> None:
+def test_a_short_device_query_is_not_first_run_work() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.call("cudaGetDevice", at=0, us=900)

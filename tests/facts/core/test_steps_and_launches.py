@@ -1,4 +1,4 @@
-"""Steps, windows, launches, copies, busy time and hotspots, each from a story whose answer is plain."""
+"""Steps, windows, launches, copies, busy time and hotspots, each from a trace with an obvious answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.facts import facts_of
 US = 1000
 
 
-def test_steps_are_the_hosts_each_once_in_order() -> None:
+def test_steps_are_those_of_the_host_each_once_in_order() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(10, at=500, us=400).step(9, at=0, us=500)
@@ -40,7 +40,7 @@ def test_without_steps_the_window_is_the_whole_recording() -> None:
     assert facts.window.duration_ns == 370 * US
 
 
-def test_a_launch_that_begins_after_its_work_is_none() -> None:
+def test_a_call_that_begins_after_the_work_is_not_its_launch() -> None:
     trace = TraceBuilder()
     trace.thread().launch("early", at=500, us=10, runs_at=100, runs_us=50)
     work = facts_of(trace).work
@@ -66,7 +66,7 @@ def test_which_launches_found_the_queue_empty() -> None:
     }
 
 
-def test_driver_and_hip_launches_are_joined_too() -> None:
+def test_driver_and_hip_launches_are_joined() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     for i, call in enumerate(("cuLaunchKernelEx", "hipExtModuleLaunchKernel", "cudaLaunchKernelExC")):
@@ -74,7 +74,7 @@ def test_driver_and_hip_launches_are_joined_too() -> None:
     assert (facts_of(trace).work.launch != NONE).all()
 
 
-def test_copies_tell_direction_and_memory() -> None:
+def test_names_of_copies_give_direction_and_kind_of_memory() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.copy("HtoD", at=0, us=10, runs_at=20, runs_us=10, bytes=4096)
@@ -87,7 +87,7 @@ def test_copies_tell_direction_and_memory() -> None:
     assert transfers.to_device.tolist() == [True, True, False, False]
 
 
-def test_only_what_computing_does_not_hide_counts_as_copying_or_communicating() -> None:
+def test_copying_and_communicating_count_only_where_exposed() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.launch("gemm", at=0, us=5, runs_at=100, runs_us=100)
@@ -138,7 +138,7 @@ def test_hotspots_by_module() -> None:
     assert {h.key: h.launches for h in facts_of(trace).hotspots("module")} == {"Linear_3": 1, "Net_0": 1}
 
 
-def test_a_backward_kernel_belongs_to_its_forward_operators_line_and_module() -> None:
+def test_a_backward_kernel_has_the_line_and_module_of_its_forward_operator() -> None:
     trace = TraceBuilder()
     main, engine = trace.thread(), trace.thread("autograd")
     for number, (line, module) in enumerate([(5, "Linear_0"), (9, "Linear_1")]):

@@ -1,4 +1,4 @@
-"""Nesting and innermost activities against a walk over every instant."""
+"""Nesting and innermost activities, compared with a walk over every instant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ spans = st.lists(
 
 
 def events_of(rows: list[tuple[int, int, int]], category: int = Category.CPU_OP) -> Events:
-    """(thread, start, duration) as events."""
+    """Make events of (thread, start, duration)."""
     rows = sorted(rows, key=lambda row: row[1])
     n = len(rows)
     return Events.of_spans(
@@ -33,7 +33,7 @@ def events_of(rows: list[tuple[int, int, int]], category: int = Category.CPU_OP)
 
 
 def nested(rows: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Only those that cross no earlier one: what a correct trace holds."""
+    """Keep only the spans that cross no earlier one, as in a correct trace."""
     kept: list[tuple[int, int, int]] = []
     for thread, start, duration in rows:
         end = start + duration
@@ -50,7 +50,7 @@ MARK, FRAME, OPERATOR = Category.USER_ANNOTATION, Category.PYTHON_FUNCTION, Cate
 
 
 def tree_of(*rows: tuple[Category, int, int]) -> HostTree:
-    """(category, start, end) in µs on one thread, in order of start."""
+    """Nest spans on one thread: (category, start, end) in µs, in order of start."""
     events = events_of([(0, start * 1000, (end - start) * 1000) for _, start, end in rows])
     return HostTree(replace(events, category=np.array([kind for kind, _, _ in rows], np.uint8)))
 
@@ -77,19 +77,19 @@ def test_a_mark_that_python_sets_encloses_what_follows_the_call_that_set_it() ->
     assert innermost.event[between].tolist() == [1, 2, 1, 3]
 
 
-def test_a_mark_within_a_mark_is_set_by_calls_of_its_own() -> None:
+def test_a_mark_within_a_mark_has_calls_of_its_own() -> None:
     tree = tree_of((FRAME, 0, 10), (MARK, 5, 100), (FRAME, 20, 30), (MARK, 25, 80), (OPERATOR, 40, 50))
     assert tree.parent.tolist() == [NONE, NONE, 1, 1, 3]
 
 
-def test_a_mark_that_no_call_sets_stays_where_it_is() -> None:
+def test_a_mark_that_no_call_sets_keeps_its_start() -> None:
     tree = tree_of((FRAME, 0, 100), (MARK, 5, 50), (OPERATOR, 5, 40), (FRAME, 45, 60))
     assert tree.parent.tolist() == [NONE, 0, 1, 1]
     assert entered_us(tree) == [0, 5, 5, 45]
 
 
 def test_a_call_ends_one_mark_and_sets_the_next() -> None:
-    """As prof.step() does."""
+    """prof.step() does this."""
     tree = tree_of(
         (FRAME, 0, 90),  # train
         (FRAME, 10, 15),  # step
@@ -106,7 +106,7 @@ def test_a_call_ends_one_mark_and_sets_the_next() -> None:
 
 
 def test_a_mark_that_ends_with_the_call_around_it_stays_in_it() -> None:
-    """Stamps cut to microseconds: a mark that ends before its call may seem to end after it."""
+    """With timestamps cut to microseconds, a mark that ends before its call may seem to end after it."""
     tree = tree_of((FRAME, 0, 100), (MARK, 10, 101), (OPERATOR, 20, 90))
     assert tree.parent.tolist() == [NONE, 0, 1]
     assert entered_us(tree) == [0, 10, 20]
@@ -146,16 +146,16 @@ def test_every_instant_has_one_innermost_span(rows: list[tuple[int, int, int]]) 
     for thread, activity in HostTree(events).activities().items():
         assert (activity.start_ns[1:] == activity.end_ns[:-1]).all()
         assert (activity.end_ns > activity.start_ns).all()
+        own = [i for i in range(len(events)) if events.thread[i] == thread and events.duration_ns[i]]
         for begin, stop, found in zip(activity.start_ns, activity.end_ns, activity.event, strict=True):
             length = int(events.duration_ns[found]) if found != NONE else None
-            assert {shortest_open(events, thread, at) for at in range(begin, stop)} == {length}
+            assert {shortest_at(events, own, at) for at in range(begin, stop)} == {length}
 
 
-def shortest_open(events: Events, thread: int, at: int) -> int | None:
-    """Length of the shortest span of the thread that is open at this time; None if none is."""
-    own = [i for i in range(len(events)) if events.thread[i] == thread and events.duration_ns[i]]
-    then = [i for i in own if events.start_ns[i] <= at < events.end_ns[i]]
-    return min((int(events.duration_ns[i]) for i in then), default=None)
+def shortest_at(events: Events, own: list[int], at: int) -> int | None:
+    """Return the duration of the shortest of these events that runs at this instant; None without one."""
+    running = [i for i in own if events.start_ns[i] <= at < events.end_ns[i]]
+    return min((int(events.duration_ns[i]) for i in running), default=None)
 
 
 @given(spans)
@@ -177,7 +177,7 @@ def test_crossing_spans_lose_no_time(rows: list[tuple[int, int, int]]) -> None:
 
 
 @given(spans, st.integers(0, 13))
-def test_under_and_any_below_are_each_others_mirror(rows: list[tuple[int, int, int]], pick: int) -> None:
+def test_under_and_any_below_agree_with_ancestors(rows: list[tuple[int, int, int]], pick: int) -> None:
     events = events_of(rows)
     tree = HostTree(events)
     chosen = (np.arange(len(events)) == pick) & (tree.depth >= 0)
@@ -190,7 +190,7 @@ def test_under_and_any_below_are_each_others_mirror(rows: list[tuple[int, int, i
         assert above[i] == bool(chosen.any() and i != pick and i in tree.ancestors(pick))
 
 
-def test_calls_lie_inside_operators_that_begin_with_them() -> None:
+def test_a_call_is_inside_an_operator_with_the_same_start_and_end() -> None:
     rows = events_of([(0, 0, 10), (0, 0, 10)])
     for order in ([Category.CPU_OP, Category.RUNTIME], [Category.RUNTIME, Category.CPU_OP]):
         events = Events(**{**vars(rows), "category": np.array(order, np.uint8)})

@@ -22,7 +22,7 @@ def device_of(facts: Facts) -> DeviceFacts:
     return facts.device
 
 
-def test_families_are_over_the_step_window_and_overlaps_count_once_in_what_they_cover() -> None:
+def test_families_are_over_the_step_window_and_covered_time_counts_overlaps_once() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=100, us=900)
@@ -39,7 +39,7 @@ def test_families_are_over_the_step_window_and_overlaps_count_once_in_what_they_
 
 
 def attention(main: HostThread, operator: str, between: list[str]) -> None:
-    """Two products with kernels of 10 µs in between, on the GPU from 200 µs."""
+    """Launch two matmuls with kernels of 10 µs in between, which run from 200 µs."""
     gemm = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
     for i, kernel in enumerate([gemm, *between, gemm]):
         main.op(operator if kernel == gemm else "aten::softmax", at=100 + 8 * i, us=7)
@@ -55,12 +55,12 @@ SCALE = "void at::native::vectorized_elementwise_kernel<4, at::native::MulFuncto
     [
         ("aten::bmm", [SCALE, SOFTMAX, SCALE], 30),
         ("aten::baddbmm", [SOFTMAX], 10),
-        ("aten::addmm", [SOFTMAX], 0),  # a classifier's
+        ("aten::addmm", [SOFTMAX], 0),  # a classifier's softmax
         ("aten::bmm", [SCALE], 0),
         ("aten::bmm", [SCALE] * 9 + [SOFTMAX], 0),  # too far away to be one attention
     ],
 )
-def test_attention_in_pieces_is_a_softmax_between_two_batched_products(
+def test_unfused_attention_is_a_softmax_between_two_batched_matmuls(
     operator: str, between: list[str], found_us: int
 ) -> None:
     trace = TraceBuilder()

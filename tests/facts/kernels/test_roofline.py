@@ -1,4 +1,4 @@
-"""The roofline of matrix products, and how many blocks a multiprocessor holds."""
+"""The roofline of matmuls, and how many blocks a multiprocessor runs at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _products(
     return found.matmuls
 
 
-def test_a_large_product_is_held_against_the_arithmetic() -> None:
+def test_arithmetic_limits_a_large_matmul() -> None:
     """By hand: 2 * 4096^3 = 137 GFLOP at 989 TFLOP/s are 139 us; 100 MB at 3.35 TB/s 30 us."""
     (product,) = _products("aten::mm", [[4096, 4096], [4096, 4096]], [BF16, BF16], 200)
     assert product.operations == 2 * 4096**3
@@ -47,11 +47,11 @@ def test_a_large_product_is_held_against_the_arithmetic() -> None:
         ("aten::addmm", [[64, 512], [64, 32], [32, 512], [], []], (1, 64, 32, 512)),
         ("aten::bmm", [[16, 8, 64], [16, 64, 32]], (16, 8, 64, 32)),
         ("aten::baddbmm", [[16, 8, 32], [16, 8, 64], [16, 64, 32], [], []], (16, 8, 64, 32)),
-        # A layer's weights are read once, whatever the batch.
+        # A layer's weights are read once for any batch.
         ("aten::linear", [[4, 128, 64], [32, 64], [32]], (1, 512, 64, 32)),
     ],
 )
-def test_every_operators_sizes(operator: str, shapes: list[list[int]], sizes: tuple[int, ...]) -> None:
+def test_sizes_of_every_operator(operator: str, shapes: list[list[int]], sizes: tuple[int, ...]) -> None:
     batch, rows, inner, columns = sizes
     types = [BF16] * 3 if len(shapes) != 2 else [BF16] * 2
     (product,) = _products(operator, shapes, types, 100)
@@ -72,9 +72,7 @@ def test_every_operators_sizes(operator: str, shapes: list[list[int]], sizes: tu
         ([[64, 32], [32, 64]], []),
     ],
 )
-def test_what_is_no_product_or_of_unknown_format_is_left_out(
-    shapes: list[list[int]], types: list[str]
-) -> None:
+def test_other_operators_and_unknown_formats_are_dropped(shapes: list[list[int]], types: list[str]) -> None:
     assert _products("aten::mm", shapes, types, 100) == []
 
 
@@ -87,7 +85,7 @@ def test_what_is_no_product_or_of_unknown_format_is_left_out(
         ("some_gemm_of_another_library", 1_000, 494.0),  # unless it is faster than that
     ],
 )
-def test_fp32_has_the_peak_of_what_multiplies(kernel: str, us: float, peak: float) -> None:
+def test_the_peak_of_fp32_depends_on_what_multiplies(kernel: str, us: float, peak: float) -> None:
     (product,) = _products("aten::mm", [[4096, 4096], [4096, 4096]], ["float", "float"], us, kernel)
     assert product.operations / product.arithmetic_ns / 1e3 == pytest.approx(peak)
 
@@ -98,7 +96,7 @@ def test_a_gpu_without_stated_peaks_has_no_roofline() -> None:
     assert facts_of(trace).roofline is None
 
 
-def test_peaks_are_found_by_the_names_that_traces_have() -> None:
+def test_peaks_are_found_by_the_names_in_traces() -> None:
     for name, half, bandwidth in (
         ("NVIDIA A100-SXM4-40GB", 312, 1.555),
         ("NVIDIA A100 80GB PCIe", 312, 1.935),
@@ -114,12 +112,12 @@ def test_peaks_are_found_by_the_names_that_traces_have() -> None:
 
 @pytest.mark.skipif(not SHARED_TRACES.is_dir(), reason="no real traces here")
 @pytest.mark.parametrize("folder", ["h100_owlv2", "h100_timesformer", "rtx5080_without_cuda_graph"])
-def test_no_recorded_product_is_faster_than_the_roofline(folder: str) -> None:
+def test_no_recorded_matmul_is_faster_than_the_roofline(folder: str) -> None:
     (path,) = (SHARED_TRACES / folder).iterdir()
     line = real_facts(path).roofline
     assert line is not None
     assert line.matmuls
-    assert max(product.reached for product in line.matmuls) <= 1.0
+    assert max(matmul.reached for matmul in line.matmuls) <= 1.0
     # The largest layers of a transformer run at over half of it.
     assert max(p.reached for p in line.matmuls if p.operations > p.calls * 10**10) > 0.5
 
@@ -165,10 +163,10 @@ def test_blocks_of_a_multiprocessor(
     has = multiprocessor(parse_properties(A100))
     assert has is not None
     assert facts.device is not None
-    held = occupancy(facts.device.kernels, has)
-    assert held.blocks.tolist() == [blocks]
-    assert held.share.tolist() == [pytest.approx(share)]
-    assert held.waves.tolist() == [pytest.approx(3 / blocks)]
+    found = occupancy(facts.device.kernels, has)
+    assert found.blocks.tolist() == [blocks]
+    assert found.share.tolist() == [pytest.approx(share)]
+    assert found.waves.tolist() == [pytest.approx(3 / blocks)]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +181,7 @@ def test_blocks_of_a_multiprocessor(
         {"computeMajor": 8, "computeMinor": 0},
     ],
 )
-def test_a_gpu_that_is_not_described_is_not_guessed_at(
+def test_an_unknown_gpu_has_no_multiprocessor(
     properties: dict[str, object],
 ) -> None:
     assert multiprocessor(parse_properties(properties)) is None

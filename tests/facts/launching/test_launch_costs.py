@@ -1,5 +1,5 @@
-"""What each launch cost: the host's way to it counted a second way, and all of it found again in the
-hotspots."""
+"""Launch costs: the host's time before each launch computed a second way, and hotspots that add up to all of
+it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.ranges import MOST_RANGES
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.hotspots import KINDS
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, UInt8
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
-from tests.facts.core.test_idle import stories
+from tests.facts.any_traces import any_traces
 from tests.facts.core.test_queue_depth import full_queue
 from tests.real_traces import FILES, real_facts
 
@@ -26,7 +26,7 @@ ISSUING = (Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY)
 
 
 def costs_by_kernel(facts: Facts) -> dict[str, tuple[int, int, int]]:
-    """kernel -> µs in the call, in dispatch and in Python."""
+    """Return kernel -> µs in the call, in dispatch and in Python."""
     costs, events = facts.launch_costs, facts.events
     names = [events.names[i] for i in events.name[costs.work]]
     columns = (costs.host_ns, costs.dispatch_ns, costs.python_ns)
@@ -36,7 +36,7 @@ def costs_by_kernel(facts: Facts) -> dict[str, tuple[int, int, int]]:
     }
 
 
-def test_the_way_to_each_launch_is_told_by_what_the_thread_did() -> None:
+def test_host_time_before_each_launch_is_what_its_thread_did() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=500)
@@ -51,7 +51,7 @@ def test_the_way_to_each_launch_is_told_by_what_the_thread_did() -> None:
         "first": (10, 20, 20),
         # The tail of aten::first, 40 µs of the loop, and what aten::second did beside the allocation.
         "second": (10, 10 + 10, 40),
-        # The tail of aten::second; the loader's time is no launch's.
+        # The tail of aten::second; the loader's time belongs to no launch.
         "third": (10, 10, 20),
     }
 
@@ -72,19 +72,45 @@ def test_a_thread_that_waits_for_another_spends_nothing_on_its_launches() -> Non
 
 
 Piece = tuple[int, int, int, Cause | None]
-"""(start_ns, end_ns, event, cause) of what a thread did."""
+"""(start, end, innermost event or NONE, cause or None if it is undecided)"""
+
+
+def pieces_of(facts: Facts, thread: int) -> list[Piece]:
+    """Return what a thread did, piece by piece."""
+    if thread == facts.main_thread:
+        spans = facts.main_thread_spans
+        columns = (spans.start_ns, spans.end_ns, spans.event, spans.cause, spans.thread)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [(start, end, event, Cause(cause)) for start, end, event, cause, own in rows if own == thread]
+    activity, causes = facts.host.activities.get(thread), facts.host.cause
+    if activity is None:
+        return []
+    times = zip(activity.start_ns.tolist(), activity.end_ns.tolist(), activity.event.tolist(), strict=True)
+    return [(start, end, event, cause_of(causes, event)) for start, end, event in times]
+
+
+def cause_of(causes: UInt8, event: int) -> Cause | None:
+    return Cause(int(causes[event])) if event != NONE and causes[event] < len(Cause) else None
+
+
+def free_from(facts: Facts, call: int) -> int:
+    """Return the end of the thread's launch before this one, or the window's start."""
+    events, work = facts.events, facts.work
+    launches = [c for c in set(work.launch.tolist()) if c != NONE and events.thread[c] == events.thread[call]]
+    before = [c for c in launches if (events.start_ns[c], c) < (events.start_ns[call], call)]
+    return max([facts.window.start_ns, *(int(events.end_ns[c]) for c in before)])
 
 
 def walked(facts: Facts, call: int) -> tuple[int, int]:
-    """(dispatch, Python) ns before one launch call, walked piece by piece from the launch before."""
-    events, host = facts.events, facts.host
-    start, free = int(events.start_ns[call]), free_since(facts, call)
+    """Compute (dispatch, Python) ns before one launch call by walking over what its thread did since the
+    launch before."""
+    events, free, called = facts.events, free_from(facts, call), int(facts.events.start_ns[call])
     dispatch = python = 0
-    for a, b, event, cause in pieces_of(facts, int(events.thread[call])):
-        length = int(min(b, start) - max(a, free))
+    for start, end, event, cause in pieces_of(facts, int(events.thread[call])):
+        length = min(end, called) - max(start, free)
         if length <= 0 or (event != NONE and events.category[event] in CALL_CATEGORIES):
             continue
-        in_operator = event != NONE and host.operator[event] != NONE
+        in_operator = event != NONE and facts.host.operator[event] != NONE
         if in_operator and cause in (None, Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE):
             dispatch += length
         elif not in_operator and cause == Cause.PYTHON:
@@ -92,38 +118,9 @@ def walked(facts: Facts, call: int) -> tuple[int, int]:
     return dispatch, python
 
 
-def free_since(facts: Facts, call: int) -> int:
-    """When the thread's launch before this one had returned."""
-    events = facts.events
-    thread, start = int(events.thread[call]), int(events.start_ns[call])
-    own = [c for c in set(facts.work.launch.tolist()) if c != NONE and events.thread[c] == thread]
-    before = [c for c in own if (events.start_ns[c], c) < (start, call)]
-    return max([facts.window.start_ns, *(int(events.end_ns[c]) for c in before)])
-
-
-def pieces_of(facts: Facts, thread: int) -> list[Piece]:
-    if thread == facts.main_thread:
-        p = facts.main_thread_spans
-        columns = zip(p.start_ns, p.end_ns, p.event, p.cause, p.thread, strict=True)
-        return [(a, b, e, Cause(c)) for a, b, e, c, t in columns if t == thread]
-    lived = facts.host.activities.get(thread)
-    if lived is None:
-        return []
-    return [
-        (a, b, e, cause_of(facts, int(e)))
-        for a, b, e in zip(lived.start_ns, lived.end_ns, lived.event, strict=True)
-    ]
-
-
-def cause_of(facts: Facts, event: int) -> Cause | None:
-    if event == NONE or facts.host.cause[event] >= len(Cause):
-        return None
-    return Cause(int(facts.host.cause[event]))
-
-
 def assert_costs(facts: Facts) -> None:
-    """All that a thread spent on its launches fits into the time until its last one, the idle time is the
-    ledgers', and the hotspots of each kind are all of it."""
+    """Check that each thread's time for launches fits into the time until its last one, that the idle time is
+    the ledgers', and that the hotspots of each kind add up to all costs."""
     costs, events, window = facts.launch_costs, facts.events, facts.window
     for column in (costs.dispatch_ns, costs.python_ns, costs.full_queue_ns, costs.idle_ns, costs.kernel_ns):
         assert (column >= 0).all()
@@ -161,9 +158,9 @@ def assert_costs(facts: Facts) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(stories())
-def test_the_hosts_time_of_every_launch_is_that_of_a_walk_over_its_thread(story: TraceBuilder) -> None:
-    facts = facts_of(story)
+@given(any_traces())
+def test_host_time_of_every_launch_equals_a_walk_over_its_thread(trace: TraceBuilder) -> None:
+    facts = facts_of(trace)
     assert_costs(facts)
     costs = facts.launch_costs
     for call, dispatch, python in zip(costs.event, costs.dispatch_ns, costs.python_ns, strict=True):
@@ -179,13 +176,13 @@ def test_nothing_is_lost_or_counted_twice_on_real_traces(shared_traces: Path, fi
     assert_costs(facts)
 
 
-def test_waiting_for_a_place_in_a_full_queue_is_told_apart() -> None:
+def test_blocking_on_a_full_queue_is_counted() -> None:
     (spot,) = facts_of(full_queue()).hotspots("kernel")
     assert spot.full_queue_launches == 3
     assert 3 * 200 * US <= spot.full_queue_ns < spot.host_ns
 
 
-def test_a_hotspots_places_are_where_it_cost_most() -> None:
+def test_ranges_of_a_hotspot_are_its_longest_idle_times() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=2000)
@@ -205,7 +202,7 @@ def test_a_hotspots_places_are_where_it_cost_most() -> None:
     assert spot.idle_ns == sum(20 + 10 * number for number in range(8)) * US
 
 
-def test_without_idle_time_its_places_are_the_longest_calls() -> None:
+def test_without_idle_time_the_ranges_are_the_longest_calls() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.launch("long", at=0, us=5, runs_at=10, runs_us=990)

@@ -1,4 +1,4 @@
-"""The second way to follow memory: raw JSON, one event after another, a dictionary of what is alive."""
+"""A second way to follow memory: raw JSON, event by event, with a dictionary of live allocations."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ CPU = -1
 
 @dataclass
 class Replayed:
-    """One device: bytes after each event, and the bytes alive (with those of before) after each event."""
+    """One device's bytes after each event."""
 
-    totals: list[int] = field(default_factory=list)  # as the trace has them
+    totals: list[int] = field(default_factory=list)  # the trace's own totals
     counted: list[int] = field(default_factory=list)  # the sum of the events' bytes, from 0
     alive: list[int] = field(default_factory=list)  # by address: allocated, not yet freed
     early_frees: list[int] = field(default_factory=list)  # bytes
 
 
 def replay(path: Path) -> dict[int, Replayed]:
-    """Every device of a trace file."""
+    """Follow every device of a trace file: device -> bytes."""
     raw = path.read_bytes()
     text = gzip.decompress(raw) if path.suffix == ".gz" else raw
     loaded: Any = json.loads(text, parse_float=Decimal, strict=False)
     events = loaded if isinstance(loaded, list) else loaded["traceEvents"]
     found: dict[int, Replayed] = {}
-    held: dict[tuple[int, int], int] = {}
+    alive: dict[tuple[int, int], int] = {}
     memory = [event for event in events if event.get("name") == "[memory]"]
     for event in sorted(memory, key=lambda event: Decimal(str(event["ts"]))):
         args = event["args"]
@@ -40,8 +40,8 @@ def replay(path: Path) -> dict[int, Replayed]:
         one.counted.append((one.counted or [0])[-1] + size)
         before = (one.alive or [0])[-1]
         if size >= 0:
-            held[device, address] = size
-        elif held.pop((device, address), None) is None:
+            alive[device, address] = size
+        elif alive.pop((device, address), None) is None:
             one.early_frees.append(-size)
             size = 0
         one.alive.append(before + size)

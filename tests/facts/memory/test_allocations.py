@@ -1,4 +1,4 @@
-"""Allocations and their frees, beside a dictionary that follows them one by one."""
+"""Allocations and their frees, compared with a dictionary that follows them one by one."""
 
 from __future__ import annotations
 
@@ -14,42 +14,43 @@ from tests.facts import facts_of
 ALLOCATE, FREE = MemoryAction.ALLOCATE, MemoryAction.FREE
 
 
-def paired(story: list[tuple[MemoryAction, int, int]]) -> tuple[list[int], list[int]]:
-    """(what freed each, frees of before) of (action, address, bytes) in order of time."""
-    action, address, size = (np.array(column) for column in zip(*story, strict=True))
+def paired(events: list[tuple[MemoryAction, int, int]]) -> tuple[list[int], list[int]]:
+    """Pair events (action, address, bytes), in order of time: (what freed each, frees of earlier memory)."""
+    action, address, size = (np.array(column) for column in zip(*events, strict=True))
     signed = np.where(action == FREE, -size, size).astype(np.int64)
     freed, early = pair(action.astype(np.uint8), address.astype(np.uint64), signed)
     return freed.tolist(), early.tolist()
 
 
 @st.composite
-def sound_stories(draw: st.DrawFn) -> list[tuple[MemoryAction, int, int]]:
-    """What one allocator could have done: an address is given once at a time; some of it before the start."""
+def consistent_events(draw: st.DrawFn) -> list[tuple[MemoryAction, int, int]]:
+    """Draw events of one allocator, some addresses allocated before the start: none is allocated twice at
+    once."""
     held: dict[int, int] = {address: 512 * (address % 3 + 1) for address in draw(st.sets(st.integers(1, 6)))}
-    story = []
+    events = []
     for address, blocks in draw(
         st.lists(st.tuples(st.integers(1, 6), st.integers(1, 4)), min_size=1, max_size=40)
     ):
         if address in held:
-            story.append((FREE, address, held.pop(address)))
+            events.append((FREE, address, held.pop(address)))
         else:
             held[address] = 512 * blocks
-            story.append((ALLOCATE, address, held[address]))
-    return story
+            events.append((ALLOCATE, address, held[address]))
+    return events
 
 
-@given(sound_stories())
-def test_pairing_equals_a_dictionary(story: list[tuple[MemoryAction, int, int]]) -> None:
+@given(consistent_events())
+def test_pairing_equals_a_dictionary(events: list[tuple[MemoryAction, int, int]]) -> None:
     held: dict[int, int] = {}
-    freed, early = [NONE] * len(story), []
-    for i, (action, address, _) in enumerate(story):
+    freed, early = [NONE] * len(events), []
+    for i, (action, address, _) in enumerate(events):
         if action == ALLOCATE:
             held[address] = i
         elif address in held:
             freed[held.pop(address)] = i
         else:
             early.append(i)
-    assert paired(story) == (freed, early)
+    assert paired(events) == (freed, early)
 
 
 @given(
@@ -59,43 +60,43 @@ def test_pairing_equals_a_dictionary(story: list[tuple[MemoryAction, int, int]])
         max_size=40,
     )
 )
-def test_whatever_was_written_an_end_is_later_and_of_the_same_address(
-    story: list[tuple[MemoryAction, int, int]],
+def test_an_allocation_always_ends_later_and_at_the_same_address(
+    events: list[tuple[MemoryAction, int, int]],
 ) -> None:
-    freed, early = paired(story)
-    ends = [end for end in freed if end != NONE and story[end][0] == FREE]
+    freed, early = paired(events)
+    ends = [end for end in freed if end != NONE and events[end][0] == FREE]
     assert len(set(ends)) == len(ends)
-    assert set(ends) | set(early) == {i for i, event in enumerate(story) if event[0] == FREE}
+    assert set(ends) | set(early) == {i for i, event in enumerate(events) if event[0] == FREE}
     for i, end in enumerate(freed):
-        if story[i][0] != ALLOCATE:
+        if events[i][0] != ALLOCATE:
             assert end == NONE
         elif end != NONE:
             assert end > i
-            assert story[end][1] == story[i][1]
-            assert story[end][0] == ALLOCATE or story[end][2] == story[i][2]
+            assert events[end][1] == events[i][1]
+            assert events[end][0] == ALLOCATE or events[end][2] == events[i][2]
 
 
-def test_an_address_given_again_was_free_by_then() -> None:
-    story = [(ALLOCATE, 1, 512), (ALLOCATE, 1, 1024), (FREE, 1, 1024)]
-    assert paired(story) == ([1, 2, NONE], [])
+def test_an_address_that_is_allocated_again_had_been_freed() -> None:
+    events = [(ALLOCATE, 1, 512), (ALLOCATE, 1, 1024), (FREE, 1, 1024)]
+    assert paired(events) == ([1, 2, NONE], [])
 
 
-def test_two_threads_within_a_tick_are_told_apart() -> None:
+def test_two_threads_within_a_clock_tick_are_distinguished() -> None:
     # The second thread's allocation was written before the first one's free of the same address.
-    story = [(ALLOCATE, 1, 512), (ALLOCATE, 1, 512), (FREE, 1, 512), (FREE, 1, 512)]
-    assert paired(story) == ([3, 2, NONE, NONE], [])
+    events = [(ALLOCATE, 1, 512), (ALLOCATE, 1, 512), (FREE, 1, 512), (FREE, 1, 512)]
+    assert paired(events) == ([3, 2, NONE, NONE], [])
 
 
-def test_who_allocates_is_told_by_thread_and_time() -> None:
+def test_thread_and_time_identify_who_allocates() -> None:
     trace = TraceBuilder()
     main, other = trace.thread(), trace.thread("other")
     main.frame("train.py(12): train", at=0, us=100)
     main.frame("nn.Module: Linear_0", at=10, us=50)
     main.op("aten::linear", at=20, us=30).op("aten::addmm", at=22, us=20).op("aten::empty", at=24, us=5)
     other.op("aten::copy_", at=0, us=100)
-    main.alloc(512, at=25)  # aten::empty gets it for aten::addmm
+    main.alloc(512, at=25)  # by aten::empty for aten::addmm
     main.alloc(512, at=45)
-    main.alloc(512, at=70)  # Python's own
+    main.alloc(512, at=70)  # in Python, outside of operators
     other.alloc(512, at=25)
     facts = facts_of(trace)
     (memory,) = facts.memory

@@ -1,4 +1,4 @@
-"""Floors and the line through them."""
+"""Floors and the trend through them."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def curves_and_steps(draw: st.DrawFn) -> tuple[Curve, Periods]:
 
 
 @given(curves_and_steps())
-def test_a_floor_is_the_lowest_value_of_its_slice_what_it_carries_in_counted(
+def test_a_floor_is_the_lowest_value_of_its_period_the_value_at_its_start_included(
     given_: tuple[Curve, Periods],
 ) -> None:
-    curve, slices = given_
-    found = floors(curve, slices)
-    for i in range(len(slices)):
-        first, last = int(slices.start_ns[i]), int(slices.end_ns[i])
+    curve, periods = given_
+    found = floors(curve, periods)
+    for i in range(len(periods)):
+        first, last = int(periods.start_ns[i]), int(periods.end_ns[i])
         points = list(zip(curve.time_ns.tolist(), curve.allocated.tolist(), strict=True))
         carried = [value for time, value in points if time < first]
         values = [(carried or [curve.start_bytes])[-1]]
         values += [value for time, value in points if first <= time < last]
         assert found.bytes[i] == min(values)
         assert first <= found.at_ns[i] < last
-        # The curve has that value right after the event that is named.
+        # The curve has that value right after the event at `position`.
         assert curve.before(found.position[i : i + 1] + 1)[0] == found.bytes[i]
 
 
@@ -66,25 +66,25 @@ def test_theil_sens_slope_is_the_median_of_all_pairs(values: list[int]) -> None:
         assert (low, high) == (slopes[0], slopes[-1])
 
 
-def test_the_interval_is_the_one_of_sens_own_example() -> None:
+def test_the_interval_equals_sens_own_example() -> None:
     # P. K. Sen, Estimates of the regression coefficient based on Kendall's tau (1968), section 6.
     x = np.array([1, 2, 3, 4, 10, 12, 18], np.float64)
     y = np.array([9, 15, 19, 20, 45, 55, 78], np.float64)
     slope, low, high, _ = theil_sen(x, y)
     assert slope == 4
-    # The paper's is at 93 %; of seven points the one at 95 % ends at the same two slopes.
+    # The paper's interval is at 93%; for seven points the one at 95% ends at the same two slopes.
     assert (round(low, 2), round(high, 2)) == (3.71, 4.38)
 
 
-def test_noise_does_not_hide_a_slope_and_the_interval_holds_it() -> None:
+def test_noise_does_not_hide_a_slope_and_the_interval_contains_it() -> None:
     random = np.random.default_rng(1)
-    held = 0
+    inside = 0
     for _ in range(200):
         y = 1000.0 * np.arange(30) + random.normal(0, 3000, 30)
         slope, low, high, _ = theil_sen(np.arange(30.0), y)
         assert abs(slope - 1000) < 400
-        held += low <= 1000 <= high
-    assert held >= 180  # 190 are expected
+        inside += low <= 1000 <= high
+    assert inside >= 180  # 190 are expected
 
 
 def test_a_floor_that_rises_in_each_step() -> None:
@@ -99,8 +99,8 @@ def test_a_floor_that_rises_in_each_step() -> None:
     assert (found.start_bytes, found.end_bytes) == (10, 70)
 
 
-def test_what_the_first_step_makes_to_keep_is_no_trend() -> None:
-    time, value = [10, 50], [500, 700]  # a first step that makes 700 and keeps them
+def test_what_the_first_step_retains_is_not_a_trend() -> None:
+    time, value = [10, 50], [500, 700]  # the first step allocates 700 and retains them
     start = np.arange(6, dtype=np.int64) * 100
     found = floors(curve_of(time, value), steps_of(start, start + 100))
     assert found.bytes.tolist() == [0, 700, 700, 700, 700, 700]
@@ -127,7 +127,7 @@ def test_three_steps_are_the_fewest(steps: int, drawn: int | None) -> None:
     assert line is None or line.confidence < 0.95
 
 
-def test_of_very_many_steps_some_are_enough() -> None:
+def test_a_trend_over_very_many_steps_uses_some_of_them() -> None:
     count = 3 * MOST_FLOORS
     start = np.arange(count, dtype=np.int64) * 10
     line = trend(floors(curve_of(start.tolist(), (7 * start).tolist()), steps_of(start, start + 10)))
@@ -135,9 +135,9 @@ def test_of_very_many_steps_some_are_enough() -> None:
     assert (line.steps, line.per_unit) == (MOST_FLOORS, 70)
 
 
-def test_without_steps_windows_of_time_hold_several_falls_each() -> None:
+def test_without_steps_every_window_of_time_contains_several_falls() -> None:
     time = np.arange(4000, dtype=np.int64) * 1_000_000
-    saw = (np.arange(4000) % 40 < 30) * 10_000 + np.arange(4000)  # 100 periods; 1,000 a second more
+    saw = (np.arange(4000) % 40 < 30) * 10_000 + np.arange(4000)  # 100 periods; rises by 1,000 per second
     curve = curve_of(time.tolist(), saw.tolist())
     found = windows(curve, 0)
     assert found.unit == "second"
@@ -150,7 +150,7 @@ def test_without_steps_windows_of_time_hold_several_falls_each() -> None:
     assert line.per_unit == pytest.approx(1000, rel=0.02)
 
 
-def test_memory_that_only_rises_has_no_floor_to_speak_of() -> None:
+def test_memory_that_only_rises_has_no_floor() -> None:
     curve = curve_of(list(range(1000)), list(range(1000)))
     assert len(windows(curve, 0)) == 0
     assert trend(floors(curve, windows(curve, 0))) is None

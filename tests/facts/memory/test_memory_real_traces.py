@@ -1,4 +1,4 @@
-"""Memory on real traces, beside a replay of the raw file one event after another."""
+"""Memory on real traces, compared with a replay of the raw file event by event."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.trace.events import NONE
 from tests.facts.memory.memory_replay import replay
@@ -31,7 +32,8 @@ def files(shared_traces: Path, folder: str) -> list[Path]:
 
 
 def alive_after_each(memory: DeviceMemory) -> list[int]:
-    """What the allocations say is alive after each of the curve's events, and what was there before."""
+    """Return the live bytes after each of the curve's events by the allocations, memory from before
+    included."""
     own, change = memory.allocations, np.zeros(len(memory.curve), np.int64)
     np.add.at(change, own.position, own.bytes)
     ended = own.freed != NONE
@@ -76,7 +78,7 @@ def test_mapped_memory_of_loader_workers_has_no_totals_of_its_allocator(shared_t
 
 
 @pytest.mark.parametrize("folder", WITH_TOTALS + OLD + ["cpu_torch213/dl_workers2"])
-def test_the_peak_is_made_of_its_kinds_and_its_owners(shared_traces: Path, folder: str) -> None:
+def test_kinds_and_owners_add_up_to_the_peak(shared_traces: Path, folder: str) -> None:
     for path in files(shared_traces, folder):
         for memory in real_facts(path).memory:
             peak = memory.peak
@@ -90,25 +92,24 @@ def test_the_peak_is_made_of_its_kinds_and_its_owners(shared_traces: Path, folde
 def test_a_floor_is_the_lowest_of_its_step(shared_traces: Path, folder: str) -> None:
     for path in files(shared_traces, folder):
         for memory in real_facts(path).memory:
-            floors = memory.floors
-            bounds = zip(floors.periods.start_ns.tolist(), floors.periods.end_ns.tolist(), strict=True)
-            assert floors.bytes.tolist() == [lowest(memory, start, end) for start, end in bounds]
+            periods = memory.floors.periods
+            lowest = [
+                lowest_in(memory.curve, int(start), int(end))
+                for start, end in zip(periods.start_ns, periods.end_ns, strict=True)
+            ]
+            assert memory.floors.bytes.tolist() == lowest
 
 
-def lowest(memory: DeviceMemory, start_ns: int, end_ns: int) -> int:
-    """Least memory held in [start_ns, end_ns), walked event by event."""
-    held: int = memory.curve.start_bytes
-    inside: list[int] = []
-    for time, size in zip(memory.curve.time_ns.tolist(), memory.curve.allocated.tolist(), strict=True):
-        if time < start_ns:
-            held = size
-        elif time < end_ns:
-            inside.append(size)
-    return min([held, *inside])
+def lowest_in(curve: Curve, start_ns: int, end_ns: int) -> int:
+    """Return the lowest value in [start_ns, end_ns), the value at its start included."""
+    values: list[tuple[int, int]] = list(zip(curve.time_ns.tolist(), curve.allocated.tolist(), strict=True))
+    before = [size for time, size in values if time < start_ns]
+    inside = [size for time, size in values if start_ns <= time < end_ns]
+    return min([(before or [curve.start_bytes])[-1], *inside])
 
 
 def test_a_real_leak_has_its_slope_and_its_line(shared_traces: Path) -> None:
-    # Each step keeps its batch (2,048 bytes), the activations of one layer (4,096) and its outputs (320).
+    # Each step retains its batch (2,048 bytes), the activations of one layer (4,096) and its outputs (320).
     for path in files(shared_traces, "cpu_torch213/leaky"):
         (memory,) = real_facts(path).memory
         assert memory.trend is not None
@@ -125,7 +126,7 @@ def test_a_real_leak_has_its_slope_and_its_line(shared_traces: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", [*WITH_TOTALS[:5], *OLD, "cpu_torch213/python_export"])
-def test_what_does_not_leak_has_no_growing_site(shared_traces: Path, folder: str) -> None:
+def test_jobs_without_a_leak_have_no_growing_site(shared_traces: Path, folder: str) -> None:
     for path in files(shared_traces, folder):
         for memory in real_facts(path).memory:
             assert memory.sites == []

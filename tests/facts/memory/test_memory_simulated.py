@@ -1,4 +1,4 @@
-"""Memory of simulated jobs, beside what the simulator knows it did."""
+"""Memory of simulated jobs, compared with the simulator's truth."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAKS = [
     "leak_metrics",
     "host_leak",
 ]
-# The simulator's words for what nothing in a trace tells.
+# The simulator's kinds. "other" cannot be identified from a trace.
 _TRUE_KINDS = {kind.value: kind for kind in MemoryKind} | {"other": MemoryKind.UNKNOWN}
 
 
@@ -54,7 +54,7 @@ def test_kinds_at_the_peak_are_the_true_ones(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", LEAKS)
-def test_of_a_leak_nothing_is_called_what_it_is_not(scenario: str) -> None:
+def test_no_part_of_a_leak_has_a_wrong_kind(scenario: str) -> None:
     run = simulate(scenario, seed=2)
     gpu = Facts(read_bytes(run.bytes())).memory[0]
     true = {_TRUE_KINDS[kind]: size for kind, size in run.truth.memory[0].peak_kinds.items()}

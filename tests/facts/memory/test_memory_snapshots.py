@@ -1,4 +1,5 @@
-"""Facts of memory snapshots and memory timelines: no operators, but stacks, segments, or purposes."""
+"""Facts of memory snapshots and memory timelines, which have no operators, but stacks, segments or
+purposes."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def memory_of(snapshot: SnapshotBuilder, shape: Shape = "new") -> DeviceMemory:
 
 
 def training(steps: int = 6, *, marked: bool = True) -> SnapshotBuilder:
-    """Weights; in each step activations, gradients, and a result that is kept; a state of the optimizer."""
+    """Build a training job: weights, optimizer state, and in each step activations, gradients and a retained
+    result."""
     snapshot = SnapshotBuilder()
     snapshot.segment(30 * MB, at=0)
     snapshot.allocate(3 * MB, at=1, stack=["train.py(3): main", INIT])
@@ -55,7 +57,7 @@ def training(steps: int = 6, *, marked: bool = True) -> SnapshotBuilder:
     return snapshot
 
 
-def test_what_a_step_keeps_is_a_site_with_its_exact_stack() -> None:
+def test_memory_retained_in_each_step_is_a_site_with_its_exact_stack() -> None:
     memory = memory_of(training())
     (site,) = memory.sites
     assert (site.per_unit, site.size_bytes, site.old_count) == (1_000, 1_000, 4)
@@ -66,9 +68,9 @@ def test_what_a_step_keeps_is_a_site_with_its_exact_stack() -> None:
     assert memory.trend.per_unit == 1_000
 
 
-def test_kinds_are_told_by_the_frames() -> None:
+def test_frames_determine_kinds() -> None:
     kinds = memory_of(training()).peak.kinds
-    # Highest in the last backward. Who needs what the steps keep, nobody has seen.
+    # Highest in the last backward. What the retained results are for is not known.
     assert kinds == {
         MemoryKind.PARAMETER: 3 * MB,
         MemoryKind.OPTIMIZER_STATE: 6 * MB,
@@ -78,7 +80,7 @@ def test_kinds_are_told_by_the_frames() -> None:
     }
 
 
-def test_what_is_older_than_the_history_was_there_before() -> None:
+def test_memory_older_than_the_history_is_from_before() -> None:
     snapshot = training()
     snapshot.forget(14)
     memory = memory_of(snapshot)
@@ -89,7 +91,7 @@ def test_what_is_older_than_the_history_was_there_before() -> None:
     assert "train.py" in frames
 
 
-def test_steps_that_the_history_has_forgotten_have_no_floor() -> None:
+def test_steps_before_the_history_have_no_floor() -> None:
     snapshot = training(8)
     snapshot.forget(40)
     memory = memory_of(snapshot)
@@ -116,12 +118,12 @@ def test_without_times_nothing_is_per_second() -> None:
     assert memory.peak.kinds[MemoryKind.PARAMETER] == 3 * MB
 
 
-def test_frames_of_cpp_are_no_place_of_the_users() -> None:
+def test_cpp_frames_are_not_a_place_in_the_users_code() -> None:
     owners = memory_of(training()).peak.owners
     assert [owner.frame for owner in owners if owner.kind is MemoryKind.GRADIENT] == [None]
 
 
-def test_segments_tell_what_is_free_and_cannot_be_given_back() -> None:
+def test_segments_show_memory_that_is_free_but_cannot_be_returned() -> None:
     snapshot = SnapshotBuilder()
     snapshot.segment(10 * MB, at=0)
     first = snapshot.allocate(4 * MB, at=1)
@@ -133,11 +135,11 @@ def test_segments_tell_what_is_free_and_cannot_be_given_back() -> None:
     assert (segments.segments, segments.expandable, segments.bytes) == (2, 1, 30 * MB)
     assert (segments.free_bytes, segments.largest_free_bytes) == (28 * MB, 20 * MB)
     assert segments.free_in_used_segments_bytes == 8 * MB
-    told = [(s.bytes, s.used_bytes, s.largest_free_bytes, s.blocks, s.expandable) for s in segments.each]
-    # Freed memory joins what is free beside it only where both are neighbours.
-    assert told[0][:2] == (10 * MB, 2 * MB)
-    assert told[0][2] <= 8 * MB
-    assert told[1] == (20 * MB, 0, 20 * MB, 1, True)
+    each = [(s.bytes, s.used_bytes, s.largest_free_bytes, s.blocks, s.expandable) for s in segments.each]
+    # Freed memory merges only with adjacent free memory.
+    assert each[0][:2] == (10 * MB, 2 * MB)
+    assert each[0][2] <= 8 * MB
+    assert each[1] == (20 * MB, 0, 20 * MB, 1, True)
 
 
 MAIN = "train.py(3): main"
@@ -151,7 +153,7 @@ MAIN = "train.py(3): main"
         ([], 0),
     ],
 )
-def test_growths_retries_and_failures_are_in_the_history(stack: list[str], retries: int) -> None:
+def test_growths_retries_and_failures_are_counted(stack: list[str], retries: int) -> None:
     snapshot = SnapshotBuilder()
     old = snapshot.segment(10 * MB, at=0)
     snapshot.segment(4 * MB, at=1)
@@ -164,8 +166,9 @@ def test_growths_retries_and_failures_are_in_the_history(stack: list[str], retri
     assert (reserve.out_of_memory, reserve.out_of_memory_ns.tolist()) == (1, [5_000])
 
 
-def test_a_memory_timeline_says_what_its_memory_is_for(tmp_path: Path) -> None:
-    # [ns, action: 1 there before, 2 made, 4 gone; bytes; category: 0 parameter, 4 activation, 5 gradient]
+def test_a_memory_timeline_says_what_memory_is_for(tmp_path: Path) -> None:
+    # [ns, action (1 existed before, 2 allocated, 4 freed), bytes, category (0 parameter, 4 activation, 5
+    # gradient)]
     rows = [[-1, 1, 1000, 0], [10, 2, 300, 4], [20, 2, 50, 5], [30, 4, -300, 4], [40, 4, -50, 5]]
     path = tmp_path / "memory.raw.json"
     path.write_text(json.dumps(rows), encoding="utf-8")
@@ -194,7 +197,7 @@ def test_a_memory_timeline_says_what_its_memory_is_for(tmp_path: Path) -> None:
         ("/opt/site-packages/torch/_tensor.py(560): backward", Phase.BACKWARD),
     ],
 )
-def test_a_frame_tells_the_phase(frame: str, phase: Phase, tmp_path: Path) -> None:
+def test_a_frame_determines_the_phase(frame: str, phase: Phase, tmp_path: Path) -> None:
     snapshot = SnapshotBuilder()
     snapshot.segment(MB, at=0)
     snapshot.allocate(512, at=1, stack=["train.py(3): main", frame, "helper.py(4): inner"])
@@ -202,7 +205,7 @@ def test_a_frame_tells_the_phase(frame: str, phase: Phase, tmp_path: Path) -> No
     assert facts.memory_context.phase[-1] == phase
 
 
-def test_of_several_frames_the_closest_one_tells_and_a_closure_is_no_part_of_the_optimizer() -> None:
+def test_the_innermost_frame_decides_and_a_closure_is_not_part_of_the_optimizer() -> None:
     backward = "/opt/site-packages/torch/_tensor.py(560): backward"
     assert (
         phase_of_stack("\n".join([OPTIMIZER, "train.py(5): closure", MODULE, "model.py(2): forward"]))

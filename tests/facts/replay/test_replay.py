@@ -1,4 +1,4 @@
-"""The replay: unchanged it gives what was recorded, changed it gives what the story says."""
+"""The replay: unchanged, it gives the recorded times; changed, it gives those that the trace implies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tb_gpudiag.facts.replay.replay import Change
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.facts import facts_of
-from tests.facts.core.test_idle import stories
+from tests.facts.any_traces import any_traces
 from tests.real_traces import first_in, real_facts
 
 US = 1000
@@ -29,14 +29,14 @@ STEPPED = sorted(
 )
 
 
-def without(facts: Facts, *causes: Cause) -> Change:
-    pieces = facts.main_thread_spans
-    some = [cause in causes for cause in pieces.cause.tolist()]
-    return Change(union(pieces.start_ns[some], pieces.end_ns[some]))
+def removing(facts: Facts, *causes: Cause) -> Change:
+    spans = facts.main_thread_spans
+    some = [cause in causes for cause in spans.cause.tolist()]
+    return Change(union(spans.start_ns[some], spans.end_ns[some]))
 
 
 def two_steps(load_us: float) -> TraceBuilder:
-    """Each: the batch, then ten launches 10 µs apart of kernels of 50 µs, far ahead of the GPU."""
+    """Build two steps: a batch, then ten launches 10 µs apart of kernels of 50 µs, far ahead of the GPU."""
     trace = TraceBuilder()
     main = trace.thread()
     length = load_us + 600
@@ -55,21 +55,21 @@ def two_steps(load_us: float) -> TraceBuilder:
     return trace
 
 
-def test_without_the_loaders_wait_the_steps_are_shorter_by_it() -> None:
+def test_removing_the_wait_for_data_shortens_the_steps_by_it() -> None:
     facts = facts_of(two_steps(400))
     assert facts.replay.unchanged.step_ns.tolist() == facts.replay.measured.step_ns.tolist()
-    changed = facts.replay.run(without(facts, Cause.INPUT))
+    changed = facts.replay.run(removing(facts, Cause.INPUT))
     assert facts.replay.measured.window_ns - changed.window_ns == 2 * 400 * US
 
 
-def test_half_a_change_gives_half() -> None:
+def test_half_a_change_saves_half() -> None:
     facts = facts_of(two_steps(400))
-    change = without(facts, Cause.INPUT)
+    change = removing(facts, Cause.INPUT)
     half = facts.replay.run(Change(change.host, 0.5))
     assert facts.replay.measured.window_ns - half.window_ns == 400 * US
 
 
-def test_host_time_that_the_gpu_hides_gives_nothing_back() -> None:
+def test_removing_hidden_host_time_saves_nothing() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=1070)
@@ -78,11 +78,11 @@ def test_host_time_that_the_gpu_hides_gives_nothing_back() -> None:
     main.launch("next", at=520, us=5, runs_at=1011, runs_us=50)
     main.sync(at=530, us=540)
     facts = facts_of(trace)
-    changed = facts.replay.run(without(facts, Cause.PYTHON))
+    changed = facts.replay.run(removing(facts, Cause.PYTHON))
     assert facts.replay.measured.window_ns - changed.window_ns <= 1 * US
 
 
-def test_a_wait_that_is_taken_away_lets_the_host_run_ahead() -> None:
+def test_removing_a_wait_lets_the_host_run_ahead() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=630)
@@ -95,11 +95,11 @@ def test_a_wait_that_is_taken_away_lets_the_host_run_ahead() -> None:
     assert facts.device is not None
     [waited] = facts.device.ledger.gaps.blocked_in[facts.device.ledger.gaps.blocked_ns > 0].tolist()
     changed = facts.replay.run(Change(unblocked=(waited,)))
-    # b follows a: what was idle between them, 210 to 325 µs, but for the turnaround, comes back.
+    # b follows a: the idle time between them, 210 to 325 µs, is saved except for the turnaround.
     assert 100 * US <= facts.replay.measured.window_ns - changed.window_ns <= 115 * US
 
 
-def test_work_that_happens_to_end_while_a_wait_returns_at_once_is_not_what_it_was_for() -> None:
+def test_work_that_ends_by_chance_during_a_short_wait_is_not_its_target() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=1300)
@@ -112,13 +112,14 @@ def test_work_that_happens_to_end_while_a_wait_returns_at_once_is_not_what_it_wa
     main.launch("next", at=1102, us=5, runs_at=1112, runs_us=180)
     facts = facts_of(trace)
     change = Change(Intervals(np.array([20 * US]), np.array([500 * US])))
-    less = facts.replay.measured.window_ns - facts.replay.run(change).window_ns
-    assert less == (500 - 60) * US
+    saved_ns = facts.replay.measured.window_ns - facts.replay.run(change).window_ns
+    assert saved_ns == (500 - 60) * US
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_a_wait_for_an_event_that_had_happened_is_for_the_work_before_it(recorded: bool) -> None:
-    """Without the Python, the host comes to the wait while `late` runs; the event was recorded before it."""
+def test_a_wait_for_an_event_that_had_happened_targets_the_work_before_it(recorded: bool) -> None:
+    """Without the Python, the host reaches the wait while `late` runs. The event was recorded before
+    `late`."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=1000)
@@ -132,10 +133,10 @@ def test_a_wait_for_an_event_that_had_happened_is_for_the_work_before_it(recorde
     main.launch("next", at=802, us=5, runs_at=812, runs_us=180)
     facts = facts_of(trace)
     change = Change(Intervals(np.array([20 * US]), np.array([500 * US])))
-    less = facts.replay.measured.window_ns - facts.replay.run(change).window_ns
+    saved_ns = facts.replay.measured.window_ns - facts.replay.run(change).window_ns
     # The host goes on when `early` has ended (at 60 µs, not at 20), or else when `late` has (at 365).
     waited_until = 60 if recorded else 365
-    assert less == (500 - waited_until) * US
+    assert saved_ns == (500 - waited_until) * US
 
 
 def test_work_of_another_stream_is_still_waited_for() -> None:
@@ -147,20 +148,20 @@ def test_work_of_another_stream_is_still_waited_for() -> None:
     main.launch("ncclDevKernel_AllReduce", at=310, us=5, runs_at=513, runs_us=300, stream=20)
     main.sync(at=320, us=500)
     facts = facts_of(trace)
-    changed = facts.replay.run(without(facts, Cause.PYTHON))
+    changed = facts.replay.run(removing(facts, Cause.PYTHON))
     assert facts.replay.measured.window_ns - changed.window_ns == pytest.approx(300 * US, abs=180 * US)
     assert changed.window_ns >= 500 * US
 
 
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(stories())
-def test_any_story_can_be_replayed(story: TraceBuilder) -> None:
-    facts = facts_of(story)
+@given(any_traces())
+def test_any_trace_can_be_replayed(trace: TraceBuilder) -> None:
+    facts = facts_of(trace)
     if not facts.window.duration_ns:
         return
     replay = facts.replay
-    assert len(replay.run(without(facts, Cause.PYTHON, Cause.DISPATCH)).step_ns) == len(
+    assert len(replay.run(removing(facts, Cause.PYTHON, Cause.DISPATCH)).step_ns) == len(
         replay.measured.step_ns
     )
 
@@ -175,8 +176,8 @@ def test_the_unchanged_replay_gives_the_recorded_times(shared_traces: Path, fold
         assert facts.replay.error < 0.01
 
 
-def test_resnet_without_the_loaders_wait_takes_what_it_took_with_workers(shared_traces: Path) -> None:
+def test_resnet_without_the_wait_for_data_takes_as_long_as_with_workers(shared_traces: Path) -> None:
     """The steady steps of the real run with 4 workers took 124 to 126 ms."""
     facts = first_in("v100_resnet50_workers0")
-    predicted = facts.replay.run(without(facts, Cause.INPUT)).window_ns / len(facts.steps)
+    predicted = facts.replay.run(removing(facts, Cause.INPUT)).window_ns / len(facts.steps)
     assert predicted == pytest.approx(125e6, rel=0.10)

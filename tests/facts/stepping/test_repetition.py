@@ -1,4 +1,4 @@
-"""Steps that nobody annotated: the repetition is found, and it is the step and not the layer."""
+"""Inferred steps: the repetition is found, and it is the step and not the layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.simulator import Job, simulate
 
 
 def found_in(sequence: list[int], *, whole: int = -1, pause: int = -1) -> Repetition | None:
-    """`whole`: a number that only a whole repetition has. `pause`: the number that a pause comes before."""
+    """Find the repetition. whole: a number that only a whole repetition has. pause: the number after a
+    pause."""
     numbers = np.array(sequence, np.int64)
     return find_repetition(numbers, numbers == whole, (numbers == pause).astype(np.int64))
 
@@ -44,7 +45,7 @@ def test_a_loop_between_setup_and_tail() -> None:
 @pytest.mark.parametrize("head", [1, 2, 3, 7, 30, 60])
 @pytest.mark.parametrize("size", [3, 30])
 def test_the_step_and_not_its_layers(size: int, head: int) -> None:
-    """However little beside its layers a step has, and also where it is as long as a number of layers."""
+    """Even if a step has little else than layers, or its length is a multiple of theirs."""
     step = layer(size) * 12 + layer(head, 1)
     length = 12 * size + head
     assert repetition(step * 10) == (length, [i * length for i in range(10)])
@@ -55,7 +56,7 @@ def test_the_step_and_not_the_layers_of_its_two_passes() -> None:
     assert repetition(step * 3) == (len(step), [0, len(step), 2 * len(step)])
 
 
-def test_what_comes_in_some_steps_only_does_not_make_them_one() -> None:
+def test_something_in_some_steps_only_does_not_merge_them() -> None:
     step = [1, *layer(80), 2]
     ten = step * 9 + [1, *layer(80), 2, 50, 51]
     period, start = repetition(ten * 4, whole=1)
@@ -63,14 +64,14 @@ def test_what_comes_in_some_steps_only_does_not_make_them_one() -> None:
     assert len(start) == 40
 
 
-def test_a_step_with_another_kernel_in_it_is_one_all_the_same() -> None:
+def test_a_step_with_another_kernel_is_still_a_step() -> None:
     step = layer(60)
     other = [*step[:30], 7, *step[31:]]
     assert repetition(step * 4 + other + step * 4) == (60, [i * 60 for i in range(9)])
     assert repetition(other + step * 4, pause=100) == (60, [i * 60 for i in range(5)])
 
 
-def test_two_in_a_row_are_enough_where_there_are_more() -> None:
+def test_two_in_a_row_are_enough_if_there_are_more() -> None:
     """Every third step reads a value in between."""
     step = layer(60)
     other = [*step[:30], 7, *step[30:]]
@@ -79,41 +80,41 @@ def test_two_in_a_row_are_enough_where_there_are_more() -> None:
     assert len(start) >= 8
 
 
-def test_what_lies_between_repetitions_is_none_of_them() -> None:
+def test_elements_between_repetitions_belong_to_none() -> None:
     step, evaluation = layer(50), layer(40, 500)
     period, start = repetition(step * 4 + evaluation + step * 4)
     assert period == 50
     assert start == [0, 50, 100, 150, 240, 290, 340, 390]
 
 
-def test_it_is_cut_after_the_longest_pause() -> None:
-    """Recording began in the middle of a step: the cut is no worse for that."""
+def test_the_repetition_begins_after_the_longest_pause() -> None:
+    """Also if the recording began in the middle of a step."""
     step = layer(40)
     assert repetition(step[35:] + step * 4, pause=100) == (40, [5, 45, 85, 125])
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kinds", [2, 20, 500])
-def test_chance_is_no_repetition(kinds: int, seed: int) -> None:
+def test_chance_is_not_a_repetition(kinds: int, seed: int) -> None:
     assert found_in(np.random.default_rng(seed).integers(0, kinds, 5_000).tolist()) is None
 
 
-def test_two_of_a_kind_are_no_repetition() -> None:
+def test_two_of_a_kind_are_not_a_repetition() -> None:
     assert found_in(layer(50) * 2) is None
 
 
-def test_the_lesser_part_of_a_sequence_is_not_its_repetition() -> None:
+def test_a_repetition_covers_most_of_the_sequence() -> None:
     other = np.random.default_rng(0).integers(200, 900, 200).tolist()
     assert found_in(layer(30) * 5 + other) is None
 
 
 @pytest.mark.parametrize("sequence", [[], [1], [1] * 500, [1, 2] * 3])
-def test_too_little_is_no_repetition(sequence: list[int]) -> None:
+def test_too_short_a_sequence_has_no_repetition(sequence: list[int]) -> None:
     assert found_in(sequence) is None
 
 
 def unmarked(trace: Trace) -> Facts:
-    """The trace as it would be without steps."""
+    """Return the facts of the trace without its step marks."""
     names = [name.replace("ProfilerStep", "Section") for name in trace.events.names]
     return Facts(replace(trace, events=replace(trace.events, names=names)))
 
@@ -136,19 +137,19 @@ JOBS = {
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_simulated_steps_are_found_to_the_last(name: str, tmp_path: Path) -> None:
+def test_every_simulated_step_is_found(name: str, tmp_path: Path) -> None:
     run = simulate(JOBS[name])
     found = inferred(unmarked(read_trace(str(run.write(tmp_path)))))
     assert found.are_steps
     steps = run.truth.steps
     assert len(found) == len(steps)
-    # What lies between a step's last launch and the next mark is the profiler's own step() and little more.
+    # Between a step's last launch and the next mark there is little more than the profiler's own step().
     for i, step in enumerate(steps[:-1]):
         assert found.end_ns[i] - found.start_ns[i] == pytest.approx(step.duration_ns, rel=0.02, abs=5_000)
         assert found.start_ns[i] == pytest.approx(step.start_ns, abs=40_000)
 
 
-def test_their_accounts_add_up(tmp_path: Path) -> None:
+def test_accounts_of_inferred_steps_add_up(tmp_path: Path) -> None:
     found = inferred(unmarked(read_trace(str(simulate(Job(workers=0)).write(tmp_path)))))
     account = found.account
     parts = account.computing_ns + account.communicating_ns + account.copying_ns + account.idle_ns.sum(axis=1)
@@ -160,7 +161,7 @@ def test_recorded_steps_are_not_inferred_again(tmp_path: Path) -> None:
     assert Facts(read_trace(str(simulate(Job()).write(tmp_path)))).inferred_steps is None
 
 
-def test_layers_that_no_module_holds_are_no_steps() -> None:
+def test_layers_without_an_enclosing_module_are_not_steps() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     for i in range(12):
@@ -184,7 +185,7 @@ def test_calls_of_one_module_are_steps() -> None:
 
 
 def _passes(count: int, *, modules: bool) -> TraceBuilder:
-    """A model of 12 layers of 4 kernels, `count` times; nothing goes between host and device."""
+    """Build `count` passes of a model of 12 layers of 4 kernels, without copies between host and device."""
     trace = TraceBuilder()
     main = trace.thread()
     at = 0.0
@@ -198,7 +199,7 @@ def _passes(count: int, *, modules: bool) -> TraceBuilder:
     return trace
 
 
-def test_the_layers_of_one_pass_are_told_from_steps() -> None:
+def test_layers_of_one_pass_are_not_steps() -> None:
     found = inferred(facts_of(_passes(1, modules=True)))
     assert (found.evidence, found.inside, found.are_steps) == (
         StepEvidence.ONE_CALL,
@@ -207,7 +208,7 @@ def test_the_layers_of_one_pass_are_told_from_steps() -> None:
     )
 
 
-def test_where_nothing_tells_it_is_not_called_a_step() -> None:
+def test_without_evidence_a_repetition_is_not_a_step() -> None:
     found = inferred(facts_of(_passes(1, modules=False)))
     assert (found.evidence, found.inside, found.are_steps) == (StepEvidence.NONE, "", False)
 
@@ -226,7 +227,7 @@ WITH_STEPS = {
 
 
 @pytest.mark.parametrize("folder", WITH_STEPS)
-def test_they_are_the_recorded_ones_on_real_traces(shared_traces: Path, folder: str) -> None:
+def test_inferred_steps_are_the_recorded_ones_on_real_traces(shared_traces: Path, folder: str) -> None:
     trace = first_in(folder).trace
     marked = Facts(trace)
     found = inferred(unmarked(trace))
@@ -235,36 +236,36 @@ def test_they_are_the_recorded_ones_on_real_traces(shared_traces: Path, folder: 
     assert marked.device is not None
     device = marked.device
     recorded = step_account(device.busy, device.ledger, marked.recorded_steps, marked.recorded_window)
-    # The last one ends with its GPU work, and where the first one begins is a guess.
+    # The last one ends with its GPU work, and the beginning of the first one is an estimate.
     for i in range(1, len(found) - 1):
         length = recorded.end_ns[i] - recorded.start_ns[i]
-        # A step of a tenth of a millisecond is not cut more exactly than what lies between two launches.
+        # The time between two launches limits how exactly a step of a tenth of a millisecond is found.
         assert found.end_ns[i] - found.start_ns[i] == pytest.approx(length, rel=0.01, abs=100_000)
 
 
 @pytest.mark.parametrize(
-    ("folder", "repetitions", "launches", "sign"),
+    ("folder", "repetitions", "launches", "evidence"),
     [
         # Batches of points, eight for each of two passes of the image encoder.
         ("a100_segment_anything", 16, 104, StepEvidence.INPUT),
         # Five batches in one recorded step.
         ("h100_owlv2", 5, 1_033, StepEvidence.MODULE),
-        # Layers: 12, 12, 4, and 36 of which every second one has another attention.
+        # Layers: 12, 12, 4, and 36 in which every second one has another attention.
         ("h100_timesformer", 12, 43, StepEvidence.ONE_CALL),
         ("mi300_falconsai", 12, 12, StepEvidence.ONE_CALL),
         ("h100_bert_small", 4, 12, StepEvidence.ONE_CALL),
         ("b200_vllm_eager", 18, 50, StepEvidence.ONE_CALL),
-        # Eight particle attention blocks; the trace has neither stacks nor modules to tell.
+        # Eight particle attention blocks; the trace has neither stacks nor modules.
         ("a100_particle_transformer", 8, 43, StepEvidence.NONE),
     ],
 )
 def test_what_repeats_in_real_traces_without_steps(
-    shared_traces: Path, folder: str, repetitions: int, launches: int, sign: StepEvidence
+    shared_traces: Path, folder: str, repetitions: int, launches: int, evidence: StepEvidence
 ) -> None:
     found = inferred(unmarked(first_in(folder).trace))
-    assert (len(found), found.period_launches, found.evidence) == (repetitions, launches, sign)
+    assert (len(found), found.period_launches, found.evidence) == (repetitions, launches, evidence)
 
 
 @pytest.mark.parametrize("folder", ["v100_dlrm_8ranks", "mi300_vllm_graph"])
-def test_real_traces_without_a_repetition_have_none(shared_traces: Path, folder: str) -> None:
+def test_real_traces_without_a_repetition(shared_traces: Path, folder: str) -> None:
     assert unmarked(first_in(folder).trace).inferred_steps is None

@@ -26,9 +26,9 @@ from tests.facts import facts_of
         ("transformers/models/owlv2/image_processing_owlv2.py(301): resize", HostTask.PREPARING),
         ("torchvision/transforms/functional.py(420): resize", HostTask.PREPARING),
         ("<built-in method resize of ImagingCore object at 0x7ff19646ddf0>", HostTask.PREPARING),
-        # The loop over a progress bar runs the whole job in here.
+        # The whole job runs inside the loop over a progress bar.
         ("tqdm/std.py(1187): __iter__", None),
-        # The user's own, whatever it is called.
+        # A user's own file with the name of a library.
         ("logging_utils.py(3): info", None),
         ("project/logging/train.py(3): train", None),
         ("torch/serialization.py(1200): load", None),
@@ -37,11 +37,11 @@ from tests.facts import facts_of
         ("torchvision/models/resnet.py(89): forward", None),
     ],
 )
-def test_a_recorded_name(name: str, task: HostTask | None) -> None:
+def test_task_of_a_recorded_name(name: str, task: HostTask | None) -> None:
     assert host_task_of(name) == task
 
 
-def test_the_first_kind_around_a_span_decides_and_the_outermost_call_has_the_caller() -> None:
+def test_the_first_task_around_a_span_decides_and_the_caller_is_that_of_the_outermost_call() -> None:
     trace = TraceBuilder()
     main = trace.thread()
     main.frame("train.py(5): train", at=0, us=100)

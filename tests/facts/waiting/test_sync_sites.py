@@ -1,3 +1,5 @@
+"""Synchronizations by call site: their kind, and the idle time after them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,7 +15,7 @@ Wait = Callable[[HostThread], object]
 
 
 def _sites(wait: Wait, folder: Path) -> list[SyncSite]:
-    """The sites of a job whose host waits from 200 to 300 µs, and whose GPU then stands idle for 46 µs."""
+    """Return the sites of a job whose host waits from 200 to 300 µs, and whose GPU is then idle for 46 µs."""
     facts = facts_of(one_gap(lambda main, at, us: wait(main), 40), folder)
     assert facts.device is not None
     return sync_sites(
@@ -57,7 +59,9 @@ def _in_copy(main: HostThread) -> None:
         (lambda main: main.sync("cuStreamSynchronize", at=200, us=100), SyncKind.STREAM),
     ],
 )
-def test_what_encloses_a_wait_tells_its_kind(wait: Wait, kind: SyncKind, tmp_path: Path) -> None:
+def test_frames_and_operators_determine_the_kind_of_a_wait(
+    wait: Wait, kind: SyncKind, tmp_path: Path
+) -> None:
     (site,) = _sites(wait, tmp_path)
     assert site.kind == kind
     assert site.count == 1
@@ -68,7 +72,7 @@ def test_what_encloses_a_wait_tells_its_kind(wait: Wait, kind: SyncKind, tmp_pat
     assert (end, device) == (300_000, 0)
 
 
-def test_a_wait_that_drained_nothing_has_no_refill(tmp_path: Path) -> None:
+def test_a_wait_that_drains_nothing_has_no_refill(tmp_path: Path) -> None:
     trace = healthy()
     HostThread(trace, trace.recording.host[0].thread).sync("cudaEventSynchronize", at=400, us=200)
     facts = facts_of(trace, tmp_path)

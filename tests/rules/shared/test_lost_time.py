@@ -15,7 +15,7 @@ from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.lost_time import lost_time
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
-from tests.facts.core.test_idle import stories
+from tests.facts.any_traces import any_traces
 from tests.rules.stage import facts_of as staged
 from tests.rules.stage import one_gap
 
@@ -23,9 +23,9 @@ pairs = st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 400_000)), ma
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(stories(), pairs)
-def test_claimed_time_is_not_lost_again(story: TraceBuilder, spans: list[tuple[int, int]]) -> None:
-    facts = facts_of(story)
+@given(any_traces(), pairs)
+def test_claimed_time_is_not_lost_again(trace: TraceBuilder, spans: list[tuple[int, int]]) -> None:
+    facts = facts_of(trace)
     device = facts.device
     if device is None:
         return
@@ -42,9 +42,9 @@ def test_claimed_time_is_not_lost_again(story: TraceBuilder, spans: list[tuple[i
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(stories())
-def test_costs_never_add_up_to_more_than_the_window(story: TraceBuilder) -> None:
-    facts = facts_of(story)
+@given(any_traces())
+def test_costs_never_add_up_to_more_than_the_window(trace: TraceBuilder) -> None:
+    facts = facts_of(trace)
     outcome = run_rules(facts, RULES)
     claimed = sum(claim.total for found in outcome.findings for claim in found.finding.claims.values())
     assert claimed <= facts.window.duration_ns

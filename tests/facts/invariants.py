@@ -1,4 +1,4 @@
-"""The laws that hold on every trace, whatever is in it."""
+"""Invariants of facts on every trace, whatever it contains."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tb_gpudiag.facts.memory.sites import floor_table
 from tb_gpudiag.trace.events import NONE
 
 
-def assert_laws(facts: Facts) -> None:
-    """The ledger covers the idle time exactly, the accounts cover the step window exactly, and the peak of
-    each device's memory is its kinds."""
+def assert_invariants(facts: Facts) -> None:
+    """Check that the ledger covers the idle time exactly, that the accounts and the main thread's spans cover
+    the step window exactly, and that kinds and owners add up to the peak of each device's memory."""
     for device in facts.devices:
         _assert_ledger(facts, device)
         _assert_accounts(facts, device)
     for memory in facts.memory:
         _assert_memory(facts, memory)
-    pieces = facts.main_thread_spans
-    if len(pieces.start_ns):
-        assert int((pieces.end_ns - pieces.start_ns).sum()) == facts.window.duration_ns
-        assert (pieces.start_ns[1:] == pieces.end_ns[:-1]).all()
+    spans = facts.main_thread_spans
+    if len(spans.start_ns):
+        assert int((spans.end_ns - spans.start_ns).sum()) == facts.window.duration_ns
+        assert (spans.start_ns[1:] == spans.end_ns[:-1]).all()
 
 
 def _assert_ledger(facts: Facts, device: DeviceFacts) -> None:
@@ -71,7 +71,7 @@ def _assert_memory(facts: Facts, memory: DeviceMemory) -> None:
 
 
 def busy_inside(facts: Facts, device: DeviceFacts, low: int, high: int) -> int:
-    """How long the device worked in [low, high): a walk over its events, one by one, in order of start."""
+    """Compute how long the device was busy in [low, high) by walking over its events in order of start."""
     events, total, reached = facts.events, 0, low
     for i in facts.work.event[events.device[facts.work.event] == device.id].tolist():
         start, end = max(int(events.start_ns[i]), reached), min(int(events.end_ns[i]), high)
