@@ -143,9 +143,9 @@ def _with_numbers(timed: Timed, generation: Generation) -> dict[str, Any]:
 
 
 def _text(timed: Timed, generation: Generation) -> str:
-    stamps = ", ".join(f'"{key}": {text}' for key, text in _timestamps(timed, generation).items())
+    times = ", ".join(f'"{key}": {text}' for key, text in _timestamps(timed, generation).items())
     event = json.dumps(timed.event)
-    return f"{{{stamps}, {event[1:]}" if stamps else event
+    return f"{{{times}, {event[1:]}" if times else event
 
 
 def _inner(keys: Document) -> str:

@@ -65,7 +65,7 @@ class CauseSpans:
 
 
 class HostTime:
-    """Activities of the launching threads, and who waits for whom.
+    """Activities of the launching threads, and which thread waits for which.
 
     A thread whose innermost activity is UNDECIDED (nothing at all, an annotation, or the wait for autograd's
     engine) may be waiting. Before its first operator, autograd's thread waits for the thread that called
@@ -102,9 +102,9 @@ class HostTime:
 
         Shape (q,) each; stretches do not overlap. gap: copied to the spans.
         """
-        nobody = np.full(len(start), NONE, np.int64)
+        no_event = np.full(len(start), NONE, np.int64)
         undecided = np.full(len(start), UNDECIDED, np.uint8)
-        spans = self._on_threads(CauseSpans(start, end, undecided, gap.astype(np.int64), nobody, thread))
+        spans = self._on_threads(CauseSpans(start, end, undecided, gap.astype(np.int64), no_event, thread))
         for other in self._threads:
             asks = (spans.cause == UNDECIDED) & (spans.thread != other)
             spans = CauseSpans.join([spans.take(~asks), self._handed_to(spans.take(asks), other)])

@@ -1,4 +1,4 @@
-"""What kernel names tell: which family a kernel belongs to, and what does its arithmetic.
+"""Tables of kernel names: the family of a kernel, and what does its arithmetic.
 
 Names of PyTorch's own kernels, of Inductor and Triton, cuBLAS, cuDNN, CUTLASS, FlashAttention, cub, FBGEMM,
 vLLM and TensorRT-LLM, and on AMD of rocBLAS and hipBLASLt (Tensile), MIOpen and Composable Kernel. Read off
@@ -20,7 +20,7 @@ class Family(IntEnum):
     ELEMENTWISE = 3  # each output from its own inputs: pointwise math, casts, dropout, optimizers
     REDUCTION = 4  # sums, maxima, scans, pooling, losses
     NORMALIZATION = 5  # layer, batch, group and RMS norm; softmax
-    COPY = 6  # moves data and computes nothing: copies, sets, transposes, concatenation, look-ups by index
+    COPY = 6  # only moves data: copies, memsets, transposes, concatenation, look-ups by index
     COLLECTIVE = 7  # between GPUs
     OTHER = 8
 
@@ -43,7 +43,7 @@ class FamilyRow(NamedTuple):
 
 
 _GENERIC = r"elementwise_kernel|multi_tensor_apply_kernel|pointwise_kernel|\bindex_kernel"
-"""PyTorch's launchers of any function: what they do stands in their template arguments."""
+"""PyTorch's launchers of any function. Their template arguments say what they do."""
 
 _CUTLASS = r"cutlass\w*::(kernel2?|device_kernel)$|^device_kernel$"
 """CUTLASS's launchers, likewise."""
@@ -61,7 +61,7 @@ FAMILIES: tuple[FamilyRow, ...] = (
     FamilyRow(Family.ELEMENTWISE, r"^triton_(poi|for)_"),
     FamilyRow(Family.NORMALIZATION, r"^triton_(red|per|mix)_\w*(norm|softmax|rsqrt)"),
     FamilyRow(Family.REDUCTION, r"^triton_(red|per|mix)_"),
-    # Fused attention, before everything that its names also hold.
+    # Fused attention, before other families whose patterns its names also match.
     FamilyRow(Family.ATTENTION, _CUTLASS, r"flash|fmha|attention"),
     FamilyRow(
         Family.ATTENTION,
@@ -93,7 +93,7 @@ FAMILIES: tuple[FamilyRow, ...] = (
         r"conv(?!ert)|fprop|dgrad|wgrad|bwd_weight|scudnn|\d{3,6}cudnn|winograd|im2col|col2im|"
         r"implicit_gemm|igemm_(fwd|bwd|wrw)|compute\w*OffsetsKernel|cudnn::cnn::",
     ),
-    FamilyRow(Family.REDUCTION, r"finalize"),  # of a mixture of experts: adds up what the experts gave
+    FamilyRow(Family.REDUCTION, r"finalize"),  # of a mixture of experts: adds up the experts' outputs
     FamilyRow(Family.GEMM, _CUTLASS),
     FamilyRow(
         Family.GEMM,
@@ -119,12 +119,12 @@ FAMILIES: tuple[FamilyRow, ...] = (
 
 
 class Arithmetic(IntEnum):
-    """What multiplies in a matrix kernel."""
+    """What does the arithmetic of a matmul kernel."""
 
-    UNKNOWN = 0  # the name does not tell, or the kernel multiplies no matrices
+    UNKNOWN = 0  # the name does not say, or the kernel multiplies no matrices
     TENSOR_CORES = 1  # AMD: matrix cores
-    FP32_CORES = 2  # numbers of 32 bits on the ordinary cores
-    HALF_ON_FP32_CORES = 3  # numbers of 16 bits that could not go to the tensor cores
+    FP32_CORES = 2  # 32-bit numbers on the ordinary cores
+    HALF_ON_FP32_CORES = 3  # 16-bit numbers that could not use the tensor cores
 
 
 HALF = r"bf16|fp16|f16|half|e4m3|e5m2|[sh]884|h1688|h16816"
@@ -147,4 +147,4 @@ FP32_CORES = (
 """Names of kernels that multiply matrices on the ordinary FP32 cores."""
 
 ALIGNMENT = r"_align(\d+)(?=[_:>(]|$)"
-"""CUTLASS writes into the name how many elements it may load at once: as many as divide every row."""
+"""CUTLASS writes into the name how many elements it may load at once: this number divides every row."""

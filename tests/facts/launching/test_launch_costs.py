@@ -49,7 +49,7 @@ def test_host_time_before_each_launch_is_what_its_thread_did() -> None:
     assert costs_by_kernel(facts_of(trace)) == {
         # Before the frame nothing is recorded on the main thread: the user's own code as well.
         "first": (10, 20, 20),
-        # The tail of aten::first, 40 µs of the loop, and what aten::second did beside the allocation.
+        # The tail of aten::first, 40 µs of the loop, and what aten::second did next to the allocation.
         "second": (10, 10 + 10, 40),
         # The tail of aten::second; the loader's time belongs to no launch.
         "third": (10, 10, 20),
