@@ -195,22 +195,26 @@ class Jobs:
         return max(queued, key=lambda job: job.asked_s)
 
     def _enforce(self) -> None:
+        """Stop jobs that nobody asks about or that are over their time limit. Forget the oldest failures."""
         now_s = time.monotonic()
         for job in list(self._jobs.values()):
             if job.state in ("queued", "running") and now_s - job.asked_s > ABANDONED_AFTER_S:
                 self._drop(job)
             elif job.state == "running" and now_s - job.began_s > self._settings.time_limit_s:
-                if job.stopped is None:
-                    job.stopped = LimitReached(
-                        f"The analysis was stopped at its time limit of {self._settings.time_limit_s:g} s.",
-                        where=job.file.path,
-                        remedy="Record fewer steps, or increase GPUDIAG_TIME_LIMIT_S.",
-                    )
-                if job.process is not None:
-                    job.process.kill()
+                self._stop_at_time_limit(job)
         failed = [job for job in self._jobs.values() if job.state == "failed"]
         for job in failed[: max(0, len(failed) - FAILURES_KEPT)]:
             del self._jobs[job.key]
+
+    def _stop_at_time_limit(self, job: _Job) -> None:
+        if job.stopped is None:
+            job.stopped = LimitReached(
+                f"The analysis was stopped at its time limit of {self._settings.time_limit_s:g} s.",
+                where=job.file.path,
+                remedy="Record fewer steps, or increase GPUDIAG_TIME_LIMIT_S.",
+            )
+        if job.process is not None:
+            job.process.kill()
 
     def _begin(self, job: _Job) -> None:
         job.drafts = self._cache.drafts()
