@@ -69,6 +69,12 @@ def count(number: int, singular: str = "", plural: str = "") -> str:
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
+def ordinal(number: int) -> str:
+    """Format a positive rank, such as 3rd."""
+    ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
 def figures(value: float) -> str:
     """`229`, `9.40`, `0.06`: three significant figures; never 0 for something."""
     if not math.isfinite(value):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.wording import format as formatter
-from tb_gpudiag.wording.format import column_us, figures, one_line, time_ns, time_us
+from tb_gpudiag.wording.format import column_us, figures, one_line, ordinal, time_ns, time_us
 from tb_gpudiag.wording.quantity import bandwidth, number, ratio
 
 VECTORS: dict[str, list[list[Any]]] = json.loads(
@@ -79,3 +79,10 @@ def test_a_name_cannot_move_the_cursor_or_turn_the_text_round() -> None:
 def test_a_name_is_bounded() -> None:
     assert one_line("x" * 400) == "x" * 400
     assert one_line("x" * 5_160) == "x" * 399 + "…"
+
+
+def test_ranks_end_as_they_are_spoken() -> None:
+    ranks = (1, 2, 3, 4, 11, 12, 13, 21, 22, 111, 123)
+    assert [ordinal(rank) for rank in ranks] == [
+        *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "111th", "123rd")
+    ]

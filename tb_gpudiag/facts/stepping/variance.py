@@ -20,7 +20,7 @@ from tb_gpudiag.facts.core.steps import Steps
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
 from tb_gpudiag.trace.vocabulary.frames import with_any_numbers
-from tb_gpudiag.trace.vocabulary.marks import STEP
+from tb_gpudiag.trace.vocabulary.marks import OPTIMIZER_STEP, STEP
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,14 @@ def on_host(names: list[str], start: Int64, end: Int64, pieces: CauseSpans) -> S
         spent[:, cause] = coverage(Intervals(pieces.start_ns[some], pieces.end_ns[some]), start, end)
     zero = np.zeros(len(start), np.int64)
     return StepTimes(Account(names, start, end, zero, zero, zero, spent), start, end, zero)
+
+
+def optimizer_only_in(host: Host, steps: StepTimes, chosen: Bool) -> bool:
+    """Return whether an optimizer ran in chosen steps and in no others. chosen: mask of steps, shape (k,)."""
+    start_ns = host.events.start_ns[match(host.events, OPTIMIZER_STEP)]
+    step = np.searchsorted(steps.host_start_ns, start_ns, side="right") - 1
+    step = step[step >= 0]
+    return bool(len(step) and chosen[step].all())
 
 
 def only_in(host: Host, steps: StepTimes, chosen: Bool) -> list[tuple[str, int]]:

@@ -12,7 +12,8 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.core.steady import leading_slow_steps
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.stepping.variance import StepTimes, only_in
+from tb_gpudiag.facts.stepping.pattern import Pattern, Shape, find_pattern
+from tb_gpudiag.facts.stepping.variance import StepTimes, only_in, optimizer_only_in
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import (
@@ -34,12 +35,9 @@ from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places
 from tb_gpudiag.trace.events import NONE, Int64
-from tb_gpudiag.wording.format import count, one_line, time_ns
-from tb_gpudiag.wording.quantity import duration, number, ratio
+from tb_gpudiag.wording.format import count, one_line, ordinal, time_ns
+from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio
 from tb_gpudiag.wording.vocabulary import CAUSES
-
-# Steady steps of public traces are within 6% of their median, uneven ones 20 to 35% above it.
-SLOW_RATIO = 1.2
 
 # Step times vary by 1 to 2% from run to run, so a smaller effect of the fix could not be measured.
 LEAST_SHARE = 0.02
@@ -53,6 +51,21 @@ FEWEST_STEPS = 4
 # What only slow steps do is listed from this share of their extra time.
 ONLY_SHARE = 0.1
 
+# What to do if slow steps launch as much as the others, and do nothing that the others do not.
+_SAME_WORK = {
+    Shape.SINGLE: "These steps launched as much as the others, only more slowly. Record again; if it "
+    "persists, check what else runs on the machine.",
+    Shape.PERIODIC: "Look for something that runs at this interval in this process or next to it: logging, a "
+    "monitor, a second job.",
+    Shape.SLOWER: "Find what changed at this step. Something that stays switched on, another process on the "
+    "machine, or lower clocks slow down every step after it.",
+    Shape.FASTER: "If this was the end of a warm-up, record later: increase wait and warmup in the schedule. "
+    "Otherwise find what ended at this step.",
+    Shape.RISING: "Look for what grows: a list that each step walks, a cache without a limit, hooks that are "
+    "registered again in every step.",
+    Shape.FALLING: "If this is a warm-up, record later: increase wait and warmup in the schedule.",
+}
+
 _STEPS_SHOWN = 5
 _PARTS_SHOWN = 3
 
@@ -62,17 +75,30 @@ _WORK = (_COMPUTING, "communicating, exposed", "copying, exposed")
 
 @dataclass(frozen=True)
 class _Uneven:
-    """Slow steps and the others they are compared with, as indices of `steps`."""
+    """Slow steps and the others they are compared with."""
 
     steps: StepTimes
-    slow: Int64
-    others: Int64
-    usual_ns: float  # median of both
+    pattern: Pattern
+
+    @property
+    def slow(self) -> Int64:
+        """Indices of the slow steps, in order of time."""
+        return self.pattern.slow
+
+    @property
+    def others(self) -> Int64:
+        """Indices of the steps that they are compared with."""
+        return self.pattern.others
 
     @cached_property
     def length_ns(self) -> Int64:
         """Length of every step, shape (k,)."""
         return self.steps.times.end_ns - self.steps.times.start_ns
+
+    @cached_property
+    def usual_ns(self) -> float:
+        """Median length of the other steps."""
+        return float(np.median(self.length_ns[self.others]))
 
     @cached_property
     def excess_ns(self) -> int:
@@ -105,35 +131,46 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     usual_ns = float(np.median(length[compared]))
     if usual_ns <= 0:
         return CannotTell("most steps have no GPU work in the trace")
-    slow = compared[length[compared] > SLOW_RATIO * usual_ns]
-    uneven = _Uneven(steps, slow, np.setdiff1d(compared, slow), usual_ns)
-    if uneven.excess_ns < LEAST_SHARE * facts.window.duration_ns or not len(slow):
+    pattern = find_pattern(length, leading_slow_steps(length)[0])
+    uneven = _Uneven(steps, pattern) if pattern is not None else None
+    if uneven is None or uneven.excess_ns < LEAST_SHARE * facts.window.duration_ns:
         slowest = int(length[compared].max())
         return Clear(f"the slowest step took {time_ns(slowest)}, the median {time_ns(usual_ns)}")
+    slow = np.isin(np.arange(len(steps)), uneven.slow)
+    if pattern.shape is Shape.PERIODIC and optimizer_only_in(facts.host, steps, slow):
+        return Clear(f"every {ordinal(pattern.period)} step runs the optimizer: gradients are accumulated")
+    only = [
+        (name, ns) for name, ns in only_in(facts.host, steps, slow) if ns >= ONLY_SHARE * uneven.excess_ns
+    ]
     lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
-    return _finding(uneven, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
+    return _finding(uneven, only, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
 
 
-def _finding(uneven: _Uneven, host: Host, lost: Lost, job: JobKind, *, inferred: bool) -> Finding:
-    steps, times, length_ns = uneven.steps, uneven.steps.times, uneven.length_ns
+def _finding(
+    uneven: _Uneven,
+    only: list[tuple[str, int]],
+    host: Host,
+    lost: Lost,
+    job: JobKind,
+    *,
+    inferred: bool,
+) -> Finding:
+    """only: (name, ns) of what only slow steps ran."""
+    times, length_ns = uneven.steps.times, uneven.length_ns
     slowest, excess_ns = uneven.slowest, uneven.excess_ns
     grown = _grown(uneven)
     main, cause = (grown[0][0], grown[0][2]) if grown else ("", None)
-    chosen = np.zeros(len(steps), np.bool_)
-    chosen[uneven.slow] = True
-    only = [(name, ns) for name, ns in only_in(host, steps, chosen) if ns >= ONLY_SHARE * excess_ns]
     work = _work(uneven)
-    slow_steps = count(len(slowest), "inferred step" if inferred else "step")
     longest = ratio(length_ns[slowest[0]] / uneven.usual_ns, "the median")
     return Finding(
-        title=f"{slow_steps} of {len(steps)} took up to {longest}",
+        title=_title(uneven, longest, inferred=inferred),
         summary=f"Compared with the other steps, {main} grew most. "
         + (f"Only slow steps ran {one_line(only[0][0], 120)}. " if only else "")
         + "Averages over all steps mix both kinds.",
-        fix=_fix(cause, main, only, job, same=not work),
+        fix=_fix(uneven.pattern, cause, main, only, job, same=not work),
         saving=Saving(0, excess_ns, "at most; other findings count the same time"),
         evidence=[
-            Evidence("Median step", duration(uneven.usual_ns)),
+            Evidence("Median of the other steps", duration(uneven.usual_ns)),
             Evidence(
                 "Slow steps",
                 number(len(slowest), "step"),
@@ -149,6 +186,23 @@ def _finding(uneven: _Uneven, host: Host, lost: Lost, job: JobKind, *, inferred:
         ranges=[Range(int(times.start_ns[i]), int(times.end_ns[i]), lost.device) for i in slowest],
         severity=Severity.WARNING if excess_ns >= WARNING_SHARE * lost.window_ns else Severity.INFO,
     )
+
+
+def _title(uneven: _Uneven, longest: Quantity, *, inferred: bool) -> str:
+    pattern = uneven.pattern
+    slower = ratio(float(np.median(uneven.length_ns[uneven.slow])) / uneven.usual_ns)
+    if pattern.shape is Shape.PERIODIC:
+        return f"Every {ordinal(pattern.period)} step took {slower} the median of the others"
+    if pattern.shape is Shape.SLOWER:
+        return f"Steps took {slower} as long from the {ordinal(pattern.at + 1)} on"
+    if pattern.shape is Shape.FASTER:
+        return f"Steps took {slower} as long before the {ordinal(pattern.at + 1)}"
+    if pattern.shape is Shape.RISING:
+        return f"Steps take longer and longer: the second half {slower} as long as the first"
+    if pattern.shape is Shape.FALLING:
+        return f"Steps take less and less time: the first half {slower} as long as the second"
+    slow_steps = count(len(uneven.slow), "inferred step" if inferred else "step")
+    return f"{slow_steps} of {len(uneven.steps)} took up to {longest}"
 
 
 def _grown(uneven: _Uneven) -> list[tuple[str, int, Cause | None]]:
@@ -199,7 +253,9 @@ def _places(uneven: _Uneven, host: Host, lost: Lost, cause: Cause) -> list[Place
     return [place for place in places(host, event, weight) if place.time_ns]
 
 
-def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], job: JobKind, *, same: bool) -> Fix:
+def _fix(
+    pattern: Pattern, cause: Cause | None, main: str, only: list[tuple[str, int]], job: JobKind, *, same: bool
+) -> Fix:
     """main: name of the part that grew most; only: (name, ns) of what only slow steps ran; same: slow steps
     launch as much as the others."""
     tasks = [task for name, _ in only if (task := host_task_of(name)) is not None]
@@ -211,6 +267,11 @@ def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], job: JobKi
         return Fix(
             "Run what only slow steps do less often, elsewhere, or in parallel with training.",
             HOST_TASK_FIXES[HostTask.SAVING].fix.code,
+        )
+    if cause is Cause.INPUT and pattern.shape is Shape.PERIODIC:
+        return Fix(
+            f"Batches arrive {pattern.period} at a time, as from {pattern.period} workers that begin "
+            "together and are too slow: give the loader more workers, or make each item cheaper to load."
         )
     if cause is Cause.INPUT:
         return Fix(
@@ -224,10 +285,7 @@ def _fix(cause: Cause | None, main: str, only: list[tuple[str, int]], job: JobKi
             "The same number of kernels took longer: look for longer sequences, and check whether the GPU "
             "was shared or throttled."
         )
-    return Fix(
-        "These steps launched as much as the others, only more slowly. Record again; if it persists, check "
-        "what else runs on the machine."
-    )
+    return Fix(_SAME_WORK[pattern.shape])
 
 
 RULE = Rule("GD106", "step_variance", "Uneven steps", check, severity=Severity.INFO)

@@ -181,3 +181,30 @@ def test_cannot_tell_without_steps(tmp_path: Path) -> None:
     trace = TraceBuilder()
     trace.thread().launch("gemm", at=0, us=5, runs_at=10, runs_us=50)
     assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_a_job_that_is_slower_from_some_step_on_is_named_although_most_steps_are_slow(tmp_path: Path) -> None:
+    facts = facts_of(_steps([118, 115, 1015, 1068, 1076], extra="train.py(12): train"), tmp_path)
+    found = finding(RULE.check(facts))
+    assert "from the 3rd on" in found.title
+    assert figures(found)["Median of the other steps"] == (duration(114_000),)  # 113 and 115 µs
+    assert figures(found)["Slow steps"][0] == number(3, "step")
+    assert "changed at this step" in found.fix.text
+
+
+def test_names_the_period_of_slow_steps(tmp_path: Path) -> None:
+    facts = facts_of(_steps([100, 100, 100, 190] * 5), tmp_path)
+    assert "Every 4th step" in finding(RULE.check(facts)).title
+
+
+def test_says_that_steps_take_longer_and_longer(tmp_path: Path) -> None:
+    rising = [100.0 + 5 * step for step in range(16)]
+    found = finding(RULE.check(facts_of(_steps(rising, extra="train.py(12): train"), tmp_path)))
+    assert "longer and longer" in found.title
+    assert "grows" in found.fix.text
+
+
+def test_accumulated_gradients_are_not_uneven_steps(tmp_path: Path) -> None:
+    trace = _steps([100, 100, 100, 190] * 5, extra="Optimizer.step#AdamW.step")
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert is_clear(answer)
