@@ -24,6 +24,13 @@ LOADING_CALL_NS = 1_000_000
 # the context). Later ones take up to a few milliseconds.
 FIRST_ALLOCATOR_CALL_NS = 10_000_000
 
+# A cold pass that still loads GPU code keeps using new kernels. In a job that repeats its work, up to 3% of
+# the later launches are first uses (simulated), even if each repetition brings a new kernel.
+COLD_FIRST_USES = 0.05
+
+# Without step marks, loads go on if the second half of the launches has at least half of its fair share.
+RECURRING_SHARE = 0.25
+
 # An operator that spends this much of its time in first-run calls is first-run work as a whole: between the
 # calls it reads the library from disk.
 MOSTLY = 0.5
@@ -32,8 +39,8 @@ MOSTLY = 0.5
 def first_run(host: Host, work: Work, steps: Steps) -> Bool:
     """Mask of host events that are first-run work or happen inside it, shape (n,).
 
-    Loading GPU code counts unless it goes on in the second half of the recorded steps: then it is part of
-    every step (dynamic shapes load new kernels again and again)."""
+    Loading GPU code counts unless it goes on in the second half of the recorded steps, or of the launches if
+    no steps were recorded. Then it is part of every step: dynamic shapes load new kernels again and again."""
     events = host.events
     calls = events.where(*CALL_CATEGORIES)
     long = calls[events.duration_ns[calls] >= ONE_TIME_NS]
@@ -43,7 +50,7 @@ def first_run(host: Host, work: Work, steps: Steps) -> Bool:
     found[long[match(events, INITIALIZING_CALL)[long]]] = True
     found[_first_allocator_calls(events, calls)] = True
     loads = _loads(events, work, long)
-    if not _recurs(events, loads, steps):
+    if not _recurs(events, loads, work, steps):
         found[loads] = True
     if not found.any():
         return found
@@ -59,11 +66,20 @@ def _loads(events: Events, work: Work, long: Int64) -> Int64:
     return long[match(events, MODULE_LOAD_CALL)[long] | lazily]
 
 
-def _recurs(events: Events, loads: Int64, steps: Steps) -> bool:
-    if not len(steps) or not len(loads):
+def _recurs(events: Events, loads: Int64, work: Work, steps: Steps) -> bool:
+    if not len(loads):
         return False
-    late = events.start_ns[loads] >= np.sort(steps.start_ns)[len(steps) // 2]
-    return int(events.duration_ns[loads[late]].sum()) >= ONE_TIME_NS
+    spent_ns = events.duration_ns[loads]
+    if len(steps):
+        late = events.start_ns[loads] >= np.sort(steps.start_ns)[len(steps) // 2]
+        return int(spent_ns[late].sum()) >= ONE_TIME_NS
+    launched = np.flatnonzero(work.launch != NONE)
+    launched = launched[np.argsort(work.launch_start_ns[launched], kind="stable")]
+    second_half = launched[len(launched) // 2 :]
+    if not len(second_half) or work.first_use[second_half].mean() >= COLD_FIRST_USES:
+        return False
+    late = events.start_ns[loads] >= work.launch_start_ns[second_half[0]]
+    return int(spent_ns[late].sum()) >= max(ONE_TIME_NS, RECURRING_SHARE * int(spent_ns.sum()))
 
 
 def _first_allocator_calls(events: Events, calls: Int64) -> Int64:

@@ -87,6 +87,30 @@ def test_loading_in_every_step_is_the_jobs_own_cost() -> None:
     assert len(facts.steps) == 6
 
 
+def unmarked_passes(loading: range) -> TraceBuilder:
+    """Twelve unmarked passes of 30 launches. In some, the first launch of a new kernel loads its code."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(12):
+        at = i * 40 * MS
+        if i in loading:
+            main.launch(f"new_{i}", at=at, us=8 * MS, runs_at=at + 8 * MS + 5, runs_us=10)
+        steady_launches(main, at + 9 * MS, n=30)
+    return trace
+
+
+def test_loading_that_goes_on_without_step_marks_is_the_jobs_own_cost() -> None:
+    facts = facts_of(unmarked_passes(range(12)))
+    assert Cause.INITIALIZATION not in causes(facts)
+    assert not facts.steady.only_first_run
+
+
+def test_loading_that_ends_without_step_marks_is_first_run_work() -> None:
+    facts = facts_of(unmarked_passes(range(3)))
+    assert causes(facts)[Cause.INITIALIZATION] >= 24 * MS - 100
+    assert facts.window.start_ns >= 80e6
+
+
 @pytest.mark.parametrize("call", ["cudaMemcpy", "cudaStreamSynchronize"])
 def test_blocking_before_any_recorded_work_is_earlier_work(call: str) -> None:
     trace = TraceBuilder()
