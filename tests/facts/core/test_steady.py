@@ -108,7 +108,6 @@ def test_loading_that_goes_on_without_step_marks_is_the_jobs_own_cost() -> None:
 def test_loading_that_ends_without_step_marks_is_first_run_work() -> None:
     facts = facts_of(unmarked_passes(range(3)))
     assert causes(facts)[Cause.INITIALIZATION] >= 24 * MS - 100
-    assert facts.window.start_ns >= 80e6
 
 
 @pytest.mark.parametrize("call", ["cudaMemcpy", "cudaStreamSynchronize"])
