@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tb_gpudiag.report import report_pb2 as pb
@@ -12,6 +14,27 @@ from tb_gpudiag.report.diagnosis import diagnose_file
 from tb_gpudiag.trace.find import find_traces
 
 LABELS = Path(__file__).with_name("labels.json")
+ADVICE = Path(__file__).with_name("advice.json")
+
+NONE_WORTH_FIXING = "none"
+"""Instead of a rule id: no finding is worth a warning."""
+
+PROMINENT = 2
+"""Findings at the top of the page count as advice, whatever their severity."""
+
+
+@dataclass(frozen=True)
+class Forbidden:
+    """Wrong advice: a finding of `rule` (empty: of any rule) whose text matches `says`."""
+
+    rule: str
+    says: re.Pattern[str]
+    why: str
+
+    def is_given_by(self, finding: pb.Finding) -> bool:
+        """Whether this finding gives the wrong advice."""
+        text = "\n".join([finding.title, finding.fix.text, finding.fix.code])
+        return self.rule in {"", finding.rule} and self.says.search(text) is not None
 
 
 @dataclass(frozen=True)
@@ -22,6 +45,8 @@ class Label:
     verdicts: list[str]  # acceptable limiters, the best one first
     busy_share: float | None  # of the steady window; None without a GPU
     advice: str
+    first: list[str]  # rules whose finding may come first, or NONE_WORTH_FIXING
+    forbidden: list[Forbidden]
     held_out: bool
 
 
@@ -37,6 +62,25 @@ class Judged:
         return self.report.verdict.limiter in self.label.verdicts
 
     @property
+    def first_agrees(self) -> bool:
+        """Whether the first finding gives the advice of the label, or a good beginning of it."""
+        first = next(iter(self.report.findings), None)
+        if NONE_WORTH_FIXING in self.label.first and (first is None or first.severity == pb.Finding.INFO):
+            return True
+        return first is not None and first.rule in self.label.first
+
+    @cached_property
+    def wrong_advice(self) -> list[str]:
+        """Forbidden advice that the report gives where people read it."""
+        return [
+            f"{finding.rule}: {forbidden.why}"
+            for i, finding in enumerate(self.report.findings)
+            if i < PROMINENT or finding.severity != pb.Finding.INFO
+            for forbidden in self.label.forbidden
+            if forbidden.is_given_by(finding)
+        ]
+
+    @property
     def row(self) -> str:
         """One line of the table."""
         verdict, label = self.report.verdict, self.label
@@ -46,16 +90,32 @@ class Judged:
         mark = "agrees " if self.agrees else "DIFFERS"
         held = "held out" if label.held_out else ""
         verdicts = f"{verdict.limiter:14} ({', '.join(label.verdicts)})"
-        return (
-            f"{mark} {held:8} {label.folder:32} {verdicts} busy {busy}\n"
-            f"{'':17} says:  {finding}\n{'':17} label: {label.advice}"
-        )
+        said = "says:  " if self.first_agrees else "SAYS:  "
+        lines = [
+            f"{mark} {held:8} {label.folder:32} {verdicts} busy {busy}",
+            f"{'':17} {said}{finding}",
+            f"{'':17} label: {', '.join(label.first)}: {label.advice}",
+            *(f"{'':17} WRONG: {wrong}" for wrong in self.wrong_advice),
+        ]
+        return "\n".join(lines)
 
 
 def labels() -> list[Label]:
     """Read all labels."""
+    advice = json.loads(ADVICE.read_text(encoding="utf-8"))
     return [
-        Label(folder, found["verdict"], found["busy_share"], found["advice"], found["held_out"])
+        Label(
+            folder,
+            found["verdict"],
+            found["busy_share"],
+            found["advice"],
+            advice[folder]["first"],
+            [
+                Forbidden(one["rule"], re.compile(one["says"], re.IGNORECASE), one["why"])
+                for one in advice[folder]["forbidden"]
+            ],
+            found["held_out"],
+        )
         for folder, found in json.loads(LABELS.read_text(encoding="utf-8")).items()
     ]
 
@@ -70,3 +130,8 @@ def judge_all(traces: Path) -> Iterator[Judged]:
 def agreement(judged: list[Judged]) -> float:
     """Share of verdicts that agree with their labels."""
     return sum(one.agrees for one in judged) / len(judged)
+
+
+def first_agreement(judged: list[Judged]) -> float:
+    """Share of recordings whose first finding agrees with the label."""
+    return sum(one.first_agrees for one in judged) / len(judged)

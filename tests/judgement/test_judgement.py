@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.wording.vocabulary import LIMITERS
-from tests.judgement.agreement import Judged, agreement, judge_all, labels
+from tests.judgement.agreement import Judged, agreement, first_agreement, judge_all, labels
 
 # Two of the labelled recordings may differ: some verdicts are a matter of taste.
 AGREEMENT = 0.95
@@ -26,9 +26,10 @@ def test_verdicts_agree_with_independent_readings(judged: list[Judged]) -> None:
     print()
     for one in sorted(judged, key=lambda one: (not one.label.held_out, one.agrees)):
         print(one.row)
-    held_out = [one for one in judged if one.label.held_out]
-    print(f"held out: {agreement(held_out):.0%} of {len(held_out)}")
-    print(f"all: {agreement(judged):.0%} of {len(judged)}")
+    for name, some in (("held out", [one for one in judged if one.label.held_out]), ("all", judged)):
+        wrong = sum(bool(one.wrong_advice) for one in some)
+        print(f"{name}: {len(some)} recordings, {wrong} with wrong advice")
+        print(f"    agreement: verdict {agreement(some):.0%}, first finding {first_agreement(some):.0%}")
     assert agreement(judged) >= AGREEMENT
 
 
