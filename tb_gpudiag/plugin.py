@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
@@ -61,6 +61,8 @@ _NOT_BUILT = f"""export function render() {{
     "The Diagnosis tab of this gpudiag checkout is not built. In the checkout, run: {BUILD_COMMAND}";
 }}
 """
+
+Answer = TypeVar("Answer", pb.ReportState, pb.Timeline, pb.MemorySlice)
 
 Route = Callable[[wrappers.Request], wrappers.Response]
 
@@ -114,30 +116,18 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
     def _report(self, request: wrappers.Request) -> wrappers.Response:
         found = self._service.report(_text(request, "id"))
-        if not isinstance(found, Pending):
-            return _respond(request, found, "application/json", content_encoding="gzip")
-        return _json(
-            request,
-            to_json(
-                pb.ReportState(
-                    state=found.state,
-                    progress=found.progress,
-                    stage=found.stage,
-                    error=problem(found.error) if found.error else None,
-                )
-            ),
-        )
+        if isinstance(found, Pending):
+            state = _pending(pb.ReportState, found)
+            state.stage = found.stage
+            return _json(request, to_json(state))
+        return _zipped(request, found)
 
     def _timeline(self, request: wrappers.Request) -> wrappers.Response:
         start_us, end_us, width = _range(request)
         found = self._service.timeline(_text(request, "id"), start_us, end_us, width)
         if isinstance(found, Pending):
-            found = pb.Timeline(
-                state=found.state,
-                progress=found.progress,
-                error=problem(found.error) if found.error else None,
-            )
-        return _json(request, to_json(found))
+            return _json(request, to_json(_pending(pb.Timeline, found)))
+        return _zipped(request, found)
 
     def _memory(self, request: wrappers.Request) -> wrappers.Response:
         start_us, end_us, width = _range(request)
@@ -146,22 +136,19 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             device = _integer(request, "device", None, low=-1, high=2**31 - 1)
         found = self._service.memory(_text(request, "id"), device, start_us, end_us, width)
         if isinstance(found, Pending):
-            found = pb.MemorySlice(
-                state=found.state,
-                progress=found.progress,
-                error=problem(found.error) if found.error else None,
-            )
-        return _json(request, to_json(found))
+            return _json(request, to_json(_pending(pb.MemorySlice, found)))
+        return _zipped(request, found)
 
     def _gap(self, request: wrappers.Request) -> wrappers.Response:
         device = _integer(request, "device", None, low=0, high=2**31 - 1)
         gap = _integer(request, "gap", None, low=0, high=2**32 - 1)
         found = self._service.gap(_text(request, "id"), device, gap)
         if isinstance(found, Pending):
-            found = pb.GapChain(
-                state=found.state, device=device, gap=gap, error=problem(found.error) if found.error else None
+            error = problem(found.error) if found.error else None
+            return _json(
+                request, to_json(pb.GapChain(state=found.state, device=device, gap=gap, error=error))
             )
-        return _json(request, to_json(found))
+        return _zipped(request, found)
 
     def _rule(self, request: wrappers.Request) -> wrappers.Response:
         # Imported on use: the rules take 0.3 s to import, which must not delay TensorBoard's start.
@@ -277,6 +264,16 @@ def _respond(
 
 def _json(request: wrappers.Request, text: str, **more: Any) -> wrappers.Response:
     return _respond(request, text.encode("utf-8", "replace"), "application/json", **more)
+
+
+def _zipped(request: wrappers.Request, gzipped_json: bytes) -> wrappers.Response:
+    return _respond(request, gzipped_json, "application/json", content_encoding="gzip")
+
+
+def _pending(kind: type[Answer], found: Pending) -> Answer:
+    """Return a message without content, which says that it is not ready, or why there is none."""
+    error = problem(found.error) if found.error else None
+    return kind(state=found.state, progress=found.progress, error=error)
 
 
 def _problem(request: wrappers.Request, code: int, error: GpudiagError, **more: Any) -> wrappers.Response:

@@ -5,29 +5,36 @@ The JSON is compact, has the proto's snake_case names, and contains fields with 
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
 M = TypeVar("M", bound=Message)
 
-# protobuf 5.26 renamed the argument that prints defaults.
-_PRINT_DEFAULTS = (
-    "always_print_fields_with_no_presence"
-    if "always_print_fields_with_no_presence" in inspect.signature(json_format.MessageToDict).parameters
-    else "including_default_value_fields"
-)
-_NOT_FINITE = ('"NaN"', '"Infinity"', '"-Infinity"')
-
 
 def to_dict(message: Message) -> dict[str, Any]:
-    """Return the message as plain data. Only message fields that were never set are left out."""
-    options: dict[str, Any] = {_PRINT_DEFAULTS: True}
-    return json_format.MessageToDict(message, preserving_proto_field_name=True, **options)
+    """Return the message as plain data. Only message fields that were never set are left out.
+
+    This is what `json_format.MessageToDict` returns, without a function call for every number of a column.
+    report.proto has no 64-bit integers, bytes or maps, which JSON writes in other ways.
+    """
+    data: dict[str, Any] = {}
+    for name, repeated, nested, names in _fields(message.DESCRIPTOR):
+        value = getattr(message, name)
+        if nested and repeated:
+            data[name] = [to_dict(item) for item in value]
+        elif nested:
+            if message.HasField(name):
+                data[name] = to_dict(value)
+        elif names:
+            data[name] = names[value]
+        else:
+            data[name] = list(value) if repeated else value
+    return data
 
 
 def to_json(message: Message) -> str:
@@ -36,10 +43,32 @@ def to_json(message: Message) -> str:
     Raises:
         ValueError: a number is not finite, which JSON cannot express.
     """
-    text = dump(to_dict(message))
-    if any(word in text for word in _NOT_FINITE):  # a name may be "NaN", a number may not
+    try:
+        return dump(to_dict(message))
+    except ValueError:
         _refuse_not_finite(message)
-    return text
+        raise
+
+
+class _Field(NamedTuple):
+    name: str
+    repeated: bool
+    nested: bool  # messages
+    names: dict[int, str]  # of an enumeration's values
+
+
+@cache
+def _fields(descriptor: Any) -> tuple[_Field, ...]:
+    return tuple(
+        _Field(
+            field.name,
+            # Before version 6, protobuf has the label only.
+            field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED,
+            field.message_type is not None,
+            {value.number: value.name for value in field.enum_type.values} if field.enum_type else {},
+        )
+        for field in descriptor.fields
+    )
 
 
 def dump(data: Any) -> str:

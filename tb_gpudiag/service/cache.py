@@ -1,11 +1,11 @@
 """Cache of results on local disk: shared by any number of processes, and bounded in size.
 
-An entry is written to a draft directory and then renamed, so that it is complete or not there at all. If the
-cache cannot be written (read-only, full, no home directory), entries are kept in temporary directories until
-this process ends.
+An entry is written to a draft and then renamed, so that it is complete or not there at all. If the cache
+cannot be written (read-only, full, no home directory) or others can write to it, entries are kept in
+temporary files until this process ends.
 
-    <cache>/entries/<key>/   see entry.py
-    <cache>/drafts/…         being written, or about to be deleted
+    <cache>/entries/<key>.gpudiag   see entry.py
+    <cache>/drafts/…                being written, or about to be deleted
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import atexit
 import hashlib
 import logging
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -24,15 +25,24 @@ from functools import cache
 from pathlib import Path
 
 import tb_gpudiag
-from tb_gpudiag.service.entry import META, CorruptEntry, Entry, read_entry
+from tb_gpudiag.service.entry import CorruptEntry, Entry, read_entry
+from tb_gpudiag.service.private import why_not_private
 from tb_gpudiag.service.settings import CACHE_MB, MIB
 from tb_gpudiag.version import __version__
 
 # Increase it when the meaning of an entry's files changes.
-SCHEMA = 1
+SCHEMA = 2
 
 # The parts of the package that a result depends on.
 ANALYSIS_LAYERS = ("trace", "facts", "wording", "rules", "report")
+
+SUFFIX = ".gpudiag"
+DRAFT_PREFIX = "gpudiag-"
+_OURS = {
+    "entries": re.compile(rf".+{re.escape(SUFFIX)}"),
+    "drafts": re.compile(rf"{re.escape(DRAFT_PREFIX)}.+"),
+}
+_EARLIER_ENTRY = re.compile(r"[0-9a-f]{32}")
 
 # Writing an entry never takes this long. Older drafts were left by a process that died.
 DRAFT_ABANDONED_S = 24 * 3600.0
@@ -44,10 +54,14 @@ logger = logging.getLogger("tensorboard")
 
 
 class Cache:
-    """Entries below `directory`. `note` is empty, or one line that says why results are not kept."""
+    """Entries below `directory`. `note` is empty, or one line that says why results are not kept.
+
+    The directory is first looked at on use: it may be on a file system that does not answer.
+    """
 
     def __init__(self, directory: Path | None, limit_bytes: int = CACHE_MB * MIB) -> None:
         self._directory = directory
+        self._checked = False
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._used_s: dict[str, float] = {}
@@ -59,33 +73,43 @@ class Cache:
 
     def find(self, key: str) -> Entry | None:
         """Return the entry of this key and mark it as used; None if there is none or it cannot be read."""
-        with self._lock:
-            temporary = self._temporary.pop(key, None)
-            if temporary is not None:
-                self._temporary[key] = temporary  # now the most recently used
-        if temporary is not None:
-            return self._read(temporary)
-        if self._directory is None:
-            return None
-        entry = self._read(self._directory / "entries" / key)
+        path = self._path(key)
+        entry = self._read(path) if path is not None else None
         if entry is not None:
-            self._mark_used(key, entry.directory)
+            self._mark_used(key, entry.path)
         return entry
 
-    def drafts(self) -> list[Path]:
-        """Return directories to write a new entry into, in the order to try them.
+    def place(self, key: str) -> Path | None:
+        """Return the file of this key's entry, unread, and mark it as used; None if there is none."""
+        path = self._path(key)
+        if path is None or not os.path.lexists(path):
+            return None
+        self._mark_used(key, path)
+        return path
 
-        Their parents exist, they do not.
+    def keys(self) -> set[str]:
+        """Return the keys of all entries."""
+        with self._lock:
+            keys = set(self._temporary)
+        return keys | {path.name.removesuffix(SUFFIX) for path in self._listed("entries")}
+
+    def drafts(self) -> list[Path]:
+        """Return files to write a new entry to, in the order to try them.
+
+        Their directories exist, they do not.
         """
-        name = f"gpudiag-{os.getpid()}-{uuid.uuid4().hex}"
+        name = f"{DRAFT_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
         drafts = []
         if self._directory is not None:
             try:
                 for directory in (self._directory, self._directory / "entries", self._directory / "drafts"):
                     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                drafts.append(self._directory / "drafts" / name)
             except OSError as error:
                 self._cannot_keep(f"{self._directory} cannot be written: {error.strerror or error}")
+            else:
+                self._checked = False  # others may have changed it
+                kept = self._kept()
+                drafts += [kept / "drafts" / name] if kept is not None else []
         try:
             drafts.append(Path(tempfile.gettempdir(), name))
         except OSError:  # no writable temporary directory either
@@ -93,27 +117,29 @@ class Cache:
         return drafts
 
     def commit(self, draft: Path, key: str) -> Entry | None:
-        """Turn a complete draft into an entry. If another process was faster, keep its entry instead.
+        """Turn a complete draft into the entry of this key.
 
         Return None if the draft is not complete or cannot be moved.
         """
-        if self._directory is None or draft.parent != self._directory / "drafts":
-            if self._directory is not None:
-                self._cannot_keep(f"{self._directory} cannot be written, or its disk is full")
+        if self._read(draft) is None:
+            self.discard(draft)
+            return None
+        kept = self._kept()
+        if kept is None or draft.parent != kept / "drafts":
+            if kept is not None:
+                self._cannot_keep(f"{kept} cannot be written, or its disk is full")
             with self._lock:
                 self._temporary[key] = draft
             return self._read(draft)
-        place = self._directory / "entries" / key
+        place = kept / "entries" / f"{key}{SUFFIX}"
         try:
-            os.rename(draft, place)
-        except OSError:
-            # There is another process's entry, or a corrupt one, which `_read` deletes.
-            if self._read(place) is None:
-                try:
-                    os.rename(draft, place)
-                except OSError:
-                    pass
-        self.discard(draft)
+            os.replace(draft, place)
+        except OSError:  # a directory is in the way
+            self._remove(place)
+            try:
+                os.replace(draft, place)
+            except OSError:
+                self.discard(draft)
         entry = self._read(place)
         if entry is not None:
             self._mark_used(key, place)
@@ -121,11 +147,11 @@ class Cache:
 
     def discard(self, draft: Path) -> None:
         """Delete a draft, if it is there."""
-        shutil.rmtree(draft, ignore_errors=True)
+        _delete(draft)
 
-    def drop(self, entry: Entry) -> None:
+    def drop(self, path: Path) -> None:
         """Delete a corrupt entry."""
-        self._remove(entry.directory)
+        self._remove(path)
 
     def trim(self) -> None:
         """Delete the least recently used entries until the rest fits. The last used entry always stays."""
@@ -137,10 +163,8 @@ class Cache:
             if number > 0 and room_bytes < 0:
                 with self._lock:
                     self._temporary.pop(key, None)
-                shutil.rmtree(path, ignore_errors=True)
-        if self._directory is None:
-            return
-        self._remove_abandoned(self._directory / "drafts")
+                _delete(path)
+        self._remove_leftovers()
         room_bytes = self._limit_bytes
         for number, (_, size_bytes, path) in enumerate(sorted(self._on_disk(), reverse=True)):
             room_bytes -= size_bytes
@@ -148,24 +172,56 @@ class Cache:
                 self._remove(path)
 
     def size_bytes(self) -> int:
-        """Return the bytes of all entries, in the cache and in temporary directories."""
+        """Return the bytes of all entries, in the cache and in temporary files."""
         with self._lock:
             temporary = list(self._temporary.values())
         return sum(size for _, size, _ in self._on_disk()) + sum(_size_bytes(path) for path in temporary)
 
+    def _kept(self) -> Path | None:
+        """Return the cache directory; None if there is none that can be trusted."""
+        if self._directory is None or self._checked:
+            return self._directory
+        self._checked = True
+        for directory in (self._directory, self._directory / "entries", self._directory / "drafts"):
+            try:
+                reason = why_not_private(directory)
+            except OSError:  # it does not exist, or nothing in it can be read
+                continue
+            if reason:
+                self._directory = None
+                self._cannot_keep(reason)
+                return None
+        return self._directory
+
+    def _path(self, key: str) -> Path | None:
+        """Return where the entry of this key is or would be."""
+        with self._lock:
+            temporary = self._temporary.pop(key, None)
+            if temporary is not None:
+                self._temporary[key] = temporary  # now the most recently used
+                return temporary
+        kept = self._kept()
+        return kept / "entries" / f"{key}{SUFFIX}" if kept is not None else None
+
     def _on_disk(self) -> Iterator[tuple[float, int, Path]]:
         """Yield (time of last use, bytes, path) of each entry in the cache directory."""
-        if self._directory is None:
-            return
-        try:
-            paths = list((self._directory / "entries").iterdir())
-        except OSError:
-            return
-        for path in paths:
+        for path in self._listed("entries"):
             try:
-                yield (path / META).stat().st_mtime, _size_bytes(path), path
+                status = path.lstat()
             except OSError:  # another process is deleting it
                 continue
+            yield status.st_mtime, status.st_size, path
+
+    def _listed(self, folder: str) -> list[Path]:
+        """List what we have written to this folder of the cache, and nothing else."""
+        kept = self._kept()
+        if kept is None:
+            return []
+        try:
+            names = os.listdir(kept / folder)
+        except OSError:
+            return []
+        return [kept / folder / name for name in names if _OURS[folder].fullmatch(name)]
 
     def _read(self, path: Path) -> Entry | None:
         try:
@@ -182,7 +238,7 @@ class Cache:
             return
         self._used_s[key] = now_s
         try:
-            os.utime(path / META)
+            os.utime(path, follow_symlinks=False)
         except OSError:  # a read-only cache: its owner trims it
             pass
 
@@ -191,28 +247,39 @@ class Cache:
             temporary = [key for key, place in self._temporary.items() if place == path]
             for key in temporary:
                 del self._temporary[key]
-        if temporary or self._directory is None:
-            shutil.rmtree(path, ignore_errors=True)
+        kept = self._kept()
+        if temporary or kept is None:
+            _delete(path)
             return
         # Rename it first, so that no other process sees half an entry.
-        trash = self._directory / "drafts" / f"gpudiag-{os.getpid()}-{uuid.uuid4().hex}"
+        trash = kept / "drafts" / f"{DRAFT_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
         try:
             os.rename(path, trash)
         except OSError:
             return
-        shutil.rmtree(trash, ignore_errors=True)
+        _delete(trash)
 
-    def _remove_abandoned(self, drafts: Path) -> None:
-        try:
-            for draft in list(drafts.iterdir()):
+    def _remove_leftovers(self) -> None:
+        """Delete drafts of processes that died, and entries of earlier versions, which were directories."""
+        kept = self._kept()
+        if kept is None:
+            return
+        for draft in self._listed("drafts"):
+            try:
                 if time.time() - draft.lstat().st_mtime > DRAFT_ABANDONED_S:
-                    shutil.rmtree(draft, ignore_errors=True)
+                    _delete(draft)
+            except OSError:
+                continue
+        try:
+            earlier = [path for path in (kept / "entries").iterdir() if _EARLIER_ENTRY.fullmatch(path.name)]
         except OSError:
             return
+        for path in earlier:
+            self._remove(path)
 
     def _remove_temporary(self) -> None:
         for path in self._temporary.values():
-            shutil.rmtree(path, ignore_errors=True)
+            _delete(path)
 
     def _cannot_keep(self, reason: str) -> None:
         if not self.note:
@@ -222,11 +289,21 @@ class Cache:
             logger.warning("gpudiag: %s", self.note)
 
 
-def _size_bytes(directory: Path) -> int:
+def _size_bytes(path: Path) -> int:
     try:
-        return sum(file.stat().st_size for file in directory.iterdir())
+        return path.lstat().st_size
     except OSError:
         return 0
+
+
+def _delete(path: Path) -> None:
+    """Delete whatever has this name, if it can be deleted."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        pass
+    except OSError:  # a directory
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def entry_key(*parts: str) -> str:

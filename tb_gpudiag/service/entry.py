@@ -1,48 +1,78 @@
-"""One analyzed trace on disk: a directory with the report as it is sent, and the arrays of the timeline.
+"""One analyzed trace on disk: one file with the report as it is sent, and the arrays of the timeline.
 
-    meta.json        {"files": {name: [bytes, crc32]}, "summary": {...}}
-    report.json.gz   a ReportState
-    <array>.npy      the timeline
+    head      magic, length and checksum of the header, length of the file
+    header    JSON: summary, and place, checksum and type of each section
+    sections  the report, a gzipped ReportState; the arrays, one after another
 
-meta.json has the length and checksum of each file, to detect damage by a crash, a full disk or a bad disk.
+Lengths and checksums detect damage by a crash, a full disk or a bad disk.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 import os
+import re
+import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.service.private import NotPrivate, create_private, open_private
 from tb_gpudiag.service.settings import MIB
 
-REPORT = "report.json.gz"
-META = "meta.json"
+MAGIC = b"gpudiag2"
+HEAD = struct.Struct("<8sIIQ")
 
-# Far above any real one: a longer meta.json was not written by us.
-META_BYTES = 1 * MIB
+# Far above any real one: a longer header or report was not written by us.
+HEADER_BYTES = 1 * MIB
+REPORT_BYTES = 256 * MIB
 
-CHUNK_BYTES = 1 * MIB
+# Arrays begin at multiples of this, as processors like it.
+ALIGNMENT = 64
+
+# Numbers and truth values only: no objects, which would be unpickled.
+_TYPE = re.compile(r"[<|][biuf][1248]")
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 
 class CorruptEntry(Exception):
-    """A file of an entry is missing or has changed since it was written."""
+    """The file is not an entry of this user, or has changed since it was written."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the file."""
+
+    offset: int
+    size_bytes: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """An array in the file."""
+
+    section: Section
+    type: str
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry. `sizes` has (bytes, crc32) by file name, `summary` what the list of traces shows."""
+    """An entry. `summary` is what the list of traces shows."""
 
-    directory: Path
-    sizes: Mapping[str, tuple[int, int]]
+    path: Path
+    size_bytes: int
+    report: Section
+    columns: Mapping[str, Column]
     summary: Mapping[str, str]
 
     def report_gz(self) -> bytes:
@@ -52,86 +82,137 @@ class Entry:
             CorruptEntry: the file is missing or has changed.
             OSError: it cannot be read now.
         """
-        self._check(REPORT)
-        return (self.directory / REPORT).read_bytes()
+        with _opened(self.path) as file:
+            file.seek(self.report.offset)
+            content = file.read(min(self.report.size_bytes, REPORT_BYTES))
+        if len(content) != self.report.size_bytes or zlib.crc32(content) != self.report.checksum:
+            raise CorruptEntry(self.path)
+        return content
 
     def arrays(self) -> Arrays:
-        """Map the arrays of the timeline into memory, read-only.
+        """Map the arrays of the timeline into memory, read-only. They keep one file open.
+
+        If somebody cuts the file off later, reading the arrays kills the process (SIGBUS). So only the
+        process that cuts slices may call this.
 
         Raises:
-            CorruptEntry: a file is missing or has changed.
-            OSError: a file cannot be read now.
+            CorruptEntry: the file is missing or has changed.
+            OSError: it cannot be read now.
         """
+        with _opened(self.path) as file:
+            if os.fstat(file.fileno()).st_size != self.size_bytes:
+                raise CorruptEntry(self.path)
+            mapped = memoryview(mmap.mmap(file.fileno(), self.size_bytes, access=mmap.ACCESS_READ))
         arrays: Arrays = {}
-        for name in self.sizes:
-            if name.endswith(".npy"):
-                self._check(name)
-                try:
-                    array = np.load(self.directory / name, mmap_mode="r", allow_pickle=False)
-                except ValueError as error:
-                    raise CorruptEntry(name) from error
-                arrays[name[: -len(".npy")]] = array
+        for name, column in self.columns.items():
+            place = column.section
+            content = mapped[place.offset : place.offset + place.size_bytes]
+            if zlib.crc32(content) != place.checksum:
+                raise CorruptEntry(self.path)
+            arrays[name] = np.frombuffer(content, column.type).reshape(column.shape)
         return arrays
-
-    def size_bytes(self) -> int:
-        """Return the bytes of the entry, without its meta.json."""
-        return sum(size_bytes for size_bytes, _ in self.sizes.values())
-
-    def _check(self, name: str) -> None:
-        try:
-            found = _measure(self.directory / name)
-        except FileNotFoundError as error:
-            raise CorruptEntry(name) from error
-        if found != self.sizes[name]:
-            raise CorruptEntry(name)
 
 
 def write_entry(
-    directory: Path, report_gz: bytes, arrays: Mapping[str, npt.NDArray[Any]], summary: Mapping[str, str]
+    path: Path, report_gz: bytes, arrays: Mapping[str, npt.NDArray[Any]], summary: Mapping[str, str]
 ) -> None:
-    """Create the directory and write the entry. meta.json comes last: without it, there is no entry.
+    """Create the file and write the entry.
 
     Raises:
-        OSError: the disk is full, permission is denied, or the directory exists.
+        OSError: the disk is full, permission is denied, or the file exists.
     """
-    directory.mkdir(mode=0o700)
-    (directory / REPORT).write_bytes(report_gz)
-    for name, array in arrays.items():
-        np.save(directory / f"{name}.npy", array, allow_pickle=False)
-    sizes = {path.name: _measure(path) for path in sorted(directory.iterdir())}
-    (directory / META).write_text(json.dumps({"files": sizes, "summary": dict(summary)}), encoding="utf-8")
+    contents = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    report = Section(0, len(report_gz), zlib.crc32(report_gz))
+    columns = {}
+    end = report.size_bytes
+    for name, array in contents.items():
+        offset = _aligned(end)
+        section = Section(offset, array.nbytes, zlib.crc32(array.data.cast("B") if array.size else b""))
+        columns[name] = Column(section, array.dtype.str, array.shape)
+        end = offset + array.nbytes
+    header = _header(report, columns, summary)
+    begin = _aligned(HEAD.size + len(header))
+    with os.fdopen(create_private(path), "wb") as file:
+        file.write(HEAD.pack(MAGIC, len(header), zlib.crc32(header), begin + end))
+        file.write(header)
+        _fill(file, begin)
+        file.write(report_gz)
+        for name, array in contents.items():
+            _fill(file, begin + columns[name].section.offset)
+            file.write(array.data if array.size else b"")
 
 
-def read_entry(directory: Path) -> Entry | None:
-    """Read the entry in this directory, but not its large files; return None if the directory does not exist.
+def read_entry(path: Path) -> Entry | None:
+    """Read the header of the entry in this file; return None if there is no such file.
 
     Raises:
-        CorruptEntry: the directory was not written by `write_entry`.
+        CorruptEntry: `write_entry` did not write the file, or it has changed.
         OSError: it cannot be read now.
     """
     try:
-        with open(directory / META, encoding="utf-8") as file:
-            text = file.read(META_BYTES + 1)
-        if len(text) > META_BYTES:
-            raise CorruptEntry(META)
-        meta = json.loads(text)
-        sizes = {str(name): (int(size), int(checksum)) for name, (size, checksum) in meta["files"].items()}
-        summary = {str(name): str(value) for name, value in meta["summary"].items()}
+        with _opened(path) as file:
+            head = file.read(HEAD.size)
+            if len(head) < HEAD.size:
+                raise CorruptEntry(path)
+            magic, length, checksum, size_bytes = HEAD.unpack(head)
+            if magic != MAGIC or length > HEADER_BYTES or os.fstat(file.fileno()).st_size != size_bytes:
+                raise CorruptEntry(path)
+            header = file.read(length)
     except FileNotFoundError:
-        if directory.exists():
-            raise CorruptEntry(META) from None
         return None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptEntry(META) from error
-    if REPORT not in sizes or any(os.path.basename(name) != name for name in sizes):
-        raise CorruptEntry(META)
-    return Entry(directory, sizes, summary)
+    if len(header) != length or zlib.crc32(header) != checksum:
+        raise CorruptEntry(path)
+    try:
+        return _parsed(path, size_bytes, header)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptEntry(path) from error
 
 
-def _measure(path: Path) -> tuple[int, int]:
-    size_bytes = checksum = 0
-    with open(path, "rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            size_bytes += len(chunk)
-            checksum = zlib.crc32(chunk, checksum)
-    return size_bytes, checksum
+def _header(report: Section, columns: Mapping[str, Column], summary: Mapping[str, str]) -> bytes:
+    header = {
+        "summary": dict(summary),
+        "report": [report.offset, report.size_bytes, report.checksum],
+        "columns": {
+            name: [c.section.offset, c.section.size_bytes, c.section.checksum, c.type, list(c.shape)]
+            for name, c in columns.items()
+        },
+    }
+    return json.dumps(header).encode("ascii")
+
+
+def _parsed(path: Path, size_bytes: int, header: bytes) -> Entry:
+    """Make an Entry of a header. Offsets in the header begin after it."""
+    data = json.loads(header)
+    begin = _aligned(HEAD.size + len(header))
+    columns = {}
+    for name, (offset, length, checksum, kind, shape) in data["columns"].items():
+        shape = tuple(map(int, shape))
+        if not _TYPE.fullmatch(kind) or min(shape) < 0 or prod(shape) * np.dtype(kind).itemsize != length:
+            raise ValueError(name)
+        columns[str(name)] = Column(_section(begin + offset, length, checksum), kind, shape)
+    report = _section(begin + data["report"][0], *data["report"][1:])
+    summary = {str(name): str(value) for name, value in data["summary"].items()}
+    sections = [report, *(column.section for column in columns.values())]
+    if any(s.offset < begin or s.size_bytes < 0 or s.offset + s.size_bytes > size_bytes for s in sections):
+        raise ValueError("a section is outside the file")
+    return Entry(path, size_bytes, report, columns, summary)
+
+
+def _section(offset: int, size_bytes: int, checksum: int) -> Section:
+    return Section(int(offset), int(size_bytes), int(checksum))
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return os.fdopen(open_private(path), "rb")
+    except NotPrivate as error:
+        raise CorruptEntry(path) from error
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def _fill(file: IO[bytes], offset: int) -> None:
+    """Write zeros up to this offset."""
+    file.write(bytes(offset - file.tell()))

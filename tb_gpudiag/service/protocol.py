@@ -65,10 +65,7 @@ class Failed:
     error: GpudiagError
 
     def to_line(self) -> bytes:
-        error = self.error
-        return _line(
-            {"failed": type(error).__name__, "what": error.what, "where": error.where, "remedy": error.remedy}
-        )
+        return line_of_error(self.error)
 
 
 def parse(lines: IO[bytes]) -> Iterator[Progress | Done | Failed]:
@@ -79,14 +76,22 @@ def parse(lines: IO[bytes]) -> Iterator[Progress | Done | Failed]:
             if "done" in data:
                 yield Done(str(data["done"]))
             elif "failed" in data:
-                yield Failed(_error(data))
+                yield Failed(error_of(data))
             elif "progress" in data:
                 yield Progress(min(max(float(data["progress"]), 0.0), 1.0), str(data["stage"]))
         except (ValueError, TypeError, KeyError):
             continue
 
 
-def _error(data: dict[str, object]) -> GpudiagError:
+def line_of_error(error: GpudiagError) -> bytes:
+    """Return an error as one line, for `error_of`."""
+    return _line(
+        {"failed": type(error).__name__, "what": error.what, "where": error.where, "remedy": error.remedy}
+    )
+
+
+def error_of(data: dict[str, object]) -> GpudiagError:
+    """Return the error of a line, whatever it contains."""
     kind = getattr(errors, str(data["failed"]), JobFailed)
     if not (isinstance(kind, type) and issubclass(kind, GpudiagError)):
         kind = JobFailed

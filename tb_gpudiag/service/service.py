@@ -6,29 +6,22 @@ No request waits for an analysis, a scan or a store: it returns what is known no
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
-from tb_gpudiag.errors import GpudiagError, Unreadable
+from tb_gpudiag.errors import GpudiagError, Unreadable, UsageError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.memory_slice import slice_memory
-from tb_gpudiag.report.slices.timeline import slice_timeline
-from tb_gpudiag.report.slices.timeline_chains import gap_chain
 from tb_gpudiag.service.cache import Cache, entry_key
-from tb_gpudiag.service.entry import Arrays, CorruptEntry, Entry
+from tb_gpudiag.service.entry import CorruptEntry, Entry
 from tb_gpudiag.service.index import LogIndex, Snapshot, TraceEntry
 from tb_gpudiag.service.jobs import COMMAND, Jobs
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.service.settings import Settings
+from tb_gpudiag.service.slice_messages import Question
+from tb_gpudiag.service.slices import Busy, Slices
 from tb_gpudiag.version import __version__
-
-# Each keeps about twenty files open.
-OPEN_TIMELINES = 4
-
-
-Result = TypeVar("Result")
 
 
 class UnknownTrace(Exception):
@@ -62,7 +55,7 @@ class Service:
         )
         self._changes = 0
         self._summaries: dict[str, dict[str, str] | None] = {}
-        self._timelines: OrderedDict[str, Arrays] = OrderedDict()
+        self._slices = Slices()
         self._index = LogIndex(roots, on_change=self._look_up)
         self._index.start()
 
@@ -70,6 +63,7 @@ class Service:
         """Stop the thread and the processes, without waiting for them."""
         self._index.close()
         self._jobs.close()
+        self._slices.close()
 
     def has_traces(self, wait_s: float) -> bool:
         """Return whether the last scan found traces. Wait at most `wait_s` for the first scan to end."""
@@ -103,24 +97,22 @@ class Service:
         Raises:
             UnknownTrace: there is no such trace, or no longer.
         """
-        return self._result(id_, lambda key, entry: entry.report_gz())
+        return self._result(id_, self._read_report)
 
-    def timeline(
-        self, id_: str, start_us: float | None, end_us: float | None, width: int
-    ) -> pb.Timeline | Pending:
-        """Return the timeline from `start_us` to `end_us` (None: of the trace), for `width` pixels.
+    def timeline(self, id_: str, start_us: float | None, end_us: float | None, width: int) -> bytes | Pending:
+        """Return the Timeline from `start_us` to `end_us` (None: of the trace), for `width` pixels.
+
+        All slices are gzipped JSON.
 
         Raises:
             UnknownTrace: there is no such trace, or no longer.
         """
-        return self._result(
-            id_, lambda key, entry: slice_timeline(self._arrays(key, entry), start_us, end_us, width)
-        )
+        return self._slice(id_, "timeline", start_us, end_us, width)
 
     def memory(
         self, id_: str, device: int | None, start_us: float | None, end_us: float | None, width: int
-    ) -> pb.MemorySlice | Pending:
-        """Return memory over time of a device (None: the first one) for `width` pixels.
+    ) -> bytes | Pending:
+        """Return the MemorySlice of a device (None: the first one) for `width` pixels.
 
         None as `start_us` or `end_us` means the start or end of the recording.
 
@@ -128,19 +120,16 @@ class Service:
             UnknownTrace: there is no such trace, or no longer.
             UsageError: the trace has no memory events of this device.
         """
-        return self._result(
-            id_,
-            lambda key, entry: slice_memory(self._arrays(key, entry), device, start_us, end_us, width),
-        )
+        return self._slice(id_, "memory", device, start_us, end_us, width)
 
-    def gap(self, id_: str, device: int, gap: int) -> pb.GapChain | Pending:
-        """Return why the GPU was idle in a gap: what happened before, during and after it.
+    def gap(self, id_: str, device: int, gap: int) -> bytes | Pending:
+        """Return the GapChain of a gap: why the GPU was idle before, during and after it.
 
         Raises:
             UnknownTrace: there is no such trace, or no longer.
             UsageError: the trace has no such gap.
         """
-        return self._result(id_, lambda key, entry: gap_chain(self._arrays(key, entry), device, gap))
+        return self._slice(id_, "gap", device, gap)
 
     def cancel(self, id_: str) -> bool:
         """Stop the queued or running analysis of this trace. Return False if there is none.
@@ -168,46 +157,45 @@ class Service:
             raise UnknownTrace(id_)
         return entry
 
-    def _result(self, id_: str, read: Callable[[str, Entry], Result]) -> Result | Pending:
+    def _read_report(self, key: str, _path: Path) -> bytes:
+        entry = self._cache.find(key)
+        if entry is None:
+            raise CorruptEntry(key)
+        return entry.report_gz()
+
+    def _slice(self, id_: str, kind: str, *arguments: float | None) -> bytes | Pending:
+        return self._result(id_, lambda _, path: self._slices.get(Question(str(path), kind, arguments)))
+
+    def _result(self, id_: str, read: Callable[[str, Path], bytes]) -> bytes | Pending:
         """Return `read` of the trace's cache entry. Queue an analysis if there is none or it is corrupt."""
         trace = self._entry(id_)
         if not trace.content:
             return Pending("queued", stage="The file is still being written.")
         key = _key(trace)
-        entry = self._cache.find(key)
-        if entry is not None:
+        path = self._cache.place(key)
+        if path is not None:
             try:
-                return read(key, entry)
+                return read(key, path)
             except CorruptEntry:
-                self._cache.drop(entry)
+                self._cache.drop(path)
                 self._forget(key)
+            except Busy:
+                return Pending("queued", stage="Many pages are asking for slices.")
+            except UsageError:
+                raise
+            except GpudiagError as error:
+                return Pending("failed", error=error)
             except OSError as error:
                 reason = error.strerror or type(error).__name__
                 return Pending(
                     "failed",
-                    error=Unreadable(
-                        f"The cached result cannot be read: {reason}.", where=str(entry.directory)
-                    ),
+                    error=Unreadable(f"The cached result cannot be read: {reason}.", where=str(path)),
                 )
         job = self._jobs.ask(key, trace.file)
         return Pending(job.state, job.progress, job.stage, job.error)
 
-    def _arrays(self, key: str, entry: Entry) -> Arrays:
-        with self._lock:
-            arrays = self._timelines.get(key)
-            if arrays is not None:
-                self._timelines.move_to_end(key)
-                return arrays
-        arrays = entry.arrays()  # reads and checks all files, once
-        with self._lock:
-            self._timelines[key] = arrays
-            while len(self._timelines) > OPEN_TIMELINES:
-                self._timelines.popitem(last=False)
-        return arrays
-
     def _forget(self, key: str) -> None:
         with self._lock:
-            self._timelines.pop(key, None)
             self._summaries[key] = None
             self._changes += 1
 
@@ -234,7 +222,10 @@ class Service:
     def _look_up(self, snapshot: Snapshot) -> None:
         """Look for results from earlier, or from another TensorBoard. Runs on the scanning thread."""
         keys = {_key(entry) for entry in snapshot.entries.values() if entry.content}
-        found = {key: self._summaries.get(key) or self._summary(key) for key in keys}
+        there = self._cache.keys()
+        found = {
+            key: self._summaries.get(key) or (self._summary(key) if key in there else None) for key in keys
+        }
         with self._lock:  # an analysis may have finished meanwhile
             self._summaries = {key: self._summaries.get(key) or summary for key, summary in found.items()}
 

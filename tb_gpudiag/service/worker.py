@@ -6,10 +6,10 @@ The process exits when its parent does, however that one ended, and limits its o
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import gzip
 import os
-import shutil
 import sys
 import threading
 import time
@@ -138,7 +138,8 @@ def save(task: Task, report_gz: bytes, arrays: Mapping[str, Any], summary: Mappi
             return draft
         except OSError as error:
             reason = error.strerror or str(error)
-            shutil.rmtree(draft, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
     raise JobFailed(
         f"The result cannot be saved: {reason}.",
         where=task.drafts[0] if task.drafts else "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +65,24 @@ def test_memory_is_served_by_device_and_range(serve: Callable[..., Server], log:
     part = server.json(f"memory?id={id_}&device=0&start_us=100&end_us=200.5&width=800")
     assert (part["start_us"], part["end_us"], part["allocated_bytes"]) == (100, 200.5, 0)
     assert part["allocated"] == {"time_us": [100], "low": [1024], "high": [1024]}
+
+
+def test_results_that_somebody_cuts_off_are_made_again(
+    serve: Callable[..., Server], log: Path, tmp_path: Path
+) -> None:
+    server = serve()
+    id_ = server.only_id()
+    whole = server.ready(f"timeline?id={id_}")
+    for size in (10_000, 100, 0):
+        (result,) = (tmp_path / "cache" / "entries").iterdir()
+        os.truncate(result, size)
+        # Other ranges than before, which are not kept.
+        assert server.json(f"timeline?id={id_}&start_us={size}&end_us=90000")["state"] in (
+            "queued",
+            "running",
+        )
+        assert server.ready(f"timeline?id={id_}&start_us={size}&end_us=90000")["start_us"] == size
+    assert server.ready(f"timeline?id={id_}") == whole
 
 
 def test_every_rule_is_explained(serve: Callable[..., Server], log: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import subprocess
 import sys
 import textwrap
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +17,8 @@ import pytest
 
 from tb_gpudiag.service import cache as cache_module
 from tb_gpudiag.service.cache import Cache, digest_of_code, entry_key
-from tb_gpudiag.service.entry import META, REPORT, Arrays, CorruptEntry, Entry, read_entry, write_entry
+from tb_gpudiag.service.entry import HEAD, Arrays, CorruptEntry, Entry, write_entry
 from tb_gpudiag.service.jobs import worker_environment
-from tb_gpudiag.service.settings import MIB
 from tests.test_layers import LAYERS
 
 
@@ -43,7 +44,19 @@ def test_an_entry_is_found_by_another_cache_of_the_same_directory(tmp_path: Path
     arrays = entry.arrays()
     assert arrays["x"].tolist() == list(range(100))
     assert arrays["empty"].shape == (0,)
-    assert isinstance(arrays["x"], np.memmap)
+    assert not arrays["x"].flags.writeable
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_an_open_timeline_keeps_one_file_open_until_it_is_dropped(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    entries = [put(cache, key) for key in "abcdefgh"]
+    before = len(os.listdir("/proc/self/fd"))
+    opened = [entry.arrays() for entry in entries]
+    assert len(os.listdir("/proc/self/fd")) <= before + len(entries)
+    assert all(arrays["x"].sum() == 99 * 50 for arrays in opened)
+    del opened
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_only_the_user_can_read_the_cache(tmp_path: Path) -> None:
@@ -52,9 +65,8 @@ def test_only_the_user_can_read_the_cache(tmp_path: Path) -> None:
         put(Cache(tmp_path / "cache"), "k")
     finally:
         os.umask(previous)
-    directories = [path for path in (tmp_path / "cache").rglob("*") if path.is_dir()]
-    for directory in [tmp_path / "cache", *directories]:
-        assert directory.stat().st_mode & 0o777 == 0o700
+    for path in [tmp_path / "cache", *(tmp_path / "cache").rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
 
 
 def test_a_draft_is_not_found_before_it_is_committed(tmp_path: Path) -> None:
@@ -68,13 +80,13 @@ def test_an_empty_draft_is_not_an_entry(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     assert cache.commit(cache.drafts()[0], "k") is None
     half = cache.drafts()[0]
-    half.mkdir()
-    (half / REPORT).write_bytes(b"half")
+    half.write_bytes(b"half")
     assert cache.commit(half, "k") is None
     assert cache.find("k") is None
+    assert list((tmp_path / "cache" / "drafts").iterdir()) == []
 
 
-def test_of_two_equal_entries_the_first_stays(tmp_path: Path) -> None:
+def test_of_two_equal_entries_one_stays(tmp_path: Path) -> None:
     one, other = Cache(tmp_path / "cache"), Cache(tmp_path / "cache")
     first, second = one.drafts()[0], other.drafts()[0]
     fill(first, "first")
@@ -82,74 +94,163 @@ def test_of_two_equal_entries_the_first_stays(tmp_path: Path) -> None:
     assert one.commit(first, "k") is not None
     late = other.commit(second, "k")
     assert late is not None
-    assert gzip.decompress(late.report_gz()) == b"first"
+    assert gzip.decompress(late.report_gz()) == b"second"
     assert list((tmp_path / "cache" / "drafts").iterdir()) == []
 
 
-@pytest.mark.parametrize("damage", ["truncated", "changed", "gone"])
-@pytest.mark.parametrize("name", [REPORT, "x.npy"])
-def test_damage_is_detected_before_anything_is_served(tmp_path: Path, name: str, damage: str) -> None:
-    cache = Cache(tmp_path / "cache")
-    entry = put(cache, "k")
-    path = entry.directory / name
-    content = path.read_bytes()
-    if damage == "truncated":
-        path.write_bytes(content[:-1])
-    elif damage == "changed":
-        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+def sections(entry: Entry) -> dict[str, int]:
+    """Return an offset inside each part of the entry."""
+    return {
+        "head": 3,
+        "header": HEAD.size + 5,
+        "report": entry.report.offset + 5,
+        "array": entry.columns["x"].section.offset + 5,
+    }
+
+
+def damage(entry: Entry, part: str, how: str) -> None:
+    """Change the file as a bad disk does, or somebody else."""
+    place, content = sections(entry)[part], entry.path.read_bytes()
+    if how == "cut off":
+        os.truncate(entry.path, place)
+    elif how == "changed":
+        entry.path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    elif how == "longer":
+        entry.path.write_bytes(content + b"more")
     else:
-        path.unlink()
+        entry.path.unlink()
+
+
+def read_all(entry: Entry) -> None:
+    entry.report_gz()
+    entry.arrays()
+
+
+@pytest.mark.parametrize("how", ["cut off", "changed", "longer", "gone"])
+@pytest.mark.parametrize("part", ["head", "header", "report", "array"])
+def test_damage_is_detected_before_anything_is_served(tmp_path: Path, part: str, how: str) -> None:
+    cache = Cache(tmp_path / "cache")
+    damage(put(cache, "k"), part, how)
     found = cache.find("k")
-    assert found is not None
-    with pytest.raises(CorruptEntry):
-        found.report_gz() if name == REPORT else found.arrays()
-    cache.drop(found)
+    if found is not None:
+        with pytest.raises(CorruptEntry):
+            read_all(found)
+        cache.drop(found.path)
     assert cache.find("k") is None
     put(cache, "k", "again")
     assert (again := cache.find("k")) is not None
     assert gzip.decompress(again.report_gz()) == b"again"
 
 
-@pytest.mark.parametrize(
-    "meta",
-    [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"files": {}, "summary": {}}',
-        '{"files": {"report.json.gz": [1]}, "summary": {}}',
-        '{"files": {"report.json.gz": [1, 2], "../../x.npy": [1, 2]}, "summary": {}}',
-        '{"files": 3, "summary": 4}',
-        "x" * (2 * MIB),
-    ],
-)
-def test_an_entry_with_a_broken_meta_is_replaced(tmp_path: Path, meta: str) -> None:
-    cache = Cache(tmp_path / "cache")
-    directory = put(cache, "k").directory
-    (directory / META).write_text(meta)
-    assert cache.find("k") is None
-    assert not directory.exists()
-    (directory).mkdir()
-    (directory / META).write_text(meta)
-    assert gzip.decompress(put(cache, "k", "again").report_gz()) == b"again"
-
-
-def test_an_array_of_objects_is_never_unpickled(tmp_path: Path) -> None:
-    """Its checksum may be right: whoever can write the array can write the checksum, too."""
-    draft = tmp_path / "draft"
-    fill(draft)
-    np.save(draft / "x.npy", np.array([{"a": 1}], object), allow_pickle=True)
-    written = read_entry(draft)
-    assert written is not None
-    entry = Entry(draft, {**written.sizes, "x.npy": _size_and_checksum(draft / "x.npy")}, {})
-    with pytest.raises(CorruptEntry):
+@pytest.mark.parametrize("how", ["cut off", "changed", "gone"])
+def test_damage_after_an_entry_was_found_is_detected(tmp_path: Path, how: str) -> None:
+    entry = put(Cache(tmp_path / "cache"), "k")
+    damage(entry, "report", how)
+    with pytest.raises((CorruptEntry, FileNotFoundError)):
+        entry.report_gz()
+    if how != "gone":
+        damage(entry, "array", how)
+    with pytest.raises((CorruptEntry, FileNotFoundError)):
         entry.arrays()
 
 
-def _size_and_checksum(path: Path) -> tuple[int, int]:
-    content = path.read_bytes()
-    return len(content), zlib.crc32(content)
+HEADERS: list[object] = [
+    None,
+    [],
+    {},
+    {"summary": {}, "report": [0, 1, 2], "columns": 3},
+    {"summary": 3, "report": [0, 1, 2], "columns": {}},
+    {"summary": {}, "report": [0, 1], "columns": {}},
+    {"summary": {}, "report": [-5, 1, 2], "columns": {}},
+    {"summary": {}, "report": [0, 1 << 60, 2], "columns": {}},
+    {"summary": {}, "report": [0, 1, 2], "columns": {"x": [0, 8, 0, "|O", [1]]}},
+    {"summary": {}, "report": [0, 1, 2], "columns": {"x": [0, 8, 0, "<i8", [2]]}},
+    {"summary": {}, "report": [0, 1, 2], "columns": {"x": [1 << 50, 8, 0, "<i8", [1]]}},
+    {"summary": {}, "report": [0, 1, 2], "columns": {"x": [0, 8, 0, "<i8", [-1, -1]]}},
+    {"summary": {}, "report": [0, 1, 2], "columns": {"x": [0, 8, 0, "<f8,<f8", []]}},
+]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_an_entry_with_a_wrong_header_is_replaced(tmp_path: Path, header: object) -> None:
+    """Its checksum may be right: whoever can write the header can write the checksum, too."""
+    cache = Cache(tmp_path / "cache")
+    path = put(cache, "k").path
+    text = json.dumps(header).encode()
+    size = HEAD.size + len(text) + 100
+    path.write_bytes(HEAD.pack(b"gpudiag2", len(text), zlib.crc32(text), size) + text + bytes(100))
+    assert cache.find("k") is None
+    assert not path.exists()
+    assert gzip.decompress(put(cache, "k", "again").report_gz()) == b"again"
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+    (path / "more").write_text("more")
+
+
+def _link(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _shared(path: Path) -> None:
+    path.write_bytes(b"x")
+    path.chmod(0o666)
+
+
+@pytest.mark.parametrize("make", [_pipe, _folder, _link, _shared])
+def test_what_is_not_a_file_of_this_user_is_not_opened_and_is_replaced(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    cache = Cache(tmp_path / "cache")
+    path = put(cache, "k").path
+    path.unlink()
+    make(path)
+    assert cache.find("k") is None
+    assert gzip.decompress(put(cache, "k", "again").report_gz()) == b"again"
+    path.unlink()
+    make(path)
+    cache.trim()
+    assert gzip.decompress(put(cache, "k", "again").report_gz()) == b"again"
+
+
+@pytest.mark.parametrize("part", ["", "entries", "drafts"])
+def test_a_directory_that_others_can_write_to_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, part: str
+) -> None:
+    put(Cache(tmp_path / "cache"), "k")
+    (tmp_path / "cache" / part).chmod(0o777)
+    cache = Cache(tmp_path / "cache")
+    assert cache.find("k") is None
+    assert cache.keys() == set()
+    (draft,) = cache.drafts()
+    assert tmp_path / "cache" not in draft.parents
+    assert "other users can write to" in cache.note
+    assert "GPUDIAG_CACHE_DIR" in cache.note
+    assert len(caplog.records) == 1
+
+
+def test_a_pipe_in_place_of_the_cache_hurts_nobody(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir(mode=0o700)
+    os.mkfifo(tmp_path / "cache" / "entries")
+    cache = Cache(tmp_path / "cache")
+    assert cache.find("k") is None
+    assert len(cache.drafts()) == 1
+
+
+def test_entries_of_an_earlier_version_are_deleted_and_files_of_others_stay(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    put(cache, "k")
+    entries = tmp_path / "cache" / "entries"
+    (entries / ("0123456789abcdef" * 2)).mkdir()
+    (entries / "mine").mkdir()
+    os.utime(entries / "mine", (1000, 1000))
+    cache.trim()
+    assert {path.name for path in entries.iterdir()} == {"k.gpudiag", "mine"}
 
 
 def test_the_least_recently_used_goes_first_and_the_last_used_stays(
@@ -159,7 +260,7 @@ def test_the_least_recently_used_goes_first_and_the_last_used_stays(
     cache = Cache(tmp_path / "cache", limit_bytes=250_000)
     for number, key in enumerate(["a", "b", "c"]):
         entry = put(cache, key, numbers=12_500)  # 100 kB each
-        os.utime(entry.directory / META, (1000 + number, 1000 + number))
+        os.utime(entry.path, (1000 + number, 1000 + number))
     assert cache.find("a") is not None  # used just now
     cache.trim()
     assert [key for key in "abc" if cache.find(key)] == ["a", "c"]
@@ -192,7 +293,7 @@ def test_a_directory_that_cannot_be_created_is_logged_once(
     assert len(caplog.records) == 1
 
 
-def test_entries_in_temporary_directories_are_found_trimmed_and_deleted_at_exit(tmp_path: Path) -> None:
+def test_entries_in_temporary_files_are_found_trimmed_and_deleted_at_exit(tmp_path: Path) -> None:
     script = """
         import sys
         from pathlib import Path
@@ -202,7 +303,7 @@ def test_entries_in_temporary_directories_are_found_trimmed_and_deleted_at_exit(
         entries = [put(cache, key, numbers=12_500) for key in "abc"]
         cache.find("a")
         cache.trim()
-        print("".join(key for key in "abc" if cache.find(key)), entries[0].directory, sep="\\n")
+        print("".join(key for key in "abc" if cache.find(key)), entries[0].path, sep="\\n")
     """
     ended = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
@@ -212,9 +313,9 @@ def test_entries_in_temporary_directories_are_found_trimmed_and_deleted_at_exit(
         text=True,
         check=True,
     )
-    kept, directory = ended.stdout.split()
+    kept, path = ended.stdout.split()
     assert kept == "ac"
-    assert Path(directory).parent == tmp_path
+    assert Path(path).parent == tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
@@ -249,7 +350,7 @@ def test_many_processes_at_once_leave_whole_entries(tmp_path: Path) -> None:
                 fill(draft, "same", numbers=1000)
                 entry = cache.commit(draft, key)
                 if turn % 7 == 3 and entry is not None:
-                    cache.drop(entry)
+                    cache.drop(entry.path)
             cache.trim()
     """
     writers = [

@@ -126,8 +126,8 @@ def test_a_corrupt_result_is_replaced(serve: Callable[..., Service], tmp_path: P
     write_trace(tmp_path / "log", "a", "hello")
     service = serve()
     text_of(service, only(service).id)
-    (report,) = (tmp_path / "cache").rglob("report.json.gz")
-    report.write_bytes(b"garbage")
+    (entry,) = (tmp_path / "cache" / "entries").iterdir()
+    entry.write_bytes(b"garbage")
     assert isinstance(service.report(only(service).id), Pending)
     assert text_of(service, only(service).id) == "hello"
     assert starts() == 2

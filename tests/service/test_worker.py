@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import io
 import json
+import os
+import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
 from tb_gpudiag.service.cache import Cache
 from tb_gpudiag.service.entry import read_entry
+from tb_gpudiag.service.private import create_private
 from tb_gpudiag.service.protocol import Done, Failed, Progress, Task, parse
 from tb_gpudiag.service.worker import analyze, save
 from tests.builder import SnapshotBuilder, TraceBuilder
@@ -59,17 +60,18 @@ def test_a_memory_snapshot_is_analyzed_too(tmp_path: Path) -> None:
     assert (state.report.trace.kind, state.report.memory[0].peak_allocated_bytes) == ("snapshot", 1 << 20)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
 def test_when_a_disk_fills_up_the_next_draft_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Cache(tmp_path / "cache")
     first, second = cache.drafts()
-    write = np.save
 
-    def full(path: Path, array: Any, **options: Any) -> None:
-        if Path(path).parent == first:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        write(path, array, **options)
+    def full(path: Path) -> int:
+        if path == first:
+            path.touch()
+            return os.open("/dev/full", os.O_WRONLY)
+        return create_private(path)
 
-    monkeypatch.setattr(np, "save", full)
+    monkeypatch.setattr("tb_gpudiag.service.entry.create_private", full)
     path = TraceBuilder().write(tmp_path)
     assert save(task(path, first, second), b"report", {"x": np.arange(3)}, {}) == second
     assert not first.exists()
