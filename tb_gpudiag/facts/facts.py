@@ -250,7 +250,9 @@ class Facts:
     @cached_property
     def replay(self) -> Replay:
         blocking, full_queue = self.host_time.blocking, self.host_time.full_queue.call
-        return Replay(self.events, self.work, blocking, full_queue, self.steps, self.window)
+        return Replay(
+            self.events, self.work, self.communication, blocking, full_queue, self.steps, self.window
+        )
 
     # kernels
 

@@ -18,7 +18,9 @@ from tb_gpudiag.rules.savings import (
     PlannedFix,
     plan_fixes,
     trusted_replay,
+    why_not_replayed,
     with_bounded_saving,
+    with_reason,
     with_replayed_saving,
 )
 from tb_gpudiag.rules.shared.memory_room import share_of_memory
@@ -78,6 +80,9 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
     replay = _replay_if_needed(facts, found)
     if replay is not None:
         found = [replace(f, finding=with_replayed_saving(replay, f.finding)) for f in found]
+    elif facts.device is not None and any(f.finding.removable is not None for f in found):
+        reason = why_not_replayed(facts.replay)
+        found = [replace(f, finding=with_reason(f.finding, reason)) for f in found]
     found = [replace(f, finding=with_bounded_saving(f.finding, window_ns)) for f in found]
     found.sort(key=lambda f: _rank(f, window_ns, facts.memory))
     plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []

@@ -224,7 +224,7 @@ export interface Plan {
   window_us: number;
   /** upper bound for all fixes together; no time is counted twice */
   saving_us: number;
-  /** error of the replay without any fix, as a share of the step window */
+  /** error of the replay in parts it was not fitted to, as a share of the step window */
   error_share: number;
 }
 

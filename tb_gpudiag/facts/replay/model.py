@@ -201,7 +201,7 @@ def streams_of(events: Events, work: Work, calls: Calls) -> Streams:
     own = by_launch | unexplained
     # A long launch call (one that loads a module, for example) starts its work when it is about to return.
     since_return = start - calls.end_ns[call] if len(work) else start
-    from_return = own & (np.abs(since_return) < delay) & ~_waits_for_its_own(calls, call)[call]
+    from_return = own & (np.abs(since_return) < delay) & ~waits_for_its_own(calls, call)[call]
     latency = np.where(own, delay, np.minimum(delay, usual_latency))
     latency[from_return] = since_return[from_return]
     turnaround = np.where(by_stream, turnaround, np.minimum(turnaround, usual_turnaround))
@@ -224,7 +224,7 @@ def _call_of(work: Work, calls: Calls, start: Int64) -> Int64:
     return found.astype(np.int64)
 
 
-def _waits_for_its_own(calls: Calls, call_of_work: Int64) -> Bool:
+def waits_for_its_own(calls: Calls, call_of_work: Int64) -> Bool:
     """Mask of the calls that return when their own work has ended, shape (c,)."""
     found: Bool = calls.target != NONE
     found[found] = call_of_work[calls.target[found]] == np.flatnonzero(found)

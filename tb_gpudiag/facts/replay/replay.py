@@ -4,8 +4,8 @@ The host is one line of calls in order of time, over all launching threads, with
 Work starts no earlier than its launch latency allows, than the previous work on its stream ends, and than the
 work of another stream ends that it was seen to wait for. A call that waited (for the device, for its own
 copy, or because the launch queue was full) waits for the same work again. Latencies and turnarounds are the
-measured ones, so the unchanged replay gives the measured times where the model holds. How far it is off is
-its `error`.
+measured ones, so the unchanged replay gives the measured times, whether or not the model holds. That is what
+`error` tests: how well figures from one half of the recording predict the other half (see held_out.py).
 
 Every recursion has the form x[i] = max(x[i-1] + a[i], b[i]), a running maximum over x - cumsum(a). So whole
 stretches of calls are computed at once, up to the first call that waits for work of its own stretch.
@@ -19,15 +19,19 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, coverage, subtract, union
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, coverage, subtract, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Steps, Window
+from tb_gpudiag.facts.replay.held_out import HeldOut, hold_out
 from tb_gpudiag.facts.replay.model import Calls, Streams, calls_of, streams_of
-from tb_gpudiag.trace.events import NONE, Events, Int64
+from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
 
 # Starts that depend on other streams settle after one pass for each hand-over inside a stretch. Gradient
 # buckets cause tens of them.
 MOST_PASSES = 100
+
+# Parts of a step window of fewer than two steps: half of them predict the others.
+PARTS = 10
 
 _NEVER = np.iinfo(np.int64).min // 4
 
@@ -56,16 +60,27 @@ class Replay:
     """One trace, ready to be replayed."""
 
     def __init__(
-        self, events: Events, work: Work, blocking: Int64, full_queue: Int64, steps: Steps, window: Window
+        self,
+        events: Events,
+        work: Work,
+        communication: Bool,
+        blocking: Int64,
+        full_queue: Int64,
+        steps: Steps,
+        window: Window,
     ) -> None:
         """Build the model.
 
+        communication: mask of communication kernels, shape (n,).
         blocking: event indices of the calls that wait for the GPU (handover.HostTime.blocking).
         full_queue: event indices of the calls that blocked on a full queue (queue_depth.full_queue).
         """
         marks = np.sort(steps.start_ns) if len(steps) else np.array([window.start_ns])
         host_end = int(steps.end_ns.max()) if len(steps) else window.end_ns
         self._window = window
+        self._events = events
+        self._work = work
+        self._communication = communication
         self._marks = np.r_[marks, host_end]
         self._calls: Calls = calls_of(events, work, blocking, full_queue, self._marks)
         self._streams: Streams = streams_of(events, work, self._calls)
@@ -82,9 +97,72 @@ class Replay:
 
     @property
     def error(self) -> float:
-        """Difference between the unchanged replay's window and the recorded one, as a share of the latter."""
-        recorded = self.measured.window_ns
-        return abs(self.unchanged.window_ns - recorded) / recorded if recorded else 0.0
+        """How far the model is off in parts of the recording that its figures were not fitted to: the larger
+        of `part_error` and `unexplained_share`."""
+        return max(self.part_error, self.unexplained_share)
+
+    @cached_property
+    def part_error(self) -> float:
+        """Difference between the predicted and the recorded length of each part, added up, as a share of the
+        step window."""
+        begun, ends = _simulate(
+            self._calls,
+            self._held_out.streams,
+            self._calls.between_ns,
+            self._calls.inside_ns,
+            self._calls.target,
+        )
+        predicted = self._progress(begun, ends)
+        recorded = self._progress(self._calls.start_ns, self._events.end_ns[self._work.event])
+        off_ns = np.abs(np.diff(predicted) - np.diff(recorded)).sum()
+        return float(off_ns) / self._window.duration_ns if self._window.duration_ns else 0.0
+
+    @cached_property
+    def unexplained_share(self) -> float:
+        """Share of the step window with waits that the model does not explain."""
+        window = self._window
+        unexplained = clip(self._held_out.unexplained, window.start_ns, window.end_ns)
+        return unexplained.total / window.duration_ns if window.duration_ns else 0.0
+
+    @cached_property
+    def unexplained_starts(self) -> float:
+        """Share of the work launched in the step window that started at another time than predicted."""
+        held_out, part = self._held_out, self._part
+        return float(held_out.off.sum()) / max(1, int((part != NONE).sum()))
+
+    @cached_property
+    def _borders(self) -> Int64:
+        """Borders of the parts that predict each other: the steps, or equal parts of the window."""
+        if len(self._marks) > 2:
+            steps: Int64 = np.r_[self._marks[:-1], self._window.end_ns]
+            return steps
+        equal: Int64 = np.linspace(self._window.start_ns, self._window.end_ns, PARTS + 1).astype(np.int64)
+        return equal
+
+    @cached_property
+    def _part(self) -> Int64:
+        """Number of the part in which each work was launched, or NONE."""
+        borders, launched = self._borders, self._calls.start_ns[self._streams.call]
+        inside = (launched >= borders[0]) & (launched < borders[-1])
+        part: Int64 = np.where(inside, np.searchsorted(borders[1:-1], launched, side="right"), NONE)
+        return part
+
+    @cached_property
+    def _held_out(self) -> HeldOut:
+        work, streams = self._work, self._streams
+        return hold_out(self._events, work, self._communication, self._calls, streams, self._part)
+
+    def _progress(self, begun: Int64, ends: Int64) -> Int64:
+        """Return when host and GPU were done with what the recording launched before each border, shape
+        (parts + 1,). begun: of each call; ends: of each work."""
+        calls = self._calls
+        by_call = np.argsort(self._streams.call, kind="stable")
+        done = np.r_[_NEVER, np.maximum.accumulate(ends[by_call])]
+        at = np.searchsorted(calls.start_ns, self._borders)
+        on_gpu = done[np.searchsorted(self._streams.call[by_call], at)]
+        on_host = begun[np.minimum(at, len(begun) - 1)]
+        done_at: Int64 = np.r_[on_host[0], np.maximum(on_host, on_gpu)[1:]]
+        return done_at
 
     def run(self, *changes: Change) -> Replayed:
         """Return the step times after these changes together."""

@@ -27,8 +27,7 @@ export function Plan({ plan, findings, keys }: Props) {
       </ol>
       <span className="gd-muted gd-plan-sum">
         All fixes together save at most {time(plan.saving_us)}, {percent(plan.saving_us, plan.window_us)} of
-        the step window. From a replay that reproduces the recorded time to within {percent(plan.error_share)}
-        .
+        the step window. From a replay whose error is {percent(plan.error_share)} of the step window.
       </span>
     </div>
   );
