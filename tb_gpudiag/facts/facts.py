@@ -7,7 +7,10 @@ prose.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
+
+import numpy as np
 
 from tb_gpudiag.facts.core.account import Account, step_account
 from tb_gpudiag.facts.core.busy import communication_kernels
@@ -24,7 +27,7 @@ from tb_gpudiag.facts.core.transfers import Transfers, find_transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts, GpuTime, allocator_idle_ns, find_gpu_times
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
-from tb_gpudiag.facts.kernels.peaks import peaks_of
+from tb_gpudiag.facts.kernels.peaks import Peaks, peaks_of
 from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
 from tb_gpudiag.facts.launching.ddp_copies import DdpCopies, ddp_copies
 from tb_gpudiag.facts.launching.driver_calls import DriverCalls
@@ -42,6 +45,7 @@ from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
 from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost, recorder_cost
 from tb_gpudiag.trace.events import Bool, Trace
+from tb_gpudiag.trace.vocabulary.kernel_names import amd_architecture
 
 
 class Facts:
@@ -265,12 +269,23 @@ class Facts:
         return multiprocessor(self.properties(device))
 
     @cached_property
+    def peaks(self) -> Peaks | None:
+        """Peaks of the busiest device; None without a device, or where the trace does not say which it is."""
+        if self.device is None:
+            return None
+        properties = self.properties(self.device.id)
+        if not (properties.name or properties.compute_capability or properties.architecture):
+            used = np.unique(self.events.name[self.device.kernels.event])
+            architecture = amd_architecture(self.events.names[i] for i in used)
+            properties = replace(properties, architecture=architecture)
+        return peaks_of(properties)
+
+    @cached_property
     def roofline(self) -> Roofline | None:
         """Matmuls of the busiest device; None without a device, or where its peaks are not known."""
-        peaks = peaks_of(self.device.name) if self.device is not None else None
-        if self.device is None or peaks is None:
+        if self.device is None or self.peaks is None:
             return None
-        return roofline(self.device.kernels, self.work, self.host, peaks)
+        return roofline(self.device.kernels, self.work, self.host, self.peaks)
 
     @cached_property
     def unfused_attention(self) -> UnfusedAttention | None:

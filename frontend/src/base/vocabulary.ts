@@ -336,7 +336,12 @@ export const FAMILIES: Readonly<Record<string, Term>> = {
   "normalization": {
     "word": "Normalization",
     "noun": "normalization",
-    "explanation": "Layer, batch, group and RMS norm, and softmax."
+    "explanation": "Layer, batch, group and RMS norm."
+  },
+  "softmax": {
+    "word": "Softmax",
+    "noun": "softmax",
+    "explanation": "Exponentials of each row, divided by their sum."
   },
   "copy": {
     "word": "Data movement",

@@ -340,7 +340,7 @@ export interface LaunchQueue {
 /** GPU work of one kernel family on one device, over the step window. */
 export interface KernelFamily {
   device: number;
-  /** gemm, convolution, attention, elementwise, reduction, normalization, copy, collective, other */
+  /** gemm, convolution, attention, elementwise, reduction, normalization, softmax, copy, collective, other */
   family: string;
   /** sum of durations */
   us: number;

@@ -9,6 +9,7 @@ from typing import Any
 from tb_gpudiag.trace.events import Metadata
 
 _AMD_NAMES = ("AMD", "Radeon")
+_AMD_ARCHITECTURES = {(9, 0): "gfx90a", (9, 4): "gfx942", (9, 5): "gfx950"}
 _AMD_WAVEFRONT = 64
 
 
@@ -17,23 +18,34 @@ class DeviceProperties:
     """One GPU's properties; "", 0 or None where the trace does not say.
 
     compute_capability: such as (8, 0), of NVIDIA's GPUs only.
+    architecture: such as "gfx942", of AMD's Instinct GPUs only.
+    multiprocessors: how many the GPU has; AMD calls them compute units.
     threads, registers, shared_bytes: of one multiprocessor.
     """
 
     name: str
     compute_capability: tuple[int, int] | None
+    architecture: str
     memory_bytes: int
+    multiprocessors: int
     threads: int
     registers: int
     shared_bytes: int
 
 
 def device_properties(metadata: Metadata, device: int) -> DeviceProperties:
-    """Return the properties of the GPU with this id."""
-    for properties in metadata.device_properties:
-        if properties.get("id") == device:
-            return parse_properties(properties)
-    return parse_properties({})
+    """Return the properties of the GPU with this id.
+
+    A process that sees only some GPUs numbers them from 0, and so does the list. Recorders write the GPU's
+    number in the machine next to kernels. So an id that is not listed is one of the listed GPUs, and if those
+    are all alike, it does not matter which.
+    """
+    listed = [(entry.get("id"), parse_properties(entry)) for entry in metadata.device_properties]
+    for number, properties in listed:
+        if number == device:
+            return properties
+    models = {properties for _, properties in listed}
+    return models.pop() if len(models) == 1 else parse_properties({})
 
 
 def parse_properties(properties: Mapping[str, Any]) -> DeviceProperties:
@@ -41,7 +53,9 @@ def parse_properties(properties: Mapping[str, Any]) -> DeviceProperties:
     return DeviceProperties(
         str(properties.get("name") or ""),
         _compute_capability(properties),
+        _architecture(properties),
         _positive(properties, "totalGlobalMem"),
+        _positive(properties, "numSms"),
         _positive(properties, "maxThreadsPerMultiprocessor"),
         _positive(properties, "regsPerMultiprocessor"),
         _positive(properties, "sharedMemPerMultiprocessor"),
@@ -49,13 +63,23 @@ def parse_properties(properties: Mapping[str, Any]) -> DeviceProperties:
 
 
 def _compute_capability(properties: Mapping[str, Any]) -> tuple[int, int] | None:
-    """AMD's GPUs state one too: their names and their wavefronts of 64 set them apart."""
+    return None if _is_amd(properties) else _version(properties)
+
+
+def _architecture(properties: Mapping[str, Any]) -> str:
+    version = _version(properties)
+    return _AMD_ARCHITECTURES.get(version, "") if version and _is_amd(properties) else ""
+
+
+def _version(properties: Mapping[str, Any]) -> tuple[int, int] | None:
     major, minor = properties.get("computeMajor"), properties.get("computeMinor")
-    if properties.get("warpSize") == _AMD_WAVEFRONT:
-        return None
-    if str(properties.get("name") or "").startswith(_AMD_NAMES):
-        return None
     return (major, minor) if type(major) is int and type(minor) is int else None
+
+
+def _is_amd(properties: Mapping[str, Any]) -> bool:
+    """AMD's GPUs state a compute capability too: their names and their wavefronts of 64 set them apart."""
+    name = str(properties.get("name") or "")
+    return properties.get("warpSize") == _AMD_WAVEFRONT or name.startswith(_AMD_NAMES)
 
 
 def _positive(properties: Mapping[str, Any], key: str) -> int:

@@ -59,6 +59,10 @@ class Kernels:
         self.arithmetic: UInt8 = _column([r.arithmetic for r in read], name)
         self.arithmetic[copies] = Arithmetic.UNKNOWN
         self.unaligned: Bool = _column([r.unaligned for r in read], name).astype(np.bool_) & ~copies
+        # Tensile's kernels for any size: whether rows are aligned, their sizes say.
+        self.any_size: Bool = _column([r.any_size for r in read], name).astype(np.bool_) & ~copies
+        # Mixed precision would halve the bytes that they move.
+        self.shortens: Bool = _column([r.shortens for r in read], name).astype(np.bool_) & ~copies
         self.softmax: Bool = _column([r.softmax for r in read], name).astype(np.bool_) & ~copies
 
     @property
@@ -97,6 +101,12 @@ class Kernels:
                     )
                 )
         return sorted(found, key=lambda f: -f.time_ns)
+
+    @cached_property
+    def fp64(self) -> Bool:
+        """Mask of kernels that compute with 64-bit numbers."""
+        found: Bool = self.arithmetic == Arithmetic.FP64
+        return found
 
 
 def _column(values: list[int] | list[bool] | list[Arithmetic], name: Int64) -> UInt8:

@@ -43,5 +43,7 @@ def find_moves(kernels: Kernels, work: Work, host: Host) -> Int64:
         on_host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8))
         least = host.tree.least(np.where(on_host, of_name[events.name], len(Move)))
         found[here] = least[operator[here]]
+        # A copy by the copy engine moves bytes as they are: both tensors have the same format and layout.
+        found[(found != NONE) & (found != len(Move)) & ~kernels.is_kernel] = Move.COPY
     found[kernels.is_kernel & match(events, LAYOUT_KERNEL)[kernels.event]] = Move.LAYOUT
     return np.where(found == len(Move), NONE, found)

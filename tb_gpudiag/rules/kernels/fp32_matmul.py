@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.peaks import peaks_of
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
@@ -19,8 +18,9 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.kernel_time import kernel_time, stated_peaks
+from tb_gpudiag.rules.shared.precision import half_saving_ns, tf32_saving_ns
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
-from tb_gpudiag.wording.quantity import number, share_of
+from tb_gpudiag.wording.quantity import duration, number, share_of
 
 # Public traces of GPUs with TF32 spend at most 0.2% of the window here, traces of Volta 37 to 61%. Below 5% a
 # fix hardly changes the step time, and some FP32 is intended (a loss, the last layer).
@@ -36,6 +36,13 @@ torch.backends.cudnn.allow_tf32 = True       # and for convolutions
 # Faster still, if bf16 is precise enough (weights stay FP32):
 with torch.autocast("cuda", dtype=torch.bfloat16):
     loss = criterion(model(x), y)"""
+
+_CODE_WITHOUT_GAIN = """# TF32 is not faster than FP32 on this GPU. bf16 is (weights stay FP32):
+with torch.autocast("cuda", dtype=torch.bfloat16):
+    loss = criterion(model(x), y)"""
+
+_CODE_INFERENCE = """# Or run the whole model in 16 bits, if that is precise enough:
+model = model.to(torch.bfloat16)"""
 
 _CODE_BEFORE_TF32 = """scaler = torch.amp.GradScaler("cuda")
 with torch.autocast("cuda", dtype=torch.float16):
@@ -61,35 +68,27 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         return CannotTell("the trace does not say whether this GPU has tensor cores")
     if capability < TENSOR_CORES:
         return Clear(f"this GPU (compute capability {capability[0]}.{capability[1]}) has no tensor cores")
+    peaks = facts.peaks
     with_tf32 = capability >= TF32
-    peaks = peaks_of(time.device.name)
-    saving_ns = cost_ns if peaks is None else round(cost_ns * (1 - peaks.fp32 / peaks.half))
+    tf32_ns = tf32_saving_ns(cost_ns, peaks) if with_tf32 else 0
+    matmuls_ns, others_ns = half_saving_ns(time, fp32, cost_ns, peaks)
+    tf32_gains = with_tf32 and (peaks is None or tf32_ns > 0)
     tensor = kernels.arithmetic == Arithmetic.TENSOR_CORES
     return Finding(
         title=f"FP32 matmuls off the tensor cores take {time.of_window(cost_ns)} of the time",
         summary="Matmuls and convolutions run in full FP32 on the CUDA cores. This GPU's tensor cores are "
-        "several times as fast, but unused meanwhile. "
-        + (
-            "TF32 keeps FP32's range and rounds inputs to 10 mantissa bits. bf16 also halves memory traffic."
-            if with_tf32
-            else "On this GPU generation they take FP16, so it needs mixed precision."
-        ),
-        fix=Fix(
-            "Allow TF32, or train in mixed precision. Compare the loss with the previous run."
-            if with_tf32
-            else "Train in mixed precision with loss scaling. Compare the loss with the previous run.",
-            _CODE if with_tf32 else _CODE_BEFORE_TF32,
-            "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html"
-            if with_tf32
-            else "https://docs.pytorch.org/docs/stable/amp.html",
-        ),
+        "faster, but unused meanwhile. " + _formats(with_tf32, tf32_gains),
+        fix=_fix(with_tf32, tf32_gains, facts.job.training),
         cost_ns=cost_ns,
-        saving=Saving(0, saving_ns),
+        saving=Saving(0, matmuls_ns + others_ns, "estimate"),
         evidence=[
             time.evidence("FP32 on CUDA cores", cost_ns),
             Evidence("FP32 kernels", number(int(fp32.sum()))),
             Evidence("FP32 share", share_of(cost_ns, time.total_ns(kernels.matrix), "of the matmul time")),
             time.evidence("On tensor cores", time.total_ns(tensor)),
+            *([Evidence("Saved by TF32 at the stated peaks", duration(tf32_ns))] if tf32_ns else []),
+            Evidence("Saved by 16 bits at the stated peaks", duration(matmuls_ns), ("in these matmuls",)),
+            Evidence("Saved by moving half the bytes", duration(others_ns), ("in other FP32 kernels",)),
             *(stated_peaks(peaks) if peaks is not None else []),
         ],
         places=time.places(fp32),
@@ -98,6 +97,31 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         # Older GPUs need FP16, which has risks of its own: a hint, not a warning.
         severity=None if with_tf32 else Severity.INFO,
     )
+
+
+def _formats(with_tf32: bool, tf32_gains: bool) -> str:
+    if tf32_gains:
+        return (
+            "TF32 keeps FP32's range and rounds inputs to 10 mantissa bits. bf16 also halves memory traffic."
+        )
+    if with_tf32:
+        return "TF32 is not faster than FP32 on this GPU. bf16 is, and also halves memory traffic."
+    return "On this GPU generation they take FP16, so it needs mixed precision."
+
+
+def _fix(with_tf32: bool, tf32_gains: bool, training: bool | None) -> Fix:
+    compare = "Compare the loss with the previous run." if training is not False else "Compare the results."
+    whole = "" if training is not False else "\n\n" + _CODE_INFERENCE
+    if tf32_gains:
+        return Fix(
+            f"Allow TF32, or use mixed precision. {compare}",
+            _CODE + whole,
+            "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
+        )
+    amp = "https://docs.pytorch.org/docs/stable/amp.html"
+    if with_tf32:
+        return Fix(f"Use mixed precision. {compare}", _CODE_WITHOUT_GAIN + whole, amp)
+    return Fix(f"Use mixed precision with loss scaling. {compare}", _CODE_BEFORE_TF32, amp)
 
 
 RULE = Rule("GD501", "fp32_matmul", "FP32 matmuls off the tensor cores", check)

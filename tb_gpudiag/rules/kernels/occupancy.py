@@ -40,7 +40,14 @@ LOW = 0.5
 SHORTEST_NS = 20_000
 
 # These wait for memory, and need many warps to hide its latency. Tensor core kernels run well with few.
-MEMORY_FAMILIES = (Family.ELEMENTWISE, Family.REDUCTION, Family.NORMALIZATION, Family.COPY, Family.OTHER)
+MEMORY_FAMILIES = (
+    Family.ELEMENTWISE,
+    Family.REDUCTION,
+    Family.NORMALIZATION,
+    Family.SOFTMAX,
+    Family.COPY,
+    Family.OTHER,
+)
 
 _SIZES = """# Choose sizes whose tiles are a multiple of the multiprocessors (132 on an H100, 108 on an A100):
 batch_size = 132 * tiles_per_multiprocessor // tiles_per_item     # try nearby sizes and measure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.peaks import peaks_of
+from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.facts.kernels.roofline import Matmul, Roofline
 from tb_gpudiag.rules.rule import (
     NO_GPU,
@@ -89,7 +89,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             time.evidence("Beyond half the roofline's rate", cost_ns),
             time.evidence("Kernels of these matmuls", time.total_ns(chosen)),
             *(_evidence(matmul) for matmul in slowest[:MATMULS_SHOWN]),
-            *_peaks(time.device.name),
+            *_peaks(facts.peaks),
         ],
         places=time.places(chosen),
         ranges=time.ranges(chosen),
@@ -124,8 +124,7 @@ def _evidence(matmul: Matmul) -> Evidence:
     )
 
 
-def _peaks(device: str) -> list[Evidence]:
-    peaks = peaks_of(device)
+def _peaks(peaks: Peaks | None) -> list[Evidence]:
     assert peaks is not None  # there is no roofline without them
     return [*stated_peaks(peaks), Evidence("Stated memory bandwidth", bandwidth(peaks.bandwidth * 1e3))]
 

@@ -81,8 +81,12 @@ def kernel_time(device: DeviceFacts | None, window: Window, work: Work, host: Ho
 
 def stated_peaks(peaks: Peaks) -> list[Evidence]:
     """The dense matmul rates that the GPU's maker states."""
+    rates = [
+        ("Stated FP32 peak", peaks.fp32),
+        ("Stated TF32 peak", peaks.tf32),
+        ("Stated 16-bit peak", peaks.half),
+    ]
     return [
-        Evidence("Stated FP32 peak", throughput(peaks.fp32)),
-        *([Evidence("Stated TF32 peak", throughput(peaks.tf32))] if peaks.tf32 else []),
-        Evidence("Stated 16-bit peak", throughput(peaks.half)),
+        *([Evidence("Peaks assumed of", peaks.assumed)] if peaks.assumed else []),
+        *(Evidence(label, throughput(rate)) for label, rate in rates if rate),
     ]

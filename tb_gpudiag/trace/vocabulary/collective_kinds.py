@@ -24,7 +24,12 @@ _ANY = re.I | re.S
 # NCCL runs both all-to-all and point-to-point in kernels named SendRecv: those names decide nothing.
 NAMES = (
     (Collective.SHARDED, any_of(r".*(all_?gather|reduce_?scatter).*", flags=_ANY)),
-    (Collective.ALL_TO_ALL, any_of(r".*(all_?to_?all|all2all|deep_ep::).*", flags=_ANY)),
+    (
+        Collective.ALL_TO_ALL,
+        any_of(
+            r".*(all_?to_?all|all2all|deep_ep|(\b|_)ep::|internode|intranode|mori::|ulysses).*", flags=_ANY
+        ),
+    ),
     (Collective.ALL_REDUCE, any_of(r".*(all_?reduce|cross_device_reduce).*", flags=_ANY)),
     (Collective.BROADCAST, any_of(r".*broadcast.*", flags=_ANY)),
     (Collective.POINT_TO_POINT, any_of(r"(c10d::|\w+:)(batch_)?i?(send|recv)(_|\b).*", flags=_ANY)),

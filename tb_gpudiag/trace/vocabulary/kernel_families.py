@@ -1,8 +1,8 @@
 """Tables of kernel names: the family of a kernel, and what does its arithmetic.
 
-Names of PyTorch's own kernels, of Inductor and Triton, cuBLAS, cuDNN, CUTLASS, FlashAttention, cub, FBGEMM,
-vLLM and TensorRT-LLM, and on AMD of rocBLAS and hipBLASLt (Tensile), MIOpen and Composable Kernel. Read off
-recorded traces, from Volta to Blackwell and MI300.
+Names of PyTorch's own kernels, of Inductor and Triton, cuBLAS, cuDNN, CUTLASS, DeepGEMM, FlashAttention, cub,
+FBGEMM, vLLM and TensorRT-LLM, and on AMD of rocBLAS and hipBLASLt (Tensile), MIOpen and Composable Kernel.
+Read off recorded traces, from Volta to Blackwell and MI300.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ class Family(IntEnum):
     ATTENTION = 2  # fused attention
     ELEMENTWISE = 3  # each output from its own inputs: pointwise math, casts, dropout, optimizers
     REDUCTION = 4  # sums, maxima, scans, pooling, losses
-    NORMALIZATION = 5  # layer, batch, group and RMS norm; softmax
-    COPY = 6  # only moves data: copies, memsets, transposes, concatenation, look-ups by index
-    COLLECTIVE = 7  # between GPUs
-    OTHER = 8
+    NORMALIZATION = 5  # layer, batch, group and RMS norm
+    SOFTMAX = 6
+    COPY = 7  # only moves data: copies, memsets, transposes, concatenation, look-ups by index
+    COLLECTIVE = 8  # between GPUs
+    OTHER = 9
 
     @property
     def label(self) -> str:
@@ -59,7 +60,8 @@ FAMILIES: tuple[FamilyRow, ...] = (
         r"slice|expand|stack|t|index|embedding)_)+\d+$",
     ),
     FamilyRow(Family.ELEMENTWISE, r"^triton_(poi|for)_"),
-    FamilyRow(Family.NORMALIZATION, r"^triton_(red|per|mix)_\w*(norm|softmax|rsqrt)"),
+    FamilyRow(Family.SOFTMAX, r"^triton_(red|per|mix)_\w*softmax(?!\w*loss)"),
+    FamilyRow(Family.NORMALIZATION, r"^triton_(red|per|mix)_\w*(norm|rsqrt)"),
     FamilyRow(Family.REDUCTION, r"^triton_(red|per|mix)_"),
     # Fused attention, before other families whose patterns its names also match.
     FamilyRow(Family.ATTENTION, _CUTLASS, r"flash|fmha|attention"),
@@ -74,17 +76,20 @@ FAMILIES: tuple[FamilyRow, ...] = (
         _GENERIC,
         r"copy_kernel_(cuda|impl)|copy_device_to_device|CopyFunctor|gpu_index_kernel|CopyKernel",
     ),
-    FamilyRow(Family.NORMALIZATION, _GENERIC, r"batch_norm|layer_norm|group_norm|softmax"),
+    FamilyRow(Family.SOFTMAX, _GENERIC, r"softmax"),
+    FamilyRow(Family.NORMALIZATION, _GENERIC, r"batch_norm|layer_norm|group_norm"),
     FamilyRow(Family.ELEMENTWISE, _GENERIC),
     FamilyRow(
         Family.COPY,
         r"transpose_|nchw2?(to)?nhwc|nhwc2?(to)?nchw|CNHW2NCHW|NCHW2CNHW|CatArray|SubTensorOpWithCast|"
         r"reshape_and_cache|concat_and_cache|(gather|scatter|index\w*select|index_put|permute_\w)\w*kernel|"
-        r"index(Select|Func)|page_indices|indexing_backward",
+        r"index(Select|Func)|page_indices|indexing_backward|bounds_check_indices|linearize_(cache_)?ind|jagged|"
+        r"l[xrf]u_cache",
     ),
+    FamilyRow(Family.SOFTMAX, r"softmax(?!\w*loss)"),
     FamilyRow(
         Family.NORMALIZATION,
-        r"(layer|batch|group|instance|rms|weight)_?norm(?!alize)|(^|[_:])(bn|ln)_(fw|bw)|softmax|RowwiseMoments|"
+        r"(layer|batch|group|instance|rms|weight)_?norm(?!alize)|(^|[_:])(bn|ln)_(fw|bw)|RowwiseMoments|"
         r"GammaBeta|InternalGradients|welford",
     ),
     FamilyRow(Family.CONVOLUTION, _CUTLASS, r"fprop|dgrad|wgrad|conv2d|conv3d|implicit_?gemm"),
@@ -98,7 +103,8 @@ FAMILIES: tuple[FamilyRow, ...] = (
     FamilyRow(
         Family.GEMM,
         r"(?<!fb)gemm|gemv|nvjet|cublas|Cijk_|(^|_)b?mm_|matmul|\bdot_kernel|reduce_1Block|splitKreduce|"
-        r"epilogue::impl::globalKernel|rocblas|hipblas|wvSplitK|marlin|fused_moe|moe_kernel|cutlass3x|xmma",
+        r"epilogue::impl::globalKernel|rocblas|hipblas|wvSplitK|marlin|fused_moe|moe_kernel|cutlass3x|xmma|"
+        r"f8f8bf16|f4f4bf16|bf16i4bf16|scaled_mm",
     ),
     FamilyRow(Family.REDUCTION, r"(?<!rotary_)embedding"),  # rows looked up and added, in backward scattered
     FamilyRow(
@@ -125,16 +131,27 @@ class Arithmetic(IntEnum):
     TENSOR_CORES = 1  # AMD: matrix cores
     FP32_CORES = 2  # 32-bit numbers on the ordinary cores
     HALF_ON_FP32_CORES = 3  # 16-bit numbers that could not use the tensor cores
+    FP64 = 4  # 64-bit numbers, on any unit
 
 
 HALF = r"bf16|fp16|f16|half|e4m3|e5m2|[sh]884|h1688|h16816"
 """Names of kernels with inputs of 16 bits or fewer."""
+
+SHORT_NUMBERS = (
+    r"bfloat16|c10::(half|float8)|__half|(bf|fp|f)16|e\dm\d|fp8|mxfp|(^|_)h(gemm|884|1688|16816)|"
+    r"(^|_)(half|h)(_|$)|^Cijk_[a-z]+_[a-z]+_[BHF]"
+)
+"""Names of kernels of any family whose inputs or outputs have 16 bits or fewer."""
+
+OPTIMIZER = r"multi_tensor_apply|adam|lamb|sgd|adagrad|optimizer"
+"""Names of kernels that update weights: mixed precision leaves them in FP32."""
 
 TENSOR_CORES = (
     r"tensorop|wmma|[hiqw]mma_|utcmma|nvjet|tensor\d+x\d+x\d+|tf32|"
     r"(?<![a-z0-9])[shid](884|1688|16816|16832|161616)(?=[a-z_])|"
     r"flash_(fwd|bwd)|FlashAttn|flash_(fprop|bprop)|fmhaSm\d|fmha_cutlass[FB]_(bf16|f16)|"
     r"xmma_\w*gemm_(bf16|f16|e4m3|e5m2|i8|s8)|cutlass3x_sm(90|1\d\d)|MainloopSm\d|GMMA|UMMA|deep_gemm|^bmm_\w*sm1\d\d|warpgroupsize|"
+    r"fp8_?(gemm|matmul|scaled|block)|(gemm|mm)_?(fp8|a8w8|w8a8)|w8a8_\w*fp8|mxfp[48]|nvfp4|block_?scale[d_]|f8f8bf16|f4f4bf16|"
     r"xdl|gtcx|_MI\d+x\d+|"
     r"(^|_)matmul\w*_(bf16|fp16|fp8|mxfp4)"
 )
@@ -145,6 +162,26 @@ FP32_CORES = (
     r"fmha_cutlass[FB]_f32_\w*sm(50|70|75)|winograd\w*<float|^Cijk_[a-z]+_[a-z]+_S_?B_(?!.*_MI\d)"
 )
 """Names of kernels that multiply matrices on the ordinary FP32 cores."""
+
+FP64 = (
+    r"(?<![a-z])d(gemm|gemv|symm|syrk|trsm)|(?<![a-z0-9])d884|(?<![a-z0-9])f64f64|(?<!optional)<double\b|lambda\(double\b|"
+    r"(gemv|gemm|dot)\w*<int, int, double\b|^Cijk_[a-z]+_[a-z]+_D_?B_|_fp?64(_|$)"
+)
+"""Names of kernels that compute with 64-bit numbers. Scalars of optimizers are `double` in kernels for FP32
+too, so the types of a function's later arguments say nothing."""
+
+TENSILE_UNALIGNED = r"^Cijk_.*_(ASEM|AF[01]EM)[124](?=_|$)"
+"""Tensile writes into the name which number divides the sizes that the kernel takes."""
+
+GRID_IN_THREADS = (
+    r"(Cijk_|igemm_\w*gtcx|miopen|MIOpen|batched_transpose_\d|transpose_[CN][CHNW]{3}|SubTensorOp|Op\d?Tensor|Im2d2Col|"
+    r"Col2Im|naive_conv|gcnAsm|Winograd).*"
+)
+"""Kernels of Tensile and MIOpen, which `hipExtModuleLaunchKernel` launches: it takes the grid in threads, not
+in blocks, and ROCm's recorders write what it takes."""
+
+AMD_ARCHITECTURE = r"(?:_ISA|gfx)(90a|942|950)(?![0-9a-z])"
+"""Tensile and others write the architecture into the names of kernels."""
 
 ALIGNMENT = r"_align(\d+)(?=[_:>(]|$)"
 """CUTLASS writes into the name how many elements it may load at once: this number divides every row."""

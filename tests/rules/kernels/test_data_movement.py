@@ -88,6 +88,19 @@ def test_copies_from_the_host_are_left_to_other_rules(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
 
 
+def test_a_copy_by_the_copy_engine_changes_no_layout(tmp_path: Path) -> None:
+    """Layouts that differ take a kernel: a copy engine moves bytes as they are."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.op("aten::contiguous", at=STEP_AT, us=50).op("aten::clone", at=STEP_AT + 1, us=48)
+    main.op("aten::copy_", at=STEP_AT + 2, us=46)
+    main.copy("DtoD", at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=500, bytes=1 << 20)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.title.endswith("mostly tensor copies")
+    assert "Layout changes" not in figures(found)
+
+
 def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
 

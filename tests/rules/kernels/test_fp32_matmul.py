@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,9 @@ def test_fires_on_fp32_matmuls_and_bounds_the_saving_by_the_peaks(tmp_path: Path
     found = finding(RULE.check(facts))
     assert found.cost_ns == 500_000
     assert found.saving is not None
-    assert found.saving.high_ns == 468_750  # 312 TFLOP/s instead of 19.5
+    # 312 TFLOP/s instead of 19.5, and TF32's 156.
+    assert (found.saving.high_ns, found.saving.basis) == (468_750, "estimate")
+    assert figures(found)["Saved by TF32 at the stated peaks"] == (duration(437_500),)
     assert (found.places[0].file, found.places[0].operator) == ("train.py", "aten::mm")
     assert RULE.severity_of(found, facts.window.duration_ns) == Severity.WARNING
     assert found.claims[0].total == 500_000
@@ -55,6 +58,37 @@ def test_fires_on_fp32_matmuls_and_bounds_the_saving_by_the_peaks(tmp_path: Path
     )
     assert evidence["FP32 share"] == (share_of(1, 1, "of the matmul time"),)
     assert evidence["Stated TF32 peak"] == (throughput(156),)
+
+
+def test_16_bits_also_halve_the_bytes_of_other_fp32_kernels(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.recording.devices = [A100]
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    for number, (name, us) in enumerate(
+        [
+            ("ampere_sgemm_128x64_nn", 320),
+            ("void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float> >()", 200),
+            ("void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<c10::BFloat16> >()", 90),
+            ("void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4> >()", 80),
+            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", 70),
+        ]
+    ):
+        main.launch(name, at=STEP_AT + 10 * number, us=5, runs_at=STEP_AT + 20 + 180 * number, runs_us=us)
+        trace.recording.gpu[-1] = replace(trace.recording.gpu[-1], stream=number)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.saving is not None
+    assert found.saving.high_ns == 320_000 * (1 - 19.5 / 312) + 200_000 / 2
+
+
+def test_tf32_is_no_gain_on_geforce(tmp_path: Path) -> None:
+    geforce = DeviceProperties("NVIDIA GeForce RTX 4090", compute_major=8, compute_minor=9)
+    found = finding(RULE.check(matmul("ampere_sgemm_128x64_nn", 0.5, geforce, tmp_path)))
+    assert found.saving is not None
+    assert found.saving.high_ns == 250_000  # 165.2 TFLOP/s instead of 82.6
+    assert "set_float32_matmul_precision" not in found.fix.code
+    assert "TF32 is not faster" in found.summary
+    assert not any("TF32" in label and "Saved" in label for label in figures(found))
 
 
 def test_a_gpu_without_tf32_gets_a_hint_at_mixed_precision(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from tb_gpudiag.rules.kernels.slow_matmul import RULE
 from tb_gpudiag.rules.kernels.unaligned_matmul import RULE as UNALIGNED
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.quantity import bandwidth, duration, intensity, number, share_of, throughput
-from tests.builder import TraceBuilder
+from tests.builder import DeviceProperties, TraceBuilder
 from tests.rules.stage import (
     STEP_AT,
     STEP_US,
@@ -81,7 +81,9 @@ def test_time_claimed_by_another_rule_is_not_counted(tmp_path: Path) -> None:
 
 def test_cannot_tell_without_shapes_peaks_or_a_gpu(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(_matmul(800, shapes=False), tmp_path / "shapes")))
-    assert cannot_tell(RULE.check(facts_of(_matmul(800, device="Test GPU"), tmp_path / "peaks")))
+    unnamed = _matmul(800, device="Test GPU")
+    unnamed.recording.devices = [DeviceProperties("Test GPU", compute_major=99)]
+    assert cannot_tell(RULE.check(facts_of(unnamed, tmp_path / "peaks")))
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path / "cpu")))
 
 

@@ -70,10 +70,71 @@ def test_the_names_have_every_family() -> None:
             False,
         ),
         ("void at::native::vectorized_elementwise_kernel<4, at::native::tf32_functor>()", 0, False),
+        ("void deep_gemm::sm90_fp8_gemm_1d2d_impl<0u, 4096u>(float*)", Arithmetic.TENSOR_CORES, False),
+        ("_w8a8_block_fp8_matmul", Arithmetic.TENSOR_CORES, False),
+        ("volta_dgemm_64x64_nn", Arithmetic.FP64, False),
+        (
+            "void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1>()",
+            Arithmetic.FP64,
+            False,
+        ),
+        ("Cijk_Alik_Bljk_DB_MT64x64x16_MI16x16x4x1_SN", Arithmetic.FP64, False),
+        ("void gemv2T_kernel_val<int, int, double, double, double, double, 128>()", Arithmetic.FP64, False),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<double> >(int)",
+            Arithmetic.FP64,
+            False,
+        ),
+        # An optimizer's scalars, and limits of a function for any type, are `double`.
+        (
+            "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>, float*, double>()",
+            Arithmetic.UNKNOWN,
+            False,
+        ),
+        (
+            "void elementwise_kernel<4, nan_to_num_kernel_cuda(c10::optional<double>)::{lambda(float)#1}>()",
+            0,
+            0,
+        ),
     ],
 )
 def test_a_name_tells_what_multiplies(name: str, arithmetic: int, unaligned: bool) -> None:
     assert (read_name(name).arithmetic, read_name(name).unaligned) == (arithmetic, unaligned)
+
+
+@pytest.mark.parametrize(
+    ("name", "shortens"),
+    [
+        ("ampere_sgemm_128x64_nn", True),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)", True),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::Half> >()",
+            False,
+        ),
+        (
+            "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>, float*, double>()",
+            False,
+        ),
+        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", False),
+        ("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN", False),
+        ("Cijk_Ailk_Bljk_SB_MT128x64x16_SN", True),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", False),
+    ],
+)
+def test_mixed_precision_halves_the_bytes_of_fp32_kernels(name: str, shortens: bool) -> None:
+    assert read_name(name).shortens is shortens
+
+
+@pytest.mark.parametrize(
+    ("name", "any_size"),
+    [
+        ("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_AF0EM8_AF1EM8_ASE_ASEM64_GSU2", False),
+        ("Cijk_Ailk_Bljk_BBS_BH_MT256x112x64_MI16x16x16x1_SN_AF0EM1_AF1EM1_ASE_ASEM1_GSU1", True),
+        ("sgemm_AF0EM1_ASEM1", False),
+    ],
+)
+def test_tensile_says_which_sizes_a_kernel_takes(name: str, any_size: bool) -> None:
+    assert read_name(name).any_size is any_size
 
 
 def test_a_function_is_named_without_arguments() -> None:
@@ -98,6 +159,8 @@ def test_any_text_has_a_family(name: str) -> None:
         ("void vllm::all_reduce_kernel<float>(int)", True),
         ("void at::native::reduce_kernel<512, 1>(int)", False),
         ("sm90_xmma_gemm_bf16bf16_bf16f32", False),
+        ("triton_poi_fused_all_reduce_add_2", False),
+        ("void x::softmax_kernel<BlockAllReduce>(int)", False),
     ],
 )
 def test_which_kernels_communicate(kernel: str, communicates: bool) -> None:

@@ -1,0 +1,99 @@
+"""Peaks of GPUs: by name, by compute capability, by AMD's architecture."""
+
+from __future__ import annotations
+
+import pytest
+
+from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, parse_properties
+from tb_gpudiag.facts.kernels.peaks import DEVICE_PEAKS, Peaks, peaks_of
+from tb_gpudiag.trace.events import Metadata
+from tests.builder import TraceBuilder
+from tests.facts import facts_of
+
+
+def _device(name: str = "", **properties: int) -> DeviceProperties:
+    return parse_properties({"name": name, **properties})
+
+
+def _peaks(device: DeviceProperties) -> Peaks:
+    found = peaks_of(device)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "half", "bandwidth"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 312, 1.555),
+        ("NVIDIA A100 80GB PCIe", 312, 1.935),
+        ("NVIDIA A100-PG509-200", 312, 1.555),
+        ("NVIDIA H100 80GB HBM3", 989, 3.35),
+        ("NVIDIA H100 PCIe", 756, 2.0),
+        ("NVIDIA H200", 989, 4.8),
+        ("NVIDIA H20", 148, 4.0),
+        ("NVIDIA H800", 989, 3.35),
+        ("NVIDIA B200", 2_250, 8.0),
+        ("NVIDIA B300 SXM6 AC", 2_250, 8.0),
+        ("NVIDIA GB200", 2_500, 8.0),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", 88.2, 0.672),
+        ("NVIDIA GeForce RTX 4070", 58.3, 0.504),
+        ("NVIDIA RTX 6000 Ada Generation", 364.2, 0.96),
+        ("Tesla V100-SXM2-32GB", 125, 0.9),
+        ("AMD Instinct MI210", 181, 1.638),
+        ("AMD Instinct MI250X", 191.5, 1.638),
+        ("AMD Instinct MI300X VF", 1_307, 5.3),
+        ("AMD Instinct MI325X", 1_307, 6.0),
+        ("AMD Instinct MI355X", 2_517, 8.0),
+    ],
+)
+def test_peaks_are_found_by_the_names_in_traces(name: str, half: float, bandwidth: float) -> None:
+    peaks = _peaks(_device(name))
+    assert (peaks.half, peaks.bandwidth, peaks.assumed) == (half, bandwidth, "")
+
+
+@pytest.mark.parametrize(("name", "peaks"), DEVICE_PEAKS, ids=lambda value: str(value)[:20])
+def test_formats_are_as_fast_as_their_width_suggests(name: str, peaks: Peaks) -> None:
+    assert 0 < peaks.bandwidth <= 8
+    assert 0 < peaks.fp64 <= peaks.fp32 <= (peaks.tf32 or peaks.fp32) <= peaks.half <= (peaks.fp8 or 1e4)
+    # A stated rate with sparsity would be twice what the next wider format suggests.
+    assert not peaks.tf32 or peaks.half / peaks.tf32 == pytest.approx(2, rel=0.02)
+    assert not peaks.fp8 or peaks.fp8 / peaks.half == pytest.approx(2, rel=0.03)
+
+
+def test_an_unlisted_gpu_has_the_peaks_of_its_compute_capability() -> None:
+    peaks = _peaks(_device("NVIDIA GeForce RTX 4090 Laptop GPU", computeMajor=8, computeMinor=9, numSms=76))
+    assert peaks.half == pytest.approx(60 * 76 / 58)
+    assert peaks.bandwidth == 0.192
+    assert "8.9" in peaks.assumed
+    assert peaks_of(_device("NVIDIA Unheard", computeMajor=9, computeMinor=9, numSms=76)) is None
+    assert peaks_of(_device()) is None
+
+
+def test_a_part_of_a_gpu_has_no_stated_peaks() -> None:
+    mig = _device("NVIDIA A100-SXM4-40GB MIG 1g.5gb", computeMajor=8, computeMinor=0, numSms=14)
+    assert peaks_of(mig) is None
+    partition = _device("AMD Instinct MI300X", computeMajor=9, computeMinor=4, numSms=38, warpSize=64)
+    assert peaks_of(partition) is None
+
+
+def test_amd_is_known_by_its_architecture_where_the_name_is_blank() -> None:
+    blank = _device(computeMajor=9, computeMinor=4, numSms=304, warpSize=64)
+    assert _peaks(blank) == Peaks(122.6, 122.6, 490.3, 980.6, 1_961, 5.3, "MI300A (gfx942)")
+
+
+def test_kernels_name_the_architecture_where_the_trace_has_no_properties() -> None:
+    trace = TraceBuilder(devices=())
+    trace.kernel("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_GSU2_ISA942_IU1", at=0, us=10)
+    peaks = facts_of(trace).peaks
+    assert peaks is not None
+    assert peaks.half == 980.6
+
+
+def test_properties_of_a_gpu_that_is_not_listed_are_those_of_equal_ones() -> None:
+    def named(*names: str) -> Metadata:
+        return Metadata(device_properties=[{"id": i, "name": name} for i, name in enumerate(names)])
+
+    assert device_properties(named("MI300X"), 2).name == "MI300X"
+    assert device_properties(named("MI300X", "MI300X"), 2).name == "MI300X"
+    assert device_properties(named("A100", "V100"), 1).name == "V100"
+    assert device_properties(named("A100", "V100"), 2).name == ""
