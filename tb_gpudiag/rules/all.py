@@ -29,6 +29,7 @@ from tb_gpudiag.rules.recording import (
     no_steps,
     partial_file,
     profiler_overhead,
+    secrets_recorded,
     unlinked_kernels,
     warmup_recorded,
 )
@@ -72,6 +73,7 @@ RULES: tuple[Rule, ...] = (
     no_gpu.RULE,
     partial_file.RULE,
     profiler_overhead.RULE,
+    secrets_recorded.RULE,
 )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -242,6 +243,14 @@ class Segments:
     block_stack: Int32  # index into MemoryEvents.stacks, or NONE
 
 
+class Credential(NamedTuple):
+    """A credential in a trace: what it is called and looks like, never its value. One of the two may be
+    empty."""
+
+    name: str  # of the entry, variable or option
+    form: str  # such as "GitHub token"
+
+
 @dataclass(frozen=True)
 class Metadata:
     """Top-level values of the file, other than its events."""
@@ -272,3 +281,4 @@ class Trace:
     kind: Kind = "trace"
     segments: Segments | None = None  # of a snapshot
     notes: list[str] = field(default_factory=list)  # what was skipped or repaired, one line each
+    credentials: Mapping[Credential, int] = field(default_factory=dict)  # how often each is in the file

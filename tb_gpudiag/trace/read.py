@@ -10,7 +10,8 @@ from tb_gpudiag.errors import NotATrace, TooLarge
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.chunks import EventArray, Workers
-from tb_gpudiag.trace.events import Status, Trace
+from tb_gpudiag.trace.credentials import MOST_COUNTED, CredentialFilter, remove_credentials
+from tb_gpudiag.trace.events import Status, Thread, Trace
 from tb_gpudiag.trace.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.memory_timeline import is_memory_timeline, read_memory_timeline
 from tb_gpudiag.trace.parser import Parser
@@ -49,7 +50,18 @@ def read_trace(
     Raises only TraceError: EmptyFile, NotATrace, Unsafe, TooLarge, TooDeep, Unreadable. A trace that ends in
     the middle is not an error: it is read up to its last whole event, and `status` says so.
     """
-    report = progress or (lambda share, stage: None)
+    trace = _read(path, limits, progress or (lambda share, stage: None))
+    # No view, log or cache may show them.
+    events = trace.events
+    for texts in (events.names, events.call_stacks, trace.memory.stacks):
+        remove_credentials(texts)
+    shown = [text for thread in events.threads for text in (thread.pid, thread.tid, thread.name)]
+    remove_credentials(shown)
+    events.threads[:] = map(Thread, shown[::3], shown[1::3], shown[2::3])
+    return trace
+
+
+def _read(path: str, limits: Limits, report: Callable[[float, str], None]) -> Trace:
     with Source(path, limits) as source:
         blocks = iter(source)
         first = next(blocks, b"")
@@ -88,6 +100,7 @@ def _read_events(
     parser = Parser()
     workers = Workers(parser)
     assembly = Assembly()
+    credentials = CredentialFilter()
     path = source.path
     try:
         settler = Settler(parser, limits, path)
@@ -98,8 +111,9 @@ def _read_events(
 
             return EventArray(stream, workers, settler, assembly, limits, path, tell).read()
 
-        top = TopLevel(Stream(blocks), limits, path, read_events)
+        top = TopLevel(Stream(_searched(blocks, credentials)), limits, path, read_events)
         top.walk()
+        credentials.end()
     finally:
         workers.close()
         parser.close()
@@ -124,4 +138,12 @@ def _read_events(
         malformed_events=assembly.malformed,
         start_ns=start_ns,
         notes=[*([] if top.whole else source.notes), *top.notes, *assembly.notes],
+        credentials=dict(credentials.found),
     )
+
+
+def _searched(blocks: Iterator[bytes], credentials: CredentialFilter) -> Iterator[bytes]:
+    for block in blocks:
+        if credentials.found.total() < MOST_COUNTED:
+            credentials.feed(block)
+        yield block

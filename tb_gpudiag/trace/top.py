@@ -11,6 +11,7 @@ import numpy as np
 
 from tb_gpudiag.errors import NotATrace, TooDeep
 from tb_gpudiag.trace import kineto
+from tb_gpudiag.trace.credentials import without_credentials
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.repair import repaired
 from tb_gpudiag.trace.structure import Scanner, unescaped_quotes
@@ -169,7 +170,7 @@ class TopLevel:
                 self._at += 1  # pass over a stray character
         if not keep:
             return
-        value = _loaded(text) if text is not None else None
+        value = _loaded(without_credentials(text)) if text is not None else None
         if value is None and text != b"null":
             self.notes.append(f"the value of {key} could not be read")
         else:

@@ -40,7 +40,7 @@ def test_invalid_usage_exits_with_2_and_shows_usage(
     assert "usage: gpudiag" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["diagnose", "explain"])
+@pytest.mark.parametrize("command", ["diagnose", "explain", "scrub"])
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main([command, "--help"])

@@ -1,0 +1,38 @@
+"""`gpudiag scrub TRACE -o OUT`: copy a trace without the credentials in it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tb_gpudiag.cli.output import tell
+from tb_gpudiag.trace.scrubbed_copy import scrub
+from tb_gpudiag.wording.credential_words import described
+from tb_gpudiag.wording.format import count, one_line
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Write the copy and list what was removed. Raises GpudiagError."""
+    parser = argparse.ArgumentParser(
+        prog="gpudiag scrub",
+        description="Copy a trace without the credentials in it: tokens, keys and passwords, in the "
+        "environment, command lines, annotations and URLs. Every other byte stays the same.",
+        epilog="Exit status: 0 success, 2 invalid usage or nothing to read, 3 a bug in gpudiag.",
+    )
+    parser.add_argument("trace", metavar="TRACE", help="a trace file, plain or gzip")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        required=True,
+        help="the copy, compressed if its name ends in .gz; never the trace itself",
+    )
+    parsed = parser.parse_args(arguments)
+    found, notes = scrub(parsed.trace, parsed.output)
+    for note in notes:
+        tell(f"{parsed.trace}: {note}")
+    for credential, times in found.items():
+        print(f"removed {one_line(described(credential))}: {count(times, 'place')}")
+    if not found:
+        print("no credentials found: the copy is the same")
+    return 0

@@ -1,0 +1,63 @@
+"""GD907: the trace contains credentials: tokens, keys or passwords of whoever recorded it."""
+
+from __future__ import annotations
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.rule import (
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+)
+from tb_gpudiag.trace.credentials import MOST_COUNTED
+from tb_gpudiag.wording.credential_words import described
+from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.quantity import number
+
+# A title has room for this many names.
+MOST_NAMED = 3
+# A page has room for this many.
+MOST_LISTED = 20
+
+_SCRUB = """\
+gpudiag scrub TRACE -o clean.pt.trace.json.gz
+"""
+
+
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+    """List the credentials that reading the file came across."""
+    found = facts.trace.credentials
+    if not found:
+        return Clear("no tokens, keys or passwords found")
+    most_first = sorted(found.items(), key=lambda item: -item[1])
+    names = list(dict.fromkeys(one_line(c.name or c.form or "others", 60) for c, _ in most_first))
+    named = ", ".join(names[:MOST_NAMED])
+    if len(names) > MOST_NAMED:
+        named += f" and {len(names) - MOST_NAMED} more"
+    places = number(sum(found.values()), "place")
+    at_least = "at least " if sum(found.values()) >= MOST_COUNTED else ""
+    return Finding(
+        title=f"The trace contains credentials: {named}",
+        summary=(
+            f"A tool wrote them into the file, in {at_least}{places}. Everyone who can read the log "
+            "directory, or gets a copy of the trace, can use them. This report, its cache and its logs "
+            "contain only the names."
+        ),
+        fix=Fix(
+            "Copy the trace without them, and replace it with the copy. If others could read it, revoke "
+            "these credentials. Do not write the process's environment into traces: record the variables "
+            "you need.",
+            _SCRUB,
+        ),
+        evidence=[
+            Evidence(one_line(described(credential), 100), number(times, "place"))
+            for credential, times in most_first[:MOST_LISTED]
+        ],
+    )
+
+
+RULE = Rule("GD907", "secrets_recorded", "Credentials recorded", check)
