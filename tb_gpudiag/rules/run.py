@@ -23,6 +23,7 @@ from tb_gpudiag.rules.savings import (
     with_reason,
     with_replayed_saving,
 )
+from tb_gpudiag.rules.shared.little_work import little_work
 from tb_gpudiag.rules.shared.memory_room import share_of_memory
 from tb_gpudiag.wording.format import one_line
 
@@ -34,6 +35,9 @@ LIKELY_SHARE = 0.5
 
 ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
 """Families of rules whose findings are about time: without a steady state they have nothing to be about."""
+
+ABOUT_A_JOB = ABOUT_TIME - {"kernels"}
+"""Families that say nothing about a handful of kernels. What is wrong with a kernel shows in one of them."""
 
 ONLY_FIRST_RUN = CannotTell(
     "only first-run work was recorded",
@@ -157,6 +161,8 @@ def _no_time_to_judge(facts: Facts) -> CannotTell | None:
 def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> Answer:
     if rule.family in ABOUT_TIME and (nothing := _no_time_to_judge(facts)):
         return nothing
+    if rule.family in ABOUT_A_JOB and (little := little_work(facts.device, facts.steps)):
+        return CannotTell(f"only {little}, too little to judge a job by", "Record several steps of the job.")
     try:
         answer = rule.check(facts, claimed) or Clear("nothing found")
         _refuse_double_claims(answer, claimed)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.steady import Steady
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.shared.leak import leak_sentences
+from tb_gpudiag.rules.shared.little_work import little_work
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, lost_time
+from tb_gpudiag.rules.shared.unseen_time import MOSTLY, unseen
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
-from tb_gpudiag.trace.events import NONE, Kind
+from tb_gpudiag.trace.events import Kind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 from tb_gpudiag.wording.kinds import FILE_KINDS
 from tb_gpudiag.wording.vocabulary import LIMITERS
@@ -22,23 +24,19 @@ from tb_gpudiag.wording.vocabulary import LIMITERS
 # quarter of the step at most.
 COMPUTE_SHARE = 0.80
 
+# If computing takes this much, it limits the job more than something that the trace does not show.
+MOSTLY_COMPUTING = 0.5
+
 # A smaller part is not worth calling a limiter: removing it would hardly be noticed.
 LEAST_SHARE = 0.10
 
 # The limiter must stand out. If the second part is nearly as large, fixing one only uncovers the other.
 CLEAR_LEAD = 1.5
 
-# Host-bound jobs lose time in Python and in launching side by side. From this share of launching on, fewer
-# launches are the fix; below it, the Python between them is.
+# Host-bound jobs lose time in Python and in launching side by side. The verdict names what the first finding
+# about either is about. Without such a finding, fewer launches are the fix from this share of launching.
 LAUNCH_PART = 0.40
-
-
-# Between two operators Python takes microseconds. Without stacks, a stretch of a millisecond without any
-# operator or call may be Python, a sleep, a lock or another library.
-UNSEEN_STRETCH_NS = 1_000_000
-
-# If more than half of what the host did is invisible, the trace does not show what limits the job.
-UNSEEN_SHARE = 0.5
+_ABOUT_HOST = {"GD102": "python", "GD104": "python", "GD201": "launch", "GD202": "launch"}
 
 
 @dataclass(frozen=True)
@@ -50,25 +48,30 @@ class Verdict:
     busy_share: float
 
 
-def find_verdict(facts: Facts) -> Verdict:
+def find_verdict(facts: Facts, ranked: Sequence[str] = ()) -> Verdict:
     """Name the largest part of the step window, if it is large enough to limit the job.
 
+    ranked: rule ids of the findings in their order, so that the verdict agrees with it.
     A leak that ends the job is not a limiter; the sentence mentions it at its end.
     """
-    verdict = _without_leaks(facts)
+    verdict = _without_leaks(facts, ranked)
     leaks = leak_sentences(facts.memory)
     return replace(verdict, sentence=" ".join([verdict.sentence, *leaks])) if leaks else verdict
 
 
-def _without_leaks(facts: Facts) -> Verdict:
+def _without_leaks(facts: Facts, ranked: Sequence[str]) -> Verdict:
     if facts.trace.kind != "trace":
         return _memory_file(facts.trace.kind, facts.memory[0] if facts.memory else None)
     if not facts.window.duration_ns:
         return Verdict("unknown", "The trace holds no host or GPU activity, so nothing can be said.", 0.0)
     lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
-    unseen_ns = 0 if facts.recorded.stacks else _unseen_ns(lost, facts.host)
+    unseen_ns = lost.total_ns(unseen(lost, facts.host, facts.recorded))
+    if facts.device is not None and (little := little_work(facts.device, facts.steps)):
+        busy = split_window(facts.device.window_account, lost)
+        said = f"Only {little}: too little to say what limits a job. Record several steps."
+        return Verdict("unknown", said, busy.busy_ns / busy.window_ns)
     if facts.device is not None:
-        return _gpu(facts.device, lost, facts.steady, unseen_ns)
+        return _gpu(facts.device, lost, facts.steady, unseen_ns, ranked)
     if facts.recorded.unread_accelerator:
         return _unseen_gpu(f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read")
     if facts.calls.begin_work:
@@ -78,26 +81,22 @@ def _without_leaks(facts: Facts) -> Verdict:
     return _host(lost, unseen_ns)
 
 
-def _unseen_ns(lost: Lost, host: Host) -> int:
-    """Long idle stretches in which the host ran nothing that the trace shows."""
-    seen = lost.event != NONE
-    seen[seen] = (host.place[lost.event[seen]] != NONE) | (host.operator[lost.event[seen]] != NONE)
-    return lost.total_ns(lost.of(Cause.PYTHON) & ~seen & (lost.length_ns >= UNSEEN_STRETCH_NS))
-
-
-def _gpu(device: DeviceFacts, lost: Lost, steady: Steady, unseen_ns: int) -> Verdict:
+def _gpu(device: DeviceFacts, lost: Lost, steady: Steady, unseen_ns: int, ranked: Sequence[str]) -> Verdict:
     parts = split_window(device.window_account, lost)
     window_ns, busy = parts.window_ns, parts.busy_ns / parts.window_ns
     start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)})."
     if steady.only_first_run:
         return Verdict("initialization", f"{start} {_FIRST_RUN.format(**_figures(parts))}", busy)
-    limiter, said = _limiter(parts)
-    if limiter in {"launch", "python"} and unseen_ns >= UNSEEN_SHARE * parts.by_limiter["host"]:
-        limiter, said = "unknown", _UNSEEN_SENTENCE.format(share(unseen_ns, window_ns))
+    limiter, said = _limiter(parts, ranked)
+    if limiter in {"launch", "python"} and unseen_ns >= MOSTLY * parts.by_limiter["host"]:
+        known = parts.computing_ns >= MOSTLY_COMPUTING * window_ns
+        limiter = "compute" if known else "unknown"
+        said = _UNSEEN_SENTENCE.format(share(unseen_ns, window_ns))
+        said = f"Computing takes most of the time. {said}" if known else said
     return Verdict(limiter, " ".join([start, said, *_left_out(steady)]), busy)
 
 
-def _limiter(parts: WindowParts) -> tuple[str, str]:
+def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
     """The limiter, and the sentence that says so."""
     window_ns, by_limiter = parts.window_ns, parts.by_limiter
     first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]
@@ -108,7 +107,7 @@ def _limiter(parts: WindowParts) -> tuple[str, str]:
     if most_ns < CLEAR_LEAD * by_limiter[second]:
         both = " and ".join(f"{share(by_limiter[p], window_ns)} {_noun(p)}" for p in (first, second))
         return "mixed", f"No single cause limits this job: {both}."
-    limiter = _host_limiter(parts) if first == "host" else first
+    limiter = _host_limiter(parts, ranked) if first == "host" else first
     return limiter, _SENTENCES[limiter].format(**_figures(parts))
 
 
@@ -131,10 +130,10 @@ def _left_out(steady: Steady) -> list[str]:
     return said
 
 
-def _host_limiter(parts: WindowParts) -> str:
-    return (
-        "launch" if parts.launching_ns >= LAUNCH_PART * (parts.launching_ns + parts.python_ns) else "python"
-    )
+def _host_limiter(parts: WindowParts, ranked: Sequence[str]) -> str:
+    mostly_launching = parts.launching_ns >= LAUNCH_PART * (parts.launching_ns + parts.python_ns)
+    by_share = "launch" if mostly_launching else "python"
+    return next((_ABOUT_HOST[rule] for rule in ranked if rule in _ABOUT_HOST), by_share)
 
 
 def _figures(parts: WindowParts) -> dict[str, str]:
@@ -213,7 +212,7 @@ def _host(lost: Lost, unseen_ns: int) -> Verdict:
     elif most_ns < CLEAR_LEAD * parts[second]:
         said = "The main thread's time is spread over data loading, operators and Python."
         return Verdict("mixed", f"{start} {said}", 0.0)
-    if first == "python" and unseen_ns >= UNSEEN_SHARE * most_ns:
+    if first == "python" and unseen_ns >= MOSTLY * most_ns:
         said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
         return Verdict("unknown", f"{start} {said} Record with with_stack=True to see what.", 0.0)
     said = f"The main thread spent {share(most_ns, window_ns)} of its time {_HOST_SENTENCES[first]}"

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.lost_time import lost_time
 from tb_gpudiag.rules.shared.window_parts import split_window
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.format import share
+from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of, healthy, one_gap, without_gpu
 from tests.simulator import scenarios
 from tests.simulator.diagnosed import simulated_facts
@@ -61,3 +64,25 @@ def test_a_job_without_a_gpu_speaks_of_the_main_thread(tmp_path: Path) -> None:
     verdict = find_verdict(facts_of(without_gpu(), tmp_path))
     assert verdict.sentence.startswith("No GPU activity was recorded. The main thread")
     assert verdict.busy_share == 0
+
+
+def test_the_limiter_agrees_with_the_order_of_the_findings() -> None:
+    facts = simulated_facts("launch_bound")
+    assert find_verdict(facts, ["GD301", "GD102", "GD201"]).limiter == "python"
+    assert find_verdict(facts, ["GD201", "GD102"]).limiter == "launch"
+
+
+def test_a_handful_of_kernels_is_too_little_to_judge(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=5000)
+    for i in range(4):
+        main.op("aten::mul", at=1000 * i, us=20)
+        main.launch("mul", at=1000 * i + 5, us=5, runs_at=1000 * i + 15, runs_us=10)
+    facts = facts_of(trace, tmp_path)
+    verdict = find_verdict(facts)
+    assert verdict.limiter == "unknown"
+    assert "Only 4 kernels and copies" in verdict.sentence
+    outcome = run_rules(facts)
+    assert not [found for found in outcome.findings if found.severity > Severity.INFO]
+    assert {"GD102", "GD201"} <= {rule.id for rule, _ in outcome.unchecked}

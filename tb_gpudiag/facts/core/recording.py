@@ -15,6 +15,7 @@ class Recorded:
     """Kinds of data that the trace contains, and so what can be known."""
 
     steps: bool
+    operators: bool  # else only runtime calls show what the host did
     stacks: bool
     shapes: bool
     memory: bool
@@ -33,6 +34,7 @@ def find_recorded(trace: Trace, steps: Steps) -> Recorded:
     )
     return Recorded(
         steps=len(steps) > 0,
+        operators=bool((events.category == Category.CPU_OP).any()),
         stacks=stacks,
         shapes=metadata.record_shapes,
         memory=len(trace.memory) > 0,

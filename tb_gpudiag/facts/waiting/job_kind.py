@@ -18,12 +18,14 @@ class JobKind:
 
     pipeline: a Hugging Face pipeline runs the model. loader: a DataLoader fetches batches.
     autograd_nodes: nodes that forward operators added to autograd's graph.
+    server: the inference server that runs the model.
     """
 
     training: bool | None
     pipeline: bool
     loader: bool
     autograd_nodes: int
+    server: job_names.Server | None = None
 
 
 def job_kind(host: Host) -> JobKind:
@@ -37,6 +39,9 @@ def job_kind(host: Host) -> JobKind:
         pipeline=bool(match(events, job_names.PIPELINE).any()),
         loader=bool(match(events, torch_frames.LOADER).any()),
         autograd_nodes=max(0, numbers - 1),
+        server=next(
+            (server for server, names in job_names.SERVERS.items() if match(events, names).any()), None
+        ),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
@@ -22,6 +24,7 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Rule,
     Saving,
+    Severity,
 )
 from tb_gpudiag.rules.shared.ddp_fixes import with_ddp_copies
 from tb_gpudiag.rules.shared.evidence import part_time, per_step, window_time
@@ -31,6 +34,7 @@ from tb_gpudiag.rules.shared.launch_advice import LaunchAdvice, launch_advice
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS, in_short_dry_gaps, issuing
 from tb_gpudiag.rules.shared.lost_time import Lost, host_time, lost_time, places, removing
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
+from tb_gpudiag.rules.shared.unseen_time import MOSTLY, located, unseen
 from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.wording.format import one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number
@@ -54,8 +58,9 @@ _HOST = np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 # overlapping it with GPU work, removes all of it.
 LEAST_REMOVED = 0.5
 
-_WITH_STACKS = """# Find the line: record with stacks, and look at the places of this finding.
-with torch.profiler.profile(with_stack=True, ...) as prof:
+_WITH_STACKS = """# Find the line: record operators and stacks, and look at the places of this finding.
+activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+with torch.profiler.profile(activities=activities, with_stack=True) as prof:
     ...
 """
 
@@ -107,14 +112,19 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         on_host = subtract(_host_work(facts.main_thread_spans), reported)
         advice = launch_advice(facts.launch_modes, facts.job, lost, chosen)
         evidence = batch_evidence(facts.host, facts.window)
-        short_ns = lost.total_ns(chosen & in_short_dry_gaps(lost, device))
-        if 2 * short_ns >= lost.total_ns(chosen):  # a CUDA graph would remove it with the launches
+        # Between short kernels, launching less removes Python as well. It does not shorten long host work.
+        launching = 2 * lost.total_ns(chosen & in_short_dry_gaps(lost, device)) >= lost.total_ns(chosen)
+        if launching:
             evidence.append(advice.graph_evidence)
         evidence += [*advice.in_compiled_code, *advice.autograd_evidence]
-        stacks = facts.recorded.stacks
-        fix = _fix(advice, stacks=stacks)
-        general = _general_finding(facts.host, lost, chosen, python, on_host, fix, evidence, stacks=stacks)
+        fix = _fix(advice, launching=launching, stacks=facts.recorded.stacks)
+        general = _general_finding(
+            facts.host, lost, chosen, python, on_host, fix, evidence, stacks=facts.recorded.stacks
+        )
         general = with_recording_overhead(general, facts.recorder_cost, lost, ERROR_SHARE)
+        hidden_ns = lost.total_ns(chosen & unseen(lost, facts.host, facts.recorded))
+        if hidden_ns >= MOSTLY * general.cost_ns:
+            general = _of_unseen_work(general, lost)
         found.append(with_ddp_copies(general, facts.ddp_copies, lost))
     return sorted(found, key=lambda f: -f.cost_ns) or _clear(lost, total_ns)
 
@@ -218,24 +228,42 @@ def _general_finding(
     )
 
 
-def _fix(advice: LaunchAdvice, *, stacks: bool) -> Fix:
-    """Get host work out of the GPU's way, by means that fit how the job launches now."""
-    if advice.mostly_compiled or advice.graphs_in_use:
+def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
+    """The finding if the trace does not show what most of its time is: there is nothing to fix yet.
+
+    It is a warning only where so much is lost that it is worth a new recording at once."""
+    cost_share = lost.share(general.cost_ns)
+    return replace(
+        general,
+        title=f"The host keeps the GPU idle {share(cost_share)} of the time with work that was not recorded",
+        summary="The GPU has finished its work, and the trace does not show what the host does before the "
+        "next launch: it may be Python, a lock, a sleep, file access or another library.",
+        fix=Fix("Record again with operators and Python stacks, to see what the host does.", _WITH_STACKS),
+        saving=Saving(0, general.cost_ns),
+        removable=None,
+        severity=None if cost_share >= ERROR_SHARE else Severity.INFO,
+    )
+
+
+def _fix(advice: LaunchAdvice, *, launching: bool, stacks: bool) -> Fix:
+    """Get host work out of the GPU's way, by means that fit how the job launches now.
+
+    launching: fewer launches remove this time as well."""
+    launching = launching or advice.mostly_compiled
+    if launching and (advice.mostly_compiled or advice.graphs_in_use or advice.job.server):
         text = advice.fix_text
     else:
-        text = "Get the host's work out of the GPU's way: compile it, batch it, or overlap it with GPU work."
+        compiled = "compile it, " if launching else ""
+        text = f"Get the host's work out of the GPU's way: {compiled}batch it, or overlap it with GPU work."
     parts = [] if stacks else [_WITH_STACKS]
-    parts.append(advice.code)
+    parts += [advice.code] if launching else []
     parts.append(_PIPELINE if advice.job.pipeline else _HOST_WORK)
     return Fix(text, "\n".join(parts), "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html")
 
 
 def _unlocated(host: Host, lost: Lost, chosen: Bool) -> list[Evidence]:
     """Time for which the trace has neither a line nor an operator, and that the places do not include."""
-    located = lost.event != NONE
-    event = lost.event[located]
-    located[located] = (host.place[event] != NONE) | (host.operator[event] != NONE)
-    time = lost.total_ns(chosen & ~located)
+    time = lost.total_ns(chosen & ~located(lost, host))
     return [Evidence("Without a line or operator", duration(time))] if time else []
 
 

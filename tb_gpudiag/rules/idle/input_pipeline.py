@@ -25,7 +25,7 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.evidence import part_time, window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, PIPELINE_FIX, host_task_fix
-from tb_gpudiag.rules.shared.lost_time import Lost, host_time, lost_time, places, removing
+from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places, removing
 from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.trace.vocabulary.torch_frames import SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.quantity import duration, number
@@ -59,10 +59,13 @@ _WORKERS = """loader = DataLoader(
     persistent_workers=True,  # keep workers from epoch to epoch
     prefetch_factor=4,
     pin_memory=True,
-)
-for x, y in loader:
+)"""
+
+_TO_GPU = """for x, y in loader:
     x = x.to(device, non_blocking=True)
     y = y.to(device, non_blocking=True)"""
+
+_PINNED = "    pin_memory=True,\n"
 
 _SLOW_WORKERS = """loader = DataLoader(
     dataset,
@@ -125,7 +128,7 @@ def _finding(
         "Loading can overlap with computing, so most of this time is avoidable.",
         fix=host_task_fix(HostTask.TOKENIZING, job)
         if mostly_tokenizing
-        else _fix(kind, pipeline=job.pipeline, receiving=receiving),
+        else _fix(kind, pipeline=job.pipeline, receiving=receiving, gpu=lost.device != NO_DEVICE),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
@@ -162,14 +165,17 @@ def _who_loads(kind: str, *, receiving: bool) -> str:
     return "Worker processes load the batches and do not keep up. "
 
 
-def _fix(kind: str, *, pipeline: bool, receiving: bool) -> Fix:
+def _fix(kind: str, *, pipeline: bool, receiving: bool, gpu: bool) -> Fix:
+    """gpu: the batches go to a GPU."""
     if pipeline:
         return PIPELINE_FIX
     if kind in {"", SINGLE_PROCESS_ITERATOR}:
-        return Fix("Load batches ahead of time, in worker processes.", _WORKERS, _URL)
+        text, code = "Load batches ahead of time, in worker processes.", _WORKERS
+        return Fix(text, f"{code}\n{_TO_GPU}" if gpu else code.replace(_PINNED, ""), _URL)
     if receiving:
         return Fix("Let a thread of the loader receive batches, and send fewer tensors.", _RECEIVING, _URL)
-    return Fix("Give the loader more workers, or make each item cheaper to load.", _SLOW_WORKERS, _URL)
+    text, code = "Give the loader more workers, or make each item cheaper to load.", _SLOW_WORKERS
+    return Fix(text, code if gpu else code.replace(_PINNED, ""), _URL)
 
 
 def _slow_first(fetch_ns: Int64) -> list[Evidence]:

@@ -11,11 +11,15 @@ from tb_gpudiag.rules.rule import Evidence
 from tb_gpudiag.rules.shared.evidence import part_time
 from tb_gpudiag.rules.shared.lost_time import Lost
 from tb_gpudiag.trace.events import Bool
+from tb_gpudiag.trace.vocabulary.job_names import Server
 from tb_gpudiag.wording.format import count, share
 
 # Advice is about compiled code if at least half of the finding's time, or of the step window, is in it. Below
 # that, the eager rest costs more.
 MOSTLY_COMPILED = 0.5
+
+# With less compiled code than this in the step window, the job counts as eager.
+PARTLY_COMPILED = 0.02
 
 # A handful of nodes may come from a single operator on a parameter. From here on, autograd records a graph.
 LEAST_NODES = 10
@@ -28,6 +32,18 @@ model = torch.compile(model)                           # fuses elementwise kerne
 
 _GRAPHED = """# One launch for all of them: replay CUDA graphs (fixed shapes, no synchronization inside)
 model = torch.compile(model, mode="reduce-overhead")"""
+
+_PARTLY_COMPILED = """# Part of this job is already compiled. See what splits it, and compile the rest:
+#   TORCH_LOGS=graph_breaks,recompiles python train.py"""
+
+_SERVERS = {
+    Server.VLLM: """# vLLM compiles and captures CUDA graphs by itself, unless it is told not to:
+llm = LLM(model, enforce_eager=False)                  # on the command line: no --enforce-eager
+# Steps with more tokens than the largest captured size run eagerly. Capture larger sizes as well:
+llm = LLM(model, compilation_config={"cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]})""",
+    Server.SGLANG: """# SGLang captures CUDA graphs by itself, up to a batch size:
+#   no --disable-cuda-graph, and a larger --cuda-graph-max-bs""",
+}
 
 _COMPILED = """# The wrapper that torch.compile wrote launches kernel by kernel from Python. Launch from C++:
 torch._inductor.config.cpp_wrapper = True
@@ -65,6 +81,7 @@ class LaunchAdvice:
     """How to launch less, for one finding.
 
     mostly_compiled: at least half of the finding's time, or of the step window, is in compiled code.
+    partly_compiled: some of the step window is.
     compiled_ns: how much of the finding's time, cost_ns, is in it.
     obstacles: what keeps a CUDA graph from replaying the step, or the compiled regions.
     """
@@ -72,6 +89,7 @@ class LaunchAdvice:
     modes: LaunchModes
     job: JobKind
     mostly_compiled: bool
+    partly_compiled: bool
     compiled_ns: int
     cost_ns: int
     obstacles: tuple[str, ...]
@@ -85,16 +103,21 @@ class LaunchAdvice:
         """What to do, as an imperative."""
         if self.graphs_in_use:
             return "CUDA graphs are in use: capture the rest as well, and do less between replays."
+        if self.job.server is not None:
+            return f"Let {self.job.server.value} replay CUDA graphs: these steps launch kernel by kernel."
         if self.mostly_compiled and not self.obstacles:
             return (
-                "This code is compiled already: replay it as CUDA graphs, or launch its kernels from C++ "
+                "This code is already compiled: replay it as CUDA graphs, or launch its kernels from C++ "
                 "instead of Python."
             )
         if self.mostly_compiled:
             return (
-                "This code is compiled already: launch its kernels from C++ instead of Python, and remove "
+                "This code is already compiled: launch its kernels from C++ instead of Python, and remove "
                 "graph breaks."
             )
+        if self.partly_compiled:
+            graphs = "" if self.obstacles else ", and replay the compiled regions as CUDA graphs"
+            return f"Part of the job is already compiled: compile the rest{graphs}."
         if self.obstacles:
             return "Launch fewer and larger kernels: fuse them."
         return "Launch fewer and larger kernels: fuse them, or replay the whole step as a CUDA graph."
@@ -105,6 +128,12 @@ class LaunchAdvice:
         if self.graphs_in_use:
             rest = _REST_OF_TRAINING if self.job.training else _REST
             return f"{rest}\n{_BETWEEN_REPLAYS}"
+        if self.job.server is not None:
+            return _SERVERS[self.job.server]
+        if self.partly_compiled and not self.mostly_compiled:
+            return (
+                _PARTLY_COMPILED if self.obstacles else f"{_PARTLY_COMPILED}\n\n{_COMPILED_GRAPHED}".rstrip()
+            )
         if self.mostly_compiled:
             return _COMPILED if self.obstacles else _COMPILED_GRAPHED + _COMPILED
         return _EAGER if self.obstacles else f"{_EAGER}\n{_GRAPHED}"
@@ -161,4 +190,5 @@ def launch_advice(modes: LaunchModes, job: JobKind, lost: Lost, chosen: Bool) ->
         *((f"{count(waits, 'synchronization')} {where}",) if waits else ()),
         *(("operators or their shapes differ from step to step",) if modes.same_shapes is False else ()),
     )
-    return LaunchAdvice(modes, job, mostly_compiled, compiled_ns, cost_ns, obstacles)
+    partly_compiled = of_window >= PARTLY_COMPILED
+    return LaunchAdvice(modes, job, mostly_compiled, partly_compiled, compiled_ns, cost_ns, obstacles)

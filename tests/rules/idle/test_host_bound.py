@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.idle.host_bound import RULE
+from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import HostThread, TraceBuilder
@@ -175,3 +176,40 @@ def test_compares_preparing_the_input_with_the_gpu_time_of_the_model(tmp_path: P
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     longer = f"It takes {time_ns(800_000)}, longer than the GPU computes ({time_ns(180_000)})."
     assert longer in found.summary
+
+
+def _late_launch(us: float) -> TraceBuilder:
+    """Build a step whose host does something for `us` that no operator or frame shows, then launches."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
+    main.step(0, at=100, us=us + 1000)
+    main.launch("after", at=300 + us, us=5, runs_at=306 + us, runs_us=700)
+    return trace
+
+
+def test_a_long_stretch_that_was_not_recorded_is_not_called_python(tmp_path: Path) -> None:
+    trace = _late_launch(2000)
+    trace.thread().op("aten::mm", at=2290, us=20)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.title.startswith("The host keeps")
+    assert "with_stack=True" in found.fix.code
+    assert "torch.compile" not in found.fix.code
+    assert found.removable is None
+
+
+def test_without_operators_nothing_is_called_python(tmp_path: Path) -> None:
+    """A recording of ProfilerActivity.CUDA alone shows only runtime calls."""
+    facts = facts_of(_late_launch(100), tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.title.startswith("The host keeps")
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
+
+
+@pytest.mark.parametrize(("us", "compiles"), [(400, True), (5000, False)])
+def test_long_host_work_is_not_compiled(us: float, compiles: bool, tmp_path: Path) -> None:
+    trace = _late_launch(us)
+    trace.thread().frame("preprocess.py(3): resize_all", at=200, us=us + 95)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert ("torch.compile" in found.fix.code) == compiles
+    assert ("compile it" in found.fix.text) == compiles

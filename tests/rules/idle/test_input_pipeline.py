@@ -160,3 +160,13 @@ def test_names_host_tasks_in_the_loader_and_tokenizing_has_its_own_fix(tmp_path:
     assert evidence["Tokenizing text"] == _part(160, 200)
     assert not [label for label in evidence if "images" in label]  # 5% is not worth a line
     assert "batched=True" in found.fix.code
+
+
+def test_nothing_is_pinned_without_a_gpu(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.loader(at=100, us=500)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert "num_workers" in found.fix.code
+    assert "pin_memory" not in found.fix.code

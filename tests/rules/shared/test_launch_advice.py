@@ -57,9 +57,10 @@ def test_compiled_code_is_not_compiled_again(us: float, compiled: bool, tmp_path
     _eager(main)
     found = _found(trace, tmp_path)
     assert "In compiled code" in figures(found)
-    assert ("This code is compiled already" in found.fix.text) == compiled
+    assert ("This code is already compiled" in found.fix.text) == compiled
     assert ("cpp_wrapper" in found.fix.code) == compiled
-    assert ("fuses elementwise kernels" in found.fix.code) != compiled
+    assert ("compile the rest" in found.fix.code) != compiled
+    assert "fuses elementwise kernels" not in found.fix.code
 
 
 def test_a_synchronization_outside_compiled_code_does_not_rule_out_its_graph(tmp_path: Path) -> None:
@@ -119,3 +120,15 @@ def test_reports_an_autograd_graph_without_a_backward_pass(
     if backward:
         main.op("MulBackward0", at=900, us=10, sequence=7, forward_thread=1)
     assert ("Autograd graph without a backward pass" in figures(_found(trace, tmp_path))) == said
+
+
+@pytest.mark.parametrize(
+    ("operator", "flag"), [("vllm::moe_forward", "enforce_eager"), ("sglang::mm", "--disable-cuda-graph")]
+)
+def test_an_inference_server_is_configured_not_compiled(operator: str, flag: str, tmp_path: Path) -> None:
+    trace, main = _job()
+    main.op(operator, at=0, us=10)
+    _eager(main)
+    found = _found(trace, tmp_path)
+    assert flag in found.fix.code
+    assert "torch.compile" not in found.fix.code
