@@ -40,8 +40,6 @@ _JUDGED: Final = 1 << 10
 _SLOW_BYTES: Final = 64 << 10
 # More different names than this are counted together.
 _MOST_NAMES: Final = 1_000
-MOST_COUNTED: Final = 10_000
-"""With this many, a trace is not searched any further."""
 
 # Names and frames are searched this many at a time.
 _TEXTS_AT_ONCE: Final = 4_096

@@ -10,7 +10,8 @@ from tb_gpudiag.errors import NotATrace, TooLarge
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.chunks import EventArray, Workers
-from tb_gpudiag.trace.credentials import MOST_COUNTED, CredentialFilter, remove_credentials
+from tb_gpudiag.trace.credential_search import CredentialSearch
+from tb_gpudiag.trace.credentials import remove_credentials
 from tb_gpudiag.trace.events import Status, Thread, Trace
 from tb_gpudiag.trace.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.memory_timeline import is_memory_timeline, read_memory_timeline
@@ -100,7 +101,7 @@ def _read_events(
     parser = Parser()
     workers = Workers(parser)
     assembly = Assembly()
-    credentials = CredentialFilter()
+    search = CredentialSearch()
     path = source.path
     try:
         settler = Settler(parser, limits, path)
@@ -111,10 +112,11 @@ def _read_events(
 
             return EventArray(stream, workers, settler, assembly, limits, path, tell).read()
 
-        top = TopLevel(Stream(_searched(blocks, credentials)), limits, path, read_events)
+        top = TopLevel(Stream(search.through(blocks)), limits, path, read_events)
         top.walk()
-        credentials.end()
+        credentials = search.found()
     finally:
+        search.close()
         workers.close()
         parser.close()
     if top.bare and not assembly.events_read:
@@ -138,12 +140,5 @@ def _read_events(
         malformed_events=assembly.malformed,
         start_ns=start_ns,
         notes=[*([] if top.whole else source.notes), *top.notes, *assembly.notes],
-        credentials=dict(credentials.found),
+        credentials=credentials,
     )
-
-
-def _searched(blocks: Iterator[bytes], credentials: CredentialFilter) -> Iterator[bytes]:
-    for block in blocks:
-        if credentials.found.total() < MOST_COUNTED:
-            credentials.feed(block)
-        yield block

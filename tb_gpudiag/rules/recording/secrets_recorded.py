@@ -13,7 +13,7 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Rule,
 )
-from tb_gpudiag.trace.credentials import MOST_COUNTED
+from tb_gpudiag.trace.credential_search import MOST_COUNTED
 from tb_gpudiag.wording.credential_words import described
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import number
