@@ -1,12 +1,16 @@
 """Tiny traces in code: a test says what happened and gets Kineto's JSON in any generation of the format.
 
-from tests.builder import TraceBuilder
+    from tests.builder import TraceBuilder
 
-def test_loader_wait(tmp_path): trace = TraceBuilder()                     # "C2", one GPU; or "A", "B", "B+",
-"C1" main = trace.thread() main.step(0, at=0, us=1000)                # all times are µs from the window's
-start main.frame("train.py(12): train", at=0, us=1000) main.loader(at=0, us=700) main.op("aten::mm", at=720,
-us=40) main.launch("gemm", at=730, us=10, runs_at=745, runs_us=250) path = trace.write(tmp_path / "run")
-# or trace.bytes(), or trace.document()
+    def test_loader_wait(tmp_path):
+        trace = TraceBuilder()                     # "C2", one GPU; or "A", "B", "B+", "C1"
+        main = trace.thread()
+        main.step(0, at=0, us=1000)                # all times are µs from the window's start
+        main.frame("train.py(12): train", at=0, us=1000)
+        main.loader(at=0, us=700)
+        main.op("aten::mm", at=720, us=40)
+        main.launch("gemm", at=730, us=10, runs_at=745, runs_us=250)
+        path = trace.write(tmp_path / "run")       # or trace.bytes(), or trace.document()
 
 Correlations, operators' ids, frames' parents, flows and memory totals are filled in. `HostThread` has a
 method for each thing that a thread can do; `TraceBuilder.raw` writes any event as it is, also a malformed
