@@ -135,12 +135,14 @@ def _likely_saving_ns(finding: Finding) -> float:
     """A cautious estimate to rank findings by: never more than the cost.
 
     A replayed saving counts with its low end, because its high end assumes that all of the host's work
-    vanishes."""
+    vanishes. A fix that is only sure to remove a share of the host's work counts with that share of the cost:
+    what it saves beyond its own cost, by getting the host ahead, other findings may save, too."""
     saving = finding.saving
     if saving is None:
         return finding.cost_ns
     if saving.basis == "replayed":
-        return min(saving.low_ns, finding.cost_ns)
+        sure = finding.removable.least.share if finding.removable is not None else 1.0
+        return min(saving.low_ns, sure * finding.cost_ns)
     return LIKELY_SHARE * min(saving.high_ns, finding.cost_ns)
 
 

@@ -85,13 +85,12 @@ def with_bounded_saving(finding: Finding, window_ns: int) -> Finding:
 
 
 def plan_fixes(replay: Replay, findings: Sequence[Finding]) -> list[PlannedFix]:
-    """Order the replayable findings by their saving, each with what it saves on top of those before it.
+    """Return what each replayable finding saves on top of those before it, in the order of the findings.
 
     The sum is what all fixes save together: no nanosecond counts twice, and it is at most the step window. A
     fix that adds nothing is left out.
     """
     order = [i for i, finding in enumerate(findings) if finding.removable is not None]
-    order.sort(key=lambda i: -_high_ns(findings[i]))
     window_ns = left_ns = replay.measured.window_ns
     before_ns, made, plan = replay.unchanged.window_ns, [], []
     for i in order:
@@ -111,7 +110,3 @@ def plan_fixes(replay: Replay, findings: Sequence[Finding]) -> list[PlannedFix]:
 
 def _saved(replay: Replay, change: Change) -> int:
     return replay.unchanged.window_ns - replay.run(change).window_ns
-
-
-def _high_ns(finding: Finding) -> int:
-    return finding.saving.high_ns if finding.saving else 0

@@ -22,9 +22,11 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.run import ABOUT_TIME, ONLY_FIRST_RUN, run_rules
+from tb_gpudiag.rules.shared.lost_time import removing
 from tb_gpudiag.rules.shared.memory_room import HORIZON_STEPS
 from tests.builder import TraceBuilder
 from tests.facts import facts_of as facts_of_story
+from tests.facts.replay.test_replay import two_steps
 from tests.rules.memory_stage import MIB, job
 from tests.rules.stage import facts_of, healthy
 
@@ -119,6 +121,21 @@ def test_findings_rank_by_what_their_fix_is_likely_to_save(facts: Facts) -> None
         ],
     )
     assert [f.rule.id for f in outcome.findings] == ["GD992", "GD993", "GD994", "GD991"]
+
+
+def test_a_fix_that_surely_removes_a_share_counts_with_that_share_of_its_cost() -> None:
+    """Even where the replay says that it saves more, by getting the host ahead."""
+    facts = facts_of_story(two_steps(400))
+    loading = Intervals(np.array([0, 1_000_000]), np.array([400_000, 1_400_000]))
+    outcome = run_rules(
+        facts,
+        [
+            _rule(1, replace(_finding(400_000), removable=removing(loading, 0.2))),  # 80; replayed, 160
+            _rule(2, _finding(200_000)),  # 100
+            _rule(3, _finding(140_000)),  # 70
+        ],
+    )
+    assert [f.rule.id for f in outcome.findings] == ["GD992", "GD991", "GD993"]
 
 
 def test_without_a_steady_state_no_rule_about_time_is_asked() -> None:

@@ -11,17 +11,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.facts.core.intervals import Intervals
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import Finding, Fix, Removable, Saving
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.savings import plan_fixes, trusted_replay, with_bounded_saving, with_replayed_saving
+from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.facts.any_traces import any_traces
 from tests.facts.replay.test_replay import two_steps
 from tests.real_traces import first_in
 from tests.rules.stage import without_gpu
+from tests.simulator import FAULTS, Fault, simulate
 
 
 def test_a_replayed_saving_says_so_and_is_what_the_story_says() -> None:
@@ -29,8 +32,9 @@ def test_a_replayed_saving_says_so_and_is_what_the_story_says() -> None:
     saving = found.finding.saving
     assert saving is not None
     assert saving.basis == "replayed"
-    assert saving.low_ns <= 800_000 <= saving.high_ns
-    assert saving.high_ns - saving.low_ns < 40_000
+    # Without the handing over of batches and a slower host, the steps are 2 x 400 us shorter.
+    assert 400_000 < saving.low_ns < 2 * 300_000
+    assert saving.high_ns == pytest.approx(800_000, abs=20_000)
 
 
 def test_without_a_gpu_nothing_is_replayed(tmp_path: Path) -> None:
@@ -95,14 +99,40 @@ def test_what_cannot_be_replayed_keeps_its_own_saving() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "rule"),
-    [("v100_resnet50_workers0", 124e6, "GD101")],
+    ("before", "after"),
+    [
+        ("v100_resnet50_workers0", "v100_resnet50_workers4"),
+        ("v100_resnet50_second_workers0", "v100_resnet50_second_workers4"),
+    ],
 )
-def test_a_real_pair(shared_traces: Path, before: str, after: float, rule: str) -> None:
-    """ResNet without its loader's wait, against the steady steps of the run with 4 workers (124-126 ms)."""
-    facts = first_in(before)
-    [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == rule]
-    assert found.removable is not None
-    predicted = facts.replay.run(found.removable.most).window_ns / len(facts.steps)
-    assert predicted == pytest.approx(after, rel=0.10)
+def test_real_input_savings_are_in_the_range(shared_traces: Path, before: str, after: str) -> None:
+    """Savings per step, compared with the median steps of the same job with four workers. The finding that
+    was fixed comes first."""
+    facts, fixed = first_in(before), first_in(after)
+    first = run_rules(facts).findings[0]
+    assert first.rule.id == "GD101"
+    saving = first.finding.saving
+    assert saving is not None
+    assert saving.basis == "replayed"
+    measured = _median_step_ns(facts) - _median_step_ns(fixed)
+    assert saving.low_ns <= measured * len(facts.steps) <= saving.high_ns
     assert facts.replay.run(Change()).window_ns == facts.replay.unchanged.window_ns
+
+
+def _median_step_ns(facts: Facts) -> float:
+    assert facts.device is not None
+    account = facts.account(facts.device)
+    return float(np.median(account.end_ns - account.start_ns))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [f for f in FAULTS if f.rule == "GD101"], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("severity", [0.9, 1.5])
+def test_simulated_input_savings_are_in_the_range(fault: Fault, severity: float, tmp_path: Path) -> None:
+    job = fault.planted(severity)
+    before, after = simulate(job, seed=5, noise=0.05), simulate(fault.fixed(job), seed=5, noise=0.05)
+    facts = Facts(read_trace(str(before.write(tmp_path, gzipped=False))))
+    [found] = [f.finding for f in run_rules(facts).findings if f.rule.id == "GD101"]
+    assert found.saving is not None
+    truth = before.truth.window_ns - after.truth.window_ns
+    assert 0 < found.saving.low_ns <= truth <= 1.02 * found.saving.high_ns

@@ -38,11 +38,13 @@ _NEVER = np.iinfo(np.int64).min // 4
 
 @dataclass(frozen=True)
 class Change:
-    """What to remove: a share of host time, and waits."""
+    """What to remove: a share of host time, and waits. What a fix slows down in return."""
 
     host: Intervals = EMPTY
     share: float = 1.0  # of that host time
     unblocked: tuple[int, ...] = ()  # event indices of calls that no longer wait
+    slowed: Intervals = EMPTY  # other host time
+    slower: float = 0.0  # the share of it that is added
 
 
 @dataclass(frozen=True)
@@ -183,14 +185,15 @@ class Replay:
 
 
 def _host_time(changes: Sequence[Change]) -> list[tuple[Intervals, float]]:
-    """Return the host time that several changes remove together, every instant once."""
+    """Return the host time that several changes remove together, every instant once; a negative share is
+    added."""
     removed, parts = EMPTY, []
     for change in sorted(changes, key=lambda change: -change.share):
         host = subtract(change.host, removed)
         if len(host.start):
             parts.append((host, change.share))
             removed = union(np.r_[removed.start, host.start], np.r_[removed.end, host.end])
-    return parts
+    return parts + [(subtract(change.slowed, removed), -change.slower) for change in changes if change.slower]
 
 
 def _simulate(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.matching import kind_by_name
+from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.events import NONE, Bool, Category, Int64
 from tb_gpudiag.trace.vocabulary import operators, torch_frames
 from tb_gpudiag.trace.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 
@@ -49,10 +50,30 @@ def loader_kind(host: Host) -> str:
     return ""
 
 
-def batches(host: Host, window: Window) -> tuple[Int64, Int64]:
-    """Return when fetching each batch in the window began, and how long it took, in order."""
-    loads = host.loads(window)
-    return host.events.start_ns[loads], host.events.duration_ns[loads]
+@dataclass(frozen=True)
+class Batches:
+    """Batches fetched in the window, in order. Shape (b,) each."""
+
+    start_ns: Int64
+    end_ns: Int64
+    fresh: Bool  # the first one of a new iterator, as far as stacks show it
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def duration_ns(self) -> Int64:
+        return self.end_ns - self.start_ns
+
+
+def batches(host: Host, window: Window) -> Batches:
+    """Find the batches whose fetching began in the window."""
+    events, loads = host.events, host.loads(window)
+    start, end = events.start_ns[loads], events.end_ns[loads]
+    frames = events.category == Category.PYTHON_FUNCTION
+    made = np.sort(events.start_ns[match(events, torch_frames.LOADER_START) & frames])
+    before = np.r_[np.iinfo(np.int64).min, start[:-1]][: len(start)]
+    return Batches(start, end, np.searchsorted(made, end) > np.searchsorted(made, before, side="right"))
 
 
 def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int]:
@@ -60,6 +81,14 @@ def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int
 
     event: host events inside data loading, or NONE, shape (k,). weight_ns: the time of each, shape (k,).
     """
+    part = load_part(host, event)
+    known = part != NONE
+    total = np.bincount(part[known], weights=weight_ns[known], minlength=len(LoadPart))
+    return {one: int(total[one]) for one in LoadPart if total[one]}
+
+
+def load_part(host: Host, event: Int64) -> Int64:
+    """Return the LoadPart of each event inside data loading, or NONE; shape of `event`."""
     events = host.events
     part_of = kind_by_name(events.names, _FRAMES, NONE)
     used = part_of[events.name]
@@ -76,6 +105,4 @@ def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int
         found = np.where(here & (part != LoadPart.RECEIVE), part, found)
         at = np.where(here, host.tree.parent[at], NONE)
     found[received & (found == LoadPart.WAIT)] = LoadPart.RECEIVE
-    known = found != NONE
-    total = np.bincount(found[known], weights=weight_ns[known], minlength=len(LoadPart))
-    return {part: int(total[part]) for part in LoadPart if total[part]}
+    return found

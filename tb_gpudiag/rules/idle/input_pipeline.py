@@ -10,7 +10,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.job_kind import JobKind
-from tb_gpudiag.facts.waiting.loading import LoadPart, batches, load_parts, loader_kind
+from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, batches, load_parts, loader_kind
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
     Answer,
@@ -25,9 +25,10 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.evidence import part_time, window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, PIPELINE_FIX, host_task_fix
-from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places, removing
+from tb_gpudiag.rules.shared.loader_savings import loader_removable
+from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places
 from tb_gpudiag.trace.events import Bool, Int64
-from tb_gpudiag.trace.vocabulary.torch_frames import SINGLE_PROCESS_ITERATOR
+from tb_gpudiag.trace.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.quantity import duration, number
 
 # Fetching a batch should cost the GPU next to nothing, since it can overlap with computing. 5% of the step is
@@ -36,6 +37,9 @@ LEAST_SHARE = 0.05
 
 # A first batch that takes this many times the median of the others starts an epoch and is not steady state.
 SLOW_FIRST = 3
+
+# An epoch may begin in the recording; two batches from new iterators show a habit.
+FEWEST_FRESH = 2
 
 # Host tasks with at least this share of the waiting are listed.
 LEAST_TASK = 0.1
@@ -78,6 +82,17 @@ _SLOW_WORKERS = """loader = DataLoader(
 # Then make each item cheaper: cache decoded data, move augmentation to the GPU,
 # and call torch.set_num_threads(1) in worker_init_fn so that workers do not compete for cores."""
 
+_ONE_ITERATOR = """loader = DataLoader(
+    dataset,
+    batch_size=batch_size,
+    num_workers=8,            # try 4, 8, 16, up to the CPU cores of this rank
+    persistent_workers=True,
+)
+for epoch in range(epochs):
+    for x, y in loader:       # one iterator: workers start once and load ahead
+        train_step(x, y)
+# Not next(iter(loader)) in every step: that starts the workers anew and waits for their first batch."""
+
 _RECEIVING = """loader = DataLoader(
     dataset,
     batch_size=batch_size,
@@ -100,10 +115,10 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
         return Clear(lost.sentence("data loading", cost_ns))
-    fetch_ns = batches(facts.host, facts.window)[1]
+    fetched = batches(facts.host, facts.window)
     tasks = facts.host_tasks.time_ns(lost.event[chosen], lost.length_ns[chosen])
     steps, job = len(facts.steps), facts.job
-    return _finding(facts.host, facts.main_thread_spans, lost, chosen, fetch_ns, tasks, steps, job)
+    return _finding(facts.host, facts.main_thread_spans, lost, chosen, fetched, tasks, steps, job)
 
 
 def _finding(
@@ -111,24 +126,26 @@ def _finding(
     main_thread: CauseSpans,
     lost: Lost,
     chosen: Bool,
-    fetch_ns: Int64,
+    fetched: Batches,
     tasks: dict[HostTask, int],
     steps: int,
     job: JobKind,
 ) -> Finding:
-    """fetch_ns: how long each batch took to fetch, in order, shape (b,). tasks: ns of each host task."""
+    """tasks: ns of each host task."""
     cost_ns = lost.total_ns(chosen)
     event, length_ns = lost.event[chosen], lost.length_ns[chosen]
     kind, parts = loader_kind(host), load_parts(host, event, length_ns)
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
+    anew = _fresh_batches(fetched)
     mostly_tokenizing = tasks.get(HostTask.TOKENIZING, 0) >= MOSTLY * cost_ns
     return Finding(
         title=lost.sentence("Data loading", cost_ns),
         summary=f"{_who_loads(kind, receiving=receiving)}Nothing can launch until the next batch arrives. "
-        "Loading can overlap with computing, so most of this time is avoidable.",
+        "Loading can overlap with computing, so most of this time is avoidable."
+        + (" Most batches come from an iterator of their own, so nothing is loaded ahead." if anew else ""),
         fix=host_task_fix(HostTask.TOKENIZING, job)
         if mostly_tokenizing
-        else _fix(kind, pipeline=job.pipeline, receiving=receiving, gpu=lost.device != NO_DEVICE),
+        else _fix(kind, pipeline=job.pipeline, receiving=receiving, anew=anew, gpu=lost.device != NO_DEVICE),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns),
         evidence=[
@@ -142,15 +159,16 @@ def _finding(
                 for task, ns in tasks.items()
                 if ns >= LEAST_TASK * cost_ns
             ),
-            Evidence("Batches fetched", number(len(fetch_ns))),
-            *_slow_first(fetch_ns),
+            Evidence("Batches fetched", number(len(fetched))),
+            *([Evidence("From a new iterator", number(int(fetched.fresh.sum()), "batch"))] if anew else []),
+            *_slow_first(fetched.duration_ns),
             *([Evidence("Waiting per step", duration(cost_ns / steps))] if steps else []),
             *([Evidence("Loader", kind)] if kind else []),
         ],
         places=places(host, event, length_ns),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(host_time(main_thread, Cause.INPUT)),
+        removable=loader_removable(host, main_thread, fetched, workers=kind == MULTI_PROCESS_ITERATOR),
     )
 
 
@@ -165,10 +183,17 @@ def _who_loads(kind: str, *, receiving: bool) -> str:
     return "Worker processes load the batches and do not keep up. "
 
 
-def _fix(kind: str, *, pipeline: bool, receiving: bool, gpu: bool) -> Fix:
-    """gpu: the batches go to a GPU."""
+def _fresh_batches(fetched: Batches) -> bool:
+    """Whether most batches come from an iterator of their own."""
+    return len(fetched) >= FEWEST_FRESH and 2 * int(fetched.fresh.sum()) > len(fetched)
+
+
+def _fix(kind: str, *, pipeline: bool, receiving: bool, anew: bool, gpu: bool) -> Fix:
+    """anew: most batches come from a new iterator. gpu: the batches go to a GPU."""
     if pipeline:
         return PIPELINE_FIX
+    if anew:
+        return Fix("Make one iterator per epoch, and let its workers load ahead.", _ONE_ITERATOR, _URL)
     if kind in {"", SINGLE_PROCESS_ITERATOR}:
         text, code = "Load batches ahead of time, in worker processes.", _WORKERS
         return Fix(text, f"{code}\n{_TO_GPU}" if gpu else code.replace(_PINNED, ""), _URL)

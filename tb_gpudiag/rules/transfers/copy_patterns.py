@@ -96,7 +96,7 @@ def _round_trips(copies: _Copies, lost: Lost, claimed: Claimed, steps_start_ns: 
     transfers, window, device = copies.transfers, copies.window, copies.device
     if int((copies.there & transfers.to_host & (transfers.bytes >= LEAST_BYTES)).sum()) < LEAST_ROUND_TRIPS:
         return None
-    borders = np.r_[steps_start_ns, batches(copies.host, window)[0]]
+    borders = np.r_[steps_start_ns, batches(copies.host, window).start_ns]
     out, back = round_trips(transfers, copies.there, borders, LEAST_BYTES)
     if len(out) < LEAST_ROUND_TRIPS:
         return None

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tb_gpudiag.rules.idle.input_pipeline import RULE
 from tb_gpudiag.rules.rule import Severity
-from tb_gpudiag.wording.quantity import Quantity, duration, share_of
+from tb_gpudiag.rules.savings import with_replayed_saving
+from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import (
     cannot_tell,
@@ -170,3 +174,56 @@ def test_nothing_is_pinned_without_a_gpu(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert "num_workers" in found.fix.code
     assert "pin_memory" not in found.fix.code
+
+
+def _three_steps(load: Callable[[HostThread, float], object]) -> TraceBuilder:
+    """Build three steps of 1 ms whose first 600 us load a batch. load: adds the frames, from a time on."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step in range(3):
+        at = 1_000 * step
+        main.step(step, at=at, us=1_000)
+        load(main, at)
+        main.launch("gemm", at=at + 600, us=5, runs_at=at + 610, runs_us=390)
+        main.sync(at=at + 610, us=390)
+    return trace
+
+
+def _one_iterator(main: HostThread, at: float) -> None:
+    main.loader(at=at, us=600)
+
+
+def _iterator_in_each_step(main: HostThread, at: float) -> None:
+    main.frame("torch/utils/data/dataloader.py(491): __iter__", at=at, us=10)
+    main.frame("torch/utils/data/dataloader.py(422): _get_iterator", at=at + 1, us=8)
+    main.loader(at=at + 10, us=590)
+
+
+def test_a_new_iterator_in_each_step_loads_nothing_ahead(tmp_path: Path) -> None:
+    """Its first batch cannot be loaded before the step, so workers may save nothing."""
+    facts = facts_of(_three_steps(_iterator_in_each_step), tmp_path)
+    found = finding(RULE.check(facts))
+    assert "one iterator per epoch" in found.fix.text
+    assert figures(found)["From a new iterator"] == (number(3, "batch"),)
+    saving = with_replayed_saving(facts.replay, found).saving
+    assert saving is not None
+    assert saving.low_ns == 0
+    assert saving.high_ns >= 1_770_000
+
+
+def test_the_savings_of_one_iterator_keep_the_handing_over(tmp_path: Path) -> None:
+    facts = facts_of(_three_steps(_one_iterator), tmp_path)
+    found = finding(RULE.check(facts))
+    assert "one iterator per epoch" not in found.fix.text
+    assert "From a new iterator" not in figures(found)
+    saving = with_replayed_saving(facts.replay, found).saving
+    assert saving is not None
+    assert saving.low_ns == pytest.approx(3 * 600_000 * 0.75, rel=0.1)
+    assert saving.high_ns == pytest.approx(3 * 600_000, rel=0.02)
+
+
+def test_more_workers_remove_at_least_half_of_the_wait(tmp_path: Path) -> None:
+    facts = facts_of(_three_steps(lambda main, at: main.loader(at=at, us=600, workers=2)), tmp_path)
+    saving = with_replayed_saving(facts.replay, finding(RULE.check(facts))).saving
+    assert saving is not None
+    assert saving.low_ns == pytest.approx(3 * 600_000 * 0.75 / 2, rel=0.1)
