@@ -11,6 +11,7 @@ import numpy as np
 from tb_gpudiag.facts.core.account import Account, window_account
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.device_properties import DeviceProperties
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.idle import Ledger, build_ledger
 from tb_gpudiag.facts.core.launches import Work
@@ -31,10 +32,12 @@ class GpuTime:
 class DeviceFacts:
     """One GPU that did some work in the trace, over the step window."""
 
-    def __init__(self, time: GpuTime, name: str, window: Window) -> None:
-        """name: "" where the trace does not say. window: the step window, the same for all devices."""
+    def __init__(self, time: GpuTime, properties: DeviceProperties, work: Work, window: Window) -> None:
+        """work: of all devices. window: the step window, the same for all devices."""
         self.id = time.device
-        self.name = name
+        self.name = properties.name
+        self._multiprocessors = properties.multiprocessors
+        self._work = work
         self.busy = time.busy
         self.ledger = time.ledger
         self.window = window
@@ -47,7 +50,7 @@ class DeviceFacts:
     @cached_property
     def kernels(self) -> Kernels:
         """The GPU's work in the step window, by kernel family."""
-        return Kernels(self.busy.events, self.busy.work, self.window)
+        return Kernels(self.busy.events, self.busy.work, self.window, self._work, self._multiprocessors)
 
     @cached_property
     def window_account(self) -> Account:

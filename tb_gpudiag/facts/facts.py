@@ -7,14 +7,13 @@ prose.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from tb_gpudiag.facts.core.account import Account, step_account
 from tb_gpudiag.facts.core.busy import communication_kernels
-from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties
+from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
 from tb_gpudiag.facts.core.first_run import first_run
 from tb_gpudiag.facts.core.handover import CauseSpans, HostTime
 from tb_gpudiag.facts.core.host import Host, find_main_thread
@@ -174,7 +173,8 @@ class Facts:
     @cached_property
     def devices(self) -> list[DeviceFacts]:
         """Every device with work of some duration, the busiest first."""
-        return [DeviceFacts(time, self.properties(time.device).name, self.window) for time in self.gpu_times]
+        window = self.window
+        return [DeviceFacts(t, self.properties(t.device), self.work, window) for t in self.gpu_times]
 
     @property
     def device(self) -> DeviceFacts | None:
@@ -182,7 +182,13 @@ class Facts:
         return self.devices[0] if self.devices else None
 
     def properties(self, device: int) -> DeviceProperties:
-        return device_properties(self.trace.metadata, device)
+        """Properties of a GPU as the trace states them, else as its kernels' names do."""
+        found = device_properties(self.trace.metadata, device)
+        if found.name or found.compute_capability or found.architecture:
+            return found
+        events = self.events
+        used = np.unique(events.name[self.work.event[events.device[self.work.event] == device]])
+        return of_architecture(found, amd_architecture(events.names[i] for i in used))
 
     def account(self, device: DeviceFacts) -> Account:
         """The device's time step by step."""
@@ -271,28 +277,21 @@ class Facts:
     @cached_property
     def peaks(self) -> Peaks | None:
         """Peaks of the busiest device; None without a device, or where the trace does not say which it is."""
-        if self.device is None:
-            return None
-        properties = self.properties(self.device.id)
-        if not (properties.name or properties.compute_capability or properties.architecture):
-            used = np.unique(self.events.name[self.device.kernels.event])
-            architecture = amd_architecture(self.events.names[i] for i in used)
-            properties = replace(properties, architecture=architecture)
-        return peaks_of(properties)
+        return None if self.device is None else peaks_of(self.properties(self.device.id))
 
     @cached_property
     def roofline(self) -> Roofline | None:
         """Matmuls of the busiest device; None without a device, or where its peaks are not known."""
         if self.device is None or self.peaks is None:
             return None
-        return roofline(self.device.kernels, self.work, self.host, self.peaks)
+        return roofline(self.device.kernels, self.host, self.peaks)
 
     @cached_property
     def unfused_attention(self) -> UnfusedAttention | None:
         """Unfused attention on the busiest device; None without a device."""
         if self.device is None:
             return None
-        return unfused_attention(self.device.kernels, self.work, self.host)
+        return unfused_attention(self.device.kernels, self.host)
 
     # memory
 

@@ -7,7 +7,6 @@ Python.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Bool, Category, Float32, Int32, Int64, UInt8
+from tb_gpudiag.trace.grids import Seldom, blocks_of
 from tb_gpudiag.trace.snapshot_segments import MOST_BYTES
 
 # Timestamps outside these are not times: as nanoseconds since 1970, they are the years 1938 and 2096. Between
@@ -27,7 +27,7 @@ LATEST_NS: Final = 4 * 10**18
 # A span that is longer than a month is not a span: recordings take seconds to minutes.
 LONGEST_NS: Final = 30 * 24 * 3_600 * 10**9
 
-_NUMBERS: Final = ("correlation", "python_id", "python_parent", "sequence", "forward_thread")
+_NUMBERS: Final = ("correlation", "external_id", "python_id", "python_parent", "sequence", "forward_thread")
 _WORK: Final = np.array(GPU_WORK_CATEGORIES, np.uint8)
 # A block has at most 1,024 threads.
 _MOST_WARPS: Final = 32
@@ -56,6 +56,7 @@ class Spans:
     bytes: Int64
     numbers: dict[str, Int64]  # columns that are taken as they are, by name
     blocks_per_sm: Float32
+    blocks: Float32
     warps_per_block: UInt8
     registers: UInt8
     shared_bytes: Int32
@@ -93,11 +94,8 @@ class Part:
     thread_names: dict[tuple[str, str], str]
 
 
-def part_of(columns: dict[str, pa.Array], copied_bytes: Callable[[], pa.Array | None]) -> Part:
-    """Make a Part of a chunk's events. `columns` are by our names (see kineto.py).
-
-    `copied_bytes` returns the bytes of each event. It is called only if the chunk has copies.
-    """
+def part_of(columns: dict[str, pa.Array], seldom: Seldom) -> Part:
+    """Make a Part of a chunk's events. `columns` are by our names (see kineto.py)."""
     rows = len(columns["phase"])
     start_ns, start_known = _nanoseconds(columns["start_us"])
     start_known &= (start_ns >= EARLIEST_NS) & (start_ns <= LATEST_NS)
@@ -119,9 +117,7 @@ def part_of(columns: dict[str, pa.Array], copied_bytes: Callable[[], pa.Array | 
     )
     span_thread, memory_thread, name_thread = np.split(thread, np.cumsum([len(span_rows), len(memory_rows)]))
     names = _shortened(columns["thread_name"].take(_indices(name_rows)), LONGEST_NAME).to_pylist()
-    spans, negative, missing = _spans(
-        columns, copied_bytes, span_rows, start_ns, begin, end, span_thread, threads
-    )
+    spans, negative, missing = _spans(columns, seldom, span_rows, start_ns, begin, end, span_thread, threads)
     return Part(
         read=rows - int(malformed.sum()),
         malformed=int(malformed.sum()),
@@ -136,7 +132,7 @@ def part_of(columns: dict[str, pa.Array], copied_bytes: Callable[[], pa.Array | 
 
 def _spans(
     columns: dict[str, pa.Array],
-    copied_bytes: Callable[[], pa.Array | None],
+    seldom: Seldom,
     rows: Int64,
     start_ns: Int64,
     begin: Bool,
@@ -155,8 +151,8 @@ def _spans(
     paired = (begin | end)[rows]
     work = np.isin(category, _WORK)
     copies = np.isin(category, _COPIES)  # on ROCm, the calls that start copies have bytes, too
-    of_copies = copied_bytes() if copies.any() else None
-    sizes = np.full(len(rows), NONE, np.int64) if of_copies is None else _numbers(of_copies, rows)
+    of_copies = seldom("copies") if copies.any() else {}
+    sizes = _numbers(of_copies["copied_bytes"], rows) if of_copies else np.full(len(rows), NONE, np.int64)
     sizes[~copies] = NONE
     pids = np.array([kineto.number_of(pid) for pid, _ in threads], np.int32)
     tids = np.array([kineto.number_of(tid) for _, tid in threads], np.int32)
@@ -176,6 +172,7 @@ def _spans(
         bytes=sizes,
         numbers={name: _numbers(columns[name], rows) for name in _NUMBERS},
         blocks_per_sm=blocks_per_sm,
+        blocks=blocks_of(rows, category, name, blocks_per_sm, seldom),
         warps_per_block=_per_block(_decimals(columns["warps_per_sm"], rows, category), blocks_per_sm),
         registers=_tiny(_numbers(columns["registers"], rows), category),
         shared_bytes=shared_bytes,

@@ -83,6 +83,7 @@ class Events:
     duration_ns: Int64  # never negative
     thread: Int32  # index into `threads`
     correlation: Int64  # the same for a launch call and its GPU work, or NONE
+    external_id: Int64  # the same for an operator, or for a launch call, and its GPU work, or NONE
     device: Int32  # GPU index of GPU work; NONE elsewhere
     stream: Int32  # NONE if there is none
     bytes: Int64  # of copies and memsets; NONE elsewhere
@@ -91,6 +92,8 @@ class Events:
     sequence: Int64  # `Sequence number` that autograd gives an operator
     forward_thread: Int64  # `Fwd thread id` of a backward operator; 0 or NONE elsewhere
     blocks_per_sm: Float32  # of a kernel: blocks of its grid / multiprocessors of the GPU; NaN elsewhere
+    # Blocks of the grid of kernels without `blocks_per_sm`, and of ROCm's launch calls; NaN elsewhere.
+    blocks: Float32
     warps_per_block: UInt8  # of a kernel; 0 if the trace does not say
     registers: UInt8  # per thread of a kernel; 0 if the trace does not say
     shared_bytes: Int32  # shared memory per block of a kernel; NONE if the trace does not say
@@ -125,6 +128,7 @@ class Events:
             duration_ns=duration_ns,
             thread=thread,
             correlation=none64,
+            external_id=none64,
             device=none32,
             stream=none32,
             bytes=none64,
@@ -133,6 +137,7 @@ class Events:
             sequence=none64,
             forward_thread=none64,
             blocks_per_sm=np.full(count, np.nan, np.float32),
+            blocks=np.full(count, np.nan, np.float32),
             warps_per_block=zeros,
             registers=zeros,
             shared_bytes=none32,

@@ -10,6 +10,7 @@ import re
 from typing import Any, Final
 
 from tb_gpudiag.trace.events import NONE, Category, Metadata
+from tb_gpudiag.trace.vocabulary.kernel_families import GRID_IN_THREADS
 
 FIELDS: Final = {
     "phase": ("ph", "VARCHAR"),
@@ -25,6 +26,7 @@ FIELDS: Final = {
 
 ARGUMENTS: Final = {
     "correlation": ("correlation", "BIGINT"),
+    "external_id": ("External id", "BIGINT"),
     "device": ("device", "BIGINT"),
     "stream": ("stream", "BIGINT"),
     "python_id": ("Python id", "BIGINT"),
@@ -48,8 +50,21 @@ ARGUMENTS: Final = {
 }
 """Columns read from the `args` of an event, likewise. SQL ignores case: keys must differ in more."""
 
-COPIED_BYTES: Final = "bytes"
-"""Entry of a copy's `args`. It differs from `Bytes` of `[memory]` only in case."""
+SELDOM: Final = {
+    # Differs from `Bytes` of `[memory]` only in case.
+    "copies": {"copied_bytes": ("bytes", "BIGINT")},
+    "grids": {
+        "grid": ("grid", "VARCHAR"),
+        "block": ("block", "VARCHAR"),
+        "launch_grid": ("grid dim", "VARCHAR"),
+        "launch_block": ("block dim", "VARCHAR"),
+    },
+}
+"""Groups of columns that few chunks need: of copies, and of kernels without blocks per multiprocessor."""
+
+_HIP_LAUNCH: Final = re.compile(r"hip\w*LaunchKernel\w*")
+_LAUNCH_IN_THREADS: Final = re.compile(r"hip(ExtModule|HccModule)Launch\w*")
+_KERNEL_IN_THREADS: Final = re.compile(GRID_IN_THREADS)
 
 _TIMESTAMP: Final = re.compile(rb'("(?:ts|dur)"[ \t\r\n]*:[ \t\r\n]*)(-?[0-9][0-9.eE+-]*)')
 
@@ -139,6 +154,16 @@ def is_old_operator(text: str) -> bool:
 def is_annotation(name: str) -> bool:
     """Return whether newer traces call an old `Operator` of this name a `user_annotation`."""
     return _ANNOTATION_OF_OLD.match(name) is not None
+
+
+def is_hip_launch(name: str) -> bool:
+    """Return whether a call of this name launches a kernel on ROCm."""
+    return _HIP_LAUNCH.fullmatch(name) is not None
+
+
+def grid_in_threads(name: str) -> bool:
+    """Return whether the grid of this kernel or launch call is in threads, not in blocks."""
+    return (_LAUNCH_IN_THREADS.fullmatch(name) or _KERNEL_IN_THREADS.match(name)) is not None
 
 
 def number_of(text: str) -> int:

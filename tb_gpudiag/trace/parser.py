@@ -27,9 +27,7 @@ def _query(schema: dict[str, Any]) -> str:
 
 
 _EVENTS: Final = _query({**dict(kineto.FIELDS.values()), "args": dict(kineto.ARGUMENTS.values())})
-# SQL ignores case, and `[memory]` has another argument of this name. So these bytes need a second query,
-# which few chunks need.
-_COPIED_BYTES: Final = _query({"args": {kineto.COPIED_BYTES: "BIGINT"}})
+_SELDOM: Final = {group: _query({"args": dict(columns.values())}) for group, columns in kineto.SELDOM.items()}
 
 
 class Parser:
@@ -59,7 +57,7 @@ class Parser:
         events = self._events(_EVENTS, text)
         if events is not None and _MAY_ROUND and _beyond_double(events.field(kineto.FIELDS["start_us"][0])):
             events = self._events(_EVENTS, kineto.quoted_timestamps(text))
-        return None if events is None else part_of(_columns(events), lambda: self._copied_bytes(text))
+        return None if events is None else part_of(_columns(events), lambda group: self._seldom(text, group))
 
     def valid(self, texts: list[bytes]) -> Bool:
         """Mask of the texts that are JSON, shape (len(texts),)."""
@@ -70,10 +68,13 @@ class Parser:
             return np.zeros(len(texts), np.bool_)
         return np.asarray(pc.fill_null(table.column("valid"), False).to_numpy(), np.bool_)
 
-    def _copied_bytes(self, text: bytes) -> pa.Array | None:
-        """Return `bytes` of each event of a text that is JSON."""
-        events = self._events(_COPIED_BYTES, text)
-        return None if events is None else _fields(_fields(events)["args"])[kineto.COPIED_BYTES]
+    def _seldom(self, text: bytes, group: str) -> dict[str, pa.Array]:
+        """Return the columns of a group of kineto.SELDOM, of a text that is JSON."""
+        events = self._events(_SELDOM[group], text)
+        if events is None:
+            return {}
+        arguments = _fields(_fields(events)["args"])
+        return {name: arguments[key] for name, (key, _) in kineto.SELDOM[group].items()}
 
     def _events(self, query: str, text: bytes) -> pa.StructArray | None:
         table = self._run(query, [text])

@@ -80,6 +80,7 @@ ARGUMENTS = st.fixed_dictionaries(
     {},
     optional={
         "correlation": st.integers(0, 2**40),
+        "External id": st.integers(0, 2**40),
         "device": st.integers(0, 7),
         "stream": st.integers(0, 99),
         "bytes": st.integers(0, 2**40),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tb_gpudiag.trace.events import Metadata
@@ -11,6 +11,10 @@ from tb_gpudiag.trace.events import Metadata
 _AMD_NAMES = ("AMD", "Radeon")
 _AMD_ARCHITECTURES = {(9, 0): "gfx90a", (9, 4): "gfx942", (9, 5): "gfx950"}
 _AMD_WAVEFRONT = 64
+
+LEAST_UNITS = {"gfx90a": 104, "gfx942": 228, "gfx950": 256}
+"""Compute units of MI210, MI300A and MI350X: the fewest of the whole GPUs with each architecture. A device
+with fewer is a part of a GPU, or a slower one for another market."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,12 @@ def device_properties(metadata: Metadata, device: int) -> DeviceProperties:
             return properties
     models = {properties for _, properties in listed}
     return models.pop() if len(models) == 1 else parse_properties({})
+
+
+def of_architecture(properties: DeviceProperties, architecture: str) -> DeviceProperties:
+    """Return the properties with this architecture, and the fewest compute units that it has."""
+    units = LEAST_UNITS.get(architecture, 0)
+    return replace(properties, architecture=architecture, multiprocessors=properties.multiprocessors or units)
 
 
 def parse_properties(properties: Mapping[str, Any]) -> DeviceProperties:

@@ -15,10 +15,13 @@ class Work:
 
     launch: event index of the host call; NONE where the trace has none (2.5% of GPU work in public traces,
     mostly queued before the recording began). Such work is never dropped: it keeps the device busy, too.
+    origin: the launch, else the operator that the work names by its external id, or NONE. It has the
+    operator, stack and shapes, but does not say when the work was launched.
     """
 
     event: Int64
     launch: Int64
+    origin: Int64
     launch_start_ns: Int64  # NONE without a launch
     launch_end_ns: Int64
     empty_queue: Bool  # linked, and all work launched earlier on the device had ended when the call returned
@@ -30,25 +33,67 @@ class Work:
 
 def join_launches(events: Events) -> Work:
     """Join launches to the GPU work that they started, by correlation. A call that begins after the work
-    began is not its launch."""
+    began is not its launch.
+
+    Some of ROCm's recorders write the correlation as external id, and no correlation.
+    """
     work = events.where(*GPU_WORK_CATEGORIES)
     calls = events.where(*CALL_CATEGORIES)
-    calls = calls[events.correlation[calls] > 0]
-    calls = calls[np.argsort(events.correlation[calls], kind="stable")]
-    keys = events.correlation[calls]
-    launch = np.full(len(work), NONE, np.int64)
-    if len(calls):
-        wanted = events.correlation[work]
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        found = (keys[at] == wanted) & (events.start_ns[calls[at]] <= events.start_ns[work])
-        launch[found] = calls[at[found]]
+    correlation, external = events.correlation, events.external_id
+    launch = _joined(events, work, correlation[work], calls, correlation[calls])
+    bare = np.flatnonzero((launch == NONE) & (correlation[work] <= 0) & (external[work] > 0))
+    if len(bare):
+        calls = calls[correlation[calls] <= 0]
+        launch[bare] = _joined(events, work[bare], external[work[bare]], calls, external[calls])
     linked = launch != NONE
     start = np.where(linked, events.start_ns[launch], NONE)
     end = np.where(linked, events.end_ns[launch], NONE)
     first_use = np.zeros(len(work), np.bool_)
     first_use[np.unique(events.name[work], return_index=True)[1]] = True
     first_use &= events.category[work] == Category.KERNEL
-    return Work(work, launch, start, end, _empty_queue(events, work, start, end), first_use)
+    return Work(
+        work,
+        launch,
+        _origins(events, work, launch),
+        start,
+        end,
+        _empty_queue(events, work, start, end),
+        first_use,
+    )
+
+
+def _joined(events: Events, work: Int64, wanted: Int64, hosts: Int64, keys: Int64) -> Int64:
+    """Return the host event with the same key that begins before each work does, or NONE, shape of work.
+
+    wanted, keys: of the work and of the host events; keys up to 0 join nothing.
+    """
+    found = np.full(len(work), NONE, np.int64)
+    hosts, keys = hosts[keys > 0], keys[keys > 0]
+    order = np.argsort(keys, kind="stable")
+    hosts, keys = hosts[order], keys[order]
+    if len(hosts):
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        fits = (keys[at] == wanted) & (events.start_ns[hosts[at]] <= events.start_ns[work])
+        found[fits] = hosts[at[fits]]
+    return found
+
+
+def _origins(events: Events, work: Int64, launch: Int64) -> Int64:
+    """Return the launch of each work, else the operator with its external id, or NONE.
+
+    Where a recorder writes correlations as external ids, they name no operator.
+    """
+    origin: Int64 = launch.copy()
+    lone = np.flatnonzero((launch == NONE) & (events.external_id[work] > 0))
+    calls = events.where(*CALL_CATEGORIES)
+    both = work[(events.correlation[work] > 0) & (events.external_id[work] > 0)]
+    is_correlation = len(both) > 0 and (events.external_id[both] == events.correlation[both]).all()
+    bare = ((events.external_id[calls] > 0) & (events.correlation[calls] <= 0)).any()
+    if len(lone) and not is_correlation and not bare:
+        hosts = events.where(Category.CPU_OP)
+        wanted, keys = events.external_id[work[lone]], events.external_id[hosts]
+        origin[lone] = _joined(events, work[lone], wanted, hosts, keys)
+    return origin
 
 
 def _empty_queue(events: Events, work: Int64, launch_start: Int64, launch_end: Int64) -> Bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import NONE, Bool, Int64
@@ -28,7 +27,7 @@ class UnfusedAttention:
     )
 
 
-def unfused_attention(kernels: Kernels, work: Work, host: Host) -> UnfusedAttention:
+def unfused_attention(kernels: Kernels, host: Host) -> UnfusedAttention:
     """Find unfused attention.
 
     Only matmuls that operators for batches launched count: a classifier's softmax is between others. Kernels
@@ -37,7 +36,7 @@ def unfused_attention(kernels: Kernels, work: Work, host: Host) -> UnfusedAttent
     events = host.events
     between = np.zeros(len(kernels.event), np.bool_)
     found = [np.zeros(0, np.int64)]
-    batched = _launched_by_batched_matmul(kernels, work, host)
+    batched = _launched_by_batched_matmul(kernels, host)
     for stream in np.unique(events.stream[kernels.event[kernels.softmax]]):
         own = np.flatnonzero(events.stream[kernels.event] == stream)
         matmul = np.flatnonzero(kernels.matrix[own] | (kernels.family[own] == Family.COLLECTIVE))
@@ -58,10 +57,9 @@ def unfused_attention(kernels: Kernels, work: Work, host: Host) -> UnfusedAttent
     return UnfusedAttention(np.concatenate(found), between)
 
 
-def _launched_by_batched_matmul(kernels: Kernels, work: Work, host: Host) -> Bool:
+def _launched_by_batched_matmul(kernels: Kernels, host: Host) -> Bool:
     """Mask of matmul kernels that an operator for batches launched, shape (k,)."""
-    launch = kernels.launches(work)
-    operator = np.where(launch == NONE, NONE, host.operator[launch])
+    operator = kernels.operators(host)
     named = match(host.events, BATCHED_MATMUL)
     found: Bool = (kernels.family == Family.GEMM) & (operator != NONE) & named[operator]
     return found

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ranges import Ranges, longest
@@ -34,7 +35,10 @@ class Kernels:
     Spans are clipped to the window. Copies and memsets are of the family COPY.
     """
 
-    def __init__(self, events: Events, work: Int64, window: Window) -> None:
+    def __init__(
+        self, events: Events, work: Int64, window: Window, joined: Work, multiprocessors: int
+    ) -> None:
+        """joined: work of all devices with its launches. multiprocessors: of the device, 0 if not known."""
         start, end = events.start_ns[work], events.end_ns[work]
         inside = (end > window.start_ns) & (start < window.end_ns)
         self.device = int(events.device[work[0]]) if len(work) else NONE
@@ -46,7 +50,10 @@ class Kernels:
         copies = events.category[self.event] != Category.KERNEL
         self.is_kernel: Bool = ~copies
         self.stream: Int32 = events.stream[self.event]
-        self.blocks_per_sm: Float32 = events.blocks_per_sm[self.event]
+        place = np.searchsorted(joined.event, self.event)
+        # Shape (k,): the host call that launched each, else the operator that it names, or NONE.
+        self.origin: Int64 = joined.origin[place]
+        self.blocks_per_sm = _blocks_per_sm(events, self.event, joined.launch[place], multiprocessors)
         self.warps_per_block: UInt8 = events.warps_per_block[self.event]
         self.registers: UInt8 = events.registers[self.event]
         self.shared_bytes: Int32 = events.shared_bytes[self.event]
@@ -69,9 +76,9 @@ class Kernels:
     def duration_ns(self) -> Int64:
         return self.end_ns - self.start_ns
 
-    def launches(self, work: Work) -> Int64:
-        """Return the host call that launched each, or NONE, shape (k,)."""
-        return work.launch[np.searchsorted(work.event, self.event)]
+    def operators(self, host: Host) -> Int64:
+        """Return the operator that launched each, or NONE, shape (k,)."""
+        return np.where(self.origin == NONE, NONE, host.operator[self.origin])
 
     @cached_property
     def matrix(self) -> Bool:
@@ -107,6 +114,19 @@ class Kernels:
         """Mask of kernels that compute with 64-bit numbers."""
         found: Bool = self.arithmetic == Arithmetic.FP64
         return found
+
+
+def _blocks_per_sm(events: Events, kernel: Int64, launch: Int64, multiprocessors: int) -> Float32:
+    """Return blocks of each kernel's grid / multiprocessors of the GPU; NaN where the trace does not say.
+
+    A launch call says for certain whether its grid is in blocks or in threads.
+    """
+    launched = np.where(launch == NONE, np.float32(np.nan), events.blocks[launch])
+    blocks = np.where(np.isnan(launched), events.blocks[kernel], launched)
+    recorded = events.blocks_per_sm[kernel]
+    if not multiprocessors:
+        return recorded
+    return np.where(np.isnan(recorded), blocks / np.float32(multiprocessors), recorded)
 
 
 def _column(values: list[int] | list[bool] | list[Arithmetic], name: Int64) -> UInt8:

@@ -7,7 +7,6 @@ from enum import IntEnum
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Int64
@@ -30,12 +29,11 @@ _OPERATORS = (
 )
 
 
-def find_moves(kernels: Kernels, work: Work, host: Host) -> Int64:
+def find_moves(kernels: Kernels, host: Host) -> Int64:
     """Return the Move of each of the kernels, or NONE, shape (k,). Copies from and to the host are NONE."""
     events = host.events
-    launch = kernels.launches(work)
-    operator = np.where(launch == NONE, NONE, host.operator[launch])
-    found = np.full(len(launch), NONE, np.int64)
+    operator = kernels.operators(host)
+    found = np.full(len(operator), NONE, np.int64)
     here = kernels.is_kernel | match(events, gpu_copies.ON_DEVICE)[kernels.event]
     here &= (operator != NONE) & match(events, operators.DATA_MOVER)[operator]
     if here.any():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from tb_gpudiag.facts.core.device_properties import DeviceProperties
+from tb_gpudiag.facts.core.device_properties import LEAST_UNITS, DeviceProperties
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,8 @@ _CAPABILITIES: dict[tuple[int, int], tuple[int, Peaks]] = {
     (12, 0): (170, Peaks(1.64, 104.8, 104.8, 209.5, 419, 0.32)),  # RTX 5090; RTX 5050
 }
 
-# AMD's architectures: the slowest listed GPU that has it, and its compute units. A device with fewer is a
-# part of a GPU, or a slower one for another market.
-_ARCHITECTURES = {"gfx90a": (r"MI210", 104), "gfx942": (r"MI300A", 228), "gfx950": (r"MI350X", 256)}
+# AMD's architectures: the slowest listed GPU that has it.
+_ARCHITECTURES = {"gfx90a": r"MI210", "gfx942": r"MI300A", "gfx950": r"MI350X"}
 
 
 def peaks_of(device: DeviceProperties) -> Peaks | None:
@@ -149,14 +148,13 @@ def peaks_of(device: DeviceProperties) -> Peaks | None:
 
 
 def _is_part(device: DeviceProperties) -> bool:
-    least = _ARCHITECTURES.get(device.architecture, ("", 0))[1]
-    return 0 < device.multiprocessors < least
+    return 0 < device.multiprocessors < LEAST_UNITS.get(device.architecture, 0)
 
 
 def _of_architecture(architecture: str) -> Peaks | None:
     if architecture not in _ARCHITECTURES:
         return None
-    name = _ARCHITECTURES[architecture][0]
+    name = _ARCHITECTURES[architecture]
     return replace(dict(DEVICE_PEAKS)[name], assumed=f"{name} ({architecture})")
 
 

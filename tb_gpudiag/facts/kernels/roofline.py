@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.matmuls import matrices
 from tb_gpudiag.facts.kernels.peaks import Peaks
@@ -48,12 +47,11 @@ class Roofline:
     matmul: Int64  # shape (k,) over Kernels: index into matmuls, or NONE
 
 
-def roofline(kernels: Kernels, work: Work, host: Host, peaks: Peaks) -> Roofline:
+def roofline(kernels: Kernels, host: Host, peaks: Peaks) -> Roofline:
     """Compare matmuls in FP32, FP16 and bf16 whose shapes and number formats were recorded with the
     roofline."""
     events = host.events
-    launch = kernels.launches(work)
-    operator = np.where(launch == NONE, NONE, host.operator[launch])
+    operator = kernels.operators(host)
     known = np.flatnonzero(operator != NONE)
     known = known[(events.shapes[operator[known]] != NONE) & (events.types[operator[known]] != NONE)]
     called = operator[known]
@@ -83,7 +81,7 @@ def roofline(kernels: Kernels, work: Work, host: Host, peaks: Peaks) -> Roofline
     place = np.full(keys.shape[1], NONE, np.int64)
     for index, (_, number) in enumerate(found):
         place[number] = index
-    of_kernel = np.full(len(launch), NONE, np.int64)
+    of_kernel = np.full(len(operator), NONE, np.int64)
     of_kernel[known] = place[member]
     return Roofline([matmul for matmul, _ in found], of_kernel)
 

@@ -56,10 +56,10 @@ _KINDS = {
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find GPU work launched by casting, copying and layout operators, and the layout kernels that libraries
     add around their own."""
-    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
+    time = kernel_time(facts.device, facts.window, facts.host)
     if time is None:
         return NO_GPU
-    move = find_moves(time.kernels, facts.work, facts.host)
+    move = find_moves(time.kernels, facts.host)
     chosen = move >= 0
     free = time.free(chosen, claimed)
     cost_ns = free.total

@@ -54,7 +54,7 @@ scaler.update()"""
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find matmul, convolution and attention kernels whose names say FP32 without tensor cores."""
-    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
+    time = kernel_time(facts.device, facts.window, facts.host)
     if time is None:
         return NO_GPU
     kernels = time.kernels

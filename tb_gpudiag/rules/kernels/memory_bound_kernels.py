@@ -55,7 +55,7 @@ model = model.to(memory_format=torch.channels_last)    # convolutions: no transp
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find runs of such kernels on one stream. Fused, a run takes about as long as its longest kernel."""
-    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
+    time = kernel_time(facts.device, facts.window, facts.host)
     if time is None:
         return NO_GPU
     kernels = time.kernels

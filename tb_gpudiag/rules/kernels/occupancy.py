@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.facts.core.intervals import EMPTY, coverage
+from tb_gpudiag.facts.core.intervals import EMPTY, coverage, intersect
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.concurrency import alone
 from tb_gpudiag.facts.kernels.multiprocessors import Occupancy, occupancy
 from tb_gpudiag.rules.rule import (
     NO_GPU,
@@ -64,7 +65,7 @@ triton.Config({"BLOCK": 512}, num_warps=4)       # let autotune choose among sev
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find matmul kernels whose last wave fills only part of the GPU, and memory-bound kernels with too few
     warps because of their registers or shared memory."""
-    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
+    time = kernel_time(facts.device, facts.window, facts.host)
     if time is None:
         return NO_GPU
     multiprocessor = facts.multiprocessor(time.device.id)
@@ -83,15 +84,21 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     found = [_last_waves(time, resident, tail), _low_occupancy(time, resident, low)]
     return [finding for finding in found if finding is not None] or Clear(
         f"partly empty last waves waste {time.of_window(_empty_ns(time, resident, tail))} of the step "
-        f"window, and kernels with low occupancy take {time.of_window(time.total_ns(low))}"
+        f"window, and kernels with low occupancy take {time.of_window(_alone_ns(time, low))}"
     )
 
 
 def _empty_ns(time: KernelTime, resident: Occupancy, tail: Bool) -> int:
     """The empty part of the last waves, as time of the whole GPU."""
-    waves = resident.waves[tail]
-    empty = time.kernels.duration_ns[tail] * (np.ceil(waves) - waves) / np.ceil(waves)
-    return min(int(empty.sum()), time.total_ns(tail))  # concurrent kernels waste it once
+    kernels, waves = time.kernels, resident.waves[tail]
+    # Other kernels that run meanwhile fill the multiprocessors that are free.
+    unshared = coverage(alone(kernels), kernels.start_ns[tail], kernels.end_ns[tail])
+    return int((unshared * (np.ceil(waves) - waves) / np.ceil(waves)).sum())
+
+
+def _alone_ns(time: KernelTime, chosen: Bool) -> int:
+    """Time in which one of the chosen kernels runs and no other kernel computes."""
+    return intersect(time.kernels.union(chosen), alone(time.kernels)).total
 
 
 def _last_waves(time: KernelTime, resident: Occupancy, tail: Bool) -> Finding | None:
@@ -123,7 +130,7 @@ def _last_waves(time: KernelTime, resident: Occupancy, tail: Bool) -> Finding | 
 
 
 def _low_occupancy(time: KernelTime, resident: Occupancy, low: Bool) -> Finding | None:
-    total_ns = time.total_ns(low)
+    total_ns = _alone_ns(time, low)
     if time.share(total_ns) < LEAST_SHARE:
         return None
     weight = time.kernels.duration_ns[low]

@@ -53,7 +53,7 @@ model = torch.compile(model, mode="max-autotune")"""
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find matmuls whose kernels take several times as long as the stated peaks allow."""
-    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
+    time = kernel_time(facts.device, facts.window, facts.host)
     if time is None:
         return NO_GPU
     if not (time.kernels.family == Family.GEMM).any():

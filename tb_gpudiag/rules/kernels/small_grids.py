@@ -6,6 +6,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.concurrency import unused_ns
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
@@ -42,21 +43,29 @@ with torch.cuda.stream(other):
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find kernels that leave multiprocessors without a block while they run.
 
-    A kernel with half as many blocks as multiprocessors leaves half of the GPU idle.
+    A kernel with half as many blocks as multiprocessors leaves half of the GPU idle, unless other kernels use
+    the other half.
     """
-    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
+    time = kernel_time(facts.device, facts.window, facts.host)
     if time is None:
         return NO_GPU
     kernels = time.kernels
     blocks = kernels.blocks_per_sm
     if np.isnan(blocks).all():
-        return CannotTell("the trace does not say how many blocks its kernels had (ROCm does not record it)")
-    chosen = (blocks < 1) & (kernels.family != Family.COLLECTIVE) & (kernels.duration_ns >= SHORTEST_NS)
+        return CannotTell(
+            "the trace does not say how many blocks its kernels had for how many multiprocessors"
+        )
+    chosen = (
+        (blocks < 1)
+        & kernels.is_kernel
+        & (kernels.family != Family.COLLECTIVE)
+        & (kernels.duration_ns >= SHORTEST_NS)
+    )
     # Leave out kernels that overlap another finding.
     already = claimed.get(time.device.id, EMPTY)
     chosen[chosen] = coverage(already, kernels.start_ns[chosen], kernels.end_ns[chosen]) == 0
-    unused_ns = np.where(chosen, kernels.duration_ns * (1 - np.nan_to_num(blocks)), 0).astype(np.int64)
-    cost_ns = min(int(unused_ns.sum()), time.total_ns(chosen))  # concurrent kernels waste it once
+    wasted_ns = unused_ns(kernels, chosen)
+    cost_ns = int(wasted_ns.sum())
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(
             f"kernels with fewer blocks than multiprocessors waste {time.of_window(cost_ns)} of the step "
@@ -77,7 +86,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns, "estimate"),
         evidence=evidence,
-        places=time.places(chosen, unused_ns),
+        places=time.places(chosen, wasted_ns),
         ranges=time.ranges(chosen),
         claims={time.device.id: kernels.union(chosen)},
     )

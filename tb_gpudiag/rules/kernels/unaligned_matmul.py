@@ -46,7 +46,7 @@ tokens = torch.nn.functional.pad(tokens, (0, -tokens.shape[1] % 8), value=pad_to
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find kernels whose names say that they load rows element by element, and 16-bit matmuls that could not
     use tensor cores at all."""
-    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
+    time = kernel_time(facts.device, facts.window, facts.host)
     if time is None:
         return NO_GPU
     kernels = time.kernels
@@ -91,7 +91,7 @@ def _shapes(time: KernelTime, chosen: Bool) -> tuple[list[tuple[str, int]], list
 
     Both are empty without recorded shapes. Batch dimensions do not matter.
     """
-    launch = time.kernels.launches(time.work)[chosen]
+    launch = time.kernels.origin[chosen]
     found = time_by_shapes(time.host, launch, time.kernels.duration_ns[chosen])
     least = sum(ns for _, ns in found) / LEAST_OF_SHAPES
     heaviest = [(shapes, ns) for shapes, ns in found[:SHAPES_SHOWN] if ns > least]

@@ -31,7 +31,7 @@ model = AutoModel.from_pretrained(name, attn_implementation="sdpa")   # or "flas
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find what runs between the two batched matmuls of attention: softmax, scale, mask, dropout, casts."""
-    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
+    time = kernel_time(facts.device, facts.window, facts.host)
     found = facts.unfused_attention
     if time is None or found is None:
         return NO_GPU

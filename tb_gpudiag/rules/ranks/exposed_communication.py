@@ -43,7 +43,7 @@ LEAST_PART = 0.2
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find time in which a communication kernel runs and nothing computes, including the time it waits for a
     slower rank."""
-    time = kernel_time(facts.device, facts.window, facts.work, facts.host)
+    time = kernel_time(facts.device, facts.window, facts.host)
     if time is None:
         return NO_GPU
     device, kernels = time.device, time.kernels
@@ -59,7 +59,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     ran_ns = time.total_ns(chosen)
     own_ns = np.zeros(len(chosen), np.int64)
     own_ns[chosen] = coverage(exposed, kernels.start_ns[chosen], kernels.end_ns[chosen])
-    launched = collective_launches(facts.host, kernels.event[chosen], kernels.launches(facts.work)[chosen])
+    launched = collective_launches(facts.host, kernels.event[chosen], kernels.origin[chosen])
     exposed_by_kind = np.bincount(launched.kind, weights=own_ns[chosen], minlength=len(Collective))
     marked = launched.by_annotation(own_ns[chosen])
     return Finding(

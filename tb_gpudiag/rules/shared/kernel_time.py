@@ -8,7 +8,6 @@ import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract
-from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.kernels import Kernels
@@ -28,7 +27,6 @@ class KernelTime:
     device: DeviceFacts
     kernels: Kernels
     window: Window
-    work: Work
     host: Host
 
     @property
@@ -66,17 +64,16 @@ class KernelTime:
         weight_ns: what counts for each of all kernels; their durations by default.
         """
         weight = self.kernels.duration_ns if weight_ns is None else weight_ns
-        launches = self.kernels.launches(self.work)
-        return places(self.host, launches[chosen], weight[chosen], by_operator=True)
+        return places(self.host, self.kernels.origin[chosen], weight[chosen], by_operator=True)
 
     def ranges(self, chosen: Bool) -> list[Range]:
         """The longest stretches of the chosen kernels on the timeline."""
         return longest(self.kernels.union(chosen), self.device.id)
 
 
-def kernel_time(device: DeviceFacts | None, window: Window, work: Work, host: Host) -> KernelTime | None:
+def kernel_time(device: DeviceFacts | None, window: Window, host: Host) -> KernelTime | None:
     """The device's kernels over the step window; None without a device."""
-    return None if device is None else KernelTime(device, device.kernels, window, work, host)
+    return None if device is None else KernelTime(device, device.kernels, window, host)
 
 
 def stated_peaks(peaks: Peaks) -> list[Evidence]:

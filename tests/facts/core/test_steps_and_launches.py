@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tb_gpudiag.trace.events import NONE
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
@@ -46,6 +48,77 @@ def test_a_call_that_begins_after_the_work_is_not_its_launch() -> None:
     work = facts_of(trace).work
     assert work.launch.tolist() == [NONE]
     assert not work.empty_queue.any()
+
+
+def _gpu_work(number: int, args: dict[str, int]) -> dict[str, Any]:
+    at = 1_000 + 100 * number
+    return {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at, "dur": 50, "args": args}
+
+
+def _host(name: str, at: int, us: int, args: dict[str, int], category: str = "cpu_op") -> dict[str, Any]:
+    return {"ph": "X", "cat": category, "name": name, "pid": 9, "tid": 9, "ts": at, "dur": us, "args": args}
+
+
+def _origins(*events: dict[str, Any]) -> list[str]:
+    """Names of what each kernel's launch and origin are, such as `hipLaunchKernel aten::mm`."""
+    trace = TraceBuilder()
+    for event in events:
+        trace.raw(event)
+    facts = facts_of(trace)
+    names, work, tree = facts.events.names, facts.work, facts.host.operator
+    calls = ["-" if i == NONE else names[facts.events.name[i]] for i in work.launch]
+    operators = ["-" if i == NONE else names[facts.events.name[tree[i]]] for i in work.origin]
+    return [f"{call} {operator}" for call, operator in zip(calls, operators, strict=True)]
+
+
+def test_a_recorder_without_correlations_joins_launches_by_external_id() -> None:
+    """Old ROCm: the external id of a kernel is its launch's, and no operator's."""
+    launch = [
+        _host("hipLaunchKernel", at, 5, {"External id": id_}, "cuda_runtime")
+        for at, id_ in ((20, 5), (60, 6))
+    ]
+    operators = [
+        _host("aten::mm", 10, 30, {"External id": 6}),
+        _host("aten::add", 50, 30, {"External id": 5}),
+    ]
+    work = [
+        _gpu_work(0, {"External id": 5}),
+        _gpu_work(1, {"External id": 6}),
+        _gpu_work(2, {"External id": 7}),
+    ]
+    assert _origins(*operators, *launch, *work) == [
+        "hipLaunchKernel aten::mm",
+        "hipLaunchKernel aten::add",
+        "- -",
+    ]
+
+
+def test_work_without_a_launch_has_the_operator_that_its_external_id_names() -> None:
+    operators = [
+        _host("aten::mm", 10, 30, {"External id": 6}),
+        _host("aten::add", 50, 30, {"External id": 5}),
+    ]
+    launch = _host("cudaLaunchKernel", 20, 5, {"External id": 6, "correlation": 77}, "cuda_runtime")
+    work = [
+        _gpu_work(0, {"External id": 6, "correlation": 77}),
+        _gpu_work(1, {"External id": 5, "correlation": 78}),
+        _gpu_work(2, {"External id": 9, "correlation": 79}),
+        _gpu_work(3, {"External id": 5}),
+    ]
+    late = _host("aten::late", 5_000, 30, {"External id": 9})  # begins after the work
+    assert _origins(*operators, launch, *work, late) == [
+        "cudaLaunchKernel aten::mm",
+        "- aten::add",
+        "- -",
+        "- aten::add",
+    ]
+
+
+def test_external_ids_that_are_correlations_name_no_operator() -> None:
+    """In torch 2.0 to 2.2, a kernel's external id is its correlation."""
+    operator = _host("aten::mm", 10, 30, {"External id": 5})
+    work = [_gpu_work(number, {"External id": 5 + number, "correlation": 5 + number}) for number in range(2)]
+    assert _origins(operator, *work) == ["- -", "- -"]
 
 
 def test_which_launches_found_the_queue_empty() -> None:

@@ -67,7 +67,7 @@ def test_unfused_attention_is_a_softmax_between_two_batched_matmuls(
     attention(trace.thread(), operator, between)
     facts = facts_of(trace)
     kernels = device_of(facts).kernels
-    found = unfused_attention(kernels, facts.work, facts.host)
+    found = unfused_attention(kernels, facts.host)
     assert len(found.softmax) == (found_us > 0)
     assert int(kernels.duration_ns[found.between].sum()) == found_us * US
 

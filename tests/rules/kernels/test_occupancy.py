@@ -15,6 +15,7 @@ from tests.rules.stage import (
     facts_of,
     figures,
     finding,
+    findings,
     healthy,
     is_clear,
     without_gpu,
@@ -86,6 +87,18 @@ def test_fires_on_low_occupancy(tmp_path: Path) -> None:
 )
 def test_short_kernels_whole_waves_and_tensor_cores_are_clear(trace: TraceBuilder, tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_kernels_next_to_others_are_clear(tmp_path: Path) -> None:
+    """Another stream's kernel uses what a last wave or a low occupancy leaves."""
+    for name, kwargs in (
+        (GEMM, {"blocks": round(2 * MULTIPROCESSORS * 1.1), "registers": 128}),
+        ("triton_poi_fused_add_0", {"blocks": 8000, "registers": 168}),
+    ):
+        trace = _kernel(name, 400, **kwargs)
+        assert findings(RULE.check(facts_of(trace, tmp_path / name[:4])))
+        trace.thread("other").launch("k", at=STEP_AT + 5, us=5, runs_at=STEP_AT, runs_us=900, stream=20)
+        assert is_clear(RULE.check(facts_of(trace, tmp_path / f"{name[:4]}2")))
 
 
 def test_a_healthy_job_is_clear(tmp_path: Path) -> None:

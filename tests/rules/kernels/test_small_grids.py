@@ -8,7 +8,8 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.kernels.small_grids import RULE
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.wording.quantity import duration, mean, share_of
-from tests.builder import TraceBuilder
+from tests.builder import DeviceProperties, TraceBuilder
+from tests.builder.recording import GpuSpan
 from tests.rules.stage import (
     STEP_AT,
     STEP_US,
@@ -59,6 +60,41 @@ def test_short_kernels_full_grids_and_collectives_are_clear(
     name: str, blocks: int, us: float, tmp_path: Path
 ) -> None:
     assert is_clear(RULE.check(kernel(name, blocks, us, tmp_path)))
+
+
+def test_concurrent_small_kernels_waste_only_what_they_leave_together(tmp_path: Path) -> None:
+    """Ten branches with 8 of 80 blocks each use the whole GPU. Alone, each would waste 90% of its time."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    for branch in range(10):
+        main.launch(
+            "reduce_kernel",
+            at=STEP_AT + branch,
+            us=1,
+            runs_at=STEP_AT + 20,
+            runs_us=900,
+            grid=(8, 1, 1),
+            stream=7 + branch,
+        )
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
+def test_reads_the_grid_on_rocm(tmp_path: Path) -> None:
+    """A step with a Tensile kernel of 512 x 4 threads, so 8 blocks, on an MI300X with 304 compute units."""
+    trace = TraceBuilder(devices=("AMD Instinct MI300X",))
+    trace.recording.devices = [
+        DeviceProperties("AMD Instinct MI300X", multiprocessors=304, compute_major=9, compute_minor=4)
+    ]
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    args = {"grid": [512, 4, 1], "block": [256, 1, 1], "blocks per SM": None}
+    span = GpuSpan(
+        "kernel", "Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1", 0, 7, 120_000, 920_000, args=args
+    )
+    trace.recording.gpu.append(span)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.cost_ns == pytest.approx(800_000 * (1 - 8 / 304), abs=2)
 
 
 def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
