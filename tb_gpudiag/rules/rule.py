@@ -60,7 +60,7 @@ class Place:
 class Saving:
     """The time that a fix saves over the step window.
 
-    basis: "at most" (the cost, from the idle ledger), "estimate", or "replayed" (the trace replayed without
+    basis: "at most" (a bound: no fix can save more), "estimate", or "replayed" (the trace replayed without
     what the fix removes: see savings.py).
     """
 

@@ -20,8 +20,8 @@ from tb_gpudiag.rules.savings import (
     trusted_replay,
     why_not_replayed,
     with_bounded_saving,
-    with_reason,
     with_replayed_saving,
+    with_upper_bound,
 )
 from tb_gpudiag.rules.shared.little_work import little_work
 from tb_gpudiag.rules.shared.memory_room import share_of_memory
@@ -30,7 +30,7 @@ from tb_gpudiag.wording.format import one_line
 log = logging.getLogger(__name__)
 
 # "At most" is a bound, and fixes of real jobs stay below it: hiding a copy or a collective needs computing to
-# hide it under. Half of it ranks such a finding fairly among replayed ones.
+# hide it under. Half of the cost ranks such a finding fairly among replayed ones.
 LIKELY_SHARE = 0.5
 
 ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
@@ -86,7 +86,7 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
         found = [replace(f, finding=with_replayed_saving(replay, f.finding)) for f in found]
     elif facts.device is not None and any(f.finding.removable is not None for f in found):
         reason = why_not_replayed(facts.replay)
-        found = [replace(f, finding=with_reason(f.finding, reason)) for f in found]
+        found = [replace(f, finding=with_upper_bound(facts.replay, f.finding, reason)) for f in found]
     found = [replace(f, finding=with_bounded_saving(f.finding, window_ns)) for f in found]
     found.sort(key=lambda f: _rank(f, window_ns, facts.memory))
     plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []

@@ -54,11 +54,16 @@ def why_not_replayed(replay: Replay) -> str:
     return ""
 
 
-def with_reason(finding: Finding, reason: str) -> Finding:
-    """Return the finding with the reason why its saving is not replayed, if it could have been."""
+def with_upper_bound(replay: Replay, finding: Finding, reason: str) -> Finding:
+    """Return the finding with a bound of its saving, and the reason why that is not replayed; unchanged if it
+    cannot be replayed anyway."""
     if finding.removable is None:
         return finding
-    return replace(finding, evidence=[*finding.evidence, Evidence("Saving not replayed", reason)])
+    return replace(
+        finding,
+        saving=Saving(0, replay.most_saved(finding.removable.most)),
+        evidence=[*finding.evidence, Evidence("Saving not replayed", reason)],
+    )
 
 
 def with_replayed_saving(replay: Replay, finding: Finding) -> Finding:

@@ -258,8 +258,8 @@ TREND_STATES = table(
 
 SAVING_BASES = table(
     Term("replayed", "Replayed", "From replaying the trace without this cost."),
-    Term("estimate", "Estimate", "An estimate from kernel sizes or known rates."),
-    Term("at most", "At most", "The whole cost. A fix cannot save more."),
+    Term("estimate", "Estimate", "An estimate from measured times, kernel sizes or known rates."),
+    Term("at most", "At most", "An upper bound. A fix cannot save more."),
 )
 """How a saving was found."""
 

@@ -813,12 +813,12 @@ export const SAVING_BASES: Readonly<Record<string, Term>> = {
   "estimate": {
     "word": "Estimate",
     "noun": "estimate",
-    "explanation": "An estimate from kernel sizes or known rates."
+    "explanation": "An estimate from measured times, kernel sizes or known rates."
   },
   "at most": {
     "word": "At most",
     "noun": "at most",
-    "explanation": "The whole cost. A fix cannot save more."
+    "explanation": "An upper bound. A fix cannot save more."
   }
 };
 
@@ -1088,14 +1088,14 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "account": "The step window of one GPU as a sum: computing, copying, communicating, and idle time by cause.",
   "allocated memory": "Memory that tensors use now.",
   "arithmetic intensity": "Arithmetic operations per byte that a kernel moves to and from GPU memory.",
-  "at most": "A saving is \"at most\" the cost of a finding if nothing shows how much of it a fix removes.",
+  "at most": "A saving is \"at most\" this long if no fix can save more, because it removes no more GPU time or host time.",
   "blocked on a full queue": "The launch queue holds about a thousand launches, and a launch call blocks while it is full.",
   "busy": "A GPU is busy while at least one kernel, copy or memset runs on it.",
   "caching allocator": "PyTorch's allocator of GPU memory, which keeps freed memory for the next allocation instead of returning it to the driver.",
   "cause": "What the host did while a GPU was idle, and so the reason for the idle time.",
   "collective": "An operation that all ranks take part in, such as an all-reduce.",
   "correlation": "The number by which the profiler connects a launch on the host with the work it started on the GPU. Without it, GPU work has no operator and no line of code.",
-  "estimate": "A saving that is computed from kernel sizes or from known rates, without a replay.",
+  "estimate": "A saving that is computed from measured times, kernel sizes or known rates, without a replay.",
   "exposed": "Copies and communication are exposed while nothing computes on the GPU at the same time.",
   "finding": "What a rule found in a trace: a fact with its figure, evidence, the places in the code, and a fix.",
   "floor": "The lowest allocated memory during one step.",

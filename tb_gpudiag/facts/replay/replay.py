@@ -122,9 +122,8 @@ class Replay:
     @cached_property
     def unexplained_share(self) -> float:
         """Share of the step window with waits that the model does not explain."""
-        window = self._window
-        unexplained = clip(self._held_out.unexplained, window.start_ns, window.end_ns)
-        return unexplained.total / window.duration_ns if window.duration_ns else 0.0
+        unexplained_ns = self._inside(*self._held_out.unexplained)
+        return unexplained_ns / self._window.duration_ns if self._window.duration_ns else 0.0
 
     @cached_property
     def unexplained_starts(self) -> float:
@@ -182,6 +181,24 @@ class Replay:
         marks = begun[calls.event == NONE]
         last = max(int(marks[-1]), int(ends[self._in_steps].max(initial=marks[-1])))
         return Replayed(np.diff(np.r_[marks[:-1], last]))
+
+    def most_saved(self, change: Change) -> int:
+        """Return what a change saves at most, whatever the work waits for and the model does not know.
+
+        No nanosecond of host time or waiting shortens the window by more than one, and the GPU's work stays:
+        the window is at least as long as the busiest stream's work.
+        """
+        calls, work = self._calls, self._work.event
+        unblocked = np.isin(calls.event, np.array(change.unblocked, np.int64)) & (calls.event != NONE)
+        removed_ns = change.share * self._inside(change.host.start, change.host.end)
+        removed_ns += self._inside(calls.start_ns[unblocked], calls.end_ns[unblocked])
+        start, end = self._events.start_ns[work], self._events.end_ns[work]
+        busy_ns = [self._inside(start[stream.work], end[stream.work]) for stream in self._streams.each]
+        return min(round(removed_ns), self._window.duration_ns - max(busy_ns, default=0))
+
+    def _inside(self, start: Int64, end: Int64) -> int:
+        """Return how much of the window these stretches cover together."""
+        return clip(union(start, end), self._window.start_ns, self._window.end_ns).total
 
 
 def _host_time(changes: Sequence[Change]) -> list[tuple[Intervals, float]]:

@@ -151,7 +151,6 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     drained = np.flatnonzero(per_gap)
     calls, blocked_ns = gaps.blocked_in[drained], gaps.blocked_ns[drained]
     kinds = _by_kind(sync_kinds(facts.host, facts.transfers, calls), per_gap[drained], blocked_ns)
-    inside_ns = int(lost.drained_ns[lost.of(Cause.SYNC) & chosen].sum())
     tasks = facts.host_tasks.time_ns(lost.event, lost.drained_ns)
     return Finding(
         title=f"Synchronizations leave the GPU idle {cost_share} of the time",
@@ -159,7 +158,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         "finished all queued work. The GPU is then idle until the host launches something new.",
         fix=_fix(kinds[0].kind, facts.job),
         cost_ns=cost_ns,
-        saving=Saving(inside_ns, cost_ns),
+        saving=Saving(0, cost_ns),
         evidence=[
             window_time("Idle after synchronizations", cost_ns, lost.window_ns),
             *_refilling(lost, tasks, cost_ns),
