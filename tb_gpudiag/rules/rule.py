@@ -103,6 +103,7 @@ class Finding:
     cost_ns: cost over the step window; 0 for a finding about the recording.
     cost_bytes, cost_bytes_per_step: for a finding about memory, what is held or grows and a fix frees.
     memory_device: whose memory that is; NONE is the CPU's.
+    sure: False if something harmless would look the same. Then it ranks by what is held, not by its growth.
     claims: device -> the parts of its step window that make up the cost. A nanosecond is claimed once: the
         first rule in the order of RULES gets it.
     removable: what to replay the trace without; None if that cannot be replayed.
@@ -116,6 +117,7 @@ class Finding:
     cost_bytes: int = 0
     cost_bytes_per_step: float = 0.0
     memory_device: int = NONE
+    sure: bool = True
     saving: Saving | None = None
     evidence: list[Evidence] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)

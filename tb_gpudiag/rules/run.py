@@ -127,7 +127,7 @@ def _saved_share(finding: Finding, window_ns: int, memories: Sequence[DeviceMemo
     of_time = _likely_saving_ns(finding) / max(1, window_ns)
     if not (finding.cost_bytes or finding.cost_bytes_per_step):
         return of_time
-    growth = finding.cost_bytes_per_step
+    growth = finding.cost_bytes_per_step if finding.sure else 0.0
     return max(of_time, share_of_memory(memories, finding.memory_device, finding.cost_bytes, growth))
 
 

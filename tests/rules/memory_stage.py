@@ -47,6 +47,13 @@ def job(
     return trace
 
 
+def build_model(trace: TraceBuilder, *, device: int | None = None) -> None:
+    """Show in the trace how the model is built: then no memory of the job is older than the recording."""
+    thread = trace.thread("builder")
+    thread.frame("/opt/python3.11/site-packages/torch/nn/modules/linear.py(98): __init__", at=0, us=1)
+    thread.alloc(512, at=0.5, device=device)
+
+
 def only(answer: Answer) -> Finding:
     """Return the only finding of an answer."""
     assert isinstance(answer, list), answer

@@ -16,7 +16,7 @@ from tb_gpudiag.facts.waiting.sync_sites import SyncKind
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.host_messages import KINDS as HOST_KINDS
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
-from tb_gpudiag.rules.shared.leak import State
+from tb_gpudiag.rules.shared.leak_state import State
 from tb_gpudiag.rules.shared.window_parts import WindowParts
 from tb_gpudiag.trace.events import Category, Kind
 from tb_gpudiag.trace.vocabulary.kernel_families import Family

@@ -21,8 +21,9 @@ class Allocations:
     freed: position of the event that ended it; NONE if it was alive at the end.
     free: positions of all frees.
     early_free: positions of the frees of memory that was allocated before the recording, shape (f,).
+    unseen_free: indices of allocations whose address was allocated again without a recorded free, shape (u,).
     paired: False without addresses (old traces), which do not say what a free freed. Then `freed` is NONE and
-    `early_free` is empty.
+    `early_free` and `unseen_free` are empty.
     """
 
     def __init__(self, memory: MemoryEvents, curve: Curve, context: MemoryContext) -> None:
@@ -40,6 +41,8 @@ class Allocations:
         )
         self.freed: Int64 = freed[self.position]
         self.early_free: Int64 = early
+        ended = self.freed[self.freed != NONE]
+        self.unseen_free: Int64 = np.flatnonzero(self.freed != NONE)[action[ended] == MemoryAction.ALLOCATE]
 
     def __len__(self) -> int:
         return len(self.position)

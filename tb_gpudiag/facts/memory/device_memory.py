@@ -16,10 +16,12 @@ from tb_gpudiag.facts.memory.context import MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend
 from tb_gpudiag.facts.memory.peak import Peak, find_peak
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.repeats import inferred_steps
 from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
 from tb_gpudiag.facts.memory.sites import GrowingSite, growing_sites
 from tb_gpudiag.facts.memory.windows import windows
-from tb_gpudiag.trace.events import NONE, DeviceType, Int64, Trace
+from tb_gpudiag.trace.events import NONE, Category, DeviceType, Int64, Trace
 
 MOST_GPUS = 64
 """A node has up to 16."""
@@ -49,6 +51,13 @@ class DeviceMemory:
         return self.device == NONE
 
     @property
+    def has_modules(self) -> bool:
+        """Whether the recording shows which modules allocated."""
+        events = self._trace.events
+        frames = (events.category == Category.PYTHON_FUNCTION).any() or (events.call_stack != NONE).any()
+        return self._trace.kind == "snapshot" or bool(frames)
+
+    @property
     def is_rocm(self) -> bool:
         return int(self._trace.memory.device_type[self.curve.event[0]]) == DeviceType.HIP
 
@@ -75,10 +84,20 @@ class DeviceMemory:
 
     @cached_property
     def floors(self) -> Floors:
-        """Floors of steps, else of windows of time; empty without either."""
+        """Floors of steps (recorded, or inferred), else of windows of time; empty without either."""
         begin_ns = self._history_begins_ns
         if self._periods is not None:
             return floors(self.curve, self._periods.after(begin_ns))
+        steps = inferred_steps(
+            self.allocations,
+            self._host,
+            self._trace.memory,
+            self._context.phase,
+            begin_ns,
+            has_modules=self.has_modules,
+        )
+        if len(steps):
+            return floors(self.curve, steps)
         # A snapshot without times (torch 2.0) counts its entries instead: they are not seconds.
         timed = self._trace.kind != "snapshot" or self._trace.start_ns > 0
         return floors(self.curve, windows(self.curve, begin_ns) if timed else NO_PERIODS)
@@ -99,18 +118,29 @@ class DeviceMemory:
         return trend(self.floors)
 
     @property
-    def until_full(self) -> float:
-        """Steps or seconds (the trend's unit) until the peak, which rises with the floor, reaches the
-        capacity.
+    def ran_out(self) -> bool:
+        """Whether an allocation failed, and the job allocated nothing after that."""
+        failed, made = self.reserve.out_of_memory_ns, self.allocations.time_ns
+        return bool(len(failed)) and not (len(made) and made[-1] > failed[-1])
 
-        0 if the floor does not rise, or not in its second half, or if the capacity is not known.
+    @cached_property
+    def misses_old_frees(self) -> bool:
+        """Whether frees of memory from before the recording may have happened without being recorded.
+
+        torch's CPU profiler drops them. A GPU's allocator reports them, and a running job frees the batch and
+        the gradients of the step before: a history without any such frees does not have them. Where the
+        recording shows how the model was built, there is no older memory.
         """
-        found = self.trend
-        if found is None or not self.capacity_bytes:
-            return 0.0
-        if min(found.low, found.later) <= 0:
-            return 0.0
-        return max(0, self.capacity_bytes - self.peak.allocated_bytes) / found.per_unit
+        recorded_by_allocator = not self.is_cpu and self._trace.kind != "snapshot"
+        if recorded_by_allocator or not self.allocations.paired:
+            return False
+        if not self.is_cpu and len(self.allocations.early_free):
+            return False
+        event = self.allocations.event
+        built = self._context.phase[event] == Phase.PARAMETER
+        if self._trace.memory.found is not None:
+            built &= ~self._trace.memory.found[event]
+        return not bool(built.any())
 
     @cached_property
     def sites(self) -> list[GrowingSite]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +26,14 @@ class Periods:
     """Stretches of the recording with a floor each, in order and disjoint. Shape (k,) each.
 
     unit: "step" (recorded or inferred), or "second" (equal windows of time, without steps).
+    inferred: from allocations that repeat (see repeats.py).
     """
 
     names: list[str]
     start_ns: Int64
     end_ns: Int64
     unit: str
+    inferred: bool = False
 
     def __len__(self) -> int:
         return len(self.names)
@@ -43,7 +45,9 @@ class Periods:
     def after(self, time_ns: int) -> Periods:
         """Return the periods that begin at this time or later."""
         first = int(np.searchsorted(self.start_ns, time_ns))
-        return Periods(self.names[first:], self.start_ns[first:], self.end_ns[first:], self.unit)
+        return replace(
+            self, names=self.names[first:], start_ns=self.start_ns[first:], end_ns=self.end_ns[first:]
+        )
 
     @property
     def at(self) -> Float64:

@@ -65,7 +65,8 @@ def phase_of_spans(host: Host, transfers: Transfers) -> UInt8:
     main = tree.nearest(own)
     # An optimizer calls no modules, and nothing in it requires gradients: modules and operators that do,
     # inside its step, are a closure's forward pass. Inside backward, a forward pass recomputes activations.
-    forward = (match(events, marks.MODULE) & python) | (numbered & (events.forward_thread <= 0))
+    closure = match(events, torch_frames.CLOSURE_FRAME) & python
+    forward = (match(events, marks.MODULE) & python) | (numbered & (events.forward_thread <= 0)) | closure
     inner = tree.nearest(np.where(forward & (own == NONE), Phase.FORWARD, own))
     main[(inner == Phase.FORWARD) & (main == Phase.OPTIMIZER)] = NONE
     found = np.full(len(events), Phase.UNKNOWN, np.uint8)
@@ -95,7 +96,10 @@ def phase_of_stack(stack: str) -> Phase:
     main = next((phase for phase in reversed(inwards) if phase in _MAIN), None)
     if main is not None:
         last = max(at for at, phase in enumerate(inwards) if phase == main)
-        closure = main == Phase.OPTIMIZER and Phase.FORWARD in inwards[last:]
+        inside = stack.split("\n")[last + 1 :]
+        closure = main == Phase.OPTIMIZER and (
+            Phase.FORWARD in inwards[last:] or any(map(torch_frames.is_closure, inside))
+        )
         return Phase.FORWARD if closure else main
     return next((phase for phase in reversed(inwards) if phase != Phase.UNKNOWN), Phase.FORWARD)
 

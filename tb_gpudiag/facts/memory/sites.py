@@ -20,6 +20,7 @@ from tb_gpudiag.trace.events import NONE, Category, Int64, MemoryEvents, UInt8
 from tb_gpudiag.trace.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
 from tb_gpudiag.trace.vocabulary.marks import module_class, module_name
 from tb_gpudiag.trace.vocabulary.operators import JOINS
+from tb_gpudiag.trace.vocabulary.torch_frames import in_no_grad, is_optimizer_state
 
 MOST_COLUMNS = 250
 """Most floors at which sites are measured; of more, evenly spaced ones."""
@@ -44,7 +45,8 @@ class GrowingSite:
     phase: Phase  # in which most of it was allocated
     bytes: int  # alive at the last floor
     count: int  # allocations of these
-    size_bytes: int  # the median of these
+    size_bytes: int  # allocations of this size or smaller hold half of the bytes
+    even: bool  # these are all of one size
     steps: int  # in which these were allocated
     old_bytes: int  # of bytes: allocated at least two steps before the last floor's step
     old_count: int
@@ -60,6 +62,9 @@ class GrowingSite:
     last_ns: int
     times_ns: Int64  # when those were allocated: at most MOST_TIMES, evenly chosen, shape (t,)
     events: Int64  # their operators' spans, or NONE, shape (t,)
+
+    in_optimizer: bool  # torch's own optimizer allocated it, as its state
+    grad_mode: bool | None  # allocated where autograd records a graph; None if unknown
 
     @property
     def replaced(self) -> bool:
@@ -223,7 +228,8 @@ def _site(
         phase=Phase(int(phases.argmax())),
         bytes=int(size.sum()),
         count=len(held),
-        size_bytes=int(np.median(size)) if len(size) else 0,
+        size_bytes=_usual_size(size),
+        even=bool((size == size[:1]).all()),
         steps=len(np.unique(step)),
         old_bytes=int(size[old].sum()),
         old_count=int(old.sum()),
@@ -239,7 +245,27 @@ def _site(
         last_ns=int(allocations.time_ns[held].max(initial=0)),
         times_ns=allocations.time_ns[shown],
         events=allocations.operator[shown],
+        in_optimizer=is_optimizer_state(text),
+        grad_mode=_grad_mode(host, operator, text),
     )
+
+
+def _usual_size(size: Int64) -> int:
+    """Return the median, weighted by bytes: a few large tensors matter more than many small ones."""
+    if not len(size):
+        return 0
+    ordered = np.sort(size)
+    held = np.cumsum(ordered)
+    return int(ordered[np.searchsorted(2 * held, held[-1])])
+
+
+def _grad_mode(host: Host, operator: int, stack: str) -> bool | None:
+    """Autograd numbers the operators that it records. A snapshot shows only decorators that turn it off."""
+    events = host.events
+    if operator == NONE or not (events.sequence != NONE).any():
+        return False if in_no_grad(stack) else None
+    chain = [operator, *host.tree.ancestors(operator)]
+    return any(events.sequence[i] != NONE for i in chain if events.category[i] == Category.CPU_OP)
 
 
 def _module(event: Int64, size: Int64, host: Host) -> str:

@@ -13,7 +13,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     of_cpu = [memory for memory in facts.memory if memory.is_cpu]
     if not of_cpu:
         return memory_not_recorded(facts.recorded)
-    return look_for_leak(of_cpu, has_modules=facts.recorded.stacks)
+    return look_for_leak(of_cpu)
 
 
 RULE = Rule("GD405", "host_memory_leak", "Host memory leak", check)

@@ -13,8 +13,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
     if not of_gpus:
         return gpu_memory_not_recorded(facts.device, facts.recorded)
-    has_modules = facts.recorded.stacks or facts.trace.kind == "snapshot"
-    return look_for_leak(of_gpus, has_modules=has_modules)
+    return look_for_leak(of_gpus)
 
 
 RULE = Rule("GD401", "memory_leak", "GPU memory leak", check, about=TRACES | MEMORY_FILES)

@@ -1,143 +1,99 @@
-"""Leak detection for GD401 and GD405: does the memory floor rise for good, and what holds the memory?"""
+"""Leak detection for GD401 and GD405: which devices' memory grows, what keeps it, and how sure that is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
-
-import numpy as np
 
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Place, Severity
-from tb_gpudiag.rules.shared.leak_causes import cause_of, loss_of
+from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, Explained, causes_of, loss_of
+from tb_gpudiag.rules.shared.leak_state import (
+    FEWEST_STEPS,
+    State,
+    growth_per_unit,
+    keepers,
+    kept_per_unit,
+    least_per_unit,
+    risen_bytes,
+    state_of,
+    until_full,
+)
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
 from tb_gpudiag.rules.shared.memory_room import is_large
-from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.wording.format import count
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of, size
-
-# Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.
-LEAST_BYTES_PER_STEP = 4 * 2**10
-
-# Not counting the first step. A line fits any two floors, and a third one confirms it.
-FEWEST_STEPS = 3
 
 # A cache that is still filling looks like a leak for as many steps as it has entries, and so does a list that
 # is cleared now and then. With fewer steps than this the finding says so.
 MANY_STEPS = 10
 
-# With only two floors, other evidence confirms a leak: each of the three steps leaves allocations of the same
-# size behind until the end of the recording, and these explain at least this share of the rise.
-LEFT_SHARE = 0.9
+# One or two frees may be missing because two threads used one address in the same instant. With this many,
+# frees are really not recorded.
+FEWEST_UNSEEN = 3
 
-# A plateau (a filled cache, optimizer state) grew earlier and no longer does. In a leak, the number of
-# retained allocations grows in the second half of the recording at half of its usual rate or more.
-LATER_SHARE = 0.5
-
-# A leak is visible in the allocations: more and more of one site are alive two steps later, or each step
-# replaces one by a larger one. If these explain less than half of the rise, batches of changing sizes may
-# have caused it.
-EXPLAINED_SHARE = 0.5
-
-# A replaced allocation is a cache if it grows by the same amount in every step, within a tenth. Batches of
-# changing sizes do not. Old traces have no addresses and do not show what is still alive, so there the floor
-# itself has to rise this evenly.
-EVEN_SHARE = 0.1
-
-State = Literal["rising", "level", "plateau", "falling", "unclear"]
+_HOW_TO_BE_SURE = (
+    "Record from the job's first step, or for more steps than the buffer has entries. Or compare the "
+    "process's resident memory (RSS) some hundred steps apart: a leak raises it."
+)
+_RSS = """import resource
+print(step, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)   # KiB on Linux: level if nothing leaks"""
 
 
-def state_of(memory: DeviceMemory) -> State | None:
-    """Classify the floors of the steps; None if there are too few steps to tell."""
-    trend = memory.trend
-    if trend is None:
-        return None
-    if trend.steps < FEWEST_STEPS:
-        return "rising" if _is_left_by_each_step(memory, trend.per_unit) else None
-    least = LEAST_BYTES_PER_STEP / _unit_length(memory)
-    if trend.high < 0 and -trend.per_unit >= least:
-        return "falling"
-    if max(trend.per_unit, trend.earlier) < least:
-        return "level"
-    if trend.per_unit < least:
-        return "plateau" if _risen(memory) >= LEAST_BYTES_PER_STEP else "unclear"
-    if trend.low > 0 and _is_confirmed(memory, trend):
-        return "rising"
-    return "plateau" if trend.later < LATER_SHARE * trend.per_unit else "unclear"
-
-
-def _risen(memory: DeviceMemory) -> int:
-    """Bytes that the last floor is above the first one, not counting excused steps."""
-    compared = memory.floors.bytes[~memory.floors.excused]
-    return int(compared[-1] - compared[0])
-
-
-def _unit_length(memory: DeviceMemory) -> float:
-    """Return 1 for steps. Without steps, return the seconds of the windows of time that replace them."""
-    periods = memory.floors.periods
-    return 1.0 if periods.unit == "step" else max(1e-9, float(periods.at[1] - periods.at[0]))
-
-
-def _is_confirmed(memory: DeviceMemory, trend: Trend) -> bool:
-    """Whether allocations explain the rise, or in old traces, whether the rise is even."""
-    if not memory.allocations.paired:
-        return _is_even(trend.low, trend.high, trend.per_unit)
-    return sum(site.per_unit for site in keepers(memory)) >= EXPLAINED_SHARE * trend.per_unit
-
-
-def _is_left_by_each_step(memory: DeviceMemory, slope: float) -> bool:
-    """Whether each of three steps left the same allocations behind, which explain the rise."""
-    allocations, steps = memory.allocations, memory.floors.periods
-    never_freed = allocations.freed == NONE
-    left = 0.0
-    for site in keepers(memory):
-        same = never_freed & (allocations.bytes == site.size_bytes)
-        made_in = np.searchsorted(steps.start_ns, allocations.time_ns[same], side="right") - 1
-        if len(np.unique(made_in[made_in >= 0])) == len(steps) >= FEWEST_STEPS:
-            left += site.per_unit
-    return slope >= LEAST_BYTES_PER_STEP and left >= LEFT_SHARE * slope
-
-
-def keepers(memory: DeviceMemory) -> list[GrowingSite]:
-    """Sites that raise the floor, fastest first.
-
-    They hold more and more, some of it for two steps or longer, or what they hold is replaced evenly by
-    larger allocations.
-    """
-    return [site for site in memory.sites if _keeps(site)]
-
-
-def _keeps(site: GrowingSite) -> bool:
-    if site.replaced:
-        return _is_even(site.low, site.high, site.per_unit)
-    return site.old_count > 0 and site.count_later >= LATER_SHARE * site.count_per_unit
-
-
-def _is_even(low: float, high: float, slope: float) -> bool:
-    return 0 <= high - low <= EVEN_SHARE * slope
-
-
-def look_for_leak(memories: list[DeviceMemory], *, has_modules: bool) -> Answer:
-    """Report the devices, at least one, whose memory floor rises for good.
-
-    has_modules: the recording shows which modules allocated.
-    """
+def look_for_leak(memories: list[DeviceMemory]) -> Answer:
+    """Report the devices, at least one, whose memory floor rises for good."""
     judged = [(memory, state_of(memory)) for memory in memories]
-    found = [_finding(memory, has_modules) for memory, state in judged if state == "rising"]
+    found = [_finding(memory) for memory, state in judged if state == "rising"]
     if found:
         return found
     if all(state is None for _, state in judged):
         return _too_few_steps(memories)
     unexplained = [memory for memory, state in judged if state == "unclear" and _rises(memory)]
     if unexplained:
+        return _not_explained(unexplained)
+    contradicted = [(memory, state) for memory, state in judged if state and _keeps_anyway(memory)]
+    if contradicted:
         return CannotTell(
-            "; ".join(_level(memory, "rising") for memory in unexplained)
-            + ", and no line keeps more and more: batches of changing sizes would look the same",
-            "Record more steps, with with_stack=True and profile_memory=True.",
+            "; ".join(_keeps_but(memory, state) for memory, state in contradicted),
+            "Record more steps: a list that is cleared now and then looks the same.",
         )
     return Clear("; ".join(_level(memory, state) for memory, state in judged if state))
+
+
+def _not_explained(memories: list[DeviceMemory]) -> CannotTell:
+    """Say why floors that rise are not a leak for sure."""
+    rising = "; ".join(_level(memory, "rising") for memory in memories)
+    if any(site.in_optimizer for memory in memories for site in memory.sites):
+        return CannotTell(
+            f"{rising}, and the optimizer's own state grows, as L-BFGS fills its history (history_size)",
+            "Record later steps, when the history is full.",
+        )
+    unseen = sum(len(memory.allocations.unseen_free) for memory in memories)
+    if unseen >= FEWEST_UNSEEN:
+        return CannotTell(
+            f"{rising}, but {count(unseen, 'allocation')} were freed without the recording showing it: the "
+            "profiler does not see threads that the job starts itself",
+            "Compare the process's resident memory (RSS) some hundred steps apart: a leak raises it.",
+        )
+    return CannotTell(
+        f"{rising}, and no line keeps more and more: batches of changing sizes would look the same",
+        "Record more steps, with with_stack=True and profile_memory=True.",
+    )
+
+
+def _keeps_anyway(memory: DeviceMemory) -> bool:
+    return kept_per_unit(memory) >= least_per_unit(memory)
+
+
+def _keeps_but(memory: DeviceMemory, state: State) -> str:
+    site = keepers(memory)[0]
+    line = f"{site.frame.file}:{site.frame.line}" if site.frame is not None else site.operator or "one site"
+    return f"{_level(memory, state)}, but {line} keeps {size(site.per_unit, f'more per {_unit(memory)}')}"
+
+
+def _unit(memory: DeviceMemory) -> str:
+    return memory.floors.periods.unit
 
 
 def _too_few_steps(memories: list[DeviceMemory]) -> CannotTell:
@@ -161,22 +117,57 @@ def leak_sentences(memories: Sequence[DeviceMemory]) -> list[str]:
         trend = memory.trend
         if trend is None or not _ends_the_job(memory, trend):
             continue
-        until_full = _until_full(memory, trend)
-        ends = f" and is full after {_about(until_full)}" if until_full else ""
-        found.append(f"{_subject(memory)} grows by {size(trend.per_unit, 'per step')}{ends}.")
+        rate, full = growth_per_unit(memory), _until_full(memory)
+        ends = f" and is full after {_about(full)}" if full else ""
+        found.append(f"{_subject(memory)} grows by {size(rate, f'per {trend.unit}')}{ends}.")
     return found
 
 
 def _ends_the_job(memory: DeviceMemory, trend: Trend) -> bool:
-    """Whether memory is full within the horizon. Not decided from two floors, or without steps."""
-    sure = trend.steps >= FEWEST_STEPS and state_of(memory) == "rising"
-    return sure and trend.unit == "step" and is_large(memory, trend.per_unit)
+    """Whether memory ran out, or is full within the horizon.
+
+    Not decided from two floors, without steps, or where the recording may miss frees.
+    """
+    if trend.steps < FEWEST_STEPS or state_of(memory) != "rising" or _doubt(memory):
+        return False
+    if memory.ran_out:
+        return True
+    return trend.unit == "step" and is_large(memory, growth_per_unit(memory))
+
+
+def _doubt(memory: DeviceMemory) -> str:
+    """Say why what grows may be harmless; "" if it is a leak for sure.
+
+    A retained graph and a cache that is replaced by a larger one grow whatever was freed before them, and a
+    full buffer does not fill the memory.
+    """
+    rate = growth_per_unit(memory)
+    boundless = sum(part.per_unit for part in _causes(memory) if part.cause in BOUNDLESS)
+    if memory.ran_out or not memory.misses_old_frees or 2 * boundless > rate:
+        return ""
+    recorder = "PyTorch's CPU profiler" if memory.is_cpu else "this history"
+    return (
+        f"It may be harmless: {recorder} does not show frees of memory that was allocated before the "
+        "recording, so a full buffer that replaces its oldest entries (a deque, a replay buffer, an image "
+        "pool) looks the same" + (", and so do tensors that another thread frees." if memory.is_cpu else ".")
+    )
+
+
+def _causes(memory: DeviceMemory) -> list[Explained]:
+    return causes_of(keepers(memory), has_modules=memory.has_modules)
+
+
+def leak_at_failure(memory: DeviceMemory) -> Explained | None:
+    """Return the leak that filled a device until an allocation failed; None if it was not a leak."""
+    if not memory.ran_out or state_of(memory) != "rising" or _doubt(memory):
+        return None
+    return _causes(memory)[0]
 
 
 def _level(memory: DeviceMemory, state: State) -> str:
     trend = memory.trend
     assert trend is not None  # a state needs one
-    change = _risen(memory) if state == "plateau" else trend.end_bytes - trend.start_bytes
+    change = risen_bytes(memory) if state == "plateau" else trend.end_bytes - trend.start_bytes
     said = {
         "level": "the memory floor is level",
         "plateau": "the memory floor rose and then stayed level",
@@ -199,44 +190,76 @@ def _signed(change: float) -> str:
     return f"{'+' if change >= 0 else '-'}{size(abs(change))}"
 
 
-def _finding(memory: DeviceMemory, has_modules: bool) -> Finding:
-    trend, sites = memory.trend, keepers(memory)
+def _finding(memory: DeviceMemory) -> Finding:
+    trend, rate, doubt = memory.trend, growth_per_unit(memory), _doubt(memory)
     assert trend is not None  # a rising floor has one
-    cause = cause_of(sites, has_modules=has_modules)
-    named = f": {cause.name}" if cause.name else ""
-    until_full = _until_full(memory, trend)
-    ends = f" At this rate memory is full after {_about(until_full)}." if until_full else ""
-    if trend.steps < MANY_STEPS:
-        ends += (
-            " So few steps were recorded that a cache still filling, or a list cleared later, would look the "
-            "same."
-        )
+    parts = _causes(memory)
+    names = " and ".join(part.cause.name for part in parts if part.cause.name)
+    named = f": {names}" if names else ""
+    grows = "seems to grow" if doubt else "grows"
+    at = memory.floors.periods.at[~memory.floors.excused]
     return Finding(
-        title=f"{_subject(memory)} grows by {size(trend.per_unit, f'per {trend.unit}')}{named}",
-        summary="The memory still allocated "
-        + ("between steps" if trend.unit == "step" else "when work is done")
-        + f" keeps rising. {cause.summary}{ends}",
-        fix=Fix(cause.fix, cause.code, cause.url),
-        cost_bytes=max(0, round(trend.end_bytes - trend.start_bytes)),
-        cost_bytes_per_step=trend.per_unit if trend.unit == "step" else 0.0,
+        title=f"{_subject(memory)} {grows} by {size(rate, f'per {trend.unit}')}{named}",
+        summary=" ".join(_summary(memory, trend, parts, doubt)),
+        fix=_fix(parts, doubt),
+        cost_bytes=max(0, round(rate * float(at[-1] - at[0]))),
+        cost_bytes_per_step=rate if trend.unit == "step" else 0.0,
         memory_device=memory.device,
-        evidence=list(_evidence(memory, trend, sites)),
-        places=[_place(site) for site in sites[:MOST_PLACES]],
+        sure=not doubt,
+        evidence=list(_evidence(memory, trend, keepers(memory))),
+        places=[_place(site) for site in _in_turn(parts)[:MOST_PLACES]],
         severity=Severity.ERROR if _ends_the_job(memory, trend) else Severity.WARNING,
     )
+
+
+def _summary(memory: DeviceMemory, trend: Trend, parts: list[Explained], doubt: str) -> Iterator[str]:
+    kept = "between steps" if trend.unit == "step" else "when work is done"
+    yield f"The memory still allocated {kept} keeps rising. {parts[0].cause.summary}"
+    for part in parts[1:]:
+        yield f"{size(part.per_unit, f'per {trend.unit}')} of it has another reason: {part.cause.summary}"
+    full = _until_full(memory)
+    if memory.ran_out:
+        yield "It filled the memory until an allocation failed."
+    elif full:
+        yield f"At this rate memory is full after {_about(full)}."
+    if trend.steps < MANY_STEPS:
+        yield (
+            "So few steps were recorded that a cache still filling, or a list cleared later, would look the "
+            "same."
+        )
+    if doubt:
+        yield doubt
+
+
+def _fix(parts: list[Explained], doubt: str) -> Fix:
+    """Combine the fixes of all causes; if it may be no leak, how to be sure comes first."""
+    text, code = [part.cause.fix for part in parts], [part.cause.code for part in parts]
+    if doubt:
+        text, code = [_HOW_TO_BE_SURE, *text], [_RSS, *code]
+    return Fix(" ".join(text), "\n\n".join(code), parts[0].cause.url)
+
+
+def _in_turn(parts: list[Explained]) -> list[GrowingSite]:
+    """Return the largest site of each cause, then the others, fastest first."""
+    first = [part.sites[0] for part in parts if part.sites]
+    others = [site for part in parts for site in part.sites if site not in first]
+    return [*first, *sorted(others, key=lambda site: -site.per_unit)]
 
 
 def _evidence(memory: DeviceMemory, trend: Trend, sites: list[GrowingSite]) -> Iterator[Evidence]:
     low, high = size(trend.low), size(trend.high)
     spread = f"between {low} and {high}" if str(low) != str(high) else "the same every time"
-    growth = size(trend.per_unit)
-    yield Evidence(f"Growth per {trend.unit}", growth, (spread, _steps(trend, "compared")))
+    rate = growth_per_unit(memory)
+    compared = "inferred from allocations" if memory.floors.periods.inferred else "compared"
+    if rate != trend.per_unit:
+        spread = f"the floor's own slope is {spread}"
+    yield Evidence(f"Growth per {trend.unit}", size(rate), (spread, _steps(trend, compared)))
     yield Evidence(
         "Memory floor", size(trend.end_bytes, "at the end"), (size(trend.start_bytes, "at the start"),)
     )
     explained = sum(site.per_unit for site in sites)
     if explained:
-        part = share_of(min(explained, trend.per_unit), trend.per_unit, "of the growth")
+        part = share_of(min(explained, rate), rate, "of the growth")
         yield Evidence("Growing allocations", part, (number(len(sites), "site"),))
         yield _largest_site(sites[0])
         loss = loss_of(sites)
@@ -247,7 +270,7 @@ def _evidence(memory: DeviceMemory, trend: Trend, sites: list[GrowingSite]) -> I
 
 
 def _largest_site(site: GrowingSite) -> Evidence:
-    each = size(site.size_bytes, "each")
+    each = size(site.size_bytes, "each" if site.even else "each for most of it")
     details = (each, f"from {site.operator}") if site.operator else (each,)
     return Evidence("Largest growing site", number(site.count, "tensor"), details)
 
@@ -255,23 +278,23 @@ def _largest_site(site: GrowingSite) -> Evidence:
 def _head_room(memory: DeviceMemory, trend: Trend) -> Iterator[Evidence]:
     if not memory.capacity_bytes:
         yield Evidence("Time until full", "unknown: the trace does not contain the memory's capacity")
-    elif until_full := _until_full(memory, trend):
+    elif full := _until_full(memory):
         at_most = "at most " if memory.curve.relative else ""
         room = size(memory.capacity_bytes - memory.peak.allocated_bytes)
         free = f"{at_most}{room} of {size(memory.capacity_bytes)} free at the peak"
-        yield Evidence("Time until full", until_full, (free,))
+        yield Evidence("Time until full", full, (free,))
 
 
-def _until_full(memory: DeviceMemory, trend: Trend) -> Quantity | None:
+def _until_full(memory: DeviceMemory) -> Quantity | None:
     """Whole steps, or time, until memory is full at this rate; None if unknown."""
-    left = memory.until_full
+    left = until_full(memory)
     if not left:
         return None
-    return number(int(left), "step") if trend.unit == "step" else duration(left * 1e9)
+    return number(int(left), "step") if _unit(memory) == "step" else duration(left * 1e9)
 
 
-def _about(until_full: Quantity) -> str:
-    return f"about {until_full}" if until_full.value else "less than one step"
+def _about(full: Quantity) -> str:
+    return f"about {full}" if full.value else "less than one step"
 
 
 def _place(site: GrowingSite) -> Place:

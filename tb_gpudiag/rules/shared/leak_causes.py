@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.trace.vocabulary.operators import JOINS, LOSS
+from tb_gpudiag.trace.vocabulary.operators import JOINS, LOSS, OWN_COPY
 from tb_gpudiag.trace.vocabulary.torch_frames import MODULE_FRAME
 
 # A cause is named if it explains more than half of the growth.
@@ -18,6 +18,13 @@ METRIC_BYTES = 64 * 2**10
 
 # A loss is one number. The GPU's allocator takes a block of 512 bytes for it, the CPU's a few bytes.
 SCALAR_BYTES = 512
+
+# A second leak is worth its own fix from this share of the growth on. Below it are the batches that a graph
+# keeps and the like.
+SECOND_SHARE = 0.15
+
+# Gradients with a graph of their own keep forward and backward passes. Each of both has this share at least.
+BOTH_SHARE = 0.1
 
 # A hook keeps the outputs of one operator. A backward pass needs those of at least this many.
 GRAPH_OPERATORS = 2
@@ -39,7 +46,7 @@ GRAPH = LeakCause(
     "The activations of whole forward passes stay allocated. Something, such as a list, holds a loss or an "
     "output together with its graph, or the graph is retained.",
     "Keep numbers instead of tensors with a graph, run what needs no gradients under torch.no_grad(), and "
-    "avoid retain_graph=True.",
+    "avoid retain_graph=True and create_graph=True.",
     """losses.append(loss.detach())        # not: losses.append(loss), total = total + loss
 with torch.no_grad():               # evaluation, logging
     validation_loss = criterion(model(batch), target)
@@ -115,6 +122,22 @@ kept.append(features.detach().cpu())   # or off the GPU""",
 )
 
 
+BOUNDLESS = (GRAPH, CACHE, LARGER)
+"""Causes of which no entry is ever dropped: a full buffer does not look like them."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A cause, and the sites whose growth it explains, fastest first."""
+
+    cause: LeakCause
+    sites: list[GrowingSite]
+
+    @property
+    def per_unit(self) -> float:
+        return sum(site.per_unit for site in self.sites)
+
+
 @dataclass(frozen=True)
 class Growth:
     """The allocation sites that raise a memory floor.
@@ -137,6 +160,15 @@ class Growth:
         return [site for site in self.sites if site.replaced]
 
     @property
+    def joined(self) -> list[GrowingSite]:
+        """Sites that replace tensors by concatenated or stacked ones; in a snapshot, by larger ones."""
+        return [site for site in self.replaced if JOINS.fullmatch(site.operator) or not site.operator]
+
+    @property
+    def in_backward(self) -> list[GrowingSite]:
+        return [site for site in self.sites if site.phase is Phase.BACKWARD]
+
+    @property
     def outside_backward(self) -> list[GrowingSite]:
         return [site for site in self.sites if site.phase is not Phase.BACKWARD]
 
@@ -146,59 +178,85 @@ class Growth:
         return [site for site in self.outside_backward if _is_in_module(site)]
 
     @property
+    def in_graph(self) -> list[GrowingSite]:
+        """Sites that a graph may hold: no copies that the job makes, no module outputs without a graph."""
+        return [s for s in self.sites if not (s.replaced or _is_own_copy(s) or _has_no_graph(s))]
+
+    @property
+    def metrics(self) -> list[GrowingSite]:
+        return [site for site in self.outside_backward if _may_be_metric(site)]
+
+    @property
     def keeps_loss(self) -> bool:
         return loss_of(self.sites) is not None
 
 
 def loss_of(sites: list[GrowingSite]) -> GrowingSite | None:
-    """Find a retained loss: the smallest single number that a loss or a sum allocated outside of backward."""
+    """Find a retained loss: the smallest single number that a loss or a sum allocated outside of backward.
+
+    In a snapshot, which has no operators: any single number outside of modules.
+    """
     losses = [
         site
         for site in sites
         if site.size_bytes <= SCALAR_BYTES
         and site.phase is not Phase.BACKWARD
-        and LOSS.fullmatch(site.operator)
+        and (LOSS.fullmatch(site.operator) if site.operator else not _is_in_module(site))
     ]
     return min(losses, key=lambda s: (s.size_bytes, "loss" not in s.operator, s.module), default=None)
 
 
-def _is_growing_cache(growth: Growth) -> bool:
+def _growing_cache(growth: Growth) -> list[GrowingSite]:
     """Concatenated or stacked tensors (in a snapshot: tensors of any line) are replaced by larger ones."""
-    return growth.is_mostly(s for s in growth.replaced if JOINS.fullmatch(s.operator) or not s.operator)
+    return growth.joined if growth.is_mostly(growth.joined) else []
 
 
-def _is_growing_tensors(growth: Growth) -> bool:
+def _growing_tensors(growth: Growth) -> list[GrowingSite]:
     """Results of any operators are replaced by larger ones."""
-    return growth.is_mostly(growth.replaced)
+    return growth.replaced if growth.is_mostly(growth.replaced) else []
 
 
-def _is_retained_gradients(growth: Growth) -> bool:
+def _double_backward(growth: Growth) -> list[GrowingSite]:
+    """What the backward pass allocated stays, and with it what modules did in the forward pass."""
+    forward = sum(site.per_unit for site in growth.in_modules if site in growth.in_graph)
+    backward = sum(site.per_unit for site in growth.in_backward)
+    whole = sum(site.per_unit for site in growth.sites)
+    both = min(forward, backward) >= BOTH_SHARE * whole and forward + backward > CAUSE_SHARE * whole
+    return growth.in_graph if both else []
+
+
+def _retained_gradients(growth: Growth) -> list[GrowingSite]:
     """The backward pass allocated what stays."""
-    return growth.is_mostly(site for site in growth.sites if site.phase is Phase.BACKWARD)
+    return growth.in_backward if growth.is_mostly(growth.in_backward) else []
 
 
-def _is_retained_graph(growth: Growth) -> bool:
+def _retained_graph(growth: Growth) -> list[GrowingSite]:
     """Modules allocated what stays: outputs of several operators, or outputs with a loss."""
-    if not growth.has_modules or not growth.is_mostly(growth.in_modules):
-        return False
-    operators = {site.operator or site.stack for site in growth.in_modules}
-    return growth.keeps_loss or len(operators) >= GRAPH_OPERATORS
+    in_modules = [site for site in growth.in_modules if site in growth.in_graph]
+    if not growth.has_modules or not growth.is_mostly(in_modules):
+        return []
+    return growth.in_graph if growth.keeps_loss or _has_several_operators(in_modules) else []
 
 
-def _is_retained_graph_without_modules(growth: Growth) -> bool:
+def _retained_graph_without_modules(growth: Growth) -> list[GrowingSite]:
     """Modules are unknown, and a loss stays with the outputs of several other operators."""
     operators = {site.operator for site in growth.outside_backward}
-    return not growth.has_modules and growth.keeps_loss and len(operators) > GRAPH_OPERATORS
+    found = not growth.has_modules and growth.keeps_loss and len(operators) > GRAPH_OPERATORS
+    return growth.in_graph if found else []
 
 
-def _is_retained_outputs(growth: Growth) -> bool:
-    """Modules allocated what stays: the outputs of one operator, without a loss."""
-    return growth.has_modules and growth.is_mostly(growth.in_modules)
+def _retained_outputs(growth: Growth) -> list[GrowingSite]:
+    """Modules allocated what stays: outputs of one operator, without a loss, or outputs without a graph."""
+    return growth.in_modules if growth.has_modules and growth.is_mostly(growth.in_modules) else []
 
 
-def _is_retained_metrics(growth: Growth) -> bool:
+def _retained_metrics(growth: Growth) -> list[GrowingSite]:
     """Small tensors stay that are not module outputs, batches, weights or optimizer state."""
-    return growth.has_modules and growth.is_mostly(s for s in growth.outside_backward if _may_be_metric(s))
+    return growth.metrics if growth.has_modules and growth.is_mostly(growth.metrics) else []
+
+
+def _has_several_operators(sites: list[GrowingSite]) -> bool:
+    return len({site.operator or site.stack for site in sites}) >= GRAPH_OPERATORS
 
 
 def _may_be_metric(site: GrowingSite) -> bool:
@@ -206,24 +264,48 @@ def _may_be_metric(site: GrowingSite) -> bool:
     return site.size_bytes <= METRIC_BYTES and not _is_in_module(site) and not has_purpose
 
 
+def _is_own_copy(site: GrowingSite) -> bool:
+    """Whether the job's own code copies tensors here. A graph holds what modules and losses compute."""
+    return OWN_COPY.fullmatch(site.operator) is not None and not _is_in_module(site)
+
+
+def _has_no_graph(site: GrowingSite) -> bool:
+    """Whether a module computed it while autograd was off. Outside of modules, operators such as `aten::rand`
+    are never recorded, and a graph keeps their results anyway."""
+    return site.grad_mode is False and _is_in_module(site)
+
+
 def _is_in_module(site: GrowingSite) -> bool:
     """Whether a module allocated it. In a snapshot's stacks modules have no frames of their own."""
     return bool(site.module) or MODULE_FRAME.search(site.stack) is not None
 
 
-_DETECTORS: tuple[tuple[Callable[[Growth], bool], LeakCause], ...] = (
-    (_is_growing_cache, CACHE),
-    (_is_growing_tensors, LARGER),
-    (_is_retained_gradients, GRADIENTS),
-    (_is_retained_graph, GRAPH),
-    (_is_retained_graph_without_modules, GRAPH),
-    (_is_retained_outputs, HOOKS),
-    (_is_retained_metrics, METRICS),
+_DETECTORS: tuple[tuple[Callable[[Growth], list[GrowingSite]], LeakCause], ...] = (
+    (_growing_cache, CACHE),
+    (_growing_tensors, LARGER),
+    (_double_backward, GRAPH),
+    (_retained_gradients, GRADIENTS),
+    (_retained_graph, GRAPH),
+    (_retained_graph_without_modules, GRAPH),
+    (_retained_outputs, HOOKS),
+    (_retained_metrics, METRICS),
 )
-"""The first that matches names the cause."""
+"""Each returns the sites that it explains. The first that explains any names the cause."""
 
 
-def cause_of(sites: list[GrowingSite], *, has_modules: bool) -> LeakCause:
-    """Return the usual cause that fits these sites, or OTHER."""
-    growth = Growth(sites, has_modules)
-    return next((cause for matches, cause in _DETECTORS if matches(growth)), OTHER)
+def causes_of(sites: list[GrowingSite], *, has_modules: bool) -> list[Explained]:
+    """Return the usual causes that fit these sites, the largest first; OTHER where none does.
+
+    What the first cause leaves is a leak of its own, if it is at least SECOND_SHARE of the growth.
+    """
+    whole, rest = sum(site.per_unit for site in sites), list(sites)
+    found: list[Explained] = []
+    while rest and (not found or sum(site.per_unit for site in rest) >= SECOND_SHARE * whole):
+        growth = Growth(rest, has_modules)
+        fits = ((cause, explained(growth)) for explained, cause in _DETECTORS)
+        cause, own = next(((cause, own) for cause, own in fits if own), (OTHER, rest))
+        if any(one.cause == cause for one in found):
+            break
+        found.append(Explained(cause, own))
+        rest = [site for site in rest if site not in own]
+    return sorted(found, key=lambda one: -one.per_unit) or [Explained(OTHER, [])]

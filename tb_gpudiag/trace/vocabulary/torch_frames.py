@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from tb_gpudiag.trace.vocabulary.patterns import PATH, any_of
+from tb_gpudiag.trace.vocabulary.patterns import IN_FILE, LONGEST_MATCHED, PATH, any_of
 
 _DATA = PATH + r"torch/utils/data/"
 _MODULES = PATH + r"torch/nn/modules/"
@@ -84,3 +84,36 @@ FORWARD_FRAME = any_of(
 )
 # Searched for in a whole stack of a snapshot, in which modules have no frames of their own.
 MODULE_FRAME = any_of(r"torch/nn/modules/\w+\.py\(\d+\): (forward|_\w*call_impl)")
+
+# torch's own optimizers, all files of torch, and decorators such as `@torch.inference_mode()`.
+_OPTIMIZER_FILE = any_of(PATH + r"torch/optim/\w+" + IN_FILE, flags=re.S)
+_OWN_FILE = any_of(PATH + r"torch/.*" + IN_FILE, flags=re.S)
+_DECORATED = any_of(PATH + r"torch/utils/_contextlib\.py\(\d+\): decorate_context", flags=re.S)
+
+# Inside an optimizer's step, a closure runs forward and backward.
+CLOSURE_FRAME = any_of(r".*\(\d+\): .*closure.*", PATH + r"\w*closure\.py\(\d+\): .*", flags=re.S)
+
+
+def is_optimizer_state(stack: str) -> bool:
+    """Return whether torch's optimizer itself allocates: the stack ends in it, and in no closure."""
+    for line in reversed(stack.split("\n")):
+        if _OPTIMIZER_FILE.fullmatch(line, 0, LONGEST_MATCHED):
+            return True
+        if not _OWN_FILE.fullmatch(line, 0, LONGEST_MATCHED):
+            return False
+    return False
+
+
+def in_no_grad(stack: str) -> bool:
+    """Return whether a decorator turned autograd off. An optimizer's own turns it on, for the closure."""
+    for line in stack.split("\n"):
+        if OPTIMIZER_FRAME.fullmatch(line, 0, LONGEST_MATCHED):
+            return False
+        if _DECORATED.fullmatch(line, 0, LONGEST_MATCHED):
+            return True
+    return False
+
+
+def is_closure(frame: str) -> bool:
+    """Return whether a frame inside an optimizer's step is the closure."""
+    return CLOSURE_FRAME.fullmatch(frame, 0, LONGEST_MATCHED) is not None

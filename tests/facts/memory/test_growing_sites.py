@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tb_gpudiag.facts.memory.sites import floor_table
+from tb_gpudiag.rules.shared.leak_state import until_full
 from tests.builder import TraceBuilder
 from tests.facts.memory.training import STEP_US, leak, only, training, without_the_first_memory_event
 
@@ -16,7 +17,7 @@ def test_healthy_training_has_a_level_floor_and_no_growing_site() -> None:
     assert memory.trend is not None
     assert (memory.trend.per_unit, memory.trend.high) == (0, 0)
     assert memory.sites == []
-    assert memory.until_full == 0
+    assert until_full(memory) == 0
 
 
 def test_floors_are_those_of_the_hosts_steps() -> None:
@@ -41,7 +42,7 @@ def test_memory_retained_in_each_step_is_a_site_with_its_line() -> None:
     # ago.
     assert (site.count, site.steps, site.old_count, site.old_steps) == (7, 7, 6, 6)
     room = memory.capacity_bytes - memory.peak_allocated_bytes
-    assert memory.until_full == pytest.approx(room / 512)
+    assert until_full(memory) == pytest.approx(room / 512)
 
 
 def test_a_cache_that_is_replaced_by_a_larger_one_is_a_site() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.shared.leak_state import until_full
 from tb_gpudiag.trace.events import MemoryAction, MemoryEvents, Trace
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
@@ -64,4 +65,4 @@ def test_invariants_on_any_memory_events(six_steps: Trace, memory: MemoryEvents)
     for one in facts.memory:
         assert all(site.per_unit > 0 for site in one.sites)
         assert one.reserve.most_unused_bytes >= one.reserve.unused_at_peak_bytes >= 0
-        assert one.until_full >= 0
+        assert until_full(one) >= 0

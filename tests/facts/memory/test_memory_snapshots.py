@@ -13,6 +13,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.peak import MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase, phase_of_stack
+from tb_gpudiag.rules.shared.leak_state import until_full
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.builder.snapshot import Shape
@@ -102,19 +103,42 @@ def test_steps_before_the_history_have_no_floor() -> None:
     assert len(memory_of(snapshot).floors) == 0
 
 
-def test_without_steps_the_slope_is_per_second() -> None:
+def test_without_marks_steps_are_inferred_from_what_repeats() -> None:
     memory = memory_of(training(64, marked=False))
+    assert memory.floors.periods.inferred
     assert memory.trend is not None
-    assert memory.trend.unit == "second"
-    assert memory.trend.per_unit == pytest.approx(1_000 / 0.001, rel=0.02)
+    assert (memory.trend.unit, memory.trend.per_unit) == ("step", 1_000)
     assert memory.sites[0].frame is not None
     assert memory.sites[0].frame.line == 12
-    assert memory.until_full == 0  # its capacity is not known
+    assert until_full(memory) == 0  # its capacity is not known
+
+
+def test_without_anything_that_repeats_the_slope_is_per_second() -> None:
+    memory = memory_of(irregular(64))
+    assert memory.trend is not None
+    assert memory.trend.unit == "second"
+    assert memory.trend.per_unit == pytest.approx(1_000 / 0.001, rel=0.05)
+
+
+def irregular(steps: int) -> SnapshotBuilder:
+    """Build a job of which nothing is known but sizes, all of them different."""
+    snapshot = SnapshotBuilder()
+    snapshot.segment(600 * MB, at=0)
+    for step in range(steps):
+        at = 1_000 * (step + 1)
+        for part in range(3):
+            taken = snapshot.allocate(2 * MB + 512 * (3 * step + part), at=at + 100 * part)
+            snapshot.free(taken, at=at + 100 * part + 50)
+        snapshot.allocate(1_000 + step % 7, at=at + 400)
+    return snapshot
 
 
 def test_without_times_nothing_is_per_second() -> None:
-    memory = memory_of(training(64, marked=False), "without times")
+    memory = memory_of(irregular(64), "without times")
     assert (len(memory.floors), memory.trend, memory.sites) == (0, None, [])
+    memory = memory_of(training(64, marked=False), "without times")
+    assert memory.trend is not None
+    assert (memory.trend.unit, memory.trend.per_unit) == ("step", 1_000)
     assert memory.peak.kinds[MemoryKind.PARAMETER] == 3 * MB
 
 

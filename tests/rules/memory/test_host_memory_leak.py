@@ -1,20 +1,25 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tb_gpudiag.rules.memory import memory_leak
 from tb_gpudiag.rules.memory.host_memory_leak import check
-from tb_gpudiag.rules.rule import Severity
-from tb_gpudiag.rules.shared.leak import LEAST_BYTES_PER_STEP
+from tb_gpudiag.rules.rule import CannotTell, Severity
+from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP
+from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.events import NONE
+from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.real_traces import real_facts
-from tests.rules.memory_stage import MIB, job, only
+from tests.rules.memory_stage import MIB, build_model, job, only
 from tests.rules.stage import cannot_tell, facts_of, healthy, is_clear
 
 
 def test_a_growing_list_on_the_host_is_found_with_its_line(tmp_path: Path) -> None:
-    facts = facts_of(job([MIB] * 6, device=None), tmp_path)
+    trace = job([MIB] * 6, device=None)
+    build_model(trace)
+    facts = facts_of(trace, tmp_path)
     found = only(check(facts))
     assert found.cost_bytes_per_step == MIB
     assert found.memory_device == NONE
@@ -24,8 +29,42 @@ def test_a_growing_list_on_the_host_is_found_with_its_line(tmp_path: Path) -> No
     assert cannot_tell(memory_leak.check(facts))  # GPU memory was not recorded
 
 
+def test_a_buffer_that_was_full_before_the_recording_may_look_like_a_leak(tmp_path: Path) -> None:
+    """torch's CPU profiler drops the frees of memory that was allocated before the recording."""
+    facts = facts_of(job([MIB] * 6, device=None), tmp_path)
+    found = only(check(facts))
+    assert found.cost_bytes_per_step == MIB
+    assert found.severity == Severity.WARNING
+    assert not found.sure
+    assert "seems to grow" in found.title
+    assert "before the recording" in found.summary
+    assert "RSS" in found.fix.text
+    assert "grows" not in find_verdict(facts).sentence
+
+
+def test_allocations_that_another_thread_frees_are_not_a_leak(tmp_path: Path) -> None:
+    """The profiler does not see the free, but the address is allocated again."""
+    trace = TraceBuilder()
+    main, address = trace.thread(), None
+    for step in range(8):
+        at = step * 100.0
+        main.step(step, at=at, us=98)
+        main.op("aten::clone", at=at + 5, us=10)
+        again = main.alloc(MIB, at=at + 6, device=None)
+        address = address or again
+        event = trace.recording.memory[-1]
+        trace.recording.memory[-1] = replace(event, address=address)
+    answer = check(facts_of(trace, tmp_path))
+    assert isinstance(answer, CannotTell)
+    assert "7 allocations" in answer.reason.replace("\xa0", " ")
+    assert "threads" in answer.reason
+
+
 def test_a_small_leak_is_a_warning(tmp_path: Path) -> None:
-    found = only(check(facts_of(job([LEAST_BYTES_PER_STEP] * 6, device=None), tmp_path)))
+    trace = job([LEAST_BYTES_PER_STEP] * 6, device=None)
+    build_model(trace)
+    found = only(check(facts_of(trace, tmp_path)))
+    assert found.sure
     assert found.severity == Severity.WARNING
 
 

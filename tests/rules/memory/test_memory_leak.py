@@ -8,7 +8,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory.memory_leak import check
 from tb_gpudiag.rules.rule import CannotTell, Clear, Severity
-from tb_gpudiag.rules.shared.leak import LEAST_BYTES_PER_STEP
+from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP
 from tb_gpudiag.rules.shared.memory_room import HORIZON_STEPS
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
@@ -81,7 +81,7 @@ def test_a_leak_takes_three_steps_to_find(tmp_path: Path) -> None:
 
 
 def test_cannot_tell_without_steps_memory_or_gpu(tmp_path: Path) -> None:
-    for i, trace in enumerate((job([MIB] * 6, mark_steps=False), healthy(), without_gpu())):
+    for i, trace in enumerate((job([MIB] * 2, mark_steps=False), healthy(), without_gpu())):
         answer = check(facts_of(trace, tmp_path / str(i)))
         assert isinstance(answer, CannotTell)
     assert "profile_memory=True" in str(check(facts_of(healthy(), tmp_path)))
@@ -191,8 +191,10 @@ def test_a_snapshot_shows_the_cause_by_its_stacks(
             snapshot.allocate(MIB, at=at + 910 + i, stack=stack)
     found = only(check(Facts(read_trace(str(snapshot.write(tmp_path))))))
     assert found.title.partition(": ")[2] == cause
-    if marked:
-        assert found.cost_bytes_per_step == len(stacks) * MIB
-    else:
-        assert "per second" in found.title
-        assert found.cost_bytes == pytest.approx(len(stacks) * 14 * MIB, rel=0.15)
+    assert found.cost_bytes_per_step == len(stacks) * MIB
+
+
+def test_steps_that_are_not_marked_are_inferred(tmp_path: Path) -> None:
+    found = only(check(facts_of(job([MIB] * 6, mark_steps=False), tmp_path)))
+    assert found.cost_bytes_per_step == MIB
+    assert "inferred" in str(figures(found)["Growth per step"][-1])

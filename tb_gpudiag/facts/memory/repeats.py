@@ -1,0 +1,148 @@
+"""Steps of a recording that marks none, inferred from the allocations that every step repeats.
+
+A training loop calls its optimizer and its backward pass once per step, whatever the sizes of its tensors.
+Each run of their allocations borders a step. A loop without either, such as inference, calls its model once
+per step or repeats some other allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryEvents, UInt8
+from tb_gpudiag.trace.vocabulary.torch_frames import MODULE_FRAME
+
+FEWEST_BORDERS = 4
+"""Three steps, as many as a trend takes."""
+
+MOST_PARTS = 8
+"""Most runs of one step: two optimizers, the micro-batches of a step, the passes of a closure."""
+
+ALIKE = 0.8
+"""Steps allocate at the same places: from one to the next, this share of the places agrees."""
+
+BETTER = 0.02
+"""A step of several runs is more alike than its runs are, by at least this much."""
+
+OUTSIDE_SHARE = 0.9
+"""Layers repeat, too, but inside the model. A step also allocates outside of it: a batch, a result. In a loop
+that does not train, this share of the steps has to."""
+
+MOST_TRIED = 48
+"""Most allocation sites that are tried as borders."""
+
+MOST_COMPARED = 400
+"""Most steps that are compared with their successor."""
+
+
+def inferred_steps(
+    allocations: Allocations,
+    host: Host,
+    memory: MemoryEvents,
+    phase: UInt8,
+    begin_ns: int,
+    *,
+    has_modules: bool,
+) -> Periods:
+    """Return the steps after `begin_ns` that the allocations of one device repeat; none if they do not.
+
+    phase: of each memory event, shape (m,). has_modules: the recording shows which modules allocated. If not,
+    layers look like steps that do not train, and only training steps are found.
+    What follows the last border belongs to no step.
+    """
+    first = int(np.searchsorted(allocations.time_ns, begin_ns))
+    if memory.found is not None:
+        first += int(memory.found[allocations.event[first:]].sum())
+    if len(allocations) - first < 2 * FEWEST_BORDERS:
+        return NO_PERIODS
+    site = _sites(allocations, host)[first:]
+    own = phase[allocations.event[first:]].copy()
+    if memory.stacks:
+        # The engine's own threads run no Python: a snapshot has no frames of their allocations.
+        own[(own == Phase.UNKNOWN) & (allocations.stack[first:] == NONE)] = Phase.BACKWARD
+    outside = ~_in_module(allocations, memory)[first:] if has_modules else np.zeros(len(own), np.bool_)
+    time = allocations.time_ns[first:]
+    for borders in _candidates(site, own, outside):
+        at = np.unique(time[borders])
+        if len(at) >= FEWEST_BORDERS:
+            names = [f"inferred {i + 1}" for i in range(len(at) - 1)]
+            return Periods(names, at[:-1], at[1:], "step", inferred=True)
+    return NO_PERIODS
+
+
+def _sites(allocations: Allocations, host: Host) -> Int64:
+    """Number the places that allocate, shape (a,): an operator in a function, or a snapshot's stack. The size
+    replaces an unknown one."""
+    operator, place, stack = allocations.operator, allocations.place, allocations.stack.astype(np.int64)
+    name = np.where(operator == NONE, NONE, host.events.name[operator] if len(host.events) else NONE)
+    size = np.where((place == NONE) & (stack == NONE), allocations.bytes, NONE)
+    rows = np.stack([name, place, stack, size])
+    return np.unique(rows, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _in_module(allocations: Allocations, memory: MemoryEvents) -> Bool:
+    """Mask of allocations inside a module's forward pass, shape (a,)."""
+    of_stack = np.array([MODULE_FRAME.search(stack) is not None for stack in memory.stacks], np.bool_)
+    found: Bool = allocations.module != NONE
+    if len(of_stack):
+        found = found | ((allocations.stack != NONE) & of_stack[allocations.stack])
+    return found
+
+
+def _candidates(site: Int64, phase: UInt8, outside: Bool) -> Iterator[Int64]:
+    """Yield borders of steps, the most trustworthy first: indices of allocations."""
+    training = [phase == Phase.OPTIMIZER, phase == Phase.BACKWARD]
+    for inside in training:
+        yield _runs(site, inside)
+    # A few steps of training have many layers: too few of the one must not make steps of the other.
+    if not any(inside.any() for inside in training):
+        yield _runs(site, ~outside)
+        yield _recurring(site, outside)
+
+
+def _runs(site: Int64, inside: Bool) -> Int64:
+    """Return where a step's first run of such allocations begins."""
+    borders = np.flatnonzero(inside & ~np.r_[False, inside[:-1]])
+    return borders[:: _parts(_places(site, borders))] if len(borders) >= FEWEST_BORDERS else borders
+
+
+def _places(site: Int64, borders: Int64) -> list[frozenset[int]]:
+    """Return the sites between each two borders, of the first MOST_COMPARED."""
+    borders = borders[: MOST_COMPARED + 1]
+    return [frozenset(part.tolist()) for part in np.split(site, borders)[1:-1]]
+
+
+def _parts(places: list[frozenset[int]]) -> int:
+    """Return how many runs make up a step: the distance at which they are most alike."""
+    best, best_alike = 1, _alike(places, 1)
+    for distance in range(2, min(MOST_PARTS, len(places) // 2) + 1):
+        if (alike := _alike(places, distance)) > best_alike + BETTER:
+            best, best_alike = distance, alike
+    return best
+
+
+def _alike(places: list[frozenset[int]], distance: int) -> float:
+    """Mean share of sites that two stretches have in common, 0 to 1."""
+    pairs = list(zip(places, places[distance:], strict=False))
+    return sum(len(a & b) / len(a | b) for a, b in pairs) / len(pairs) if pairs else 0.0
+
+
+def _recurring(site: Int64, outside: Bool) -> Int64:
+    """Return the allocations of the most frequent site that borders stretches that are alike."""
+    _, number, count = np.unique(site, return_inverse=True, return_counts=True)
+    often = np.flatnonzero(count >= FEWEST_BORDERS)
+    # Sites that are as frequent as each other mostly border the same stretches: one of them is enough.
+    _, one = np.unique(-count[often], return_index=True)
+    for chosen in often[one][:MOST_TRIED]:
+        borders = np.flatnonzero(number.reshape(-1) == chosen)
+        places = _places(site, borders)
+        seen = np.logical_or.reduceat(outside, borders)[:-1]
+        if _alike(places, 1) >= ALIKE and seen.mean() >= OUTSIDE_SHARE:
+            return borders
+    return np.zeros(0, np.int64)

@@ -1,0 +1,153 @@
+"""Leak detection: whether a memory floor rises for good, how fast, and which allocation sites raise it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.trace.events import NONE
+
+# Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.
+LEAST_BYTES_PER_STEP = 4 * 2**10
+
+# Not counting the first step. A line fits any two floors, and a third one confirms it.
+FEWEST_STEPS = 3
+
+# With only two floors, other evidence confirms a leak: each of the three steps leaves allocations of the same
+# size behind until the end of the recording, and these explain at least this share of the rise.
+LEFT_SHARE = 0.9
+
+# A plateau (a filled cache, optimizer state) grew earlier and no longer does. In a leak, the number of
+# retained allocations grows in the second half of the recording at half of its usual rate or more.
+LATER_SHARE = 0.5
+
+# A leak is visible in the allocations: more and more of one site are alive two steps later, or each step
+# replaces one by a larger one. If these explain less than half of the rise, batches of changing sizes may
+# have caused it.
+EXPLAINED_SHARE = 0.5
+
+# A replaced allocation is a cache if it grows by the same amount in every step, within a tenth. Batches of
+# changing sizes do not. Old traces have no addresses and do not show what is still alive, so there the floor
+# itself has to rise this evenly.
+EVEN_SHARE = 0.1
+
+# Batches of changing sizes move the floor by more than a leak does in a few steps. What a line keeps shows
+# the leak anyway, if it kept something of most steps.
+KEPT_STEPS_SHARE = 0.5
+
+State = Literal["rising", "level", "plateau", "falling", "unclear"]
+
+
+def state_of(memory: DeviceMemory) -> State | None:
+    """Classify the floors of the steps; None if there are too few steps to tell."""
+    trend = memory.trend
+    if trend is None:
+        return None
+    if trend.steps < FEWEST_STEPS:
+        return "rising" if _is_left_by_each_step(memory, trend.per_unit) else None
+    least = least_per_unit(memory)
+    if _keeps_in_most_steps(memory):
+        return "rising"
+    if trend.high < 0 and -trend.per_unit >= least:
+        return "falling"
+    if max(trend.per_unit, trend.earlier) < least:
+        return "level"
+    if trend.per_unit < least:
+        return "plateau" if risen_bytes(memory) >= LEAST_BYTES_PER_STEP else "unclear"
+    if trend.low > 0 and _is_confirmed(memory):
+        return "rising"
+    return "plateau" if trend.later < LATER_SHARE * trend.per_unit else "unclear"
+
+
+def growth_per_unit(memory: DeviceMemory) -> float:
+    """Return how fast memory grows: the floor's slope, or what the growing sites keep where the floor is
+    noisy."""
+    trend = memory.trend
+    if trend is None:
+        return 0.0
+    kept = kept_per_unit(memory)
+    if trend.steps < FEWEST_STEPS or _is_even(trend.low, trend.high, trend.per_unit):
+        return trend.per_unit
+    return kept if trend.low <= kept <= trend.high or trend.low <= 0 else trend.per_unit
+
+
+def until_full(memory: DeviceMemory) -> float:
+    """Return the steps or seconds (the trend's unit) until the peak, which rises with the floor, reaches the
+    capacity; 0 if memory does not grow, or if the capacity is not known."""
+    trend, rate = memory.trend, growth_per_unit(memory)
+    if trend is None or not memory.capacity_bytes or rate <= 0:
+        return 0.0
+    if min(trend.low, trend.later) <= 0 and state_of(memory) != "rising":
+        return 0.0
+    return max(0, memory.capacity_bytes - memory.peak.allocated_bytes) / rate
+
+
+def kept_per_unit(memory: DeviceMemory) -> float:
+    """Return by how many bytes the growing sites raise the floor."""
+    return sum(site.per_unit for site in keepers(memory))
+
+
+def least_per_unit(memory: DeviceMemory) -> float:
+    """Return LEAST_BYTES_PER_STEP, or what that is per second where windows of time replace the steps."""
+    periods = memory.floors.periods
+    seconds = 1.0 if periods.unit == "step" else max(1e-9, float(periods.at[1] - periods.at[0]))
+    return LEAST_BYTES_PER_STEP / seconds
+
+
+def risen_bytes(memory: DeviceMemory) -> int:
+    """Bytes that the last floor is above the first one, not counting excused steps."""
+    compared = memory.floors.bytes[~memory.floors.excused]
+    return int(compared[-1] - compared[0])
+
+
+def keepers(memory: DeviceMemory) -> list[GrowingSite]:
+    """Sites that raise the floor, fastest first.
+
+    They hold more and more, some of it for two steps or longer, or what they hold is replaced evenly by
+    larger allocations. An optimizer's own state is bounded: L-BFGS fills its history.
+    """
+    return [site for site in memory.sites if not site.in_optimizer and _keeps(site)]
+
+
+def _keeps(site: GrowingSite) -> bool:
+    if site.replaced:
+        return _is_even(site.low, site.high, site.per_unit)
+    return site.old_count > 0 and site.count_later >= LATER_SHARE * site.count_per_unit
+
+
+def _keeps_in_most_steps(memory: DeviceMemory) -> bool:
+    """Whether sites keep something of most steps, and the floor may rise as fast: its noise hides it."""
+    trend = memory.trend
+    assert trend is not None  # state_of has checked
+    steady = [s for s in keepers(memory) if not s.replaced and s.steps >= KEPT_STEPS_SHARE * trend.steps]
+    kept = sum(site.per_unit for site in steady)
+    return kept >= least_per_unit(memory) and trend.high >= EXPLAINED_SHARE * kept
+
+
+def _is_confirmed(memory: DeviceMemory) -> bool:
+    """Whether allocations explain the rise, or in old traces, whether the rise is even."""
+    trend = memory.trend
+    assert trend is not None  # state_of has checked
+    if not memory.allocations.paired:
+        return _is_even(trend.low, trend.high, trend.per_unit)
+    return kept_per_unit(memory) >= EXPLAINED_SHARE * trend.per_unit
+
+
+def _is_left_by_each_step(memory: DeviceMemory, slope: float) -> bool:
+    """Whether each of three steps left the same allocations behind, which explain the rise."""
+    allocations, steps = memory.allocations, memory.floors.periods
+    never_freed = allocations.freed == NONE
+    left = 0.0
+    for site in keepers(memory):
+        same = never_freed & (allocations.bytes == site.size_bytes)
+        made_in = np.searchsorted(steps.start_ns, allocations.time_ns[same], side="right") - 1
+        if len(np.unique(made_in[made_in >= 0])) == len(steps) >= FEWEST_STEPS:
+            left += site.per_unit
+    return slope >= LEAST_BYTES_PER_STEP and left >= LEFT_SHARE * slope
+
+
+def _is_even(low: float, high: float, slope: float) -> bool:
+    return 0 <= high - low <= EVEN_SHARE * slope

@@ -1,0 +1,176 @@
+"""How sure a leak is, how fast it grows where the floor is noisy, and leaks with more than one cause."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.memory.host_memory_leak import check as check_host
+from tb_gpudiag.rules.memory.memory_leak import check
+from tb_gpudiag.rules.rule import CannotTell, Severity
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder, TraceBuilder
+from tests.rules.memory_stage import MIB, build_model, only
+from tests.rules.stage import facts_of
+
+TORCH = "/opt/lib/python3.11/site-packages/torch"
+MODULE = f"{TORCH}/nn/modules/linear.py(125): forward"
+BACKWARD = f"{TORCH}/_tensor.py(560): backward"
+OPTIMIZER = [f"{TORCH}/optim/optimizer.py(500): wrapper", f"{TORCH}/optim/adam.py(220): step"]
+
+
+class Snapshot(SnapshotBuilder):
+    """A training job's history. Events are 10 µs apart."""
+
+    def __init__(self, *, running: bool = True) -> None:
+        super().__init__()
+        self.segment(1 << 40, at=0)
+        self.at = 10
+        self._old = self.take(3 * MIB, "old.py(1): before") if running else 0
+
+    def take(self, size: int, *stack: str) -> int:
+        self.at += 10
+        return self.allocate(size, at=self.at, stack=["train.py(3): main", *stack])
+
+    def drop(self, *addresses: int) -> None:
+        for address in addresses:
+            self.at += 1
+            self.free(address, at=self.at)
+
+    def train(self, size: int = MIB) -> None:
+        """Run one step, which frees what it allocates. The first one frees gradients from before, if any."""
+        if self._old:
+            # The history begins after the gradients were allocated.
+            self.traces = [[] for _ in self.traces]
+            self.drop(self._old)
+            self._old = 0
+        kept = [self.take(size, "train.py(5): fit", MODULE) for _ in range(3)]
+        gradient = self.take(MIB, "train.py(6): fit", BACKWARD)
+        self.drop(*kept)
+        self.drop(self.take(MIB, "train.py(7): fit", *OPTIMIZER), gradient)
+
+    def facts(self, folder: Path) -> Facts:
+        return Facts(read_trace(str(self.write(folder))))
+
+
+@pytest.mark.parametrize("kept", [MIB, 48 * MIB, 256 * MIB, 1024 * MIB])
+@pytest.mark.parametrize("cut", [0, 100])
+def test_a_leak_of_any_size_is_found_in_a_snapshot(kept: int, cut: int, tmp_path: Path) -> None:
+    """Next to a leak of 256 MiB per step, what a step itself allocates hardly shows in the curve."""
+    snapshot = Snapshot()
+    for _ in range(10):
+        snapshot.train()
+        snapshot.take(kept, "train.py(9): keep")
+    if cut:
+        snapshot.forget(cut)
+    found = only(check(snapshot.facts(tmp_path)))
+    assert found.cost_bytes_per_step == kept
+    assert found.severity == Severity.ERROR
+    assert (found.places[0].file, found.places[0].line) == ("train.py", 9)
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_history_without_frees_of_older_memory_may_show_a_full_buffer(
+    running: bool, tmp_path: Path
+) -> None:
+    snapshot = Snapshot(running=running)
+    for _ in range(10):
+        snapshot.train()
+        snapshot.take(MIB, "train.py(9): keep")
+    found = only(check(snapshot.facts(tmp_path)))
+    assert found.sure is running
+    assert ("seems to grow" in found.title) is not running
+
+
+def test_a_retained_graph_is_sure_whatever_was_freed_before(tmp_path: Path) -> None:
+    snapshot = Snapshot(running=False)
+    for _ in range(10):
+        snapshot.train()
+        for line in (20, 21):
+            snapshot.take(MIB, "train.py(9): evaluate", MODULE, f"model.py({line}): forward")
+    found = only(check(snapshot.facts(tmp_path)))
+    assert found.sure
+    assert found.title.endswith("retained autograd graph")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_batches_of_changing_sizes_do_not_hide_what_a_line_keeps(seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    trace = TraceBuilder()
+    main, batch = trace.thread(), 0
+    for step in range(14):
+        at = step * 100.0
+        main.step(step, at=at, us=98)
+        main.launch("gemm", at=at + 2, us=3, runs_at=at + 6, runs_us=80)
+        main.op("aten::to", at=at + 5, us=10)
+        before, batch = batch, main.alloc(draw.randrange(MIB, 64 * MIB), at=at + 7)
+        if before:
+            main.free(before, at=at + 8)
+        main.frame("train.py(7): keep", at=at + 40, us=20).op("aten::clone", at=at + 42, us=10)
+        main.alloc(MIB // 4, at=at + 45)
+    found = only(check(facts_of(trace, tmp_path)))
+    assert found.cost_bytes_per_step == pytest.approx(MIB // 4, rel=0.1)
+    assert found.places[0].line == 7
+
+
+def test_the_history_of_an_optimizer_is_bounded(tmp_path: Path) -> None:
+    """L-BFGS keeps a vector or two per step until its history is full."""
+    snapshot = Snapshot()
+    for _ in range(10):
+        snapshot.train()
+        snapshot.take(
+            MIB, OPTIMIZER[0], f"{TORCH}/optim/lbfgs.py(325): step", f"{TORCH}/_tensor.py(32): wrapped"
+        )
+    answer = check(snapshot.facts(tmp_path))
+    assert isinstance(answer, CannotTell)
+    assert "history_size" in answer.reason
+
+
+def test_outputs_that_a_closure_keeps_are_not_optimizer_state(tmp_path: Path) -> None:
+    """Lightning runs the training step inside optimizer.step()."""
+    snapshot = Snapshot()
+    for _ in range(10):
+        snapshot.train()
+        snapshot.take(
+            MIB, *OPTIMIZER, "lightning/loops/closure.py(130): closure", "model.py(9): training_step"
+        )
+    found = only(check(snapshot.facts(tmp_path)))
+    assert found.places[0].line == 9
+
+
+def test_two_leaks_have_a_fix_each(tmp_path: Path) -> None:
+    snapshot, cache = Snapshot(), 0
+    for step in range(10):
+        snapshot.train()
+        for line in (20, 21):
+            snapshot.take(MIB, "train.py(9): evaluate", MODULE, f"model.py({line}): forward")
+        larger = snapshot.take((step + 8) * MIB, "train.py(12): extend")
+        if cache:
+            snapshot.drop(cache)
+        cache = larger
+    found = only(check(snapshot.facts(tmp_path)))
+    assert found.cost_bytes_per_step == 3 * MIB
+    assert found.title.endswith("retained autograd graph and growing cache")
+    assert "losses.append" in found.fix.code
+    assert "torch.cat" in found.fix.code
+    assert {place.line for place in found.places[:2]} == {20, 12} or {21, 12}
+
+
+def test_a_few_large_tensors_matter_more_than_many_small_ones(tmp_path: Path) -> None:
+    """A line that keeps a model's state: most tensors are tiny, most bytes are not."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    build_model(trace)
+    for step in range(8):
+        at = step * 100.0
+        main.step(step, at=at, us=98)
+        main.frame("train.py(7): keep", at=at + 40, us=50)
+        for part in range(20):
+            main.op("aten::clone", at=at + 42 + part, us=0.5)
+            main.alloc(64 if part % 10 else 200_000, at=at + 42.2 + part, device=None)
+    found = only(check_host(facts_of(trace, tmp_path)))
+    assert ": " not in found.title  # no metric has 200 kB
+    assert found.sure
