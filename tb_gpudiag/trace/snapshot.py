@@ -116,7 +116,13 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
     return Trace(
         events=spans(marked, start_us),
         memory=_joined(rows, stacks),
-        metadata=Metadata(profile_memory=True, with_stack=bool(stacks.texts)),
+        metadata=Metadata(
+            device_properties=[
+                {"id": row.device, "totalGlobalMem": row.capacity_bytes} for row in rows if row.capacity_bytes
+            ],
+            profile_memory=True,
+            with_stack=bool(stacks.texts),
+        ),
         status="COMPLETE",
         events_read=sum(history.read for history in histories),
         malformed_events=malformed,
@@ -159,7 +165,10 @@ def _check_repetition(data: bytes, segments: list[Any], traces: list[Any], path:
 
 @dataclass(frozen=True)
 class _History:
-    """What the allocator of one device did, oldest first. All arrays have shape (m,)."""
+    """What the allocator of one device did, oldest first. All arrays have shape (m,).
+
+    free_at_failures: (index, what the driver had free) of failed allocations whose entries say so.
+    """
 
     device: int
     action: UInt8
@@ -167,6 +176,7 @@ class _History:
     address: npt.NDArray[np.uint64]
     time_us: Int64  # never decreasing; numbers of the entries if not `timed`
     stack: Int32
+    free_at_failures: list[tuple[int, int]]
     timed: bool = True
     read: int = 0  # entries of all kinds
     malformed: int = 0
@@ -205,6 +215,11 @@ def _columns(device: int, entries: list[Any], stacks: Stacks) -> _History:
         column([entry.get("addr", 0) for entry in kept], np.uint64, kept),
         np.maximum.accumulate(time_us) if len(kept) else time_us,
         stacks.numbers([entry.get("frames") for entry in kept]),
+        [
+            (i, entry["device_free"])
+            for i, entry in enumerate(kept)
+            if entry["action"] == "oom" and within(entry.get("device_free"), MOST_BYTES)
+        ],
         timed=timed,
         read=len(entries),
         unknown=int((kind == unknown).sum()),
@@ -242,6 +257,7 @@ class _Rows:
     reserved: Int64
     stack: Int32
     found: Bool
+    capacity_bytes: int  # what the process could have got, as a failed allocation says; 0 if none does
 
 
 def _rows(history: _History, state: Segments, start_us: int, notes: list[str]) -> _Rows:
@@ -281,6 +297,7 @@ def _rows(history: _History, state: Segments, start_us: int, notes: list[str]) -
         np.r_[np.full(count, reserved_before), reserved],
         np.r_[state.block_stack[older], history.stack],
         np.arange(count + len(signed)) < count,
+        max((int(reserved[i]) + free for i, free in history.free_at_failures if reserved[i] > 0), default=0),
     )
 
 

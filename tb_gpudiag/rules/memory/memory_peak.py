@@ -26,6 +26,8 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Severity,
 )
+from tb_gpudiag.rules.shared.leak import leak_at_failure
+from tb_gpudiag.rules.shared.leak_causes import Explained
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
@@ -46,6 +48,13 @@ MAIN_SHARE = 0.33
 # Gradients are as large as the weights. If they are a tenth of the peak in the forward pass, the job could
 # have freed them before it.
 GRADIENT_SHARE = 0.1
+
+# A leak that held a tenth of the peak when an allocation failed is the first thing to fix: whatever else is
+# saved, the leak fills it again.
+LEAK_SHARE = 0.1
+
+# If the leak held half of it or more, the job has enough memory without it.
+MOSTLY_LEAK_SHARE = 0.5
 
 KINDS_SHOWN = 4
 
@@ -145,10 +154,13 @@ def _has_little_room(memory: DeviceMemory) -> bool:
 
 
 def _finding(memory: DeviceMemory, device: DeviceFacts | None, attention: UnfusedAttention | None) -> Finding:
-    peak, failed = memory.peak, memory.reserve.out_of_memory
+    peak = memory.peak
     kinds = sorted(peak.kinds.items(), key=lambda one: -one[1])
     main, held = kinds[0]
+    leak = _filling_leak(memory)
     advice = _advice(_Composition(peak, device, attention))
+    if leak is not None:
+        advice = [_leak_advice(leak), *(advice if _is_short_without(memory, leak) else [])]
     phase = f" in the {PHASES[peak.phase.label].noun}" if peak.phase.label else ""
     return Finding(
         title=_title(memory),
@@ -159,12 +171,40 @@ def _finding(memory: DeviceMemory, device: DeviceFacts | None, attention: Unfuse
             "\n\n".join(one.code for one in advice),
             URL,
         ),
-        cost_bytes=sum(o.bytes for o in peak.owners if o.kind not in _FIXED),
+        cost_bytes=_cost_bytes(memory, leak),
         memory_device=memory.device,
         evidence=list(_evidence(memory, kinds)),
         places=[_place(owner) for owner in peak.owners if owner.operator or owner.frame][:MOST_PLACES],
-        severity=Severity.ERROR if failed and not _went_on(memory) else Severity.WARNING,
+        severity=Severity.ERROR if memory.ran_out else Severity.WARNING,
     )
+
+
+def _filling_leak(memory: DeviceMemory) -> Explained | None:
+    """Return the leak that filled the memory until an allocation failed; None if it was not a leak."""
+    leak = leak_at_failure(memory)
+    held = leak is not None and leak.bytes >= LEAK_SHARE * memory.peak.allocated_bytes
+    return leak if held else None
+
+
+def _leak_advice(leak: Explained) -> _Advice:
+    frame = leak.sites[0].frame
+    line = f" ({frame.file}:{frame.line})" if frame is not None else ""
+    return _Advice(
+        f"First fix the leak that filled the memory{line}, see GD401. {leak.cause.fix}", leak.cause.code
+    )
+
+
+def _is_short_without(memory: DeviceMemory, leak: Explained) -> bool:
+    """Whether the job needs most of the peak without the leak, too."""
+    return leak.bytes < MOSTLY_LEAK_SHARE * memory.peak.allocated_bytes
+
+
+def _cost_bytes(memory: DeviceMemory, leak: Explained | None) -> int:
+    """Return what can be saved at the peak. What a leak holds counts as GD401's cost."""
+    variable = sum(owner.bytes for owner in memory.peak.owners if owner.kind not in _FIXED)
+    if leak is None:
+        return variable
+    return max(0, variable - leak.bytes) if _is_short_without(memory, leak) else 0
 
 
 def _consequence(memory: DeviceMemory) -> str:
@@ -182,9 +222,7 @@ def _consequence(memory: DeviceMemory) -> str:
 
 
 def _went_on(memory: DeviceMemory) -> bool:
-    """Whether the job allocated memory after the last failure."""
-    failed, made = memory.reserve.out_of_memory_ns, memory.allocations.time_ns
-    return bool(len(failed) and len(made) and made[-1] > failed[-1])
+    return bool(memory.reserve.out_of_memory) and not memory.ran_out
 
 
 _FIXED = {MemoryKind.BEFORE, MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE}

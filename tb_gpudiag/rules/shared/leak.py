@@ -158,10 +158,11 @@ def _causes(memory: DeviceMemory) -> list[Explained]:
 
 
 def leak_at_failure(memory: DeviceMemory) -> Explained | None:
-    """Return the leak that filled a device until an allocation failed; None if it was not a leak."""
-    if not memory.ran_out or state_of(memory) != "rising" or _doubt(memory):
+    """Return the largest leak of a device on which an allocation failed and ended the job; None if nothing
+    leaks."""
+    if not memory.ran_out or state_of(memory) != "rising":
         return None
-    return _causes(memory)[0]
+    return next((part for part in _causes(memory) if part.sites), None)
 
 
 def _level(memory: DeviceMemory, state: State) -> str:

@@ -137,6 +137,11 @@ class Explained:
     def per_unit(self) -> float:
         return sum(site.per_unit for site in self.sites)
 
+    @property
+    def bytes(self) -> int:
+        """What the sites hold at the last floor."""
+        return sum(site.bytes for site in self.sites)
+
 
 @dataclass(frozen=True)
 class Growth:

@@ -8,9 +8,10 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory.memory_peak import check
 from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import share_of, size
-from tests.builder import HostThread, TraceBuilder
+from tests.builder import HostThread, SnapshotBuilder, TraceBuilder
 from tests.rules.memory_stage import MIB, job, only
 from tests.rules.stage import cannot_tell, facts_of, figures, healthy, is_clear, without_gpu
 from tests.simulator import simulate
@@ -151,3 +152,35 @@ def test_the_advice_fits_what_the_peak_consists_of(
     code = only(check(facts_of(trace, tmp_path))).fix.code
     assert advice in code
     assert other_advice not in code
+
+
+OPTIMIZER = "/opt/lib/python3.11/site-packages/torch/optim/adamw.py(220): step"
+
+
+@pytest.mark.parametrize("activations", [2, 72])
+def test_after_a_leak_filled_the_memory_its_fix_leads(activations: int, tmp_path: Path) -> None:
+    """A smaller batch helps only if memory is short without the leak, too."""
+    snapshot = SnapshotBuilder()
+    snapshot.segment(40 * MIB, at=0)
+    snapshot.segment(activations * MIB, at=0)
+    at = 100
+    for step in range(8):
+        taken = snapshot.allocate(activations * MIB, at=at + 10, stack=["train.py(4): train"])
+        snapshot.free(taken, at=at + 20)
+        update = snapshot.allocate(MIB, at=at + 30, stack=["train.py(5): train", OPTIMIZER])
+        snapshot.free(update, at=at + 40)
+        if step < 7:
+            snapshot.allocate(4 * MIB, at=at + 50, stack=["train.py(9): keep"])
+        at += 100
+    snapshot.out_of_memory(90 * MIB, at=at, device_free=5 * MIB)
+    facts = Facts(read_trace(str(snapshot.write(tmp_path))))
+    (memory,) = facts.memory
+    assert memory.capacity_bytes == (activations + 45) * MIB  # reserved, and what the driver had free
+    found = [one for one in run_rules(facts).findings if one.rule.id in ("GD401", "GD402")]
+    assert [one.rule.id for one in found] == ["GD401", "GD402"]
+    assert [one.severity for one in found] == [Severity.ERROR, Severity.ERROR]
+    text = found[1].finding.fix.text
+    assert text.startswith("First fix the leak")
+    assert "train.py:9" in text
+    assert ("smaller batch" in text) is (activations == 72)
+    assert found[0].finding.cost_bytes_per_step == 4 * MIB
