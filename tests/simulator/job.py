@@ -17,6 +17,10 @@ Plateau = Literal["", "warm_up", "cache", "optimizer_state"]
 """What allocates in the first steps only."""
 
 
+SLOWER_FROM = 3
+"""With six steps or more, most of them are slow then."""
+
+
 @dataclass(frozen=True)
 class Job:
     """Settings of a job. Times are µs. With the defaults the GPU never waits."""
@@ -71,6 +75,10 @@ class Job:
     accumulate: int = 1  # steps whose gradients are accumulated before the optimizer's step
     spare: float = 1.05  # what the allocator has reserved, divided by what the job needs
     capacity_bytes: int = 16 * 2**30
+    context_us: float = 0  # creating the context and loading libraries, in the first step
+    earlier_us: float = 0  # work from before the recording, which the first step waits for
+    trailing_us: float = 0  # of the host after the last step: writing a checkpoint, say
+    slower_by: float = 1  # kernels from step SLOWER_FROM on take that many times as long: clocks are lower
     with_steps: bool = True
     with_stacks: bool = True
     with_memory: bool = True

@@ -94,6 +94,7 @@ class Machine:
         self.recording = Recording(devices=[DeviceProperties("Simulated GPU", total_bytes=capacity_bytes)])
         self.heap = Heap(self.recording)
         self.now_ns = 0
+        self.slowdown = 1.0  # of kernels
         self.spent: list[Spent] = []
         self.work: list[Launched] = []
         self.waits: list[tuple[int, int]] = []  # blocking calls
@@ -235,7 +236,7 @@ class Machine:
                 self.spend(loading_ns, "compile")
             else:
                 self.spend(self.costs.launch, "launch")
-            start, end, waits = self._run(self.now_ns, self.about(duration_ns), stream)
+            start, end, waits = self._run(self.now_ns, self.about(duration_ns * self.slowdown), stream)
             self._note(
                 kind, name, stream, start, end, correlation, bytes, called, waits, (blocks_per_sm, registers)
             )
@@ -270,7 +271,9 @@ class Machine:
             self.spend(self.costs.graph_launch, "launch")
             for node, (name, duration_ns) in enumerate(kernels):
                 turnaround = self.costs.graph_turnaround if node else self.costs.turnaround
-                start, end, waits = self._run(self.now_ns, self.about(duration_ns), stream, turnaround)
+                start, end, waits = self._run(
+                    self.now_ns, self.about(duration_ns * self.slowdown), stream, turnaround
+                )
                 self._note("kernel", name, stream, start, end, correlation, None, called, waits)
         return end
 
@@ -320,6 +323,15 @@ class Machine:
             self.spend(1_500, "sync")
             until = max(self._free_ns.values(), default=0) if until_ns is None else until_ns
             self._block(until, since_ns=called, of_copy=of_copy)
+
+    def run_unrecorded(self, duration_ns: float, *, stream: int = DEFAULT_STREAM) -> None:
+        """Let the stream be busy with work that the trace does not have."""
+        self._free_ns[stream] = max(self._free_ns.get(stream, 0), self.now_ns + self.about(duration_ns))
+
+    def call(self, name: str, ns: float, cause: str) -> None:
+        """Spend time in any other call."""
+        with self._call(name):
+            self.spend(ns, cause)
 
     def record_event(self) -> None:
         """Record an event: it completes when all work launched before has ended."""

@@ -130,6 +130,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("exposed_communication", "GD601", lambda s: {"reduce_us": 2_000 * s}, {"reduce_us": 0}),
     Fault("garbage_collection", "GD102", lambda s: {"collect_us": 9_000 * s}, {"collect_us": 0}),
     Fault("uneven_steps", "GD106", lambda s: {"uneven_us": 12_000 * s, "steps": 9}, {"uneven_us": 0}),
+    Fault("slower_steps", "GD106", lambda s: {"slower_by": 1 + 0.6 * s, "steps": 9}, {"slower_by": 1}),
     Fault("warmup_recorded", "GD902", lambda s: {"warmup_us": 80_000 * s}, {"warmup_us": 0}),
     *(_leak(name, leak, size) for name, leak, size in LEAKS),
     Fault("host_leak", "GD405", lambda s: {"host_leak_bytes": round(2 * MIB * s)}, {"host_leak_bytes": 0}),

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from tests.simulator.faults import REDUCE
 from tests.simulator.gpu_faults import GEMM, GpuFaults
-from tests.simulator.job import Job
+from tests.simulator.job import SLOWER_FROM, Job
 from tests.simulator.loader import Loader
 from tests.simulator.machine import COPY_STREAM, Machine
 from tests.simulator.memory import Memory
@@ -45,6 +45,7 @@ class Training(Memory, GpuFaults):
         with self._frames(place("<module>"), place("main"), place("train")):
             machine.spend(30_000, "python")
             for number in range(self.job.steps):
+                machine.slowdown = self.job.slower_by if number >= SLOWER_FROM else 1
                 start = machine.now_ns
                 with ExitStack() as stack:
                     if self.job.with_steps:
@@ -52,11 +53,16 @@ class Training(Memory, GpuFaults):
                     self._one_step(number)
                 if self.job.with_steps:
                     self.steps.append((f"ProfilerStep#{number}", start, machine.now_ns))
+            if self.job.trailing_us:
+                machine.spend(self.job.trailing_us * 1_000, "trailing")
             with self._frames("torch/profiler/profiler.py(1205): stop"):
                 machine.sync("cudaDeviceSynchronize")
 
     def _one_step(self, number: int) -> None:
         machine, job = self.machine, self.job
+        if number == 0:
+            self._create_context()
+            self._wait_for_earlier_work()
         self._begin_step_memory()
         self._loader.next_batch()
         machine.spend(job.python_us * 1_000, "python")
@@ -95,6 +101,20 @@ class Training(Memory, GpuFaults):
         machine.sync("cudaEventSynchronize", until_ns=self._loss_ns)
         with self._frames("torch/profiler/profiler.py(1227): step"):
             machine.spend(15_000, "profiler")
+
+    def _create_context(self) -> None:
+        if not self.job.context_us:
+            return
+        with self._op("aten::empty_strided"):
+            self.machine.call("cudaDeviceGetStreamPriorityRange", self.job.context_us * 800, "initialization")
+        with self._op("aten::convolution"):
+            self.machine.call("cudaStreamCreateWithFlags", self.job.context_us * 200, "initialization")
+
+    def _wait_for_earlier_work(self) -> None:
+        if self.job.earlier_us:
+            self.machine.run_unrecorded(self.job.earlier_us * 1_000)
+            with self.machine.all_for("unrecorded"):
+                self.machine.sync("cudaStreamSynchronize")
 
     def _copy_batch(self) -> None:
         machine, job = self.machine, self.job

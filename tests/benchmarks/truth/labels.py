@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tests.benchmarks.truth.cases import PARTIAL_KIND, UNLINKED_KIND, Case
 from tests.simulator import Simulated, Truth
 from tests.simulator.gpu_truth import unevenness
+from tests.simulator.job import SLOWER_FROM, Job
 from tests.simulator.machine import SLOW_OPERATOR_NS
 
 MUST, MUST_NOT = 1.25, 0.8
@@ -100,7 +101,7 @@ def _figures(case: Case, run: Simulated, steady: Truth) -> dict[str, float]:
         **_gpu_figures(truth),
         "GD901": float(not case.job.with_steps),
         # Without step marks, steps may or may not be inferred.
-        "GD106": _uneven(truth) if case.job.with_steps else THRESHOLDS["GD106"],
+        "GD106": _uneven(case.job, truth) if case.job.with_steps else THRESHOLDS["GD106"],
         "GD902": _first_step(truth) if case.job.with_steps else THRESHOLDS["GD902"],
         "GD903": float(not case.job.with_stacks),
         "GD904": case.lost,
@@ -176,8 +177,17 @@ def _gpu_figures(truth: Truth) -> dict[str, float]:
     return {rule: ns / truth.window_ns for rule, ns in figures.items()}
 
 
-def _uneven(truth: Truth) -> float:
-    return unevenness(truth.gpu.step_ns, truth.window_ns)
+def _uneven(job: Job, truth: Truth) -> float:
+    """Return the time beyond that of usual steps, divided by the threshold of uneven steps.
+
+    If most steps are slow, the median says nothing: the fast ones before them are the usual ones."""
+    if job.slower_by == 1:
+        return unevenness(truth.gpu.step_ns, truth.window_ns)
+    usual = statistics.median(truth.gpu.step_ns[:SLOWER_FROM])
+    slow = truth.gpu.step_ns[SLOWER_FROM:]
+    if 1.1 < statistics.median(slow) / usual < 1.3:
+        return THRESHOLDS["GD106"]
+    return sum(ns - usual for ns in slow if ns > 1.2 * usual) / truth.window_ns / 0.02
 
 
 def _first_step(truth: Truth) -> float:
