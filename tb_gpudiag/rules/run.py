@@ -30,7 +30,7 @@ from tb_gpudiag.wording.format import one_line
 log = logging.getLogger(__name__)
 
 # "At most" is a bound, and fixes of real jobs stay below it: hiding a copy or a collective needs computing to
-# hide it under. Half of the cost ranks such a finding fairly among replayed ones.
+# hide it under. The middle of the range ranks such a finding fairly among replayed ones.
 LIKELY_SHARE = 0.5
 
 ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
@@ -143,7 +143,8 @@ def _likely_saving_ns(finding: Finding) -> float:
     if saving.basis == "replayed":
         sure = finding.removable.least.share if finding.removable is not None else 1.0
         return min(saving.low_ns, sure * finding.cost_ns)
-    return LIKELY_SHARE * min(saving.high_ns, finding.cost_ns)
+    low_ns, high_ns = (min(ns, finding.cost_ns) for ns in (saving.low_ns, saving.high_ns))
+    return low_ns + LIKELY_SHARE * (high_ns - low_ns)
 
 
 def _rule_id(answer: tuple[Rule, object]) -> str:

@@ -77,3 +77,17 @@ def test_a_healthy_step_is_clear(tmp_path: Path) -> None:
 
 def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
+
+
+def test_the_low_end_of_the_saving_is_what_pinned_memory_copies_faster(tmp_path: Path) -> None:
+    """At 6 GB/s, half of the time remains at 12 GB/s; at 20 GB/s, only the overlap can save anything."""
+    for gb_per_s, share in ((6, 0.5), (20, 0.0)):
+        trace = TraceBuilder()
+        main = trace.thread()
+        main.step(0, at=0, us=2000)
+        main.copy("HtoD", at=100, us=1000, runs_at=110, runs_us=990, bytes=gb_per_s * 990_000)
+        main.launch("gemm", at=1200, us=5, runs_at=1210, runs_us=700)
+        found = finding(RULE.check(facts_of(trace, tmp_path / str(gb_per_s))))
+        assert found.saving is not None
+        assert found.saving.low_ns == pytest.approx(share * found.cost_ns, rel=0.01)
+        assert found.saving.high_ns == found.cost_ns
