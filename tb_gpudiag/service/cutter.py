@@ -34,7 +34,7 @@ IDLE_S = 300.0
 GZIP_LEVEL = 1
 
 # Other processes go first: those of TensorBoard's other tabs, and a training job.
-NICE = 2
+NICE = 5
 
 PIPE_BYTES = 1 << 20
 

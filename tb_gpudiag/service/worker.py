@@ -35,7 +35,7 @@ REFUSED_AT = 2
 SAY_EVERY_S = 0.1
 
 # The training job may run on the same machine.
-NICE = 5
+NICE = 10
 
 # When memory runs out, Linux shall kill this process rather than TensorBoard or a training job.
 OOM_SCORE_ADJUSTMENT = "500"

@@ -10,8 +10,9 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -214,7 +215,7 @@ def test_a_bug_is_reported_by_its_place(entry: Path, monkeypatch: pytest.MonkeyP
     def fail(*_: object) -> Any:
         raise KeyError("secret")
 
-    monkeypatch.setitem(cutter.SLICERS, "timeline", fail)  # type: ignore[arg-type]
+    monkeypatch.setattr(cutter, "SLICERS", {"timeline": fail})
     answer = Cutter().answer(Question(str(entry), "timeline", WHOLE))
     error = answer.error()
     assert isinstance(error, Defect)
@@ -229,5 +230,9 @@ def test_messages_survive_a_round_trip(tmp_path: Path) -> None:
         with open(tmp_path / "answer", "wb") as file:
             answer.write(file.fileno())
         with open(tmp_path / "answer", "rb") as file:
-            assert Answer.read(lambda size, file=file: file.read(7)) == answer
+            assert Answer.read(partial(_few, file)) == answer
     assert str(answer.error()) == str(errors[0])
+
+
+def _few(file: IO[bytes], _size: int) -> bytes:
+    return file.read(7)
