@@ -19,6 +19,7 @@ Each error says what happened, where, and what to do, so that the tab and the co
 
 from __future__ import annotations
 
+import errno
 import os
 import traceback
 
@@ -85,6 +86,14 @@ class JobFailed(GpudiagError):
 class LimitReached(GpudiagError):
     """An analysis reached its limit of time or memory."""
 
+    @classmethod
+    def of_memory(cls, limit_mb: int, *, where: str = "") -> LimitReached:
+        return cls(
+            f"The analysis was stopped at its memory limit of {limit_mb} MB.",
+            where=where,
+            remedy="Record fewer steps, or increase GPUDIAG_MEMORY_LIMIT_MB.",
+        )
+
 
 class Defect(GpudiagError):
     """A bug in gpudiag."""
@@ -100,3 +109,19 @@ class Defect(GpudiagError):
             where=where,
             remedy=remedy,
         )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error, or one that it comes from, says that memory or processes are used up."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, MemoryError) or str(seen) in _NO_THREAD:
+            return True
+        if isinstance(seen, OSError) and seen.errno in (errno.ENOMEM, errno.EAGAIN):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+# Python and DuckDB have no class of their own for it.
+_NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")

@@ -14,8 +14,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from tb_gpudiag.cli.memory import MemoryLimit
 from tb_gpudiag.cli.output import DEFECT, report_bug, tell
-from tb_gpudiag.errors import Defect, GpudiagError, NothingToRead, TooLarge, Unreadable, UsageError
+from tb_gpudiag.errors import (
+    Defect,
+    GpudiagError,
+    NothingToRead,
+    Unreadable,
+    UsageError,
+    is_out_of_memory,
+)
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_file
 from tb_gpudiag.report.views.html import to_html
@@ -147,18 +155,17 @@ def _find(paths: list[str], run: str | None, result: Result) -> list[TraceFile]:
 
 
 def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool) -> None:
+    memory = MemoryLimit()
     with _progress(len(files), quiet=quiet) as show:
         for number, file in enumerate(files):
             try:
-                result.reports.append(diagnose_file(file, partial(_show_within, show, number)))
+                with memory.watched():
+                    result.reports.append(diagnose_file(file, partial(_show_within, show, number)))
             except GpudiagError as error:
                 result.errors.append(error)
-            except MemoryError:
-                result.errors.append(
-                    TooLarge("not enough memory to diagnose it", where=file.path, remedy="record fewer steps")
-                )
             except Exception as error:  # a bug must not cost the user the reports of the other files
-                result.errors.append(report_bug(error, file.path))
+                out = is_out_of_memory(error)
+                result.errors.append(memory.error(file.path) if out else report_bug(error, file.path))
 
 
 def _show_within(show: Show, number: int, share: float, stage: str) -> None:

@@ -7,6 +7,7 @@ Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or nothi
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import logging
 import os
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Sequence
 
 from tb_gpudiag.cli.output import DEFECT, LineFormatter, report_bug, tell
-from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.errors import GpudiagError, is_out_of_memory
 from tb_gpudiag.version import __version__
 
 COMMANDS = {
@@ -52,9 +53,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except Exception as error:  # one line: a traceback has exit status 1, which means that --fail-on is met
-        tell(str(report_bug(error)))
-        return DEFECT
+        return _failed(error)
     return status
+
+
+def _failed(error: Exception) -> int:
+    """Say what went wrong, and return the exit status: a full disk or too little memory is not a bug."""
+    if is_out_of_memory(error):
+        tell("This machine does not have enough memory. Close other programs, or record fewer steps.")
+        return UNUSABLE
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        # Without this, Python would fail again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        tell(f"The output cannot be written: {error.strerror} (free space on that disk)")
+        return UNUSABLE
+    tell(str(report_bug(error)))
+    return DEFECT
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -170,6 +170,8 @@ def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> Answer:
         answer = rule.check(facts, claimed) or Clear("nothing found")
         _refuse_double_claims(answer, claimed)
         return answer
+    except MemoryError:  # not a bug of this rule, and the next one would fail as well
+        raise
     except Exception as error:  # a rule's bug must not cost the user the other findings
         log.exception("rule %s (%s) crashed", rule.id, rule.name)
         return CannotTell(f"could not check: {type(error).__name__}: {one_line(str(error), 200)}")

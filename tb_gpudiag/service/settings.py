@@ -6,7 +6,7 @@ TensorBoard would not start.
     GPUDIAG_CACHE_DIR        directory for results (default: gpudiag in the user's cache directory)
     GPUDIAG_CACHE_MB         disk space for results
     GPUDIAG_TIME_LIMIT_S     time limit of one analysis
-    GPUDIAG_MEMORY_LIMIT_MB  memory limit of one analysis
+    GPUDIAG_MEMORY_LIMIT_MB  memory limit of one analysis, also of the commands
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ CACHE_MB = 2048
 # Two analyses at once must leave memory to other programs.
 SHARE_OF_MEMORY = 0.4
 
+# A command analyzes one file at a time.
+SHARE_OF_MEMORY_OF_COMMAND = 0.8
+
 # If the memory of the machine is not known.
 MEMORY_LIMIT_MB = 8192
 
@@ -52,14 +55,23 @@ class Settings:
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings from environment variables. Ignore limits that are not positive, with a warning."""
-    memory_bytes = machine_memory_bytes()
-    default_mb = memory_bytes * SHARE_OF_MEMORY / MIB if memory_bytes else float(MEMORY_LIMIT_MB)
     return Settings(
         cache_directory=_cache_directory(environment),
         cache_bytes=int(_positive(environment, "GPUDIAG_CACHE_MB", CACHE_MB) * MIB),
         time_limit_s=_positive(environment, "GPUDIAG_TIME_LIMIT_S", TIME_LIMIT_S),
-        memory_limit_bytes=int(_positive(environment, "GPUDIAG_MEMORY_LIMIT_MB", default_mb) * MIB),
+        memory_limit_bytes=_memory_limit_bytes(environment, SHARE_OF_MEMORY),
     )
+
+
+def command_memory_limit_bytes(environment: Mapping[str, str] = os.environ) -> int:
+    """Return the memory limit of a command, from the same environment variable."""
+    return _memory_limit_bytes(environment, SHARE_OF_MEMORY_OF_COMMAND)
+
+
+def _memory_limit_bytes(environment: Mapping[str, str], share: float) -> int:
+    memory_bytes = machine_memory_bytes()
+    default_mb = memory_bytes * share / MIB if memory_bytes else float(MEMORY_LIMIT_MB)
+    return int(_positive(environment, "GPUDIAG_MEMORY_LIMIT_MB", default_mb) * MIB)
 
 
 def _positive(environment: Mapping[str, str], name: str, default: float) -> float:

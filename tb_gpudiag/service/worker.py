@@ -18,18 +18,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from tb_gpudiag.errors import Defect, GpudiagError, JobFailed, LimitReached
+from tb_gpudiag.errors import Defect, GpudiagError, JobFailed, LimitReached, is_out_of_memory
+from tb_gpudiag.service.memory_limit import limit_memory
 from tb_gpudiag.service.protocol import Done, Failed, Progress, Task
 from tb_gpudiag.service.settings import MIB
 
 # Reading is most of the work. The other stages share the rest of the progress bar.
 SHARE_OF_READING = 0.7
-
-# Memory fills up at a few gigabytes per second, so this is often enough.
-WATCH_MEMORY_EVERY_S = 0.05
-
-# The watch sees used memory only, and with a delay. The system refuses allocations past this many limits.
-REFUSED_AT = 2
 
 # More often than a progress bar can show is useless.
 SAY_EVERY_S = 0.1
@@ -87,9 +82,10 @@ def main(analyze: Callable[[Task, Callable[[float, str], None]], Path]) -> None:
         result = Done(str(analyze(task, reporter.progress)))
     except GpudiagError as error:
         result = Failed(error)
-    except MemoryError:
-        result = Failed(_out_of_memory(task))
     except Exception as error:
+        if is_out_of_memory(error):
+            reporter.say(Failed(_out_of_memory(task)))
+            os._exit(0)
         # Log the place, not the message: that may contain anything from the trace.
         traceback.print_tb(error.__traceback__)
         remedy = "Please report this bug. TensorBoard's log has the details."
@@ -187,50 +183,15 @@ def _lower_priority() -> None:
 
 
 def _bound_memory(task: Task, reporter: Reporter) -> None:
-    limit_bytes = task.memory_limit_bytes
-    try:
-        import resource
+    def stop() -> None:
+        reporter.say(Failed(_out_of_memory(task)))
+        os._exit(1)
 
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        refused_at = limit_bytes * REFUSED_AT
-        if hard == resource.RLIM_INFINITY or refused_at < hard:
-            resource.setrlimit(resource.RLIMIT_DATA, (refused_at, hard))
-    except (ImportError, OSError, ValueError):  # not on this system, or not allowed here
-        pass
-
-    def watch() -> None:
-        while True:
-            time.sleep(WATCH_MEMORY_EVERY_S)
-            if memory_bytes() > limit_bytes:
-                reporter.say(Failed(_out_of_memory(task)))
-                os._exit(1)
-
-    threading.Thread(target=watch, name="gpudiag-memory", daemon=True).start()
-
-
-def memory_bytes() -> int:
-    """Return the memory of this process that is not shared with files; 0 if the system does not say."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            _, resident, shared, *_ = file.read().split()
-        return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        pass
-    try:
-        import resource
-
-        # macOS counts bytes. Linux counts kilobytes, but it has /proc.
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    except ImportError:
-        return 0
+    limit_memory(task.memory_limit_bytes, stop)
 
 
 def _out_of_memory(task: Task) -> LimitReached:
-    return LimitReached(
-        f"The analysis was stopped at its memory limit of {task.memory_limit_bytes // MIB} MB.",
-        where=task.file.path,
-        remedy="Record fewer steps, or increase GPUDIAG_MEMORY_LIMIT_MB.",
-    )
+    return LimitReached.of_memory(task.memory_limit_bytes // MIB, where=task.file.path)
 
 
 if __name__ == "__main__":

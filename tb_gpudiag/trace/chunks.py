@@ -148,7 +148,7 @@ class EventArray:
     def _settle(self, text: bytes) -> Settled:
         final = self._stream_ended and not self._carry and not self._chunks
         settled = self._settler.settle(text, final)
-        if len(settled.leftover) > self._limits.max_element_bytes:
+        if self._weight(settled.leftover) > self._limits.max_element_bytes:
             self._take(settled)
             settled = self._settler.give_up(settled.leftover)
             self._skipping = bool(settled.leftover)
@@ -177,12 +177,14 @@ class EventArray:
         pieces = [self._carry]
         size = len(self._carry)
         target = self._limits.chunk_bytes
+        weight = self._weight(self._carry)
         while True:
-            while size < target and not self._stream_ended:
-                block = self._stream.next()
+            while weight < target and not self._stream_ended:
+                block = self._light_block()
                 self._stream_ended = not block
                 pieces.append(block)
                 size += len(block)
+                weight += self._weight(block)
             if self._stream_ended:
                 # The end of the array is in here, or the file is cut off: as it is, it does not parse.
                 self._carry = b""
@@ -197,11 +199,29 @@ class EventArray:
                 end = cut.start() + 1
                 body = b"".join((b"[", *before, memoryview(text)[:end], b"]"))
                 return _Chunk(body, text[end : cut.end()], self._workers.parse(body))
-            if size > self._limits.max_element_bytes:
+            if size > self._limits.max_element_bytes or weight > 2 * size:
                 self._carry = b""
                 return _Chunk(b"".join((b"[", text, b"]")), b"", None)
             pieces = [text]
-            target = size + self._limits.chunk_bytes
+            target = weight + self._limits.chunk_bytes
+
+    def _light_block(self) -> bytes:
+        """Return the next block of the stream, or its first part if it has too many events for one chunk."""
+        block = self._stream.next()
+        parts = -(-self._weight(block) // self._limits.chunk_bytes)
+        if parts > 1 and _GAP_BYTES < len(block) <= self._weight(block) // 2:
+            step = -(-len(block) // parts)
+            for start in reversed(range(step, len(block), step)):
+                self._stream.put_back(block[start : start + step])
+            block = block[:step]
+        return block
+
+    def _weight(self, text: bytes) -> int:
+        """Return how long the text counts as: parsing takes memory for each event, however short."""
+        events, values = text.count(b"{"), text.count(b",")
+        return max(
+            len(text), events * self._limits.least_event_bytes, values * self._limits.least_value_bytes
+        )
 
 
 def _last_cut(text: bytes) -> re.Match[bytes] | None:

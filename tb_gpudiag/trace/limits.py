@@ -15,7 +15,7 @@ class Limits:
     # gzip shrinks traces 12 to 30 times, a trace that repeats itself about 100 times. Its limit is 1032.
     max_gzip_ratio: float = 300.0
     # A file that unpacks to less than this may have any ratio.
-    gzip_ratio_floor_bytes: int = 64 << 20
+    gzip_ratio_floor_bytes: int = 4 << 20
     # About 90 bytes each in memory, and twice that while they are sorted.
     max_events: int = 50_000_000
     # Traces are nested 6 levels deep, `args` of other writers a little deeper. A deeper event in the middle
@@ -33,9 +33,15 @@ class Limits:
     # Lists and dicts in a snapshot take about 100 bytes each when empty. An entry of the history has one, or
     # about fifty with C++ frames of its own.
     max_snapshot_entries: int = 50_000_000
+    # In real snapshots, each of them takes 35 bytes or more; an entry without frames takes about 25.
+    least_bytes_per_container: int = 12
     # Text that is parsed at a time. Measured: with 0.25 MiB, reading takes three times as long; with 1 MiB,
     # 1.5 times as long; with 8 MiB, as long, but more memory.
     chunk_bytes: int = 4 << 20
+    # A parsed event takes about 500 bytes, even an empty one. When text is cut into chunks, each event counts
+    # as at least this long, and each comma as this. Real events have 150 bytes or more, and 20 per comma.
+    least_event_bytes: int = 64
+    least_value_bytes: int = 12
 
 
 DEFAULT_LIMITS: Final = Limits()

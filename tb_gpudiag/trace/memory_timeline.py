@@ -36,6 +36,7 @@ _FIELDS: Final = 4  # per event
 _COLUMNS: Final = 1 + len(MemoryPurpose)  # per row of sums
 _PREEXISTING, _CREATE, _CHANGE_OF_VERSION, _DESTROY = 1, 2, 3, 4
 _LATEST_NS: Final = 1 << 62
+_PART_BYTES: Final = 1 << 20
 _DEVICE_NOTE: Final = "the file does not say which device it is about: GPU 0 is assumed"
 
 
@@ -151,11 +152,20 @@ def _list_of(rows: int, fields: int) -> bytes:
 
 def _numbers(data: bytes, count: int, path: str) -> Int64:
     text = data.translate(None, b"[]")
+    found = np.zeros(count, np.int64)
+    done = at = 0
     try:
-        found = np.fromiter(map(int, text.split(b",") if count else []), np.int64)
+        while count and at <= len(text):
+            # A part at a time: split text takes twenty times as much memory.
+            end = text.find(b",", at + _PART_BYTES)
+            end = len(text) if end < 0 else end
+            part = [int(number) for number in text[at:end].split(b",")]
+            found[done : done + len(part)] = part
+            done += len(part)
+            at = end + 1
     except (ValueError, OverflowError):
         raise _not_one(path) from None
-    if len(found) != count:
+    if done != count:
         raise _not_one(path)
     return found
 

@@ -59,6 +59,9 @@ _RUN_LENGTH: Final = 1000
 # shorter.
 _MEMO_ENTRY: Final = 5
 
+# A small file may have any content.
+_ANY_CONTAINERS: Final = 100_000
+
 _STOP: Final = b"."
 _LONG_TEXT: Final = b"X"  # its length follows: four bytes
 _LONG_TEXT_HEAD: Final = 5
@@ -91,9 +94,10 @@ def load_plain(data: bytes, limits: Limits, path: str) -> Any:
     # Only these take much more memory than they take in the file. Counting all such bytes, whatever they
     # mean, never gives too few.
     containers = data.count(b"}") + data.count(b"]")
-    if containers > limits.max_snapshot_entries:
+    most = min(limits.max_snapshot_entries, _ANY_CONTAINERS + len(data) // limits.least_bytes_per_container)
+    if containers > most:
         raise TooLarge(
-            f"it has about {containers:,} lists and dicts, more than {limits.max_snapshot_entries:,}",
+            f"it has about {containers:,} lists and dicts, more than the {most:,} of a snapshot of its size",
             where=path,
             remedy="record with a smaller max_entries, or raise Limits.max_snapshot_entries",
         )
@@ -101,14 +105,8 @@ def load_plain(data: bytes, limits: Limits, path: str) -> Any:
     copyreg.clear_extension_cache()
     try:
         return _Unpickler(data, path).load()
-    except TraceError:
+    except (TraceError, MemoryError):
         raise
-    except MemoryError:
-        raise TooLarge(
-            "this machine has not enough memory for it",
-            where=path,
-            remedy="record with a smaller max_entries",
-        ) from None
     except Exception as error:  # the instructions are allowed, but may be in a wrong order
         raise NotATrace(
             f"the pickle is damaged ({type(error).__name__})", where=path, remedy=_REMEDY

@@ -109,6 +109,8 @@ class Source:
                 file = open(self.path, "rb")  # noqa: SIM115  (closed by the thread that reads it)
                 self.size_bytes = status.st_size
                 self._modified_s = status.st_mtime
+        except MemoryError:
+            raise
         except Exception as error:  # fsspec back ends raise anything
             raise unreadable(error, self.path) from error
         return file
@@ -122,7 +124,7 @@ class Source:
                         return
                     self._blocks.put(block)
             self._blocks.put(None)
-        except TraceError as error:
+        except (TraceError, MemoryError) as error:
             self._blocks.put(error)
         except Exception as error:
             failure = unreadable(error, self.path)

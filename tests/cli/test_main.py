@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -92,3 +93,70 @@ def test_an_interrupt_exits_with_130_without_traceback(
     monkeypatch.setattr("tb_gpudiag.cli.diagnose.diagnose_file", interrupted)
     assert main(["diagnose", str(slow_loader().write(tmp_path))]) == 130
     assert capsys.readouterr().err == "gpudiag: interrupted\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
+def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
+    path = slow_loader().write(tmp_path)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tb_gpudiag", "diagnose", str(path)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert "bug" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+EATS = """
+import sys, time
+import numpy as np
+from tb_gpudiag.cli import diagnose, memory
+from tb_gpudiag.cli.main import main
+from tb_gpudiag.service import memory_limit
+
+memory_limit.REFUSED_AT = {refused_at}
+memory.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() + (100 << 20)
+read = diagnose.diagnose_file
+kept = []
+
+def eat(file, progress):
+    if "greedy" not in file.path:
+        return read(file, progress)
+    mine = []
+    while True:
+        mine.append(np.ones({items}))
+        time.sleep(0.001)
+
+diagnose.diagnose_file = eat
+sys.exit(main(["diagnose", sys.argv[1], "--format", "json"]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize(
+    ("refused_at", "items", "words"),
+    [(1000, 1 << 20, "memory limit of"), (2, 1 << 34, "not enough memory")],
+    ids=["eats", "gulps"],
+)
+def test_a_file_that_takes_too_much_memory_costs_only_its_report(
+    tmp_path: Path, refused_at: int, items: int, words: str
+) -> None:
+    for run in ("a", "greedy", "z"):
+        slow_loader().write(tmp_path / run)
+    done = subprocess.run(
+        [sys.executable, "-c", EATS.format(refused_at=refused_at, items=items), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert [r["trace"]["run"] for r in json.loads(done.stdout)["reports"]] == ["a", "z"]
+    assert words in done.stderr
+    assert "GPUDIAG_MEMORY_LIMIT_MB" in done.stderr or words == "not enough memory"
+    assert "bug" not in done.stderr

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from tb_gpudiag.errors import NotATrace
-from tb_gpudiag.service import worker
+from tb_gpudiag.service import memory_limit, worker
 from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.worker import save
 
@@ -57,5 +57,5 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
 
 if __name__ == "__main__":
     # So far above the limit that only the memory watch stops `eat`.
-    worker.REFUSED_AT = 1000
+    memory_limit.REFUSED_AT = 1000
     worker.main(analyze)

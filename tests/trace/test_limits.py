@@ -73,6 +73,75 @@ def test_the_depth_limit_itself_is_allowed() -> None:
     assert read_bytes(document(event), limits=Limits(max_depth=4)).events_read == 1
 
 
+# Files whose content takes much more memory than text: empty events, values that are no events, and lists and
+# dicts of a pickle. Each is repeated up to DENSE_BYTES.
+DENSE_BYTES = 16 << 20
+DENSE_TRACES = [
+    b"{},",
+    b'{"ph":"X"},',
+    b'{"args":{}},',
+    b"[],",
+    b"1,",
+    b"{}," + b"null," * 10,
+    b'{"ph":"X","ts":1,"dur":1},',
+]
+DENSE_PICKLES = [b"}", b"]", b"}K\x01K\x02s", b"}NNNNNNN", b"N", b"K\x01K\x02\x86", b"\x8c\x02ab"]
+
+# Reading takes this much for any file: the libraries, and a few chunks of text that are parsed at once.
+ALWAYS_BYTES = 600 << 20
+MOST_PER_BYTE = 15
+
+
+def peak_bytes(path: Path) -> int:
+    """Read the file in a process of its own, and return its peak of memory."""
+    if not os.path.exists("/proc/self/status"):
+        pytest.skip("no /proc to read the peak of memory from")
+    program = (
+        "import sys\n"
+        "from tb_gpudiag.errors import TraceError\n"
+        "from tb_gpudiag.trace.read import read_trace\n"
+        "try:\n"
+        "    read_trace(sys.argv[1])\n"
+        "except TraceError:\n"
+        "    pass\n"
+        "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    return int(done.stdout) * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", DENSE_TRACES)
+def test_memory_is_bounded_by_the_size_of_a_trace(tmp_path: Path, unit: bytes) -> None:
+    path = tmp_path / "dense.1.pt.trace.json"
+    path.write_bytes(b'{"traceEvents":[' + unit * (DENSE_BYTES // len(unit)) + b"{}]}")
+    assert peak_bytes(path) < ALWAYS_BYTES + MOST_PER_BYTE * DENSE_BYTES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", DENSE_PICKLES)
+def test_memory_is_bounded_by_the_size_of_a_snapshot(tmp_path: Path, unit: bytes) -> None:
+    path = tmp_path / "dense.pickle"
+    head = b"\x80\x04}\x94(\x8c\x08segments]("
+    path.write_bytes(head + unit * (DENSE_BYTES // len(unit)) + b"eu.")
+    assert peak_bytes(path) < ALWAYS_BYTES + MOST_PER_BYTE * DENSE_BYTES
+
+
+@pytest.mark.parametrize("unit", [b"{},", b'{"args":{}},', b'{"ph":"X"},'])
+def test_text_that_is_cut_into_small_chunks_is_read_as_a_whole(unit: bytes) -> None:
+    """Every value is counted once, wherever the chunks begin."""
+    count = 5_000
+    begin = b'{"traceEvents": ['
+    content = begin + unit * count + document(span()).removeprefix(begin)
+    values = unit.count(b",") * count
+    small = Limits(chunk_bytes=4096, least_event_bytes=64, least_value_bytes=12)
+    trace = read_bytes(content, limits=small)
+    assert names(trace) == ["aten::mm"]
+    assert trace.malformed_events == values == read_bytes(content).malformed_events
+
+
 def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     pipe = tmp_path / "w.1.pt.trace.json"
     os.mkfifo(pipe)

@@ -201,7 +201,10 @@ def test_a_text_longer_than_the_file_is_cut_off(tmp_path: Path) -> None:
 def test_deep_lists_are_harmless(tmp_path: Path) -> None:
     depth = 1_000_000
     with pytest.raises(NotATrace):
-        read_trace(write(b"\x80\x04" + b"]" * depth + b"a" * (depth - 1) + b".", tmp_path))
+        read_trace(
+            write(b"\x80\x04" + b"]" * depth + b"a" * (depth - 1) + b".", tmp_path),
+            limits=Limits(least_bytes_per_container=1),
+        )
 
 
 def test_a_structure_that_contains_itself_is_harmless(tmp_path: Path) -> None:
