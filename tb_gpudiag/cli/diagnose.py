@@ -141,7 +141,7 @@ def _find(paths: list[str], run: str | None, result: Result) -> list[TraceFile]:
                 NothingToRead(
                     "no trace found",
                     where=path,
-                    remedy="traces are named *.pt.trace.json[.gz], memory snapshots *.pickle[.gz]",
+                    remedy="traces are named *.json[.gz], memory snapshots *.pickle[.gz]",
                 )
             )
         for file in found.files:

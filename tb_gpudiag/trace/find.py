@@ -16,6 +16,7 @@ import fsspec
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.trace.events import Kind
+from tb_gpudiag.trace.kineto import is_trace
 from tb_gpudiag.trace.snapshot_pickle import is_snapshot
 from tb_gpudiag.trace.source import GZIP, GZIP_MAGIC, is_remote, modified_s, unreadable
 
@@ -28,11 +29,16 @@ _TIMELINE_NAME: Final = re.compile(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.raw\.json\.gz|(?<=memory_timeline)\.json(?:\.gz)?)",
     re.DOTALL,
 )
-# Other programs write pickles, too. On a remote store, reading the first bytes of each takes too long: there,
-# the name has to say that it is a snapshot.
-_TELLING_NAME: Final = re.compile(r"snapshot|memory", re.IGNORECASE)
-_HEAD_BYTES: Final = 512
-# Each version of a pickle is opened once. With more pickles than this, they are opened again on every scan.
+# `export_chrome_trace` takes any name, and other programs write JSON and pickles, too: the content decides.
+# On a remote store, reading the first bytes of each takes too long: there, the name has to say what it is.
+_ANY_JSON: Final = re.compile(r".*\.json(?:\.gz)?", re.DOTALL)
+_TELLING_NAMES: Final = {
+    "snapshot": re.compile(r"snapshot|memory", re.IGNORECASE),
+    "trace": re.compile(r"(?<![a-z])trace(?![a-z])", re.IGNORECASE),
+}
+# Kineto's keys come first. Events follow metadata, if another program has written the file again.
+_HEAD_BYTES: Final = 4 << 10
+# Each version of a file is opened once. With more files than this, they are opened again on every scan.
 _HEADS_REMEMBERED: Final = 1 << 16
 _JSON_NAME: Final = re.compile(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json)?(?:\.gz)?", re.DOTALL)
 # TensorBoard's own pattern for a URL in --logdir_spec.
@@ -68,9 +74,9 @@ def find_traces(root: str) -> Found:
     """Find the files to diagnose below a directory. If `root` is a file, return that file, whatever its name.
 
     Traces are named `*.pt.trace.json`, memory timelines `*.raw.json.gz` or `*memory_timeline.json`, memory
-    snapshots `*.pickle`; each may end in `.gz`. Other programs write pickles, too: on a local disk, only
-    those that start like a snapshot are returned, on a remote store those with `snapshot` or `memory` in
-    their name.
+    snapshots `*.pickle`; each may end in `.gz`. Other programs write pickles, too, and traces may have any
+    name ending in `.json`: on a local disk, those that start like a snapshot or a trace of PyTorch are
+    returned, on a remote store those with `snapshot` or `memory`, or with the word `trace` in their name.
 
     `root` is a local path or an fsspec URL. Links are followed. A folder is visited once, under its own path
     if that is below `root`. Raises nothing: whatever cannot be listed is in `problems`.
@@ -160,7 +166,7 @@ class _LocalSearch:
         if entry.is_dir():
             below = entry.name if run == "." else f"{run}/{entry.name}"
             (self._linked_folders if entry.is_symlink() else self._folders).append((entry.path, below))
-        elif _kind(entry.name) is None:
+        elif _kind(entry.name) is None and not _ANY_JSON.fullmatch(entry.name):
             return
         elif entry.is_symlink():
             self._linked_files.append((entry.path, run))
@@ -175,7 +181,8 @@ class _LocalSearch:
         is_new = self._is_new(status)
         if not is_new and os.path.islink(path):  # a second hard link counts, a symbolic one does not
             return
-        if _kind(os.path.basename(path)) != "snapshot" or _begins_like_snapshot(path, _content(status)):
+        kind = _kind(os.path.basename(path))
+        if kind in _CERTAIN or _begins_like(kind or "trace", path, _content(status)):
             self._found.files.append(_local_file(path, run, status))
 
     def _is_new(self, status: os.stat_result) -> bool:
@@ -186,8 +193,8 @@ class _LocalSearch:
 
 
 @lru_cache(_HEADS_REMEMBERED)
-def _begins_like_snapshot(path: str, _content: tuple[object, ...]) -> bool:
-    """Return whether this version of the file starts like a memory snapshot."""
+def _begins_like(kind: Kind, path: str, _content: tuple[object, ...]) -> bool:
+    """Return whether this version of the file starts like a trace or a memory snapshot."""
     with open(path, "rb") as file:
         head = file.read(_HEAD_BYTES)
     if head.startswith(GZIP_MAGIC):
@@ -195,7 +202,7 @@ def _begins_like_snapshot(path: str, _content: tuple[object, ...]) -> bool:
             head = zlib.decompressobj(GZIP).decompress(head, _HEAD_BYTES)
         except zlib.error:
             return False
-    return is_snapshot(head)
+    return is_snapshot(head) if kind == "snapshot" else is_trace(head)
 
 
 def _local_file(path: str, run: str, status: os.stat_result) -> TraceFile:
@@ -221,13 +228,20 @@ def _find_remote(root: str, found: Found) -> None:
         folder, _, name = path.rpartition("/")
         named = path.rstrip("/") == base
         kind = _kind(name)
-        if named or (kind and (kind != "snapshot" or _TELLING_NAME.search(name))):
+        if named or kind in _CERTAIN or _tells(kind, name):
             run = "." if named else folder[len(base) :].strip("/") or "."
             size = int(info.get("size") or 0)
             modified_ns = int(modified_s(info) * 1e9)
             content = (size, modified_ns, *(str(info.get(key)) for key in _VERSION_KEYS))
             url = system.unstrip_protocol(path)
             found.files.append(_trace_file(url, run, name, size, modified_ns, content))
+
+
+def _tells(kind: Kind | None, name: str) -> bool:
+    """Return whether the name of a file on a remote store says that it is a snapshot or a trace."""
+    if kind is None and not _ANY_JSON.fullmatch(name):
+        return False
+    return _TELLING_NAMES[kind or "trace"].search(name) is not None
 
 
 def _trace_file(
@@ -251,8 +265,12 @@ _NAMES: Final[dict[Kind, re.Pattern[str]]] = {
 }
 
 
+_CERTAIN: Final[frozenset[Kind]] = frozenset({"trace", "memory_timeline"})
+"""Kinds of which no other program's files have the names."""
+
+
 def _kind(name: str) -> Kind | None:
-    """Return what a file in a log directory is by its name; None if it is not one to diagnose."""
+    """Return what a file in a log directory is by its name; None if the name does not say."""
     return next((kind for kind, pattern in _NAMES.items() if pattern.fullmatch(name)), None)
 
 

@@ -136,6 +136,24 @@ METADATA_KEYS: Final = frozenset(
 """Top-level keys that are kept; all others are skipped."""
 
 
+_KINETO_START: Final = re.compile(
+    rb'\s*\{.*"schemaVersion"\s*:.*"(deviceProperties|distributedInfo|traceEvents)"', re.DOTALL
+)
+_EVENTS_START: Final = re.compile(rb'\s*(\[|\{.*"traceEvents"\s*:\s*\[)', re.DOTALL)
+_CATEGORY: Final = re.compile(rb'"cat"\s*:\s*"([^"]+)"')
+
+
+def is_trace(head: bytes) -> bool:
+    """Return whether a file that starts like this is a trace of PyTorch.
+
+    It has Kineto's first keys, or events in its categories: other programs write traces of the same format.
+    """
+    if _KINETO_START.match(head):
+        return True
+    categories = [found.decode("utf-8", "replace").lower() for found in _CATEGORY.findall(head)]
+    return _EVENTS_START.match(head) is not None and any(name in _CATEGORIES for name in categories)
+
+
 def quoted_timestamps(chunk: bytes) -> bytes:
     """Return the chunk with its timestamps and durations as strings."""
     return _TIMESTAMP.sub(rb'\1"\2"', chunk)

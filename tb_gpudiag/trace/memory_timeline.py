@@ -2,7 +2,7 @@
 
 `.raw.json.gz` has events, `[[time in ns, action, bytes, category], …]`. `.json` and `.json.gz` have the sum
 of each category over time, `[[times in µs], [[0, bytes of each category], …]]`. Neither says which device it
-is about, nor how much memory the allocator had reserved.
+is about (sizes tell a GPU from the CPU), nor how much memory the allocator had reserved.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _COLUMNS: Final = 1 + len(MemoryPurpose)  # per row of sums
 _PREEXISTING, _CREATE, _CHANGE_OF_VERSION, _DESTROY = 1, 2, 3, 4
 _LATEST_NS: Final = 1 << 62
 _PART_BYTES: Final = 1 << 20
-_DEVICE_NOTE: Final = "the file does not say which device it is about: GPU 0 is assumed"
+# CUDA's caching allocator rounds sizes up to a multiple of this. The CPU's takes any.
+_BLOCK_BYTES: Final = 512
+_GPU_NOTE: Final = "the file does not say which device it is about: GPU 0 is assumed"
+_CPU_NOTE: Final = "the file does not say which device it is about: by its sizes, it is the CPU"
 
 
 def is_memory_timeline(head: bytes) -> bool:
@@ -67,6 +70,7 @@ def read_memory_timeline(data: bytes, path: str, progress: Callable[[float, str]
     start_ns = int(time_ns.min())
     progress(1.0, "read")
     count = len(time_ns)
+    on_cpu = _is_of_cpu(time_ns, size, found)
 
     def of_all(value: int, kind: Any) -> npt.NDArray[Any]:
         return np.full(count, value, kind)
@@ -78,8 +82,8 @@ def read_memory_timeline(data: bytes, path: str, progress: Callable[[float, str]
             action=np.where(size >= 0, MemoryAction.ALLOCATE, MemoryAction.FREE).astype(np.uint8),
             bytes=size,
             address=of_all(0, np.uint64),
-            device_type=of_all(DeviceType.CUDA, np.int32),
-            device=of_all(0, np.int32),
+            device_type=of_all(DeviceType.CPU if on_cpu else DeviceType.CUDA, np.int32),
+            device=of_all(NONE if on_cpu else 0, np.int32),
             allocated=level,
             reserved=of_all(NONE, np.int64),
             thread=of_all(NONE, np.int32),
@@ -94,8 +98,17 @@ def read_memory_timeline(data: bytes, path: str, progress: Callable[[float, str]
         malformed_events=0,
         start_ns=start_ns,
         kind="memory_timeline",
-        notes=[_DEVICE_NOTE],
+        notes=[_CPU_NOTE if on_cpu else _GPU_NOTE],
     )
+
+
+def _is_of_cpu(time_ns: Int64, size: Int64, found: Bool) -> bool:
+    """Return whether new allocations have sizes that a GPU's allocator does not give.
+
+    What existed before may be listed with the size of its tensor, whatever the device.
+    """
+    new = (size > 0) & ~found & (time_ns > time_ns.min())
+    return bool((size[new] % _BLOCK_BYTES != 0).any())
 
 
 _Columns = tuple[Int64, Int64, Int64, Bool, Int64]

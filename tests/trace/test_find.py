@@ -43,8 +43,6 @@ def test_run_worker_and_span(tmp_path: Path) -> None:
     )
     put(
         tmp_path,
-        "a/other.json",
-        "a/trace.json.gz",
         "a/x.pt.trace.json.tmp",
         "a/y.1.pt.trace.jsonl",
         "events.out.tfevents.1",
@@ -62,6 +60,35 @@ def test_run_worker_and_span(tmp_path: Path) -> None:
     assert found.problems == []
     assert all(file.size_bytes == len(CONTENT) and file.modified_ns > 0 for file in found.files)
     assert all(read_trace(file.path).events_read == 1 for file in found.files)
+
+
+KINETO = b'\n{\n  "schemaVersion": 1,\n  "deviceProperties": [\n    {"id": 0}],\n  "traceEvents": []}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("trace.json", KINETO, True),
+        ("trace_rank3.json.gz", KINETO, True),
+        ("step_100.json", CONTENT, True),
+        ("step_100.json", b'{"schemaVersion": 1, "distributedInfo": {"rank": 3}', True),
+        ("old.json", b'[\n  {"ph": "X", "cat": "Operator", "name": "aten::mm"', True),
+        ("config.json", b'{"schemaVersion": 2, "name": "a package"}', False),
+        ("other.json", b'{"traceEvents": [{"ph": "X", "cat": "browser", "name": "paint"}]}', False),
+        ("trace.json", b'{"trace": []}', False),
+        ("trace.json", b"", False),
+        ("numbers.json", b"[[1, 2], [3, 4]]", False),
+        ("trace.json.txt", KINETO, False),
+    ],
+)
+def test_a_trace_of_any_name_is_found_by_its_content(
+    name: str, content: bytes, found: bool, tmp_path: Path
+) -> None:
+    data = gzip.compress(content) if name.endswith(".gz") else content
+    (tmp_path / name).write_bytes(data)
+    files = find_traces(str(tmp_path)).files
+    assert [file.worker for file in files] == ([name.split(".")[0]] if found else [])
+    assert all(file.kind == "trace" for file in files)
 
 
 @pytest.mark.parametrize(
@@ -265,8 +292,6 @@ def test_memory_timelines_are_found_by_their_names(tmp_path: Path) -> None:
         "rank0.raw.json.gz",
         "rank1.memory_timeline.json",
         "memory_timeline.json.gz",
-        "memory.json",
-        "raw.json",
         "memory_timeline.html",
     )
     found = find_traces(str(tmp_path)).files

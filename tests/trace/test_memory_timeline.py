@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.errors import NotATrace
-from tb_gpudiag.trace.events import NONE, MemoryAction, MemoryPurpose, Trace
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.trace.events import NONE, DeviceType, MemoryAction, MemoryPurpose, Trace
 from tb_gpudiag.trace.read import read_trace
 
 PREEXISTING, CREATE, CHANGE_OF_VERSION, DESTROY = 1, 2, 3, 4
@@ -56,6 +57,24 @@ def test_raw_events_become_a_curve(tmp_path: Path) -> None:
     assert (memory.action == np.where(memory.bytes > 0, MemoryAction.ALLOCATE, MemoryAction.FREE)).all()
     assert trace.events_read == len(EVENTS)
     assert any("which device" in note for note in trace.notes)
+
+
+@pytest.mark.parametrize("size", [512, 924])
+def test_sizes_tell_the_cpu_from_a_gpu(size: int, tmp_path: Path) -> None:
+    """A GPU's allocator rounds sizes up. Those of older memory may be sizes of tensors."""
+    events = [(-1, PREEXISTING, 2_244, WEIGHT), *EVENTS[1:], (BEGIN_NS + 40, CREATE, size, TEMPORARY)]
+    times = [1_000, 1_005, 1_006]
+    sums = [
+        [0, 2_244, 0, 0, 0, 0, 0, 0, 0],
+        *([0, 2_244, 0, 0, number * size, 0, 0, 0, 0] for number in (1, 0)),
+    ]
+    for trace in (read(events, tmp_path), read([times, sums], tmp_path, "memory.json")):
+        on_cpu = size % 512 > 0
+        assert set(trace.memory.device_type.tolist()) == {DeviceType.CPU if on_cpu else DeviceType.CUDA}
+        assert set(trace.memory.device.tolist()) == {NONE if on_cpu else 0}
+        assert ("CPU" in trace.notes[0]) is on_cpu
+        (memory,) = Facts(trace).memory
+        assert memory.is_cpu is on_cpu
 
 
 def test_a_new_purpose_does_not_change_the_total(tmp_path: Path) -> None:

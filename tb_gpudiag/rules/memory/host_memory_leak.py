@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Answer, Claimed, Rule
+from tb_gpudiag.rules.rule import NOTHING_CLAIMED, TRACES, Answer, Claimed, Rule
 from tb_gpudiag.rules.shared.leak import look_for_leak
 from tb_gpudiag.rules.shared.recording_advice import memory_not_recorded
 
@@ -16,4 +16,4 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     return look_for_leak(of_cpu)
 
 
-RULE = Rule("GD405", "host_memory_leak", "Host memory leak", check)
+RULE = Rule("GD405", "host_memory_leak", "Host memory leak", check, about=TRACES | {"memory_timeline"})
