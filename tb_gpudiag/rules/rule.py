@@ -103,7 +103,9 @@ class Finding:
     cost_ns: cost over the step window; 0 for a finding about the recording.
     cost_bytes, cost_bytes_per_step: for a finding about memory, what is held or grows and a fix frees.
     memory_device: whose memory that is; NONE is the CPU's.
-    sure: False if something harmless would look the same. Then it ranks by what is held, not by its growth.
+    sure: False if this recording does not show that this job can do anything about it: something harmless, or
+        another rank, would look the same. Then memory ranks by what is held, not by its growth, and time by
+        half of what it would else.
     claims: device -> the parts of its step window that make up the cost. A nanosecond is claimed once: the
         first rule in the order of RULES gets it.
     removable: what to replay the trace without; None if that cannot be replayed.

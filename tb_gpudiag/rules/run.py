@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 # hide it under. The middle of the range ranks such a finding fairly among replayed ones.
 LIKELY_SHARE = 0.5
 
+UNSURE = 0.5
+"""What a finding counts for if the recording does not show that this job can do anything about it."""
+
 ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
 """Families of rules whose findings are about time: without a steady state they have nothing to be about."""
 
@@ -124,7 +127,7 @@ def _rank(
 
 def _saved_share(finding: Finding, window_ns: int, memories: Sequence[DeviceMemory]) -> float:
     """What the fix is likely to save, as a share of the job's time or memory: the larger of the two."""
-    of_time = _likely_saving_ns(finding) / max(1, window_ns)
+    of_time = _likely_saving_ns(finding) / max(1, window_ns) * (1 if finding.sure else UNSURE)
     if not (finding.cost_bytes or finding.cost_bytes_per_step):
         return of_time
     growth = finding.cost_bytes_per_step if finding.sure else 0.0

@@ -60,6 +60,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             "https://docs.pytorch.org/docs/stable/profiler.html",
         ),
         cost_ns=cost_ns,
+        sure=False,
         saving=Saving(0, cost_ns),
         evidence=[
             window_time("Idle with work queued", cost_ns, lost.window_ns),

@@ -69,6 +69,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         f"compare with the other ranks.{_most_in(marked, cost_ns)}",
         fix=collective_fix(Collective(int(exposed_by_kind.argmax())), facts.job),
         cost_ns=cost_ns,
+        sure=False,  # it may all be waiting for a slower rank
         saving=Saving(0, cost_ns),
         evidence=[
             window_time("Exposed communication", cost_ns, time.window_ns),
