@@ -10,6 +10,15 @@ _SLOW_RANK = """
 # Compare the ranks' traces: a rank that arrives last shows short collectives, the others long ones.
 # If all of them are long, check the transport: NCCL_DEBUG=INFO says which links NCCL or RCCL uses."""
 
+LATE_HOSTS = Fix(
+    "Make the ranks' hosts faster first: this rank's host keeps its GPU idle even longer, and every "
+    "collective waits for the latest rank.",
+    """# 1. Fix what keeps each rank's GPU idle: the other findings, and those of the other ranks' traces.
+# 2. Record all ranks again. What is then exposed in the rank that arrives last is not waiting.""",
+    "https://docs.pytorch.org/docs/stable/profiler.html",
+)
+"""While hosts are late, most of a collective's time is waiting, and tuning what is sent changes little."""
+
 _FIXES = {
     Collective.ALL_REDUCE: Fix(
         "Overlap the all-reduces with the backward pass, reduce less often, or find the rank that the others "

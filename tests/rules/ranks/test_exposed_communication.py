@@ -97,6 +97,7 @@ def _exchanged(
     main.annotation(operator, at=STEP_AT + 20, us=15)
     main.launch("gemm", at=STEP_AT, us=5, runs_at=STEP_AT + 10, runs_us=390)
     main.launch(kernel, at=STEP_AT + 25, us=5, runs_at=400, runs_us=300, stream=20)
+    main.launch("gemm", at=STEP_AT + 40, us=5, runs_at=700, runs_us=400)
     return finding(RULE.check(facts_of(trace, folder)))
 
 
@@ -134,3 +135,17 @@ def test_inference_has_no_gradients_to_reduce(tmp_path: Path) -> None:
     found = _exchanged("nccl:all_reduce", tmp_path, kernel=ALL_REDUCE, training=False)
     assert "tensor-parallel" in found.fix.code
     assert "DistributedDataParallel" not in found.fix.code
+
+
+@pytest.mark.parametrize(("idle_us", "late"), [(300, False), (450, True)])
+def test_late_hosts_are_fixed_before_the_collectives(idle_us: float, late: bool, tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.annotation("Optimizer.step#SGD.step", at=1, us=9)
+    main.op("c10d::allreduce_", at=20, us=15)
+    main.launch(ALL_REDUCE, at=25, us=5, runs_at=35, runs_us=400, stream=20)
+    main.launch("gemm", at=435 + idle_us, us=5, runs_at=440 + idle_us, runs_us=560 - idle_us)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert ("hosts faster first" in found.fix.text) == late
+    assert ("bucket_cap_mb" in found.fix.code) != late
