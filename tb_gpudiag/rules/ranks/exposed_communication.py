@@ -37,7 +37,7 @@ from tb_gpudiag.wording.quantity import duration, number, share_of
 LEAST_SHARE = 0.10
 
 # Hosts that keep their GPU idle this much of the time, and longer than collectives run exposed, are late at
-# different times. In a public recommender's step, GPUs are idle 38 to 67% of the time, and one collective takes
+# different times. In a public recommender job, GPUs are idle 38 to 67% of the time, and a collective takes
 # 7.6 ms on the first rank and 0.01 ms on the last.
 LATE_HOST_SHARE = 0.20
 _HOST = (*ISSUING, Cause.PYTHON, Cause.COMPILE, Cause.INPUT, Cause.ALLOCATOR)
