@@ -313,20 +313,36 @@ class Evidence(_message.Message):
     def __init__(self, label: _Optional[str] = ..., value: _Optional[str] = ..., number: _Optional[float] = ..., unit: _Optional[str] = ...) -> None: ...
 
 class Place(_message.Message):
-    __slots__ = ("file", "line", "function", "operator", "us", "bytes")
+    __slots__ = ("file", "line", "function", "operator", "us", "bytes", "line_kind", "module", "range", "caller")
+    class LineKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNKNOWN: _ClassVar[Place.LineKind]
+        DEFINITION: _ClassVar[Place.LineKind]
+        RUNNING: _ClassVar[Place.LineKind]
+    UNKNOWN: Place.LineKind
+    DEFINITION: Place.LineKind
+    RUNNING: Place.LineKind
     FILE_FIELD_NUMBER: _ClassVar[int]
     LINE_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_FIELD_NUMBER: _ClassVar[int]
     OPERATOR_FIELD_NUMBER: _ClassVar[int]
     US_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    LINE_KIND_FIELD_NUMBER: _ClassVar[int]
+    MODULE_FIELD_NUMBER: _ClassVar[int]
+    RANGE_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
     file: str
     line: int
     function: str
     operator: str
     us: float
     bytes: float
-    def __init__(self, file: _Optional[str] = ..., line: _Optional[int] = ..., function: _Optional[str] = ..., operator: _Optional[str] = ..., us: _Optional[float] = ..., bytes: _Optional[float] = ...) -> None: ...
+    line_kind: Place.LineKind
+    module: str
+    range: str
+    caller: Place
+    def __init__(self, file: _Optional[str] = ..., line: _Optional[int] = ..., function: _Optional[str] = ..., operator: _Optional[str] = ..., us: _Optional[float] = ..., bytes: _Optional[float] = ..., line_kind: _Optional[_Union[Place.LineKind, str]] = ..., module: _Optional[str] = ..., range: _Optional[str] = ..., caller: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
 
 class Fix(_message.Message):
     __slots__ = ("text", "code", "url")

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib import resources
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.trace.events import NONE, Kind
+from tb_gpudiag.trace.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.wording.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -54,6 +55,17 @@ class Place:
     operator: str = ""
     time_ns: int = 0  # how much of the finding's cost is here
     bytes: int = 0  # the same for a finding about memory
+    line_kind: LineKind = LineKind.UNKNOWN
+    module: str = ""  # of nn.Module
+    range: str = ""  # of record_function
+    caller: Frame | None = None  # the nearest frame outside of installed packages
+
+
+def place_at(frame: Frame | None, **more: Any) -> Place:
+    """Make a place of a frame. `more` are the other fields of Place."""
+    if frame is None:
+        return Place(**more)
+    return Place(frame.file, frame.line, frame.function, line_kind=frame.line_kind, **more)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import {
   bytes,
+  codePlace,
   column,
   count,
   exactTime,
@@ -73,4 +74,18 @@ it("writes a mark of a scale with no more decimals than it needs", () => {
 
 it("writes sentences", () => {
   expect([sentence("no stacks"), sentence("Done."), sentence("")]).toEqual(["No stacks.", "Done.", ""]);
+});
+
+describe("a place in the code", () => {
+  const place = { file: "train.py", line: 12, line_kind: "DEFINITION", function: "step" };
+  it.each([
+    [place, "step (train.py, defined at line 12)"],
+    [{ ...place, line_kind: "RUNNING" }, "train.py:12 in step"],
+    [{ ...place, line: 0, line_kind: "UNKNOWN" }, "step (train.py)"],
+    [{ ...place, file: "" }, "step"],
+    [{ ...place, function: "" }, "train.py, defined at line 12"],
+    [{ ...place, file: "", function: "" }, ""],
+  ])("%s", (where, text) => {
+    expect(codePlace(where)).toBe(text);
+  });
 });

@@ -173,9 +173,22 @@ export function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }
 
-/** A line of code: "train.py:12". */
-export function codeLine({ file, line }: { readonly file: string; readonly line: number }): string {
-  return file && line > 0 ? `${file}:${line}` : file;
+/**
+ * A place in the code: "train.py:119 in evaluate" if that line ran, else "resize (image.py, defined at line 390)".
+ *
+ * Python's twin is `Frame` in frames.py.
+ */
+export function codePlace({ file, line, line_kind, function: name }: CodePlace): string {
+  if (file && line > 0 && line_kind !== "DEFINITION") return `${file}:${line}${name ? ` in ${name}` : ""}`;
+  const where = file && line > 0 ? `${file}, defined at line ${line}` : file;
+  return name && where ? `${name} (${where})` : name || where;
+}
+
+interface CodePlace {
+  readonly file: string;
+  readonly line: number;
+  readonly line_kind: string;
+  readonly function: string;
 }
 
 /** "host_bound" as it is read: "Host bound". */

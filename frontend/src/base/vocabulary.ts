@@ -1118,7 +1118,7 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "operator": "A PyTorch function such as aten::mm.",
   "peak": "The moment at which allocated memory was highest, and what it consisted of.",
   "pinned memory": "Host memory that the GPU can read directly, because it is never swapped out.",
-  "place": "A line of your own code that a cost belongs to.",
+  "place": "Where in the code a cost belongs: the innermost function outside of PyTorch and its plumbing, and the function of your own that called it.",
   "plan": "The fixes in the order in which to make them, each replayed on top of those before it.",
   "queue depth": "The number of launches that wait in a stream's launch queue.",
   "rank": "One process of a distributed job, usually with one GPU.",

@@ -1,6 +1,6 @@
 // One device's memory in the report, as sentences and parts to show. No figure is recomputed.
 
-import { bytes, codeLine, count, moment, percent, plural, time } from "../base/format";
+import { bytes, codePlace, count, moment, percent, plural, time } from "../base/format";
 import { term } from "../base/terms";
 import { PHASES, TREND_STATES } from "../base/vocabulary";
 import type { DeviceMemory, FloorTrend, MemoryOwner, Place } from "../wire/report";
@@ -72,9 +72,9 @@ export function who({ operator, module }: { readonly operator: string; readonly 
   return operator && module ? `${operator} in ${module}` : operator || module;
 }
 
-/** "train.py:12", or else the function's name. */
+/** The function with its file and line, as far as they are known. */
 export function where(place: Place | undefined): string {
-  return place ? codeLine(place) || place.function : "";
+  return place ? codePlace(place) : "";
 }
 
 interface Origin {
@@ -82,7 +82,7 @@ interface Origin {
   readonly place: Place | undefined;
 }
 
-/** Return true if two allocations are by the same operator at the same line. */
+/** Return true if two allocations are by the same operator at the same place. */
 export function sameSite(one: Origin, other: Origin): boolean {
   return one.operator === other.operator && where(one.place) === where(other.place);
 }

@@ -1,6 +1,6 @@
 // The places on the timeline of each table row.
 
-import { codeLine } from "../base/format";
+import { codePlace } from "../base/format";
 import { word } from "../base/terms";
 import { FAMILIES, SYNC_KINDS } from "../base/vocabulary";
 import type { Place, Report, TimeRange } from "../wire/report";
@@ -42,7 +42,7 @@ function entry(message: object, row: string, title: string, ranges: readonly Tim
 }
 
 function where(place: Place | undefined): string {
-  return place ? codeLine(place) || place.operator || place.function : "";
+  return place ? codePlace(place) || place.operator : "";
 }
 
 function steps({ devices, inferred_steps: inferred }: Report) {

@@ -250,6 +250,7 @@ export interface Evidence {
   unit: string;
 }
 
+/** A place in the code. Fields that the trace does not give are empty. */
 export interface Place {
   file: string;
   line: number;
@@ -259,6 +260,21 @@ export interface Place {
   us: number;
   /** memory findings: bytes allocated here */
   bytes: number;
+  line_kind: Place_LineKind;
+  /** of nn.Module, such as Attention_3, if all of it is in one */
+  module: string;
+  /** of record_function, if all of it is in one */
+  range: string;
+  /** the nearest function outside of installed packages, if this one is inside */
+  caller: Place | undefined;
+}
+
+export enum Place_LineKind {
+  UNKNOWN = "UNKNOWN",
+  /** DEFINITION - where the function is defined: torch 1.12 and later record nothing closer */
+  DEFINITION = "DEFINITION",
+  /** RUNNING - the line that ran: call stacks of torch 1.11 and earlier, memory snapshots */
+  RUNNING = "RUNNING",
 }
 
 export interface Fix {
@@ -289,7 +305,7 @@ export interface Clear {
   reason: string;
 }
 
-/** Launches by one operator, module, source line or kernel, over the step window and all devices. */
+/** Launches by one operator, module, function or kernel, over the step window and all devices. */
 export interface LaunchHotspot {
   key: string;
   /** operator, module, line, kernel */
@@ -420,7 +436,7 @@ export interface MemorySite {
   count: number;
   /** growth in the trend's unit */
   bytes_per_step: number;
-  /** line of the user's code, if known */
+  /** place in the user's code, if known */
   place:
     | Place
     | undefined;

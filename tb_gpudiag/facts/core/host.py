@@ -13,7 +13,7 @@ from tb_gpudiag.facts.core.steps import Steps, Window
 from tb_gpudiag.facts.core.threads import Activity, HostTree
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64, UInt8
 from tb_gpudiag.trace.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
-from tb_gpudiag.trace.vocabulary.frames import Frame, place_frame, stack_place
+from tb_gpudiag.trace.vocabulary.frames import Frame, is_installed, place_frame, stack_place
 
 UNDECIDED = np.uint8(255)
 """Cause of an activity that alone says nothing: the thread may be waiting for another one."""
@@ -107,6 +107,21 @@ class Host:
         return self._with_forward(self.tree.nearest(self._own_frames[1]))
 
     @cached_property
+    def caller(self) -> Int64:
+        """Number of the nearest frame outside of installed packages, or NONE; in backward the forward
+        operator's."""
+        frames, own = self._own_frames
+        installed = np.array([is_installed(frame) for frame in frames] or [False], np.bool_)
+        return self._with_forward(self.tree.nearest(np.where(installed[own], NONE, own)))
+
+    @cached_property
+    def range(self) -> Int64:
+        """Event of the nearest `record_function` of the user's own, or NONE."""
+        marked = (self.events.category == Category.USER_ANNOTATION) & (self.tree.depth >= 0)
+        own = marked & ~match(self.events, marks.NOT_OWN_RANGE)
+        return self.tree.nearest(np.where(own, np.arange(len(self.events)), NONE))
+
+    @cached_property
     def module(self) -> Int64:
         """Event of the nearest `nn.Module: X`, or NONE; in backward the forward operator's."""
         own = np.where(match(self.events, marks.MODULE), np.arange(len(self.events)), NONE)
@@ -157,11 +172,32 @@ class Host:
         if python.any():
             of_name = np.array([number(place_frame(name)) for name in events.names], np.int64)
             own[python] = of_name[events.name[python]]
+            # Their number is neither where they are defined nor a line that costs: it called the profiler.
+            for event in self._on_stack_at_start:
+                frame = place_frame(events.names[events.name[event]])
+                own[event] = number(frame.without_line() if frame is not None else None)
         stacked = events.call_stack != NONE
         if stacked.any():
             of_stack = np.array([number(stack_place(stack)) for stack in events.call_stacks], np.int64)
             own[stacked] = of_stack[events.call_stack[stacked]]
         return list(numbers), own
+
+    @cached_property
+    def _on_stack_at_start(self) -> Int64:
+        """Events of the functions that were running when the recording began.
+
+        The recorder writes the stack of each thread first, outermost frame first, with consecutive ids.
+        """
+        events = self.events
+        frames = np.flatnonzero((events.category == Category.PYTHON_FUNCTION) & (events.python_id != NONE))
+        frames = frames[np.argsort(events.python_id[frames], kind="stable")]
+        id_, parent = events.python_id[frames], events.python_parent[frames]
+        follows = np.r_[True, np.diff(id_) == 1][: len(frames)]
+        inside = (parent == NONE) | (parent == id_ - 1)
+        later = np.flatnonzero(~(follows & inside))
+        first = frames[: later[0]] if len(later) else frames
+        started = match(events, torch_frames.PROFILER_FRAME)[first].any()
+        return first if started else first[:0]
 
     @cached_property
     def activities(self) -> dict[int, Activity]:

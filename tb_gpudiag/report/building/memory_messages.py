@@ -13,7 +13,7 @@ from tb_gpudiag.facts.memory.reserve import Reserve, SegmentFacts
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, place, us
-from tb_gpudiag.rules.rule import Place
+from tb_gpudiag.rules.rule import place_at
 from tb_gpudiag.rules.shared.leak_state import state_of, until_full
 from tb_gpudiag.trace.events import NONE, Events
 from tb_gpudiag.trace.vocabulary.frames import Frame
@@ -105,9 +105,7 @@ def _trend(trend: Trend, state: str) -> pb.FloorTrend:
 
 
 def _where(frame: Frame | None, operator: str, size: int) -> pb.Place:
-    if frame is None:
-        return place(Place(operator=operator, bytes=size))
-    return place(Place(frame.file, frame.line, frame.function, operator, bytes=size))
+    return place(place_at(frame, operator=operator, bytes=size))
 
 
 def _owner(owner: Owner) -> pb.MemoryOwner:

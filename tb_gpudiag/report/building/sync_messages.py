@@ -9,7 +9,7 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.waiting.sync_sites import SyncSite, sync_sites
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, place, time_ranges, us
-from tb_gpudiag.rules.rule import Place
+from tb_gpudiag.rules.rule import place_at
 from tb_gpudiag.trace.events import Int64
 
 SITES_LIMIT = 20
@@ -27,12 +27,7 @@ def sync_site_messages(
 
 
 def _site(site: SyncSite, host: Host) -> pb.SyncSite:
-    frame = host.frame(site.place)
-    where = (
-        Place(operator=site.operator, time_ns=site.refill_ns)
-        if frame is None
-        else Place(frame.file, frame.line, frame.function, site.operator, site.refill_ns)
-    )
+    where = place_at(host.frame(site.place), operator=site.operator, time_ns=site.refill_ns)
     return pb.SyncSite(
         kind=site.kind.label,
         place=place(where),

@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.ranges import Ranges
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.rules.rule import Place
+from tb_gpudiag.rules.rule import Place, place_at
 from tb_gpudiag.wording.format import one_line
 
 UINT32_MAX = 2**32 - 1
@@ -24,8 +24,12 @@ def place(where: Place) -> pb.Place:
     return pb.Place(
         file=one_line(where.file),
         line=min(max(where.line, 0), UINT32_MAX),
+        line_kind=where.line_kind.name,
         function=one_line(where.function),
         operator=one_line(where.operator),
+        module=one_line(where.module),
+        range=one_line(where.range),
+        caller=place(place_at(where.caller)) if where.caller is not None else None,
         us=us(where.time_ns),
         bytes=where.bytes,
     )

@@ -19,7 +19,7 @@ from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid, pack
 from tb_gpudiag.report.slices.prepared import pack_meta
 from tb_gpudiag.report.slices.timeline_text import TextTable
 from tb_gpudiag.trace.events import NONE, Int64, MemoryEvents
-from tb_gpudiag.trace.vocabulary.frames import innermost_place
+from tb_gpudiag.trace.vocabulary.frames import LineKind, innermost_place
 
 # A node has up to 16 GPUs, and the CPU.
 MOST_DEVICES = 64
@@ -50,6 +50,7 @@ class Group(NamedTuple):
     file: str = ""
     line: int = 0
     function: str = ""
+    line_kind: LineKind = LineKind.UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _grouped(allocations: Allocations, host: Host, memory: MemoryEvents, groups:
         frame = host.frame(place) if place != NONE else None
         if frame is None and stack != NONE:
             frame = innermost_place(memory.stacks[stack])
-        group = Group(span_name(host, int(allocations.operator[first])), *(frame or ("", 0, "")))
+        group = Group(span_name(host, int(allocations.operator[first])), *(frame or ()))
         number[index] = groups.setdefault(group, len(groups))
     return number[site]
 
@@ -140,7 +141,9 @@ def prepare_histories(
 ) -> dict[str, npt.NDArray[Any]]:
     """Pack histories into plain arrays. Start and end are the recording's."""
     texts = TextTable()
-    names = [(texts.add(g.operator), texts.add(g.file), g.line, texts.add(g.function)) for g in groups]
+    names = [
+        (texts.add(g.operator), texts.add(g.file), g.line, texts.add(g.function), g.line_kind) for g in groups
+    ]
     curves: list[Pyramid] = []
     allocations: list[tuple[npt.NDArray[Any], ...]] = []
     frees: list[tuple[npt.NDArray[Any], ...]] = []
@@ -164,7 +167,7 @@ def prepare_histories(
         "memory_step_name": step_name,
         "memory_step_start_ns": steps.start_ns,
         "memory_step_end_ns": steps.end_ns,
-        "memory_groups": np.array(names, np.int64).reshape(-1, 4),
+        "memory_groups": np.array(names, np.int64).reshape(-1, 5),
         **pack("memory_curve", curves),
         **_joined("memory_allocations_first", _ALLOCATION_ARRAYS, allocations),
         **_joined("memory_frees_first", _FREE_ARRAYS, frees),

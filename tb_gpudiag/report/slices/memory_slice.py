@@ -23,6 +23,7 @@ from tb_gpudiag.report.slices.prepared import (
 )
 from tb_gpudiag.report.slices.timeline_text import text_at
 from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.trace.vocabulary.frames import LineKind
 
 MOST_SITES = 50
 """Rows of the table of allocation sites."""
@@ -118,10 +119,12 @@ def _add_allocations(found: pb.MemorySlice, prepared: Prepared, index: int, span
 
 
 def _named(prepared: Prepared, group: int) -> tuple[str, pb.Place | None]:
-    operator, file, line, function = (int(part) for part in prepared["memory_groups"][group])
+    operator, file, line, function, kind = (int(part) for part in prepared["memory_groups"][group])
     text = [
         text_at(prepared["memory_text"], prepared["memory_text_first"], index)
         for index in (operator, file, function)
     ]
-    place = pb.Place(file=text[1], line=line, function=text[2], operator=text[0])
+    place = pb.Place(
+        file=text[1], line=line, line_kind=LineKind(kind).name, function=text[2], operator=text[0]
+    )
     return text[0], place if text[1] or text[2] else None

@@ -101,6 +101,7 @@ class CodePlace:
 
     place: str
     cost: str
+    preposition: str
 
 
 @dataclass(frozen=True)

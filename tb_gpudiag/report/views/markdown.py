@@ -86,7 +86,7 @@ def _finding(card: FindingCard) -> Iterator[str]:
     for fact in card.facts:
         yield f"- {_item(fact)}"
     for place in card.places:
-        yield f"- at {code(place.place)} {text(place.cost)}".rstrip()
+        yield f"- {place.preposition} {code(place.place)} {text(place.cost)}".rstrip()
     yield ""
     if card.fix:
         yield f"**Fix.** {text(card.fix)}"

@@ -157,7 +157,7 @@ def _print_finding(card: FindingCard, console: Console) -> None:
     for fact in card.facts:
         body.add_row(_prose(fact.label), _prose(fact.text))
     for place in card.places:
-        body.add_row("at", _prose(f"{place.place}  {place.cost}".rstrip()))
+        body.add_row(place.preposition, _prose(f"{place.place}  {place.cost}".rstrip()))
     if card.fix:
         body.add_row(Text("fix", style="bold"), _prose(card.fix))
     indent = (0, 0, 0, 3)

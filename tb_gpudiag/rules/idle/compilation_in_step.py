@@ -200,7 +200,7 @@ def _details(host: Host, function: CompiledFunction, *, with_step: bool) -> Iter
     """Where a compilation was called from, how often it had happened before, and in which step."""
     frame = host.frame(int(host.place[function.event]))
     if frame is not None:
-        yield f"called from {one_line(frame.function, 60)} ({one_line(frame.file, 80)}:{frame.line})"
+        yield f"called from {one_line(str(frame), 160)}"
     if function.before > 0:
         yield number(function.before, "earlier compilation")
     if function.step and with_step:

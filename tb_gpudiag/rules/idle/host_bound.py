@@ -58,7 +58,7 @@ _HOST = np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 # overlapping it with GPU work, removes all of it.
 LEAST_REMOVED = 0.5
 
-_WITH_STACKS = """# Find the line: record operators and stacks, and look at the places of this finding.
+_WITH_STACKS = """# Find the function: record operators and stacks, and look at the places of this finding.
 activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
 with torch.profiler.profile(activities=activities, with_stack=True) as prof:
     ...
@@ -168,7 +168,7 @@ def _task_finding(
             Evidence("Calls", number(calls, "call"), per_step(calls, steps)),
             Evidence("Main thread's time in them", duration(on_host.total)),
         ],
-        # Users do not edit the library, so the place is the line that calls it.
+        # Users do not edit the library, so the place is the function that calls it.
         places=places(host, tasks.caller[event], lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
@@ -205,7 +205,7 @@ def _general_finding(
     found = places(host, lost.event[chosen], lost.length_ns[chosen])
     subject = "Python keeps" if python_ns * 2 >= cost_ns else "Slow CPU operators keep"
     at = f" Most of this time is in {found[0].function} ({found[0].file})." if found and found[0].file else ""
-    no_stacks = "" if stacks else " The trace has no Python stacks, so the lines are unknown."
+    no_stacks = "" if stacks else " The trace has no Python stacks, so the functions are unknown."
     return Finding(
         title=f"{subject} the GPU idle {share(cost_ns, lost.window_ns)} of the time",
         summary="The GPU has finished its work while the host is still busy with its own, before the next "

@@ -18,9 +18,9 @@ from tb_gpudiag.rules.rule import (
     Evidence,
     Finding,
     Fix,
-    Place,
     Rule,
     Severity,
+    place_at,
 )
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.trace.vocabulary.api_calls import GRAPH_LAUNCH
@@ -151,7 +151,7 @@ def _finding(memory: DeviceMemory, calls: DriverCalls) -> Finding:
         memory_device=memory.device,
         evidence=list(_evidence(memory)),
         places=[
-            Place(o.frame.file, o.frame.line, o.frame.function, o.operator, bytes=o.bytes)
+            place_at(o.frame, operator=o.operator, bytes=o.bytes)
             for o in memory.peak.owners[:MOST_PLACES]
             if o.frame is not None
         ],

@@ -25,6 +25,7 @@ from tb_gpudiag.rules.rule import (
     Place,
     Rule,
     Severity,
+    place_at,
 )
 from tb_gpudiag.rules.shared.leak import leak_at_failure
 from tb_gpudiag.rules.shared.leak_causes import Explained
@@ -188,9 +189,9 @@ def _filling_leak(memory: DeviceMemory) -> Explained | None:
 
 def _leak_advice(leak: Explained) -> _Advice:
     frame = leak.sites[0].frame
-    line = f" ({frame.file}:{frame.line})" if frame is not None else ""
+    where = f" {frame.preposition} {frame}" if frame is not None else ""
     return _Advice(
-        f"First fix the leak that filled the memory{line}, see GD401. {leak.cause.fix}", leak.cause.code
+        f"First fix the leak that filled the memory{where}, see GD401. {leak.cause.fix}", leak.cause.code
     )
 
 
@@ -323,9 +324,7 @@ def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iter
 
 
 def _place(owner: Owner) -> Place:
-    if owner.frame is None:
-        return Place(operator=owner.operator, bytes=owner.bytes)
-    return Place(owner.frame.file, owner.frame.line, owner.frame.function, owner.operator, bytes=owner.bytes)
+    return place_at(owner.frame, operator=owner.operator, bytes=owner.bytes)
 
 
 RULE = Rule("GD402", "memory_peak", "GPU memory nearly full", check, about=TRACES | MEMORY_FILES)

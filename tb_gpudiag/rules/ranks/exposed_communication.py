@@ -107,7 +107,7 @@ def _waiting_for_host_ns(device: DeviceFacts) -> int:
 
 
 def _places(marked: list[tuple[str, int]], found: list[Place], cost_ns: int) -> list[Place]:
-    """The annotations as places, if they contain at least half of the time and no source line is known."""
+    """The annotations as places, if they contain at least half of the time and no function is known."""
     if any(place.file for place in found) or 2 * sum(ns for _, ns in marked) < cost_ns:
         return found
     return [Place(operator=name, time_ns=ns) for name, ns in marked[:MOST_PLACES]]

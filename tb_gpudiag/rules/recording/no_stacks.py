@@ -1,4 +1,4 @@
-"""GD903: the trace contains no Python stacks, so findings have no source lines."""
+"""GD903: the trace contains no Python stacks, so findings name no functions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if facts.recorded.stacks:
         return Clear("Python stacks are recorded")
     return Finding(
-        title="No Python stacks are recorded: findings name operators, not source lines",
+        title="No Python stacks are recorded: findings name operators, not functions",
         summary=(
-            "Without stacks a finding names the operator that took the time, but not the line of your code "
-            "that called it. Time in plain Python between operators has no name at all."
+            "Without stacks a finding names the operator that took the time, but not the function of your "
+            "code that called it. Time in plain Python between operators has no name at all."
         ),
         fix=record_again(
             "Record with with_stack=True. It slows down the recorded steps and makes the file larger."

@@ -30,7 +30,7 @@ LEAST_SHARE = 0.05
 _TWO_RECORDINGS = """\
 from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
 
-# Take the figures from this recording, and the source lines from the one with stacks.
+# Take the figures from this recording, and the functions from the one with stacks.
 with profile(
     activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
     schedule=schedule(wait=1, warmup=2, active=6, repeat=1),
@@ -66,7 +66,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         ),
         fix=Fix(
             "Record with fewer of with_stack, record_shapes and profile_memory, and take the figures from "
-            "that recording. Take the source lines from this one.",
+            "that recording. Take the functions from this one.",
             _TWO_RECORDINGS,
             PROFILER_URL,
         ),

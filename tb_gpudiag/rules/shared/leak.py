@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Place, Severity
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Place, Severity, place_at
 from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, Explained, causes_of, loss_of
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
@@ -88,8 +88,8 @@ def _keeps_anyway(memory: DeviceMemory) -> bool:
 
 def _keeps_but(memory: DeviceMemory, state: State) -> str:
     site = keepers(memory)[0]
-    line = f"{site.frame.file}:{site.frame.line}" if site.frame is not None else site.operator or "one site"
-    return f"{_level(memory, state)}, but {line} keeps {size(site.per_unit, f'more per {_unit(memory)}')}"
+    where = str(site.frame or site.operator or "one site")
+    return f"{_level(memory, state)}, but {where} keeps {size(site.per_unit, f'more per {_unit(memory)}')}"
 
 
 def _unit(memory: DeviceMemory) -> str:
@@ -266,7 +266,7 @@ def _evidence(memory: DeviceMemory, trend: Trend, sites: list[GrowingSite]) -> I
         loss = loss_of(sites)
         if loss is not None and loss.frame is not None:
             frame = loss.frame
-            yield Evidence("Retained loss", f"allocated at {frame.file}:{frame.line} in {frame.function}")
+            yield Evidence("Retained loss", f"allocated {frame.preposition} {frame}")
     yield from _head_room(memory, trend)
 
 
@@ -300,6 +300,4 @@ def _about(full: Quantity) -> str:
 
 def _place(site: GrowingSite) -> Place:
     held = round(site.bytes)
-    if site.frame is None:
-        return Place(operator=site.operator, bytes=held)
-    return Place(site.frame.file, site.frame.line, site.frame.function, site.operator, bytes=held)
+    return place_at(site.frame, operator=site.operator, bytes=held)

@@ -14,7 +14,7 @@ from tb_gpudiag.facts.core.places import by_place
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.replay.replay import Change
-from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Place, Range, Removable
+from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Place, Range, Removable, place_at
 from tb_gpudiag.trace.events import NONE, Bool, Int64, UInt8
 from tb_gpudiag.wording.format import share
 
@@ -146,8 +146,13 @@ def places(host: Host, event: Int64, weight_ns: Int64, *, by_operator: bool = Fa
     """Map host events to places in the user's code, sorted by time, most first."""
     found = by_place(host, event, weight_ns, by_operator=by_operator, most=MOST_PLACES)
     return [
-        Place(operator=operator, time_ns=ns)
-        if frame is None
-        else Place(frame.file, frame.line, frame.function, operator, ns)
-        for frame, operator, ns in found
+        place_at(
+            one.frame,
+            operator=one.operator,
+            time_ns=one.time_ns,
+            module=one.module,
+            range=one.range,
+            caller=one.caller,
+        )
+        for one in found
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -27,6 +28,22 @@ _PLUMBING_FOLDERS = (
     "tqdm",
     "sympy",
 )
+# Packages between the user's code and torch. The profiler cuts a path to where packages are installed, so
+# only its first folder shows that a file is not the user's. Their functions are places, because the user
+# chooses how to call them.
+_LIBRARY_FOLDER = re.compile(
+    r"accelerate|albumentations|apex|av|bitsandbytes|composer|datasets|decord|deepspeed|"
+    r"detectron2|dgl|diffusers|evaluate|fairscale|fastai|fastapi|flash_attn|fsspec|gradio|"
+    r"huggingface_hub|hydra|ignite|imageio|imgaug|jax|joblib|keras|kornia|librosa|lightgbm|"
+    r"lightning|lightning_fabric|lightning_utilities|litgpt|matplotlib|megatron|mlflow|mmcv|mmdet|"
+    r"mmengine|monai|nltk|omegaconf|open_clip|openai|optimum|optuna|packaging|peft|pyarrow|"
+    r"pydantic|pytorch_lightning|pytorch_metric_learning|ray|requests|safetensors|segment_anything|"
+    r"sentence_transformers|sentencepiece|setfit|sglang|skimage|sklearn|soundfile|spacy|streaming|"
+    r"tensorboard|tensorboardX|tensorflow|tiktoken|timm|tokenizers|torch_geometric|torch_scatter|"
+    r"torchaudio|torchdata|torchmetrics|torchtext|torchtitan|torchtune|torchvision|tornado|"
+    r"transformer_engine|transformers|trl|typer|ultralytics|urllib3|vllm|wandb|webdataset|"
+    r"werkzeug|xformers|xgboost|zarr"
+)
 # Modules of the standard library that, as a bare file name, are far more often the user's own script.
 _USERS_OWN = frozenset(
     {"test", "code", "profile", "trace", "main", "this", "statistics", "token", "select", "types"}
@@ -37,36 +54,56 @@ _GENERATED = re.compile(r"[/\\]torchinductor_\w+[/\\]")  # written by torch.comp
 _NUMBER = r"(0x[0-9a-fA-F]+|\d+)"
 
 
-class Frame(NamedTuple):
-    """A Python frame.
+class LineKind(IntEnum):
+    """What the number in a frame is. Numbered as in report.proto."""
 
-    line: where the function begins, or in traces with call stacks the line that runs; 0 where it is unknown.
-    """
+    UNKNOWN = 0
+    DEFINITION = 1  # where the function is defined: Python frames of torch 1.12 and later
+    RUNNING = 2  # the line that ran: call stacks of torch 1.11 and earlier, memory snapshots
+
+
+class Frame(NamedTuple):
+    """A Python frame. Fields that are unknown are empty. The frontend's `codePlace` writes the same text."""
 
     file: str
     line: int
     function: str
+    line_kind: LineKind = LineKind.DEFINITION
 
     def __str__(self) -> str:
-        return f"{self.file}({self.line}): {self.function}"
+        """`train.py:119 in evaluate` if that line ran, else `resize (image.py, defined at line 390)`."""
+        if self.file and self.line and self.line_kind is not LineKind.DEFINITION:
+            spot = f"{self.file}:{self.line}"
+            return f"{spot} in {self.function}" if self.function else spot
+        where = f"{self.file}, defined at line {self.line}" if self.file and self.line else self.file
+        return f"{self.function} ({where})" if self.function and where else self.function or where
+
+    @property
+    def preposition(self) -> str:
+        """`at` a line that ran, `in` a function."""
+        return "at" if self.line and self.line_kind is LineKind.RUNNING else "in"
+
+    def without_line(self) -> Frame:
+        """Return the frame of the same function at no line."""
+        return self._replace(line=0, line_kind=LineKind.UNKNOWN)
 
 
-def parse_frame(name: str) -> Frame | None:
+def parse_frame(name: str, line_kind: LineKind = LineKind.DEFINITION) -> Frame | None:
     """Parse `file(line): function`; return None for built-ins, modules and anything else."""
     found = _FRAME.fullmatch(name, 0, LONGEST_MATCHED)
     if found is None or name.startswith("<built-in"):
         return None
-    return Frame(found["file"], int(found["line"][:9]), found["function"])
+    return Frame(found["file"], int(found["line"][:9]), found["function"], line_kind)
 
 
 @lru_cache(maxsize=65_536)
-def place_frame(name: str) -> Frame | None:
+def place_frame(name: str, line_kind: LineKind = LineKind.DEFINITION) -> Frame | None:
     """Parse a frame, unless it is plumbing: torch, NumPy and the like, the standard library."""
-    frame = parse_frame(name)
+    frame = parse_frame(name, line_kind)
     if frame is None:
         return None
     file = _SITE.sub("", frame.file)
-    head, _, rest = file.replace("\\", "/").lstrip("./").partition("/")
+    head, rest = _head(file)
     if head.startswith("<") or head in _PLUMBING_FOLDERS or _GENERATED.search(file):
         return None
     module = head.removesuffix(".py")
@@ -74,6 +111,21 @@ def place_frame(name: str) -> Frame | None:
     if relative and module in sys.stdlib_module_names and (rest or module not in _USERS_OWN):
         return None
     return frame
+
+
+def is_installed(frame: Frame) -> bool:
+    """Return whether a frame that is a place is in an installed package, not in the user's project."""
+    if _SITE.match(frame.file):
+        return True
+    relative = frame.file[:1] not in "/\\" and frame.file[1:2] != ":"
+    head, rest = _head(frame.file)
+    return relative and bool(rest) and _LIBRARY_FOLDER.fullmatch(head) is not None
+
+
+def _head(file: str) -> tuple[str, str]:
+    """Split a path after its first folder."""
+    head, _, rest = file.replace("\\", "/").lstrip("./").partition("/")
+    return head, rest
 
 
 def old_call_stack(call_stack: str) -> list[str]:
@@ -85,7 +137,7 @@ def old_call_stack(call_stack: str) -> list[str]:
 def stack_place(call_stack: str) -> Frame | None:
     """Return the innermost frame of an old trace's `Call stack` that is not plumbing."""
     for name in old_call_stack(call_stack):
-        frame = place_frame(name)
+        frame = place_frame(name, LineKind.RUNNING)
         if frame is not None and _SITE.match(frame.file) is None:
             return frame
     return None
@@ -97,7 +149,7 @@ def innermost_place(stack: str) -> Frame | None:
     stack: Python and C++ frames, one per line, outermost first.
     """
     for line in reversed(stack.split("\n")):
-        frame = place_frame(line)
+        frame = place_frame(line, LineKind.RUNNING)
         if frame is not None and frame.file.endswith(".py"):
             return frame
     return None

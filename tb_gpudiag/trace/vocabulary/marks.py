@@ -37,6 +37,23 @@ COMPILED_CODE = any_of(
 )
 
 
+# Marks that torch, its libraries and Lightning set. All others are the user's `record_function`.
+NOT_OWN_RANGE = any_of(
+    r"ProfilerStep\s?#\d+",
+    r"(Optimizer|DistributedDataParallel|FullyShardedDataParallel|FSDP|DDP)(\.|::).*",
+    r"enumerate\(DataLoader\)#.*",
+    r"\[pl\].*",
+    r"Torch-Compiled Region.*",
+    r"## Call .*",
+    r"CompiledFunction(Backward)?",
+    r".*\(dynamo_timed\)",
+    r"TorchDynamo .*",
+    r"(nccl|gloo|mpi|ucc|xccl|hccl|rccl|c10d|record_param_comms)\b.*",
+    r"(Iteration Start|PyTorch Profiler).*",
+    flags=re.S,
+)
+
+
 def module_name(name: str) -> str:
     """Return `Linear_3` for `nn.Module: Linear_3`, and any other name as it is."""
     return name.removeprefix(_MODULE_PREFIX)

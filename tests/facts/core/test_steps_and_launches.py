@@ -198,7 +198,7 @@ def test_hotspots_by_operator_line_and_kernel() -> None:
     assert operator["aten::mm"].launches == 1
     assert operator["aten::mm"].kernel_ns == 60 * US
     lines = {h.key: h.launches for h in facts.hotspots("line")}
-    assert lines == {"train.py(5): loop": 3, "train.py(9): big": 1}
+    assert lines == {"loop (train.py, defined at line 5)": 3, "big (train.py, defined at line 9)": 1}
     assert {h.key for h in facts.hotspots("kernel")} == {"add_kernel", "g1"}
 
 
@@ -226,7 +226,7 @@ def test_a_backward_kernel_has_the_line_and_module_of_its_forward_operator() -> 
         engine.launch("gemm", at=at + 20, us=10, runs_at=at + 35, runs_us=20)
     facts = facts_of(trace)
     assert {h.key: h.launches for h in facts.hotspots("line")} == {
-        "model.py(5): forward": 1,
-        "model.py(9): forward": 1,
+        "forward (model.py, defined at line 5)": 1,
+        "forward (model.py, defined at line 9)": 1,
     }
     assert {h.key: h.launches for h in facts.hotspots("module")} == {"Linear_0": 1, "Linear_1": 1}

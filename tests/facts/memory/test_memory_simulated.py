@@ -40,7 +40,8 @@ def test_floors_peak_and_slope_are_the_true_ones(scenario: str) -> None:
         if truth.behaviour == "leak":
             assert memory.trend.per_unit == pytest.approx(truth.slope_bytes, rel=0.02)
             assert memory.sites[0].operator in truth.operators
-            assert truth.frame in ("", str(memory.sites[0].frame))
+            frame = memory.sites[0].frame
+            assert truth.frame in ("", f"{frame.file}({frame.line}): {frame.function}" if frame else "")
             assert sum(site.per_unit for site in memory.sites) == pytest.approx(truth.slope_bytes, rel=0.02)
     assert not found
 

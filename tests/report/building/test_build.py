@@ -65,6 +65,7 @@ def test_the_report_has_the_figures_of_the_trace(tmp_path: Path) -> None:
     assert (first.rule, first.name, first.cost_us) == ("GD101", "input_pipeline", 1200)
     assert (first.saving.high_us, first.saving.basis) == (1200, "replayed")
     assert (first.places[0].file, first.places[0].line) == ("train.py", 12)
+    assert first.places[0].line_kind == pb.Place.DEFINITION
     assert [(r.start_us, r.end_us) for r in first.ranges] == [(10, 610), (1010, 1610)]
 
 
@@ -133,7 +134,7 @@ def test_a_cpu_trace_has_the_hosts_activity_instead_of_devices(tmp_path: Path) -
     assert [(h.kind, h.name, h.us) for h in report.host] == [
         ("input", "data loading", 600),
         ("operator", "aten::mm", 300),
-        ("python", "train.py(12): train", 100),
+        ("python", "train (train.py, defined at line 12)", 100),
     ]
     assert report.host[1].place.file == "train.py"
 

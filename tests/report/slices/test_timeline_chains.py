@@ -51,7 +51,7 @@ def test_a_chain_has_the_work_before_and_after_the_launch_and_the_host(tmp_path:
         ("launch", "cudaLaunchKernel", 310, 10),
         ("latency", "cudaLaunchKernel", 320, 5),
     ]
-    assert chain.host[1].place == "train.py(20): train_step"
+    assert chain.host[1].place == "train_step (train.py, defined at line 20)"
     assert {part.cause: part.us for part in chain.by_cause} == {c: us for c, _, _, us in segments}
 
 

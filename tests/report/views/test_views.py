@@ -34,7 +34,7 @@ def test_a_format_shows_verdict_account_findings_and_places(format: str, report:
         "1.20 ms",
         share(0.6),
         "GD101 input_pipeline",
-        "train.py:12 in train",
+        "train (train.py, defined at line 12)",
         "a fix saves 740",  # us
         " to 1.20 ms (replayed)",
         "num_workers",
@@ -58,7 +58,7 @@ def test_a_finding_about_memory_has_its_cost_in_bytes(format: str, tmp_path: Pat
     assert finding.places[0].bytes == 5 * 2**20
     shown = words_in(format, leaking)
     assert re.search(r"1(\.00)? MiB more per step", shown)
-    assert re.search(r"train\.py:7 in keep .*5(\.00)? MiB", shown)
+    assert re.search(r"keep \(train\.py, defined at line 7\).*5(\.00)? MiB", shown)
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -70,7 +70,7 @@ def test_names_the_recompiled_function_its_caller_and_its_steps(tmp_path: Path) 
     assert "mark_dynamic" in found.fix.code
     assert evidence["Compiled functions"] == (number(2),)
     assert evidence["Steps with compilation"] == (number(2, "step"), "ProfilerStep#1", "ProfilerStep#4")
-    caller = "called from train_step (train.py:12)"
+    caller = "called from train_step (train.py, defined at line 12)"
     assert [(e.value, *e.details) for e in found.evidence if e.label == "Function 3"] == [
         (duration(480_000), caller, number(1, "earlier compilation"), "in ProfilerStep#1"),
         (duration(480_000), caller, number(2, "earlier compilation"), "in ProfilerStep#4"),

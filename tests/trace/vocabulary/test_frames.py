@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tb_gpudiag.trace.vocabulary.frames import place_frame, stack_place, with_any_numbers
+from tb_gpudiag.trace.vocabulary.frames import (
+    Frame,
+    LineKind,
+    innermost_place,
+    is_installed,
+    place_frame,
+    stack_place,
+    with_any_numbers,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +39,7 @@ from tb_gpudiag.trace.vocabulary.frames import place_frame, stack_place, with_an
 )
 def test_which_frames_are_a_place(name: str, expected: str | None) -> None:
     frame = place_frame(name)
-    assert (str(frame) if frame else None) == expected
+    assert (f"{frame.file}({frame.line}): {frame.function}" if frame else None) == expected
 
 
 def test_an_old_call_stack_names_the_users_line() -> None:
@@ -50,3 +58,33 @@ def test_numbers_and_addresses_in_a_name_vary_but_not_the_line_of_a_frame() -> N
     frame = with_any_numbers("train.py(12): log")
     assert frame.fullmatch("train.py(12): log")
     assert not frame.fullmatch("train.py(13): log")
+
+
+@pytest.mark.parametrize(
+    ("file", "installed"),
+    [
+        ("transformers/image_transforms.py", True),
+        ("/usr/lib/python3.11/site-packages/mylib/a.py", True),
+        ("transformers.py", False),
+        ("/home/me/vllm/train.py", False),
+        ("train.py", False),
+        ("myproject/data.py", False),
+        (r"C:\job\datasets\a.py", False),
+    ],
+)
+def test_which_places_are_in_installed_packages(file: str, installed: bool) -> None:
+    assert is_installed(Frame(file, 1, "f")) is installed
+
+
+def test_what_the_line_of_a_frame_is() -> None:
+    defined, stack = place_frame("train.py(12): step"), stack_place("train.py(12): step")
+    snapshot = innermost_place("train.py(12): step")
+    assert defined is not None
+    assert defined.line_kind is LineKind.DEFINITION
+    assert stack is not None
+    assert stack.line_kind is LineKind.RUNNING
+    assert snapshot == stack
+    assert str(defined) == "step (train.py, defined at line 12)"
+    assert (str(stack), stack.preposition) == ("train.py:12 in step", "at")
+    assert str(defined.without_line()) == "step (train.py)"
+    assert str(Frame("", 0, "step")) == "step"

@@ -24,10 +24,7 @@ const WHY: readonly (readonly [string, string])[] = [
     "skips the slow first steps and records six. That is enough to detect slow steps and growing memory, and small enough to read quickly.",
   ],
   ["prof.step()", "marks the end of each step. Without it there are no figures per step."],
-  [
-    "with_stack=True",
-    "adds your source lines to the findings. It makes the file larger and the steps slower.",
-  ],
+  ["with_stack=True", "adds your functions to the findings. It makes the file larger and the steps slower."],
   ["record_shapes, profile_memory", "record tensor shapes and every allocation."],
 ];
 

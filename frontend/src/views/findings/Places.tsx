@@ -1,11 +1,11 @@
-import { bytes, codeLine, time } from "../../base/format";
+import { bytes, codePlace, time } from "../../base/format";
 import type { Place } from "../../wire/report";
 import { More } from "../parts/More";
 
 /** Places to show at first. The others are one click away. */
 const FIRST = 8;
 
-/** The code lines that a finding's cost comes from. */
+/** The functions that a finding's cost comes from. */
 export function Places({ places }: { places: readonly Place[] }) {
   if (places.length === 0) return null;
   return (
@@ -17,10 +17,12 @@ export function Places({ places }: { places: readonly Place[] }) {
             {shown.map((place, at) => (
               <li key={at}>
                 <span className="gd-place">
-                  {place.file && <code>{codeLine(place)}</code>}
+                  {codePlace(place) && <code>{codePlace(place)}</code>}
                   <span>
-                    {place.function && <em>{place.function}</em>}
                     {place.operator && <span className="gd-operator">{place.operator}</span>}
+                    {around(place).map((text) => (
+                      <em key={text}>{text}</em>
+                    ))}
                   </span>
                 </span>
                 <span className="gd-number">
@@ -33,4 +35,13 @@ export function Places({ places }: { places: readonly Place[] }) {
       </More>
     </div>
   );
+}
+
+/** What the place is in: "module Attention_3", "range load batch", "called from main (train.py)". */
+function around({ module, range, caller }: Place): string[] {
+  return [
+    module && `module ${module}`,
+    range && `range ${range}`,
+    caller ? `called from ${codePlace(caller)}` : "",
+  ].filter(Boolean);
 }

@@ -1,4 +1,4 @@
-import { codeLine, percent, time } from "../../base/format";
+import { codePlace, percent, time } from "../../base/format";
 import { term, word } from "../../base/terms";
 import { HOST_KINDS } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
@@ -45,7 +45,7 @@ export function HostActivities({ report }: { report: Report }) {
 }
 
 function ActivityRow({ item, total_us }: { item: HostActivity; total_us: number }) {
-  const where = item.place ? codeLine(item.place) || item.place.function : "";
+  const where = item.place ? codePlace(item.place) : "";
   return (
     <LinkedRow of={item}>
       <td className="gd-name" title={item.name}>

@@ -1,4 +1,4 @@
-import { codeLine, count, time } from "../../base/format";
+import { codePlace, count, time } from "../../base/format";
 import { term, word } from "../../base/terms";
 import { SYNC_KINDS } from "../../base/vocabulary";
 import type { Report, SyncSite } from "../../wire/report";
@@ -46,7 +46,7 @@ export function Synchronizations({ report }: { report: Report }) {
 }
 
 function SiteRow({ site }: { site: SyncSite }) {
-  const where = site.place ? codeLine(site.place) || site.place.operator || site.place.function : "";
+  const where = site.place ? codePlace(site.place) || site.place.operator : "";
   return (
     <LinkedRow of={site}>
       <td title={term(SYNC_KINDS, site.kind)?.explanation}>{word(SYNC_KINDS, site.kind)}</td>

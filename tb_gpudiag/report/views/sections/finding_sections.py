@@ -13,7 +13,7 @@ from tb_gpudiag.report.views.document import (
     numbers,
     table,
 )
-from tb_gpudiag.report.views.sections.place_text import full_place
+from tb_gpudiag.report.views.sections.place_text import full_place, preposition
 from tb_gpudiag.wording.format import size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration
 
@@ -39,7 +39,9 @@ def _card(report: pb.Report, number: int) -> FindingCard:
         title=finding.title,
         summary=finding.summary,
         facts=tuple(facts),
-        places=tuple(CodePlace(full_place(p), _cost_there(p)) for p in finding.places[:PLACES_SHOWN]),
+        places=tuple(
+            CodePlace(full_place(p), _cost_there(p), preposition(p)) for p in finding.places[:PLACES_SHOWN]
+        ),
         fix=finding.fix.text,
         code=_code(report, number),
         url=finding.fix.url if finding.fix.url.startswith("https://") else "",

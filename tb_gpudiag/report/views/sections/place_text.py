@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.trace.vocabulary.frames import Frame, LineKind
 
 
 def code_place(where: pb.Place) -> str:
-    """`file:line in function`, as much of it as is known."""
-    spot = f"{where.file}:{where.line}" if where.file and where.line else where.file
-    if where.function:
-        spot = f"{spot} in {where.function}" if spot else where.function
-    return spot
+    """The function with its file and line, as much of it as is known."""
+    return str(_frame(where))
 
 
 def full_place(where: pb.Place) -> str:
-    """`file:line in function (operator)`, as much of it as is known."""
+    """The function, operator, module, `record_function` and caller, as much of it as is known."""
     spot = code_place(where)
     if where.operator:
         spot = f"{spot} ({where.operator})" if spot else where.operator
-    return spot
+    parts = [
+        spot,
+        f"module {where.module}" if where.module else "",
+        f"range {where.range}" if where.range else "",
+        f"called from {code_place(where.caller)}" if where.HasField("caller") else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def preposition(where: pb.Place) -> str:
+    """`at` a line that ran, `in` a function."""
+    return _frame(where).preposition
+
+
+def _frame(where: pb.Place) -> Frame:
+    return Frame(where.file, where.line, where.function, LineKind(where.line_kind))

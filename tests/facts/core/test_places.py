@@ -1,0 +1,82 @@
+"""Places: functions, their callers, and what stands in for them without stacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.places import PlaceTime, by_place
+from tb_gpudiag.trace.vocabulary.frames import Frame, LineKind
+from tests.builder import TraceBuilder
+from tests.real_traces import FILES, real_facts
+from tests.rules.stage import facts_of
+
+
+def _places(trace: TraceBuilder, folder: Path, *, by_operator: bool = False) -> list[PlaceTime]:
+    """All operators by place, by their time."""
+    host: Host = facts_of(trace, folder).host
+    event = np.flatnonzero(host.operator == np.arange(len(host.events)))
+    return by_place(host, event, host.events.duration_ns[event], by_operator=by_operator, most=5)
+
+
+def test_a_function_in_a_package_has_the_function_that_called_it(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("train.py(12): main", at=0, us=1000).frame("transformers/image.py(390): resize", at=10, us=200)
+    main.op("aten::add", at=20, us=50)
+    main.frame("train.py(40): loss", at=300, us=100).op("aten::mul", at=310, us=20)
+    resize, loss = _places(trace, tmp_path)
+    assert str(resize.frame) == "resize (transformers/image.py, defined at line 390)"
+    assert str(resize.caller) == "main (train.py, defined at line 12)"
+    assert str(loss.frame) == "loss (train.py, defined at line 40)"
+    assert loss.caller is None
+
+
+def test_without_stacks_a_range_or_a_module_says_where(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.annotation("load batch", at=5, us=300).op("aten::stack", at=10, us=100)
+    main.frame("nn.Module: Attention_3", at=400, us=300).op("aten::bmm", at=410, us=50)
+    main.annotation("Optimizer.step#SGD.step", at=800, us=100).op("aten::add_", at=810, us=20)
+    found = _places(trace, tmp_path)
+    assert [(p.operator, p.module, p.range) for p in found] == [
+        ("aten::stack", "", "load batch"),
+        ("aten::bmm", "Attention_3", ""),
+        ("aten::add_", "", ""),
+    ]
+    assert all(p.frame is None and p.caller is None for p in found)
+
+
+def test_a_range_is_named_only_if_all_of_the_time_is_in_it(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("train.py(12): main", at=0, us=1000)
+    main.annotation("one", at=5, us=100).op("aten::add", at=10, us=10)
+    main.annotation("two", at=205, us=100).op("aten::add", at=210, us=10)
+    main.frame("train.py(20): other", at=400, us=100)
+    main.annotation("three", at=405, us=80).op("aten::add", at=410, us=5)
+    first, second = _places(trace, tmp_path)
+    assert (first.range, second.range) == ("", "three")
+
+
+def test_functions_that_ran_when_the_recording_began_have_no_line(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("train.py(119): main", at=0, us=1000).frame(
+        "torch/profiler/profiler.py(639): step", at=1, us=10
+    )
+    main.op("aten::add", at=20, us=50)
+    main.frame("train.py(40): loss", at=100, us=100).op("aten::mul", at=110, us=20)
+    running, called = _places(trace, tmp_path)
+    assert running.frame == Frame("train.py", 0, "main", LineKind.UNKNOWN)
+    assert called.frame == Frame("train.py", 40, "loss", LineKind.DEFINITION)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_on_real_traces_few_functions_ran_when_the_recording_began(file: str) -> None:
+    host = real_facts(file).host
+    assert len(host._on_stack_at_start) <= 200
