@@ -14,6 +14,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.device_properties import DeviceProperties
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.idle import Ledger, build_ledger
+from tb_gpudiag.facts.core.intervals import Intervals, clip, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.kernels.kernels import Kernels
@@ -53,24 +54,37 @@ class DeviceFacts:
         return Kernels(self.busy.events, self.busy.work, self.window, self._work, self._multiprocessors)
 
     @cached_property
+    def unrecorded_in_graphs(self) -> Intervals:
+        """Time in the step window in which a CUDA graph may have run whose kernels the trace lacks."""
+        some = self.ledger.in_graph
+        found = union(self.ledger.start_ns[some], self.ledger.end_ns[some])
+        return clip(found, self.window.start_ns, self.window.end_ns)
+
+    @cached_property
     def window_account(self) -> Account:
         """The step window as one slice: the verdict and every share are computed from it."""
         return window_account(self.busy, self.ledger, self.window)
 
 
 def find_gpu_times(
-    events: Events, work: Work, communication: Bool, window: Window, host_time: HostTime
+    events: Events,
+    work: Work,
+    communication: Bool,
+    window: Window,
+    host_time: HostTime,
+    in_graphs: Intervals,
 ) -> list[GpuTime]:
     """Find the devices with work of some duration, the busiest first.
 
     communication: mask of communication kernels, shape (n,). window: idle time is found in it and in the GPU
-    span."""
+    span. in_graphs: when kernels of CUDA graphs may have run that the trace lacks."""
     found = []
     for device in np.unique(events.device[work.event]).tolist():
         own = work.event[events.device[work.event] == device]
         busy = Busy(events, own, communication)
         if busy.all.total:
-            found.append(GpuTime(device, busy, build_ledger(events, work, busy, window, host_time)))
+            ledger = build_ledger(events, work, busy, window, host_time, in_graphs)
+            found.append(GpuTime(device, busy, ledger))
     return sorted(found, key=lambda time: -time.busy.all.total)
 
 

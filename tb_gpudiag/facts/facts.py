@@ -15,6 +15,7 @@ from tb_gpudiag.facts.core.account import Account, step_account
 from tb_gpudiag.facts.core.busy import communication_kernels
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
 from tb_gpudiag.facts.core.first_run import first_run
+from tb_gpudiag.facts.core.graphs import UnrecordedGraphs, unrecorded_graphs
 from tb_gpudiag.facts.core.handover import CauseSpans, HostTime
 from tb_gpudiag.facts.core.host import Host, find_main_thread
 from tb_gpudiag.facts.core.launches import Work, join_launches
@@ -111,10 +112,16 @@ class Facts:
         return communication_kernels(self.events)
 
     @cached_property
+    def unrecorded_graphs(self) -> UnrecordedGraphs:
+        """CUDA graph launches of the recording with missing kernels."""
+        return unrecorded_graphs(self.events, self.work, self.recorded_steps, self.recording.end_ns)
+
+    @cached_property
     def gpu_times(self) -> list[GpuTime]:
         """Busy and idle time of every device with work of some duration, the busiest first."""
         window = self.recorded_window
-        return find_gpu_times(self.events, self.work, self.communication, window, self.host_time)
+        holes = self.unrecorded_graphs.holes
+        return find_gpu_times(self.events, self.work, self.communication, window, self.host_time, holes)
 
     # stepping
 

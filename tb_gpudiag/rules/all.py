@@ -31,6 +31,7 @@ from tb_gpudiag.rules.recording import (
     profiler_overhead,
     secrets_recorded,
     unlinked_kernels,
+    unrecorded_graphs,
     warmup_recorded,
 )
 from tb_gpudiag.rules.rule import Rule
@@ -74,6 +75,7 @@ RULES: tuple[Rule, ...] = (
     partial_file.RULE,
     profiler_overhead.RULE,
     secrets_recorded.RULE,
+    unrecorded_graphs.RULE,
 )
 
 

@@ -93,6 +93,11 @@ def _gpu(device: DeviceFacts, lost: Lost, steady: Steady, unseen_ns: int, ranked
         limiter = "compute" if known else "unknown"
         said = _UNSEEN_SENTENCE.format(share(unseen_ns, window_ns))
         said = f"Computing takes most of the time. {said}" if known else said
+    in_graphs_ns = device.unrecorded_in_graphs.total
+    if limiter == "unknown" and in_graphs_ns >= MOSTLY * parts.unexplained_ns:
+        said = "This trace does not show what limits the job."
+    if in_graphs_ns >= LEAST_SHARE * window_ns:
+        start += f" {_IN_GRAPHS.format(share(in_graphs_ns, window_ns))}"
     return Verdict(limiter, " ".join([start, said, *_left_out(steady)]), busy)
 
 
@@ -170,6 +175,8 @@ _UNSEEN_SENTENCE = (
     "It waited {} of the time while the host did something that this trace does not show. Record with "
     "with_stack=True to see what."
 )
+
+_IN_GRAPHS = "For another {} of it, CUDA graphs may have run whose kernels were not recorded."
 
 _FIRST_RUN = (
     "Nothing but first-run work was recorded: {initialization} of the time went into creating the context "

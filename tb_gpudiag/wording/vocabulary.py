@@ -139,9 +139,9 @@ CAUSES = table(
     ),
     Term(
         "unrecorded",
-        "From before the recording",
-        "The GPU still works off what was launched before the recording began.",
-        phrase="work from before the recording",
+        "Unrecorded work",
+        "The GPU runs work that the trace lacks: from before the recording, or in a CUDA graph.",
+        phrase="unrecorded work",
         light="#817084",
         dark="#b0a0b5",
         hatched=True,

@@ -182,9 +182,9 @@ export const CAUSES: Readonly<Record<string, Colored>> = {
     "hatched": true
   },
   "unrecorded": {
-    "word": "From before the recording",
-    "noun": "work from before the recording",
-    "explanation": "The GPU still works off what was launched before the recording began.",
+    "word": "Unrecorded work",
+    "noun": "unrecorded work",
+    "explanation": "The GPU runs work that the trace lacks: from before the recording, or in a CUDA graph.",
     "color": {
       "light": "#817084",
       "dark": "#b0a0b5"

@@ -21,7 +21,7 @@ class Cause(IntEnum):
     UNLINKED = 10  # the work that ended the gap has no launch in the trace
     PROFILER = 11  # the profiler itself
     INITIALIZATION = 12  # first-run work: contexts, libraries, searches, lazy loading
-    UNRECORDED = 13  # the GPU was still busy with work from before the recording
+    UNRECORDED = 13  # the GPU was busy with work that the trace lacks: from before it, or of a CUDA graph
 
     @property
     def label(self) -> str:

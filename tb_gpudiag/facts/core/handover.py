@@ -193,7 +193,7 @@ class HostTime:
         ours = np.array([events.names[i] not in _NOT_OVERHEAD for i in events.name[overhead]], np.bool_)
         for chosen, cause in ((overhead[lazy], self._loading), (overhead[ours], Cause.PROFILER)):
             time = union(events.start_ns[chosen], events.end_ns[chosen])
-            spans = _repaint(spans, time, cause)
+            spans = repaint(spans, time, cause)
         return spans
 
     def blocked_before(self, start: Int64, end: Int64, noise_ns: int) -> tuple[Int64, Int64]:
@@ -222,9 +222,16 @@ class HostTime:
         return event, found
 
 
-def _repaint(spans: CauseSpans, time: Intervals, cause: Cause) -> CauseSpans:
-    """Give the time of user code, operators and launches in these intervals another cause."""
-    on_the_way = np.isin(spans.cause, np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8))
+def repaint(
+    spans: CauseSpans,
+    time: Intervals,
+    cause: Cause,
+    of: Sequence[Cause] = (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH),
+) -> CauseSpans:
+    """Give the time in these intervals another cause, where it has one of the causes `of`."""
+    if not len(time.start):
+        return spans
+    on_the_way = np.isin(spans.cause, np.array(of, np.uint8))
     chosen = spans.take(on_the_way)
     edges = np.unique(np.concatenate(time))
     far = np.iinfo(np.int64)

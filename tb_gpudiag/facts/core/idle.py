@@ -17,8 +17,8 @@ import numpy.typing as npt
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, Trigger
 from tb_gpudiag.facts.core.first_run import LOADING_CALL_NS
-from tb_gpudiag.facts.core.handover import CauseSpans, HostTime
-from tb_gpudiag.facts.core.intervals import complement, coverage
+from tb_gpudiag.facts.core.handover import CauseSpans, HostTime, repaint
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, coverage
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
@@ -79,6 +79,7 @@ class Ledger:
     event: Int64
     thread: Int32
     drained_ns: Int64
+    in_graph: Bool  # a CUDA graph may have run, whose kernels the trace lacks; the cause is UNRECORDED
     gaps: Gaps
 
     def __len__(self) -> int:
@@ -109,8 +110,14 @@ class Ledger:
         return int(((self.gaps.start_ns < window.end_ns) & (self.gaps.end_ns > window.start_ns)).sum())
 
 
-def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: HostTime) -> Ledger:
-    """Build the ledger of one device. `work` may contain other devices' work too: only `busy.work` counts."""
+def build_ledger(
+    events: Events, work: Work, busy: Busy, window: Window, host: HostTime, in_graphs: Intervals = EMPTY
+) -> Ledger:
+    """Build the ledger of one device.
+
+    work: may contain other devices' work too: only `busy.work` counts. in_graphs: when kernels of CUDA graphs
+    may have run that the trace lacks.
+    """
     span = busy.span
     if not len(busy.work):
         span = Window(window.start_ns, window.start_ns)
@@ -144,8 +151,11 @@ def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: H
     waiting = late & (until > start)
     hosted = host.explain(start[waiting], until[waiting], thread[waiting], np.flatnonzero(waiting))
     spans = host.profiled(CauseSpans.join([*fixed, hosted]))
+    spans = repaint(spans, in_graphs, Cause.UNRECORDED, of=tuple(Cause))
     order = np.argsort(spans.start_ns, kind="stable")
-    spans = _mark_unrecorded(spans.take(order), busy, events)
+    spans = spans.take(order)
+    in_graph = spans.cause == Cause.UNRECORDED
+    spans = _mark_unrecorded(spans, busy, events)
 
     blocked_in, blocked = host.blocked_before(start, end, TIMESTAMP_NOISE_NS)
     held = late & (blocked > TIMESTAMP_NOISE_NS)  # a call that returned at once had nothing to wait for
@@ -156,9 +166,8 @@ def build_ledger(events: Events, work: Work, busy: Busy, window: Window, host: H
     trigger[unlinked | (trailing & (blocked == 0))] = Trigger.UNKNOWN
     gaps = Gaps(start, end, trigger, ended_by, launch, blocked_in, blocked)
     drained = _drained(spans, gaps)
-    return Ledger(
-        spans.start_ns, spans.end_ns, spans.cause, spans.gap, spans.event, spans.thread, drained, gaps
-    )
+    start, end, cause, gap = spans.start_ns, spans.end_ns, spans.cause, spans.gap
+    return Ledger(start, end, cause, gap, spans.event, spans.thread, drained, in_graph, gaps)
 
 
 def _ended_by(events: Events, work: Work, busy: Busy, end: Int64) -> tuple[Int64, Int64]:

@@ -132,7 +132,7 @@ def _without_steps(
 
 def _spoiled_until(ledger: Ledger, recorded: Window) -> int:
     """Return the end of the last long stretch of first-run or unrecorded idle time."""
-    chosen = np.isin(ledger.cause, np.array(NOT_STEADY, np.uint8))
+    chosen = np.isin(ledger.cause, np.array(NOT_STEADY, np.uint8)) & ~ledger.in_graph
     length = np.where(chosen, ledger.inside(recorded), 0)
     if length.sum() < SPOILED_SHARE * recorded.duration_ns:
         return recorded.start_ns
@@ -140,14 +140,14 @@ def _spoiled_until(ledger: Ledger, recorded: Window) -> int:
 
 
 def _spoiled(ledger: Ledger, start: Int64, end: Int64) -> Bool:
-    chosen = np.isin(ledger.cause, np.array(NOT_STEADY, np.uint8))
+    chosen = np.isin(ledger.cause, np.array(NOT_STEADY, np.uint8)) & ~ledger.in_graph
     spent = coverage(Intervals(ledger.start_ns[chosen], ledger.end_ns[chosen]), start, end)
     spoiled: Bool = spent >= np.maximum(SPOILED_SHARE * (end - start), 1)
     return spoiled
 
 
 def _idle(ledger: Ledger, window: Window, cause: Cause) -> int:
-    return int(ledger.inside(window)[ledger.cause == cause].sum())
+    return int(ledger.inside(window)[(ledger.cause == cause) & ~ledger.in_graph].sum())
 
 
 def _left_out(

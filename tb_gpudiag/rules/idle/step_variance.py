@@ -133,7 +133,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         return CannotTell("most steps have no GPU work in the trace")
     pattern = find_pattern(length, leading_slow_steps(length)[0])
     uneven = _Uneven(steps, pattern) if pattern is not None else None
-    if uneven is None or uneven.excess_ns < LEAST_SHARE * facts.window.duration_ns:
+    if uneven is None or not uneven.usual_ns or uneven.excess_ns < LEAST_SHARE * facts.window.duration_ns:
         slowest = int(length[compared].max())
         return Clear(f"the slowest step took {time_ns(slowest)}, the median {time_ns(usual_ns)}")
     slow = np.isin(np.arange(len(steps)), uneven.slow)

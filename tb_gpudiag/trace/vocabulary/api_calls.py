@@ -38,6 +38,8 @@ LAUNCH_CALL = any_of(
     r"zeCommandListAppendMemory\w*",
 )
 GRAPH_LAUNCH = any_of(r"(cuda|cu|hip)GraphLaunch\w*")
+CAPTURE_BEGIN = any_of(r"(cuda|cu|hip)StreamBeginCapture\w*")
+CAPTURE_END = any_of(r"(cuda|cu|hip)StreamEndCapture\w*")
 
 # Anything that gets memory from the driver, returns it, or maps it.
 ALLOCATOR_CALL = any_of(

@@ -1,0 +1,250 @@
+"""CUDA graphs whose kernels the trace lacks, in part or altogether.
+
+A graph launch is one call, and the tracer records the kernels that it starts. If its buffers overflow, or it
+does not trace inside graphs, some or all of them are missing, and a busy GPU looks idle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.idle import TURNAROUND_NS
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, union
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.steps import Steps
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Events, Int64
+from tb_gpudiag.trace.vocabulary import api_calls
+
+# A synchronization returns within about 20 us of the end of the last work. If nothing recorded ran for longer
+# than this while the host was in it, right after a graph launch, the graph was running.
+LEAST_WAIT_NS = 100_000
+
+# Without steps, two graphs launched by one thread may be different ones. A list of kernels that lacks some of
+# another one's is the same graph if that one is launched at least this many times as often.
+USUAL_RATIO = 2
+
+Names = tuple[int, ...]
+"""Names of a launch's kernels, in order of start."""
+
+
+@dataclass(frozen=True)
+class UnrecordedGraphs:
+    """Graph launches with missing kernels.
+
+    launches: how many. of: all graph launches. kernels: recorded work of those with missing kernels.
+    holes: from each launch to the completion of its graph, as far as the trace bounds it.
+    """
+
+    launches: int = 0
+    of: int = 0
+    kernels: int = 0
+    holes: Intervals = EMPTY
+
+
+@dataclass(frozen=True)
+class _Launch:
+    call: int  # event index
+    work: Int64  # indices into Work
+    names: Names
+
+
+def unrecorded_graphs(events: Events, work: Work, steps: Steps, end_ns: int) -> UnrecordedGraphs:
+    """Find the graph launches with missing kernels. end_ns: the recording's end."""
+    launches = _launches(events, work)
+    if not launches:
+        return UnrecordedGraphs()
+    usual = _usual(events, launches, steps)
+    lacking = {i for i, launch in enumerate(launches) if launch.names != usual[i]}
+    lacking |= _smaller_than_captured(events, work, launches)
+    waits = _Waits(events, work)
+    lacking |= {i for i, launch in enumerate(launches) if waits.went_on_after(launch.call)}
+    holes = list(_holes(events, work, launches, usual, sorted(lacking), waits, end_ns))
+    start, end = np.array(holes, np.int64).reshape(-1, 2).T
+    kernels = sum(len(launches[i].work) for i in lacking)
+    return UnrecordedGraphs(len(lacking), len(launches), kernels, union(start, end))
+
+
+def _calls(events: Events) -> Bool:
+    found: Bool = np.isin(events.category, np.array(CALL_CATEGORIES, np.uint8))
+    return found
+
+
+def _launches(events: Events, work: Work) -> list[_Launch]:
+    """Return the graph launches in order. A driver's call inside a runtime's is part of it."""
+    calls = np.flatnonzero(_calls(events) & match(events, api_calls.GRAPH_LAUNCH))
+    calls = calls[np.lexsort((-events.end_ns[calls], events.start_ns[calls], events.thread[calls]))]
+    order = np.argsort(work.launch, kind="stable")
+    low = np.searchsorted(work.launch[order], calls, side="left")
+    high = np.searchsorted(work.launch[order], calls, side="right")
+    found: list[_Launch] = []
+    for call, a, b in zip(calls.tolist(), low.tolist(), high.tolist(), strict=True):
+        own = np.sort(order[a:b])
+        last = found[-1].call if found else NONE
+        if (
+            last != NONE
+            and events.thread[last] == events.thread[call]
+            and events.end_ns[call] <= events.end_ns[last]
+        ):
+            own = np.sort(np.r_[found.pop().work, own])
+            call = last
+        found.append(_Launch(call, own, tuple(events.name[work.event[own]].tolist())))
+    return sorted(found, key=lambda launch: int(events.start_ns[launch.call]))
+
+
+def _usual(events: Events, launches: list[_Launch], steps: Steps) -> list[Names]:
+    """Return the kernels that each launch should have: those of the longest launch at the same place in other
+    steps (without steps, of a usual one of its thread) that has all of its own, in their order."""
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    counts: Counter[tuple[int, int]] = Counter()
+    for i, launch in enumerate(launches):
+        thread, start = int(events.thread[launch.call]), int(events.start_ns[launch.call])
+        step = int(np.searchsorted(np.sort(steps.start_ns), start, side="right"))
+        groups[thread, counts[thread, step] if len(steps) > 1 else NONE].append(i)
+        counts[thread, step] += 1
+    usual: list[Names] = [launch.names for launch in launches]
+    for (_, place), members in groups.items():
+        seen = Counter(launches[i].names for i in members)
+        by_length = sorted((names for names in seen if names), key=len, reverse=True)
+        for i in members:
+            own = launches[i].names
+            for fuller in by_length:
+                often = not own or place != NONE or seen[fuller] >= USUAL_RATIO * seen[own]
+                if len(fuller) > len(own) and often and _contains(fuller, own):
+                    usual[i] = fuller
+                    break
+            if not own and not usual[i]:
+                usual[i] = (NONE,)
+    return usual
+
+
+def _contains(fuller: Names, own: Names) -> bool:
+    """Whether a list has all the items of another one, in their order."""
+    rest = iter(fuller)
+    return all(name in rest for name in own)
+
+
+def _smaller_than_captured(events: Events, work: Work, launches: list[_Launch]) -> set[int]:
+    """Find the launches with fewer kernels than every graph that the recording shows being captured."""
+    calls = _calls(events)
+    begins = np.flatnonzero(calls & match(events, api_calls.CAPTURE_BEGIN))
+    ends = np.flatnonzero(calls & match(events, api_calls.CAPTURE_END))
+    if not len(begins) or events.start_ns[begins].min() > events.start_ns[launches[0].call]:
+        return set()
+    captured = calls & match(events, api_calls.LAUNCH_CALL) & ~match(events, api_calls.GRAPH_LAUNCH)
+    captured[work.launch[work.launch != NONE]] = False  # it ran at once
+    sizes = []
+    for begin in begins.tolist():
+        own = ends[
+            (events.thread[ends] == events.thread[begin]) & (events.start_ns[ends] > events.start_ns[begin])
+        ]
+        if len(own):
+            inside = captured & (events.start_ns >= events.start_ns[begin])
+            inside &= events.end_ns <= events.start_ns[own].min()
+            sizes.append(int(inside.sum()))
+    least = min((size for size in sizes if size), default=0)
+    return {i for i, launch in enumerate(launches) if len(launch.work) < least}
+
+
+class _Waits:
+    """Synchronizations of the device or a stream, in order of start."""
+
+    def __init__(self, events: Events, work: Work) -> None:
+        calls = _calls(events)
+        waits = match(events, api_calls.DEVICE_WAIT) | match(events, api_calls.STREAM_WAIT)
+        self._found = np.flatnonzero(calls & waits)
+        self._launching = np.sort(
+            events.start_ns[np.flatnonzero(calls & match(events, api_calls.LAUNCH_CALL))]
+        )
+        self._ends = np.sort(events.end_ns[work.event])
+        self._events = events
+
+    def end_after(self, time_ns: int, otherwise: int) -> int:
+        """Return when the first synchronization that begins after this time returns."""
+        at = int(np.searchsorted(self._events.start_ns[self._found], time_ns))
+        return int(self._events.end_ns[self._found[at]]) if at < len(self._found) else otherwise
+
+    def went_on_after(self, launch: int) -> bool:
+        """Whether the next call of its kind was a synchronization, which went on without recorded work."""
+        events = self._events
+        at = int(np.searchsorted(events.start_ns[self._found], events.end_ns[launch]))
+        if at == len(self._found):
+            return False
+        begun, returned = (int(t[self._found[at]]) for t in (events.start_ns, events.end_ns))
+        between = np.searchsorted(self._launching, (int(events.start_ns[launch]) + 1, begun))
+        if between[0] != between[1]:
+            return False
+        last = int(np.searchsorted(self._ends, returned, side="right")) - 1
+        done = max(begun, int(self._ends[last]) if last >= 0 else begun)
+        return returned - done > LEAST_WAIT_NS
+
+
+class _Queue:
+    """Linked work in order of launch: when all before a launch had ended, and when work after it began."""
+
+    def __init__(self, events: Events, work: Work, chosen: Int64) -> None:
+        self._launched = work.launch_start_ns[chosen]
+        event = work.event[chosen]
+        self._ended = np.r_[0, np.maximum.accumulate(events.end_ns[event])]
+        self._begins = np.minimum.accumulate(events.start_ns[event][::-1])[::-1]
+
+    def before(self, time_ns: int) -> int:
+        """Return when the work launched before this time had ended."""
+        return int(self._ended[np.searchsorted(self._launched, time_ns)])
+
+    def after(self, time_ns: int, otherwise: int) -> int:
+        """Return when the first work launched from this time begins."""
+        at = int(np.searchsorted(self._launched, time_ns))
+        return int(self._begins[at]) if at < len(self._begins) else otherwise
+
+
+def _queues(events: Events, work: Work) -> dict[int, _Queue]:
+    """Return the queue of each stream, and that of all streams together as NONE."""
+    linked = np.flatnonzero(work.launch != NONE)
+    linked = linked[np.argsort(work.launch_start_ns[linked], kind="stable")]
+    stream = events.stream[work.event[linked]]
+    queues = {one: _Queue(events, work, linked[stream == one]) for one in np.unique(stream).tolist()}
+    return {**queues, NONE: _Queue(events, work, linked)}
+
+
+def _holes(
+    events: Events,
+    work: Work,
+    launches: list[_Launch],
+    usual: list[Names],
+    lacking: list[int],
+    waits: _Waits,
+    end_ns: int,
+) -> Iterator[tuple[int, int]]:
+    """Yield the stretch in which each of these graphs may have run.
+
+    It begins when the call returns and the work before it on its stream has ended. It ends as soon as later
+    work of its stream begins, a synchronization returns, or a launch with all kernels would have ended.
+    """
+    if not lacking:
+        return
+    start, end = events.start_ns[work.event], events.end_ns[work.event]
+    stream_of: dict[Names, int] = {}
+    lengths: dict[Names, list[int]] = defaultdict(list)
+    for launch, names in zip(launches, usual, strict=True):
+        if len(launch.work):
+            stream_of[names] = int(events.stream[work.event[launch.work[0]]])
+            if launch.names == names:
+                lengths[names].append(int(end[launch.work].max() - start[launch.work].min()))
+    queues, done_ns = _queues(events, work), 0
+    for i in lacking:
+        launch, queue = launches[i], queues[stream_of.get(usual[i], NONE)]
+        returned = int(events.end_ns[launch.call])
+        begin = max(returned, queue.before(int(events.start_ns[launch.call])), done_ns)
+        if len(launch.work):
+            begin = min(begin, int(start[launch.work].min()))
+        finish = min(queue.after(returned, end_ns), waits.end_after(returned, end_ns), end_ns)
+        if usual[i] != launch.names and usual[i] in lengths:
+            finish = min(finish, begin + TURNAROUND_NS + int(np.median(lengths[usual[i]])))
+        if finish > begin:
+            done_ns = finish
+            yield begin, finish

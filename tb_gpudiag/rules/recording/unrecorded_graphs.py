@@ -1,0 +1,61 @@
+"""GD909: CUDA graphs ran kernels that the trace does not have."""
+
+from __future__ import annotations
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Rule,
+    Severity,
+)
+from tb_gpudiag.rules.shared.evidence import window_time
+from tb_gpudiag.rules.shared.lost_time import longest
+from tb_gpudiag.rules.shared.recording_advice import record_again
+from tb_gpudiag.wording.format import count
+from tb_gpudiag.wording.quantity import number, share_of
+
+# From here on the GPU may be so much busier than the trace shows that the other figures mislead.
+SPOILS_SHARE = 0.10
+
+
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+    """Count the graph launches with missing kernels, and the time in which those may have run."""
+    device, graphs = facts.device, facts.unrecorded_graphs
+    if device is None:
+        return NO_GPU
+    if not graphs.of:
+        return Clear("no CUDA graph was launched")
+    if not graphs.launches:
+        return Clear(
+            f"the kernels of {count(graphs.of, 'CUDA graph launch', 'CUDA graph launches')} were recorded"
+        )
+    window_ns, unrecorded_ns = facts.window.duration_ns, device.unrecorded_in_graphs.total
+    return Finding(
+        title=f"Kernels are missing in {graphs.launches} of {graphs.of} CUDA graph launches",
+        summary="A CUDA graph starts many kernels with one launch, and the trace lacks some or all of them. "
+        "From such a launch until its graph has surely ended, the GPU may have been busy. That time counts "
+        "as unrecorded, not as idle time with a cause.",
+        fix=record_again(
+            "Record fewer steps, so that no buffer of the tracer overflows, with a newer PyTorch and driver. "
+            "If kernels are still missing, run the job once without CUDA graphs to see them."
+        ),
+        evidence=[
+            Evidence(
+                "Launches that lack kernels",
+                share_of(graphs.launches, graphs.of, "of the graph launches"),
+                (number(graphs.kernels, "recorded kernel or copy", "recorded kernels and copies"),),
+            ),
+            window_time("Unrecorded time", unrecorded_ns, window_ns),
+        ],
+        ranges=longest(device.unrecorded_in_graphs, device.id),
+        severity=Severity.WARNING if unrecorded_ns >= SPOILS_SHARE * window_ns else None,
+    )
+
+
+RULE = Rule("GD909", "unrecorded_graphs", "Kernels of CUDA graphs are missing", check, severity=Severity.INFO)
