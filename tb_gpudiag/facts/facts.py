@@ -288,8 +288,8 @@ class Facts:
 
     @cached_property
     def roofline(self) -> Roofline | None:
-        """Matmuls of the busiest device; None without a device, or where its peaks are not known."""
-        if self.device is None or self.peaks is None:
+        """Operators of the busiest device against its peaks; None without a device."""
+        if self.device is None:
             return None
         return roofline(self.device.kernels, self.host, self.peaks)
 

@@ -13,6 +13,8 @@ from tb_gpudiag.rules.idle import (
 from tb_gpudiag.rules.kernels import (
     data_movement,
     fp32_matmul,
+    fp64_kernels,
+    low_bandwidth,
     memory_bound_kernels,
     occupancy,
     slow_matmul,
@@ -51,12 +53,14 @@ RULES: tuple[Rule, ...] = (
     queued_not_visible.RULE,
     exposed_communication.RULE,
     # Time in which the GPU computes.
+    fp64_kernels.RULE,
     fp32_matmul.RULE,
     unaligned_matmul.RULE,
     unfused_attention.RULE,
     small_grids.RULE,
     slow_matmul.RULE,
     occupancy.RULE,
+    low_bandwidth.RULE,
     data_movement.RULE,
     memory_bound_kernels.RULE,
     # The same time seen another way: claims none.

@@ -123,6 +123,7 @@ class Assembly:
         stack, stacks = _texts([s.call_stack for s in spans])
         shape, shapes = _texts([s.shapes for s in spans])
         kind, kinds = _texts([s.types for s in spans])
+        setting, settings = _texts([s.settings for s in spans])
         thread = _joined([own[s.thread] for own, s in zip(threads_of_part, spans, strict=True)], np.int32)
         duration_ns = _joined([s.duration_ns for s in spans], np.int64)
         begin = near & _joined([s.phase_begin for s in spans], np.bool_)
@@ -139,6 +140,7 @@ class Assembly:
         call_stack, call_stacks = _without_empty(stack[order], stacks)
         shape, shapes = _without_empty(shape[order], shapes)
         kind, kinds = _without_empty(kind[order], kinds)
+        setting, settings = _without_empty(setting[order], settings)
         return Events(
             category=column(lambda s: s.category, np.uint8),
             name=name[order],
@@ -162,11 +164,13 @@ class Assembly:
             call_stack=call_stack,
             shapes=shape,
             types=kind,
+            settings=setting,
             names=names,
             threads=threads,
             call_stacks=call_stacks,
             input_shapes=shapes,
             input_types=kinds,
+            input_settings=settings,
         )
 
     def _pair(self, begin: Bool, end: Bool, thread: Int32, start_ns: Int64, duration_ns: Int64) -> Bool:

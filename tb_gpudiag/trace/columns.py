@@ -7,6 +7,7 @@ Python.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Bool, Category, Float32, Int32, Int64, UInt8
 from tb_gpudiag.trace.grids import Seldom, blocks_of
 from tb_gpudiag.trace.snapshot_segments import MOST_BYTES
+from tb_gpudiag.trace.vocabulary.shaped_operators import has_cost, has_settings
 
 # Timestamps outside these are not times: as nanoseconds since 1970, they are the years 1938 and 2096. Between
 # them, differences of timestamps and sums of start and duration fit 64 bits.
@@ -31,7 +33,7 @@ _NUMBERS: Final = ("correlation", "external_id", "python_id", "python_parent", "
 _WORK: Final = np.array(GPU_WORK_CATEGORIES, np.uint8)
 # A block has at most 1,024 threads.
 _MOST_WARPS: Final = 32
-# The shapes of a matmul's few inputs are shorter.
+# The shapes and settings of an operator's few inputs are shorter.
 _LONGEST_SHAPES: Final = 400
 # Names of kernels have up to about 5,000 characters. Of a longer name, this much is kept.
 LONGEST_NAME: Final = 8_192
@@ -63,6 +65,7 @@ class Spans:
     call_stack: pa.DictionaryArray
     shapes: pa.DictionaryArray
     types: pa.DictionaryArray
+    settings: pa.DictionaryArray
 
 
 @dataclass(frozen=True)
@@ -177,8 +180,9 @@ def _spans(
         registers=_tiny(_numbers(columns["registers"], rows), category),
         shared_bytes=shared_bytes,
         call_stack=_encoded(_shortened(columns["call_stack"].take(take), _LONGEST_STACK)),
-        shapes=_matmul_texts(columns["input_shapes"].take(take), name),
-        types=_matmul_texts(columns["input_types"].take(take), name),
+        shapes=_texts_where(has_cost, columns["input_shapes"].take(take), name),
+        types=_texts_where(has_cost, columns["input_types"].take(take), name),
+        settings=_settings(take, name, seldom),
     )
     return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
 
@@ -219,15 +223,25 @@ def _categories(cat: pa.Array, name: pa.DictionaryArray) -> UInt8:
     return category
 
 
-def _matmul_texts(texts: pa.Array, name: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Keep the texts of matmul operators; the others become empty."""
-    matmul = np.array([n in kineto.MATMULS for n in name.dictionary.to_pylist()] or [False], np.bool_)
-    if not matmul.any():
+def _texts_where(
+    kept: Callable[[str], bool], texts: pa.Array, name: pa.DictionaryArray
+) -> pa.DictionaryArray:
+    """Keep the texts of events of the names that are kept; the others become empty. For all operators, they
+    take much memory."""
+    keeps = np.array([kept(n) for n in name.dictionary.to_pylist()] or [False], np.bool_)
+    if not keeps.any():
         return pa.DictionaryArray.from_arrays(np.zeros(len(name), np.int32), [""])
     keep = pc.and_(
-        pa.array(matmul[name.indices.to_numpy()]), pc.less_equal(pc.binary_length(texts), _LONGEST_SHAPES)
+        pa.array(keeps[name.indices.to_numpy()]), pc.less_equal(pc.binary_length(texts), _LONGEST_SHAPES)
     )
     return _encoded(pc.if_else(pc.fill_null(keep, False), texts, ""))
+
+
+def _settings(take: pa.Array, name: pa.DictionaryArray, seldom: Seldom) -> pa.DictionaryArray:
+    needed = any(has_settings(n) for n in name.dictionary.to_pylist())
+    found = seldom("settings") if needed else {}
+    texts = found["settings"].take(take) if found else pa.nulls(len(name), pa.string())
+    return _texts_where(has_settings, texts, name)
 
 
 def _decimals(column: pa.Array, rows: Int64, category: UInt8) -> Float32:

@@ -98,13 +98,15 @@ class Events:
     registers: UInt8  # per thread of a kernel; 0 if the trace does not say
     shared_bytes: Int32  # shared memory per block of a kernel; NONE if the trace does not say
     call_stack: Int32  # index into `call_stacks` (old traces), or NONE
-    shapes: Int32  # of a matmul operator: index into `input_shapes`, or NONE
-    types: Int32  # of a matmul operator: index into `input_types`, or NONE
+    shapes: Int32  # of an operator whose cost they give: index into `input_shapes`, or NONE
+    types: Int32  # likewise: index into `input_types`, or NONE
+    settings: Int32  # of convolutions and attention: index into `input_settings`, or NONE
     names: list[str]
     threads: list[Thread]
     call_stacks: list[str]
     input_shapes: list[str]  # JSON, e.g. `[[128, 768], [768, 768]]`
     input_types: list[str]  # JSON, e.g. `["float", "c10::BFloat16"]`
+    input_settings: list[str]  # JSON of inputs that are not tensors, e.g. `["", "", "[1, 1]", "False"]`
 
     @classmethod
     def of_spans(
@@ -144,11 +146,13 @@ class Events:
             call_stack=none32,
             shapes=none32,
             types=none32,
+            settings=none32,
             names=names,
             threads=threads,
             call_stacks=[],
             input_shapes=[],
             input_types=[],
+            input_settings=[],
         )
 
     def __len__(self) -> int:

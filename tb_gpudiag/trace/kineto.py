@@ -59,8 +59,10 @@ SELDOM: Final = {
         "launch_grid": ("grid dim", "VARCHAR"),
         "launch_block": ("block dim", "VARCHAR"),
     },
+    "settings": {"settings": ("Concrete Inputs", "VARCHAR")},
 }
-"""Groups of columns that few chunks need: of copies, and of kernels without blocks per multiprocessor."""
+"""Groups of columns that few chunks need: of copies, of kernels without blocks per multiprocessor, and of
+convolutions and attention."""
 
 _HIP_LAUNCH: Final = re.compile(r"hip\w*LaunchKernel\w*")
 _LAUNCH_IN_THREADS: Final = re.compile(r"hip(ExtModule|HccModule)Launch\w*")
@@ -111,10 +113,6 @@ SPAN_PHASE: Final = "X"
 BEGIN_PHASE: Final = "B"
 END_PHASE: Final = "E"
 MEMORY_PHASES: Final = frozenset({"i", "I", "X"})
-MATMULS: Final = frozenset(
-    {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::_scaled_mm"}
-)
-"""Operators whose `Input Dims` and `Input type` are kept. For all operators, they take much memory."""
 METADATA_PHASE: Final = "M"
 THREAD_NAME: Final = "thread_name"
 

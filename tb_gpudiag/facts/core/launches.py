@@ -62,8 +62,10 @@ def join_launches(events: Events) -> Work:
     )
 
 
-def _joined(events: Events, work: Int64, wanted: Int64, hosts: Int64, keys: Int64) -> Int64:
-    """Return the host event with the same key that begins before each work does, or NONE, shape of work.
+def _joined(
+    events: Events, work: Int64, wanted: Int64, hosts: Int64, keys: Int64, *, in_order: bool = True
+) -> Int64:
+    """Return the host event with the same key, or NONE, shape of work. in_order: that begins before the work.
 
     wanted, keys: of the work and of the host events; keys up to 0 join nothing.
     """
@@ -73,7 +75,9 @@ def _joined(events: Events, work: Int64, wanted: Int64, hosts: Int64, keys: Int6
     hosts, keys = hosts[order], keys[order]
     if len(hosts):
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        fits = (keys[at] == wanted) & (events.start_ns[hosts[at]] <= events.start_ns[work])
+        fits = keys[at] == wanted
+        if in_order:
+            fits &= events.start_ns[hosts[at]] <= events.start_ns[work]
         found[fits] = hosts[at[fits]]
     return found
 
@@ -81,11 +85,14 @@ def _joined(events: Events, work: Int64, wanted: Int64, hosts: Int64, keys: Int6
 def _origins(events: Events, work: Int64, launch: Int64) -> Int64:
     """Return the launch of each work, else the operator with its external id, or NONE.
 
+    Clocks of host and GPU may differ, so a call with the same correlation counts even if it begins later.
     Where a recorder writes correlations as external ids, they name no operator.
     """
-    origin: Int64 = launch.copy()
-    lone = np.flatnonzero((launch == NONE) & (events.external_id[work] > 0))
     calls = events.where(*CALL_CATEGORIES)
+    wanted, keys = events.correlation[work], events.correlation[calls]
+    late = _joined(events, work, wanted, calls, keys, in_order=False)
+    origin = np.where(launch == NONE, late, launch)
+    lone = np.flatnonzero((origin == NONE) & (events.external_id[work] > 0))
     both = work[(events.correlation[work] > 0) & (events.external_id[work] > 0)]
     is_correlation = len(both) > 0 and (events.external_id[both] == events.correlation[both]).all()
     bare = ((events.external_id[calls] > 0) & (events.correlation[calls] <= 0)).any()

@@ -11,15 +11,15 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Int64
-from tb_gpudiag.trace.vocabulary.operators import LINEAR
+from tb_gpudiag.trace.vocabulary.operators import LINEAR, MATMUL_FACTORS
 
 # No tensor has a longer dimension. Larger numbers are from a hostile trace, and would overflow.
 _LARGEST = 2**40
 
 
 def time_by_shapes(host: Host, launch: Int64, duration_ns: Int64) -> list[tuple[str, int]]:
-    """Add up kernel time by the operator's input shapes: (shapes as JSON, ns), most time first, without
-    kernels of unknown shapes.
+    """Add up kernel time by the matmul's input shapes: (shapes as JSON, ns), most time first, without kernels
+    of other operators or unknown shapes.
 
     launch: the host call that launched each kernel, or NONE, shape (k,).
     duration_ns: the kernels' durations, shape (k,).
@@ -28,7 +28,8 @@ def time_by_shapes(host: Host, launch: Int64, duration_ns: Int64) -> list[tuple[
     known = launch != NONE
     operator = host.operator[launch[known]]
     shape = np.where(operator == NONE, NONE, events.shapes[operator])
-    inside = shape != NONE
+    matmul = np.array([name in MATMUL_FACTORS for name in events.names] or [False], np.bool_)
+    inside = (shape != NONE) & matmul[events.name[operator]]
     weight = np.bincount(
         shape[inside], weights=duration_ns[known][inside], minlength=len(events.input_shapes)
     )
@@ -56,9 +57,11 @@ def matrices(shapes: str) -> list[list[int]]:
         inputs = json.loads(shapes)
     except (ValueError, RecursionError):
         return []
-    return [dims for dims in inputs if _is_matrix(dims)] if isinstance(inputs, list) else []
+    if not isinstance(inputs, list):
+        return []
+    return [dims for dims in inputs if is_shape(dims) and len(dims) >= 2]
 
 
-def _is_matrix(dims: Any) -> bool:
-    sizes = isinstance(dims, list) and all(type(d) is int and 0 <= d < _LARGEST for d in dims)
-    return sizes and len(dims) >= 2
+def is_shape(dims: Any) -> bool:
+    """Return whether this is a list of sizes that a tensor may have."""
+    return isinstance(dims, list) and all(type(d) is int and 0 <= d < _LARGEST for d in dims)

@@ -19,6 +19,7 @@ class Peaks:
     """TFLOP/s of dense matmuls (0 where the GPU does not have the format), and TB/s of memory.
 
     assumed: whose peaks these are if the device's name is not listed, "" if it is.
+    matrix_fp32: matrix cores take FP32 as it is, so that kernels on them are not necessarily TF32.
     """
 
     fp64: float
@@ -28,6 +29,7 @@ class Peaks:
     fp8: float
     bandwidth: float
     assumed: str = ""
+    matrix_fp32: bool = False
 
 
 # The first name that the device's name contains decides, so longer names precede those that they contain.
@@ -103,9 +105,9 @@ DEVICE_PEAKS: tuple[tuple[str, Peaks], ...] = (
     (r"MI250X", Peaks(47.9, 47.9, 0, 191.5, 0, 1.638)),
     (r"MI250", Peaks(45.3, 45.3, 0, 181, 0, 1.638)),
     # AMD Instinct MI300A, MI300X (2023), MI325X (2024), MI350X and MI355X (2025) data sheets.
-    (r"MI300A", Peaks(122.6, 122.6, 490.3, 980.6, 1_961, 5.3)),
-    (r"MI300X", Peaks(163.4, 163.4, 653.7, 1_307, 2_615, 5.3)),
-    (r"MI325X", Peaks(163.4, 163.4, 653.7, 1_307, 2_615, 6.0)),
+    (r"MI300A", Peaks(122.6, 122.6, 490.3, 980.6, 1_961, 5.3, matrix_fp32=True)),
+    (r"MI300X", Peaks(163.4, 163.4, 653.7, 1_307, 2_615, 5.3, matrix_fp32=True)),
+    (r"MI325X", Peaks(163.4, 163.4, 653.7, 1_307, 2_615, 6.0, matrix_fp32=True)),
     (r"MI350X", Peaks(72.1, 144.2, 0, 2_310, 4_614, 8.0)),
     (r"MI355X", Peaks(78.6, 157.3, 0, 2_517, 5_033, 8.0)),
 )

@@ -1,35 +1,41 @@
-"""Matmuls against the roofline: what they compute and move, by the shapes that operators recorded, and the
-time that this takes at the device's stated peaks."""
+"""Operators against the roofline: the time that their arithmetic and their bytes take at the device's stated
+peaks, compared with the time of their kernels."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.facts.kernels.matmuls import matrices
+from tb_gpudiag.facts.kernels.operator_costs import Cost, Kind, operator_cost
 from tb_gpudiag.facts.kernels.peaks import Peaks
-from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
-from tb_gpudiag.trace.vocabulary.operators import HALF_PRECISION, MATMUL_FACTORS, NUMBER_BYTES
+from tb_gpudiag.trace.vocabulary.operators import EIGHT_BITS, HALF_PRECISION
 
 
 @dataclass(frozen=True)
-class Matmul:
-    """All calls of one operator with the same shapes, on one device over the step window."""
+class OperatorTime:
+    """All calls of one operator with the same inputs, on one device over the step window.
+
+    operations, bytes: of all calls. arithmetic_ns, memory_ns: time of them at the stated peaks; 0 if these
+    are not known. sizes: see Cost.
+    """
 
     operator: str
     shapes: str  # of the inputs, as JSON
-    number: str  # number format, as PyTorch names it
+    number: str  # number format
+    kind: Kind
     calls: int
     time_ns: int  # of all kernels that the calls launched
-    operations: int  # multiplications and additions of all calls
-    bytes: int  # each factor read once, the result written once
-    arithmetic_ns: float  # time of the operations at the stated peak
-    memory_ns: float  # time of the bytes at the stated bandwidth
+    operations: int
+    bytes: int
+    arithmetic_ns: float
+    memory_ns: float
+    sizes: tuple[int, ...]
 
     @property
     def least_ns(self) -> float:
@@ -43,121 +49,99 @@ class Matmul:
 
 @dataclass(frozen=True)
 class Roofline:
-    matmuls: list[Matmul]  # most time first
-    matmul: Int64  # shape (k,) over Kernels: index into matmuls, or NONE
+    """peaks: None if the trace does not say which GPU it is."""
+
+    operators: list[OperatorTime]  # most time first
+    operator: Int64  # shape (k,) over Kernels: index into operators, or NONE
+    peaks: Peaks | None
+
+    def of(self, *kinds: Kind) -> list[OperatorTime]:
+        """Return the operators of these kinds, most time first."""
+        return [found for found in self.operators if found.kind in kinds]
+
+    def kernels_of(self, chosen: Collection[OperatorTime]) -> Bool:
+        """Mask of the kernels of these of its operators, shape (k,)."""
+        own = {id(found) for found in chosen}
+        places = [i for i, found in enumerate(self.operators) if id(found) in own]
+        return np.isin(self.operator, np.array(places, np.int64))
 
 
-def roofline(kernels: Kernels, host: Host, peaks: Peaks) -> Roofline:
-    """Compare matmuls in FP32, FP16 and bf16 whose shapes and number formats were recorded with the
-    roofline."""
+def roofline(kernels: Kernels, host: Host, peaks: Peaks | None) -> Roofline:
+    """Compare operators whose inputs were recorded with the roofline."""
     events = host.events
     operator = kernels.operators(host)
-    known = np.flatnonzero(operator != NONE)
+    known = np.flatnonzero((operator != NONE) & kernels.is_kernel)  # copies run at another bandwidth
     known = known[(events.shapes[operator[known]] != NONE) & (events.types[operator[known]] != NONE)]
-    called = operator[known]
-    keys, member = np.unique(
-        np.stack([events.name[called], events.shapes[called], events.types[called]]),
+    called, call = np.unique(operator[known], return_inverse=True)
+    keys, group = np.unique(
+        np.stack([events.name[called], events.shapes[called], events.types[called], events.settings[called]]),
         axis=1,
         return_inverse=True,
     )
-    member = member.reshape(-1)
+    group = group.reshape(-1)
+    member = group[call.reshape(-1)]
+    number = keys.shape[1]
     duration = kernels.duration_ns[known]
-    found: list[tuple[Matmul, int]] = []
-    for number in range(keys.shape[1]):
-        own = member == number
-        name, shape, kind = (int(i) for i in keys[:, number])
-        matmul = _matmul(
-            events.names[name],
-            events.input_shapes[shape],
-            events.input_types[kind],
-            len(np.unique(called[own])),
-            int(duration[own].sum()),
-            _arithmetic(kernels, known[own]),
-            peaks,
-        )
-        if matmul is not None:
-            found.append((matmul, number))
+    calls = np.bincount(group, minlength=number)
+    time = np.bincount(member, weights=duration, minlength=number)
+    # What computes in the kernels that take most of the time.
+    by_unit = np.zeros((number, len(Arithmetic)))
+    np.add.at(by_unit, (member, kernels.arithmetic[known]), duration)
+    found: list[tuple[OperatorTime, int]] = []
+    for place in range(number):
+        name, shape, kind, setting = (int(i) for i in keys[:, place])
+        texts = (events.names[name], events.input_shapes[shape], events.input_types[kind])
+        cost = operator_cost(*texts, "" if setting == NONE else events.input_settings[setting])
+        if cost is not None and time[place]:
+            unit = Arithmetic(int(by_unit[place].argmax()))
+            found.append(
+                (_measured(texts[0], texts[1], cost, int(calls[place]), int(time[place]), unit, peaks), place)
+            )
     found.sort(key=lambda pair: -pair[0].time_ns)
-    place = np.full(keys.shape[1], NONE, np.int64)
-    for index, (_, number) in enumerate(found):
-        place[number] = index
+    index = np.full(number, NONE, np.int64)
+    index[[place for _, place in found]] = np.arange(len(found))
     of_kernel = np.full(len(operator), NONE, np.int64)
-    of_kernel[known] = place[member]
-    return Roofline([matmul for matmul, _ in found], of_kernel)
+    of_kernel[known] = index[member]
+    return Roofline([measured for measured, _ in found], of_kernel, peaks)
 
 
-def _arithmetic(kernels: Kernels, own: Int64) -> Arithmetic:
-    """Return what multiplies in the kernels that take most of the time."""
-    time = np.bincount(kernels.arithmetic[own], weights=kernels.duration_ns[own], minlength=len(Arithmetic))
-    return Arithmetic(int(time.argmax()))
-
-
-def _matmul(
-    operator: str, shapes: str, types: str, calls: int, time_ns: int, arithmetic: Arithmetic, peaks: Peaks
-) -> Matmul | None:
-    """Return None if the shapes are not those of a matmul, or the number format is another one."""
-    if operator not in MATMUL_FACTORS or not time_ns:
-        return None
-    skipped, transposed = MATMUL_FACTORS[operator]
-    sizes = _sizes(shapes, skipped, transposed)
-    number = _number(types, skipped)
-    if sizes is None or number is None:
-        return None
-    batch, rows, inner, columns = sizes
-    operations = 2 * batch * rows * inner * columns * calls
-    moved = NUMBER_BYTES[number] * batch * (rows * inner + inner * columns + rows * columns) * calls
-    peak = _peak(number, arithmetic, operations, time_ns, peaks)
-    return Matmul(
+def _measured(
+    operator: str,
+    shapes: str,
+    cost: Cost,
+    calls: int,
+    time_ns: int,
+    arithmetic: Arithmetic,
+    peaks: Peaks | None,
+) -> OperatorTime:
+    operations, moved = cost.operations * calls, cost.bytes * calls
+    arithmetic_ns = memory_ns = 0.0
+    if peaks is not None:
+        # TFLOP/s are 1,000 operations per nanosecond.
+        arithmetic_ns = operations / (_peak(cost.number, arithmetic, operations / time_ns / 1e3, peaks) * 1e3)
+        memory_ns = moved / (peaks.bandwidth * 1e3)
+    return OperatorTime(
         operator,
         shapes,
-        number,
+        cost.number,
+        cost.kind,
         calls,
         time_ns,
         operations,
         moved,
-        operations / (peak * 1e3),  # TFLOP/s are 1,000 operations a nanosecond
-        moved / (peaks.bandwidth * 1e3),
+        arithmetic_ns,
+        memory_ns,
+        cost.sizes,
     )
 
 
-def _sizes(shapes: str, skipped: int, transposed: bool) -> tuple[int, int, int, int] | None:
-    """Parse batch, rows, inner size and columns; return None if the shapes are not those of a matmul."""
-    try:
-        inputs = json.loads(shapes)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(inputs, list):
-        return None
-    pair = matrices(json.dumps(inputs[skipped : skipped + 2]))
-    if len(pair) != 2:
-        return None
-    left, right = pair
-    *before, rows, inner = left
-    deep, columns = (right[-1], right[-2]) if transposed else (right[-2], right[-1])
-    batch = 1
-    for size in before:
-        batch *= size
-    if deep != inner or (not transposed and right[:-2] != before) or not batch * rows * inner * columns:
-        return None
-    if transposed:  # a layer's weights are read once for the whole batch
-        return 1, batch * rows, inner, columns
-    return batch, rows, inner, columns
-
-
-def _number(types: str, skipped: int) -> str | None:
-    try:
-        inputs = json.loads(types)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(inputs, list) or len(inputs) < skipped + 2:
-        return None
-    first, second = inputs[skipped : skipped + 2]
-    return first if isinstance(first, str) and first == second and first in NUMBER_BYTES else None
-
-
-def _peak(number: str, arithmetic: Arithmetic, operations: int, time_ns: int, peaks: Peaks) -> float:
+def _peak(number: str, arithmetic: Arithmetic, reached: float, peaks: Peaks) -> float:
     """Return the peak in TFLOP/s. FP32 uses tensor cores as TF32 if the kernels' names or the rate say so."""
+    if number in EIGHT_BITS:
+        return peaks.fp8 or peaks.half
     if number in HALF_PRECISION:
         return peaks.half
-    slow = arithmetic != Arithmetic.TENSOR_CORES and operations / (time_ns * 1e3) <= peaks.fp32
-    return peaks.fp32 if slow or not peaks.tf32 else peaks.tf32
+    if number == "double":
+        return peaks.fp64
+    named = arithmetic == Arithmetic.TENSOR_CORES and not peaks.matrix_fp32
+    return peaks.tf32 if peaks.tf32 and (named or reached > peaks.fp32) else peaks.fp32

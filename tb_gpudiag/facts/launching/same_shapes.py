@@ -8,6 +8,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Steps
 from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.trace.vocabulary.operators import MATMUL_FACTORS
 
 
 def same_shapes(host: Host, work: Work, steps: Steps) -> bool | None:
@@ -25,7 +26,9 @@ def same_shapes(host: Host, work: Work, steps: Steps) -> bool | None:
         return None
     step = np.searchsorted(steps.start_ns[order], events.start_ns[calls], side="right") - 1
     inside = (step >= 0) & (events.start_ns[calls] < steps.end_ns[order][np.maximum(step, 0)])
-    launched = np.stack([step, events.name[operator], events.shapes[operator]])[:, inside]
+    matmul = np.array([name in MATMUL_FACTORS for name in events.names], np.bool_)[events.name[operator]]
+    shapes = np.where(matmul, events.shapes[operator], NONE)
+    launched = np.stack([step, events.name[operator], shapes])[:, inside]
     launched, count = np.unique(launched, axis=1, return_counts=True)
     borders = np.searchsorted(launched[0], np.arange(1, len(order)))
     first, *others = np.split(np.vstack([launched[1:], count]), borders, axis=1)

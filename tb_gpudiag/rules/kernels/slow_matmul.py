@@ -1,12 +1,10 @@
-"""GD507: matmuls far below the GPU's roofline."""
+"""GD507: matmuls, convolutions and attention far below the GPU's roofline."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.peaks import Peaks
-from tb_gpudiag.facts.kernels.roofline import Matmul, Roofline
+from tb_gpudiag.facts.kernels.operator_costs import Kind
+from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
@@ -14,20 +12,21 @@ from tb_gpudiag.rules.rule import (
     CannotTell,
     Claimed,
     Clear,
-    Evidence,
     Finding,
     Fix,
     Rule,
     Saving,
     Severity,
 )
-from tb_gpudiag.rules.shared.kernel_time import kernel_time, stated_peaks
+from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
+from tb_gpudiag.rules.shared.roofline_evidence import achieved, operator_evidence, peak_evidence
+from tb_gpudiag.rules.shared.slow_shapes import why_slow
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
-from tb_gpudiag.wording.format import one_line, share
-from tb_gpudiag.wording.quantity import bandwidth, duration, intensity, number, share_of, throughput
+from tb_gpudiag.wording.format import share
 
-# In public traces large matmuls reach 50 to 75% of the roofline on H100 and 70 to 97% on an RTX 5080, and
-# skinny ones on A100 30 to 45%.
+# In public traces large matmuls reach 50 to 75% of the roofline on H100, 40 to 50% on MI300X and 70 to 97%
+# on an RTX 5080, and skinny ones on A100 30 to 45%. Fused attention that is known to be slow (Triton's on
+# MI300X) reaches 20%.
 FAR_BELOW = 1 / 4
 USUAL = 1 / 2
 
@@ -38,9 +37,18 @@ SHORTEST_NS = 50_000
 # Smaller savings are not worth another layout or padding.
 LEAST_SHARE = 0.05
 
-MATMULS_SHOWN = 4
+OPERATORS_SHOWN = 4
 
-_CODE = """# Run one large matmul instead of many thin ones: fold the batch into the rows
+COMPUTING = (Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION, Kind.EXPERTS)
+
+_SUBJECTS = {
+    Kind.MATMUL: "Matmuls far below the GPU's peaks waste",
+    Kind.CONVOLUTION: "Convolutions far below the GPU's peaks waste",
+    Kind.ATTENTION: "Attention far below the GPU's peaks wastes",
+    Kind.EXPERTS: "Experts far below the GPU's peaks waste",
+}
+
+_MATMUL = """# Run one large matmul instead of many thin ones: fold the batch into the rows
 y = x.flatten(0, 1) @ w                                # instead of: torch.bmm(x, w.expand(b, -1, -1))
 q, k, v = qkv(x).chunk(3, dim=-1)                      # one layer of three times the width, instead of three
 
@@ -50,46 +58,73 @@ model = model.to(torch.bfloat16)
 # Or let the compiler try other kernels for these shapes
 model = torch.compile(model, mode="max-autotune")"""
 
+_CONVOLUTION = """# Use a larger batch and the layout of tensor cores, and let the library try its kernels
+model = model.to(torch.bfloat16, memory_format=torch.channels_last)
+torch.backends.cudnn.benchmark = True"""
+
+_ATTENTION = """# Try the other implementations of fused attention, and keep the fastest
+from torch.nn.attention import SDPBackend, sdpa_kernel
+with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):          # or FLASH_ATTENTION, EFFICIENT_ATTENTION
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+# is_causal=True, instead of a mask, halves the work. Heads of 64 or 128 fit the kernels."""
+
+_EXPERTS = """# Give each expert more tokens: a larger batch, or experts spread over several GPUs
+batch_size = 4 * batch_size
+# And tune the fused kernel for these shapes, with the tuner of the library that it is from"""
+
+_ADVICE = {
+    Kind.MATMUL: ("Use larger matmuls with rounder sizes, or let the compiler choose the kernel.", _MATMUL),
+    Kind.CONVOLUTION: ("Use a larger batch, channels last, and a 16-bit dtype.", _CONVOLUTION),
+    Kind.ATTENTION: ("Use another implementation of fused attention.", _ATTENTION),
+    Kind.EXPERTS: ("Give each expert more tokens at a time.", _EXPERTS),
+}
+
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Find matmuls whose kernels take several times as long as the stated peaks allow."""
+    """Find operators whose kernels take several times as long as the stated peaks allow."""
     time = kernel_time(facts.device, facts.window, facts.host)
-    if time is None:
-        return NO_GPU
-    if not (time.kernels.family == Family.GEMM).any():
-        return Clear("no matmul ran in the step window")
     roofline = facts.roofline
-    if roofline is None:
-        return CannotTell("the stated peaks of this GPU are not in the table")
-    if not roofline.matmuls:
+    if time is None or roofline is None:
+        return NO_GPU
+    computing = roofline.of(*COMPUTING)
+    if not time.kernels.matrix.any() and not computing:
+        return Clear("no matmul, convolution or attention ran in the step window")
+    if roofline.peaks is None:
+        return CannotTell("the stated peaks of this GPU are not in the table" + _best_known(computing))
+    if not computing:
         return CannotTell(
             "the trace does not contain the shapes or dtypes of its matmuls",
             "Record with record_shapes=True.",
         )
-    slow = [i for i, matmul in enumerate(roofline.matmuls) if _far_below(matmul)]
-    chosen = np.isin(roofline.matmul, np.array(slow, np.int64))
+    slow = [found for found in computing if _far_below(found)]
+    # Changes of layout that a library adds around its convolutions are left to GD506.
+    chosen = roofline.kernels_of(slow) & (time.kernels.family != Family.COPY)
     free = time.free(chosen, claimed)
     left = free.total / max(time.total_ns(chosen), 1)  # share not claimed by another finding
-    cost_ns = min(free.total, round(left * sum(_beyond_usual_ns(roofline.matmuls[i]) for i in slow)))
+    cost_ns = min(free.total, round(left * sum(_beyond_usual_ns(found) for found in slow)))
     if time.share(cost_ns) < LEAST_SHARE:
-        return Clear(_reached(roofline))
-    slowest = [roofline.matmuls[i] for i in slow]
+        return Clear(_reached(computing, time))
+    kind = max(
+        COMPUTING, key=lambda kind: sum(_beyond_usual_ns(found) for found in slow if found.kind is kind)
+    )
+    advice, code = _ADVICE[kind]
     return Finding(
-        title=f"Matmuls far below the GPU's peaks waste {time.of_window(cost_ns)} of the time",
-        summary="For these shapes the GPU's compute and memory allow several times the rate. The matmuls are "
-        "thin or many, or the library has no good kernel for them.",
+        title=f"{_SUBJECTS[kind]} {time.of_window(cost_ns)} of the time",
+        summary="For these shapes the GPU's compute and memory allow several times the rate. The shapes are "
+        "thin, odd or small, or the library has no good kernel for them.",
         fix=Fix(
-            "Use larger matmuls with rounder sizes, or let the compiler choose the kernel.",
-            _CODE,
+            advice,
+            code,
             "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
         ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns, "estimate"),
         evidence=[
             time.evidence("Beyond half the roofline's rate", cost_ns),
-            time.evidence("Kernels of these matmuls", time.total_ns(chosen)),
-            *(_evidence(matmul) for matmul in slowest[:MATMULS_SHOWN]),
-            *_peaks(facts.peaks),
+            time.evidence("Kernels of these operators", time.total_ns(chosen)),
+            *(operator_evidence(found, why_slow(found)) for found in slow[:OPERATORS_SHOWN]),
+            *peak_evidence(roofline.peaks),
         ],
         places=time.places(chosen),
         ranges=time.ranges(chosen),
@@ -97,36 +132,29 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     )
 
 
-def _far_below(matmul: Matmul) -> bool:
-    return matmul.time_ns >= SHORTEST_NS * matmul.calls and matmul.reached < FAR_BELOW
+def _far_below(found: OperatorTime) -> bool:
+    return found.time_ns >= SHORTEST_NS * found.calls and found.reached < FAR_BELOW
 
 
-def _beyond_usual_ns(matmul: Matmul) -> float:
-    return matmul.time_ns - matmul.least_ns / USUAL
+def _beyond_usual_ns(found: OperatorTime) -> float:
+    return found.time_ns - found.least_ns / USUAL
 
 
-def _reached(roofline: Roofline) -> str:
-    time, least = (sum(p.time_ns for p in roofline.matmuls), sum(p.least_ns for p in roofline.matmuls))
-    return f"matmuls of known shapes reach {share(least, time)} of the roofline"
+def _reached(computing: list[OperatorTime], time: KernelTime) -> str:
+    """Say how much of the roofline the operators reach, and why the heaviest one does not reach more."""
+    total, least = sum(found.time_ns for found in computing), sum(found.least_ns for found in computing)
+    heaviest = computing[0]
+    reason = why_slow(heaviest) if time.share(heaviest.time_ns) >= LEAST_SHARE else ""
+    because = f"; {heaviest.operator} is limited by its shape: {reason}" if reason else ""
+    return f"matmuls of known shapes reach {share(least, total)} of the roofline{because}"
 
 
-def _evidence(matmul: Matmul) -> Evidence:
-    limit = "compute-bound" if matmul.arithmetic_ns >= matmul.memory_ns else "memory-bound"
-    return Evidence(
-        f"{matmul.operator} {one_line(matmul.shapes, 80)}, {matmul.number.removeprefix('c10::')}",
-        duration(matmul.time_ns),
-        (
-            number(matmul.calls, "call"),
-            throughput(matmul.operations / matmul.time_ns / 1e3),
-            share_of(matmul.reached, 1.0, "of the roofline"),
-            intensity(matmul.operations / matmul.bytes, f"({limit})"),
-        ),
-    )
-
-
-def _peaks(peaks: Peaks | None) -> list[Evidence]:
-    assert peaks is not None  # there is no roofline without them
-    return [*stated_peaks(peaks), Evidence("Stated memory bandwidth", bandwidth(peaks.bandwidth * 1e3))]
+def _best_known(computing: list[OperatorTime]) -> str:
+    """What can be said without peaks: the rate of the heaviest operator, and what is odd about its shape."""
+    if not computing:
+        return ""
+    reason = why_slow(computing[0])
+    return f"; {computing[0].operator} runs at {achieved(computing[0])}" + (f", {reason}" if reason else "")
 
 
 RULE = Rule("GD507", "slow_matmul", "Matmuls far below the GPU's peaks", check, severity=Severity.INFO)

@@ -7,6 +7,7 @@ import numpy as np
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.concurrency import unused_ns
+from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
@@ -22,6 +23,9 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
+from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence
+from tb_gpudiag.rules.shared.slow_shapes import why_slow
+from tb_gpudiag.trace.events import NONE, Bool
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import mean, number
 
@@ -38,6 +42,14 @@ total = values.sum(dim=-1)             # one reduction over all rows, not one pe
 # Or run independent work concurrently:
 with torch.cuda.stream(other):
     b = branch_b(x)"""
+
+_SPLIT = """
+
+# A small result with a long inner dimension: split the sum into matmuls of one batch
+y = torch.bmm(a.view(m, 16, -1).transpose(0, 1), b.view(16, -1, n)).sum(0)
+model = torch.compile(model, mode="max-autotune")      # also tries split-K kernels"""
+
+SHAPES_SHOWN = 2
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
@@ -72,17 +84,27 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             "window"
         )
     weight = kernels.duration_ns[chosen]
+    matmuls = time.total_ns(chosen & kernels.matrix) >= cost_ns / 2
     evidence = [
         time.evidence("Whole-GPU time wasted", cost_ns),
         time.evidence("Kernels too small", time.total_ns(chosen)),
         Evidence("Kernels", number(int(chosen.sum()))),
         Evidence("Blocks per multiprocessor", mean(np.average(blocks[chosen], weights=weight))),
+        *_shapes(facts.roofline, chosen),
     ]
     return Finding(
         title=f"Kernels too small for this GPU waste {time.of_window(cost_ns)} of the time",
         summary="These kernels have fewer blocks than the GPU has multiprocessors, so part of the GPU is "
-        "idle while they run, however long they take. Larger kernels would take nearly the same time.",
-        fix=Fix("Give each kernel more work, or run independent kernels concurrently.", _CODE),
+        "idle while they run, however long they take. Larger kernels would take nearly the same time."
+        + (
+            " A matmul has one block for each tile of its result, however long the sums are."
+            if matmuls
+            else ""
+        ),
+        fix=Fix(
+            "Give each kernel more work, or run independent kernels concurrently.",
+            _CODE + (_SPLIT if matmuls else ""),
+        ),
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns, "estimate"),
         evidence=evidence,
@@ -90,6 +112,15 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         ranges=time.ranges(chosen),
         claims={time.device.id: kernels.union(chosen)},
     )
+
+
+def _shapes(roofline: Roofline | None, chosen: Bool) -> list[Evidence]:
+    """The heaviest operators of the chosen kernels whose shapes say why they are small."""
+    if roofline is None:
+        return []
+    own = sorted({int(i) for i in roofline.operator[chosen] if i != NONE})
+    reasons = [(roofline.operators[i], why_slow(roofline.operators[i])) for i in own]
+    return [operator_evidence(found, reason) for found, reason in reasons if reason][:SHAPES_SHOWN]
 
 
 RULE = Rule("GD504", "small_grids", "Kernels too small for the GPU", check, severity=Severity.INFO)

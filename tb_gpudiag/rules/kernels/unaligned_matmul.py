@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.matmuls import matrices, time_by_shapes
+from tb_gpudiag.facts.kernels.operator_costs import Kind
+from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
@@ -17,7 +20,8 @@ from tb_gpudiag.rules.rule import (
     Saving,
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
-from tb_gpudiag.trace.events import Bool
+from tb_gpudiag.rules.shared.slow_shapes import MULTIPLE, unaligned_sizes
+from tb_gpudiag.trace.events import NONE, Bool
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import duration, number
@@ -34,9 +38,6 @@ SHAPES_SHOWN = 3
 # Inputs with less than a twentieth of the time are not worth showing.
 LEAST_OF_SHAPES = 20
 
-# 16 bytes of 16-bit elements. TF32 needs multiples of 4, 8-bit types of 16; 8 serves the usual formats.
-MULTIPLE = 8
-
 _CODE = """# Pad the dimensions of matmuls to a multiple of 8 (64 is better still):
 vocabulary = -(-vocabulary // 64) * 64                 # embedding and output layer
 tokens = torch.nn.functional.pad(tokens, (0, -tokens.shape[1] % 8), value=pad_token)   # sequence length
@@ -44,14 +45,14 @@ tokens = torch.nn.functional.pad(tokens, (0, -tokens.shape[1] % 8), value=pad_to
 
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
-    """Find kernels whose names say that they load rows element by element, and 16-bit matmuls that could not
-    use tensor cores at all."""
+    """Find kernels whose names say that they load rows element by element, 16-bit matmuls that could not use
+    tensor cores at all, and Tensile's kernels for any size on unaligned ones."""
     time = kernel_time(facts.device, facts.window, facts.host)
     if time is None:
         return NO_GPU
     kernels = time.kernels
     off = kernels.matrix & (kernels.arithmetic == Arithmetic.HALF_ON_FP32_CORES)
-    chosen = kernels.unaligned | off
+    chosen = kernels.unaligned | off | _takes_unaligned_sizes(facts.roofline, kernels)
     free = time.free(chosen, claimed)
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
@@ -78,12 +79,34 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
         ),
         cost_ns=cost_ns,
-        saving=Saving(0, round(cost_ns * MOST_GAIN), "estimate"),
+        saving=Saving(
+            0,
+            min(round(cost_ns * MOST_GAIN), _above_roofline_ns(facts.roofline, time, chosen, cost_ns)),
+            "estimate",
+        ),
         evidence=evidence,
         places=time.places(chosen),
         ranges=time.ranges(chosen),
         claims={time.device.id: free},
     )
+
+
+def _above_roofline_ns(roofline: Roofline | None, time: KernelTime, chosen: Bool, cost_ns: int) -> int:
+    """The cost without the least time of the chosen kernels' operators, where shapes and peaks are known."""
+    if roofline is None:
+        return cost_ns
+    own = {int(i) for i in roofline.operator[chosen] if i != NONE}
+    least = sum(roofline.operators[i].least_ns for i in own)
+    return max(0, round(cost_ns - least * cost_ns / max(1, time.total_ns(chosen))))
+
+
+def _takes_unaligned_sizes(roofline: Roofline | None, kernels: Kernels) -> Bool:
+    """Mask of Tensile's kernels for any size whose matmul has rows that are not aligned."""
+    if roofline is None or not kernels.any_size.any():
+        return kernels.any_size
+    odd = [found for found in roofline.of(Kind.MATMUL) if unaligned_sizes(*found.sizes[2:])]
+    found: Bool = kernels.any_size & roofline.kernels_of(odd)
+    return found
 
 
 def _shapes(time: KernelTime, chosen: Bool) -> tuple[list[tuple[str, int]], list[int]]:

@@ -16,13 +16,40 @@ MATMUL_FACTORS = {
     "aten::addmm": (1, False),
     "aten::baddbmm": (1, False),
     "aten::linear": (0, True),
+    "aten::_scaled_mm": (0, False),
 }
 """Operator -> (index of the first of the two inputs that it multiplies, whether the second is transposed)."""
 
-NUMBER_BYTES = {"float": 4, "c10::Half": 2, "c10::BFloat16": 2}
-"""Number format of an input, as the profiler writes it, -> bytes of one number."""
+NUMBER_BYTES = {
+    "double": 8,
+    "float": 4,
+    "half": 2,
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2": 1,
+    "float8_e5m2fnuz": 1,
+    "long": 8,
+    "long int": 8,
+    "int": 4,
+    "short": 2,
+    "short int": 2,
+    "unsigned char": 1,
+    "signed char": 1,
+    "char": 1,
+    "bool": 1,
+}
+"""Number format of an input -> bytes of one number, under the names that number_format returns."""
 
-HALF_PRECISION = frozenset({"c10::Half", "c10::BFloat16"})
+HALF_PRECISION = frozenset({"half", "bfloat16"})
+EIGHT_BITS = frozenset(name for name in NUMBER_BYTES if name.startswith("float8"))
+
+
+def number_format(name: str) -> str:
+    """Return a number format under the name that NUMBER_BYTES has. Profilers write `c10::BFloat16`,
+    `BFloat16` or `bfloat16`."""
+    return name.removeprefix("c10::").lower()
+
 
 # Operators that move data without computing, by what they are called for.
 CAST = any_of(r"aten::(to|_to_copy|type_as|float|half|bfloat16|double)")

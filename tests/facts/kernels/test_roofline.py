@@ -6,7 +6,8 @@ import pytest
 
 from tb_gpudiag.facts.core.device_properties import parse_properties
 from tb_gpudiag.facts.kernels.multiprocessors import multiprocessor, occupancy
-from tb_gpudiag.facts.kernels.roofline import Matmul
+from tb_gpudiag.facts.kernels.operator_costs import Kind
+from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tests.builder import DeviceProperties, TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.facts import facts_of
@@ -18,7 +19,7 @@ GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas"
 
 def _products(
     operator: str, shapes: list[list[int]], types: list[str], us: float, kernel: str = GEMM
-) -> list[Matmul]:
+) -> list[OperatorTime]:
     trace = TraceBuilder(devices=("NVIDIA H100 80GB HBM3",))
     main = trace.thread()
     main.op("aten::linear", at=0, us=50)
@@ -26,7 +27,7 @@ def _products(
     main.launch(kernel, at=5, us=5, runs_at=60, runs_us=us)
     found = facts_of(trace).roofline
     assert found is not None
-    return found.matmuls
+    return found.operators
 
 
 def test_arithmetic_limits_a_large_matmul() -> None:
@@ -66,7 +67,7 @@ def test_sizes_of_every_operator(operator: str, shapes: list[list[int]], sizes: 
         ([[], []], [BF16, BF16]),
         ([[64, 0], [0, 64]], [BF16, BF16]),
         ([[64, 10**300], [10**300, 64]], [BF16, BF16]),
-        ([[64, 32], [32, 64]], ["double", "double"]),
+        ([[64, 32], [32, 64]], ["c10::complex<float>", "c10::complex<float>"]),
         ([[64, 32], [32, 64]], [BF16, "float"]),
         ([[64, 32], [32, 64]], []),
     ],
@@ -93,7 +94,9 @@ def test_a_gpu_without_stated_peaks_has_no_roofline() -> None:
     trace = TraceBuilder()
     trace.recording.devices = [DeviceProperties("Test GPU", compute_major=99)]
     trace.thread().launch(GEMM, at=5, us=5, runs_at=60, runs_us=10)
-    assert facts_of(trace).roofline is None
+    line = facts_of(trace).roofline
+    assert line is not None
+    assert line.peaks is None
 
 
 @pytest.mark.skipif(not SHARED_TRACES.is_dir(), reason="no real traces here")
@@ -102,10 +105,11 @@ def test_no_recorded_matmul_is_faster_than_the_roofline(folder: str) -> None:
     (path,) = (SHARED_TRACES / folder).iterdir()
     line = real_facts(path).roofline
     assert line is not None
-    assert line.matmuls
-    assert max(matmul.reached for matmul in line.matmuls) <= 1.0
+    computing = line.of(Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION)
+    assert computing
+    assert max(found.reached for found in computing) <= 1.0
     # The largest layers of a transformer run at over half of it.
-    assert max(p.reached for p in line.matmuls if p.operations > p.calls * 10**10) > 0.5
+    assert max(p.reached for p in computing if p.operations > p.calls * 10**10) > 0.5
 
 
 A100 = {

@@ -54,6 +54,30 @@ def test_kernel_names_are_enough_without_shapes(tmp_path: Path) -> None:
     assert not any(e.label.startswith(("Inputs", "Dimensions")) for e in found.evidence)
 
 
+TENSILE = "Cijk_Ailk_Bljk_BBS_BH_MT256x112x64_MI16x16x16x1_SN_AF0EM1_AF1EM1_ASEM1_ISA942"
+
+
+@pytest.mark.parametrize(("inner", "fires"), [(4097, True), (4096, False)])
+def test_tensile_s_kernels_for_any_size_count_with_unaligned_sizes(
+    inner: int, fires: bool, tmp_path: Path
+) -> None:
+    trace = TraceBuilder(devices=("AMD Instinct MI300X",))
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    shapes = [[4096, inner], [inner, 4096]]
+    main.op("aten::mm", at=STEP_AT, us=15, shapes=shapes, types=["c10::BFloat16"] * 2)
+    main.launch(TENSILE, at=STEP_AT + 5, us=5, runs_at=STEP_AT + 20, runs_us=400)
+    answer = RULE.check(facts_of(trace, tmp_path))
+    if not fires:
+        assert is_clear(answer)
+        return
+    found = finding(answer)
+    assert found.saving is not None
+    # The roofline's 105 µs remain in any case.
+    assert found.saving.high_ns == min(300_000, round(400_000 - 2 * 4096**2 * inner / 1307e3))
+    assert figures(found)["Dimensions not a multiple of 8"] == ("4097",)
+
+
 def test_half_precision_on_cuda_cores_counts(tmp_path: Path) -> None:
     found = finding(RULE.check(matmul("ampere_fp16_sgemm_fp16_128x64_tn", 0.2, None, tmp_path)))
     assert found.cost_ns == 200_000

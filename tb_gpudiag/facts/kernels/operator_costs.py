@@ -1,0 +1,239 @@
+"""The least that an operator computes and moves, by the shapes of its inputs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from tb_gpudiag.facts.kernels.matmuls import is_shape
+from tb_gpudiag.trace.vocabulary.operators import EIGHT_BITS, MATMUL_FACTORS, NUMBER_BYTES, number_format
+from tb_gpudiag.trace.vocabulary.shaped_operators import (
+    CONVOLUTIONS,
+    EXPERTS,
+    attention_row,
+    streamed_times,
+    whole_numbers,
+)
+
+_TRUE = ("True", "1", "2")  # efficient attention writes the kind of its causal mask
+
+
+class Kind(IntEnum):
+    """What an operator computes."""
+
+    MATMUL = 0
+    CONVOLUTION = 1
+    ATTENTION = 2
+    EXPERTS = 3  # a mixture of experts
+    STREAMED = 4  # elementwise, norms, softmax, reductions: memory-bound
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of one call.
+
+    operations: multiplications and additions, 0 if memory-bound. bytes: each input read once, the results
+    written once. sizes: of a matmul batch, rows, inner size, columns; of a convolution batch, positions of
+    one item, channels in and out; of attention batch, heads, queries, keys, size of a head; of experts
+    tokens, experts per token, experts in use.
+    """
+
+    kind: Kind
+    number: str  # number format, as NUMBER_BYTES has it
+    operations: int
+    bytes: int
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of an operator: sizes of tensors ([] for others), number formats, and other values as text."""
+
+    shapes: list[list[int]]
+    types: list[str]
+    settings: list[str]
+
+    def bytes_of(self, index: int) -> int:
+        """Return the size of a tensor; 0 for other inputs."""
+        number = self.types[index] if index < len(self.types) else ""
+        if index >= len(self.shapes) or not self.shapes[index]:
+            return 0
+        return math.prod(self.shapes[index]) * NUMBER_BYTES.get(number, 0)
+
+    def numbers(self, index: int) -> list[int]:
+        """Return the whole numbers of a setting; [] if it was not recorded."""
+        text = self.settings[index] if index < len(self.settings) else ""
+        return whole_numbers(text)
+
+
+def operator_cost(operator: str, shapes: str, types: str, settings: str = "") -> Cost | None:
+    """Return the cost of one call, from its inputs as JSON; None if they do not say it."""
+    inputs = _inputs(shapes, types, settings)
+    if inputs is None:
+        return None
+    cost = _COSTS[kind](operator, inputs) if (kind := _kind(operator)) is not None else None
+    return cost if cost is not None and cost.bytes > 0 else None
+
+
+def _kind(operator: str) -> Kind | None:
+    if operator in MATMUL_FACTORS:
+        return Kind.MATMUL
+    if operator in CONVOLUTIONS:
+        return Kind.CONVOLUTION
+    if attention_row(operator) is not None:
+        return Kind.ATTENTION
+    if EXPERTS.fullmatch(operator):
+        return Kind.EXPERTS
+    return Kind.STREAMED if streamed_times(operator) is not None else None
+
+
+def _inputs(shapes: str, types: str, settings: str) -> Inputs | None:
+    sizes, formats, values = _list(shapes), _list(types), _list(settings)
+    if (
+        sizes is None
+        or formats is None
+        or any(isinstance(dims, list) and not is_shape(dims) for dims in sizes)
+    ):
+        return None
+    return Inputs(
+        [dims if isinstance(dims, list) else [] for dims in sizes],
+        [number_format(name) if isinstance(name, str) else "" for name in formats],
+        [value if isinstance(value, str) else "" for value in values or []],
+    )
+
+
+def _list(text: str) -> list[Any] | None:
+    try:
+        values = json.loads(text) if text else []
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, list) else None
+
+
+def _matmul(operator: str, inputs: Inputs) -> Cost | None:
+    skipped, transposed = MATMUL_FACTORS[operator]
+    sizes = _matmul_sizes(inputs.shapes[skipped : skipped + 2], transposed)
+    number = _common_number(inputs, skipped, skipped + 1)
+    if sizes is None or number is None:
+        return None
+    batch, rows, inner, columns = sizes
+    moved = batch * (rows * inner + inner * columns + rows * columns) * NUMBER_BYTES[number]
+    if number in EIGHT_BITS:  # the result has 16 bits
+        moved += batch * rows * columns
+    return Cost(Kind.MATMUL, number, 2 * math.prod(sizes), moved, sizes)
+
+
+def _matmul_sizes(pair: list[list[int]], transposed: bool) -> tuple[int, int, int, int] | None:
+    """Parse batch, rows, inner size and columns; return None if the shapes are not those of a matmul."""
+    if len(pair) != 2 or any(len(dims) < 2 for dims in pair):
+        return None
+    left, right = pair
+    *before, rows, inner = left
+    deep, columns = (right[-1], right[-2]) if transposed else (right[-2], right[-1])
+    batch = math.prod(before)
+    if deep != inner or (not transposed and right[:-2] != before) or not batch * rows * inner * columns:
+        return None
+    if transposed:  # a layer's weights are read once for the whole batch
+        return 1, batch * rows, inner, columns
+    return batch, rows, inner, columns
+
+
+def _common_number(inputs: Inputs, first: int, second: int) -> str | None:
+    """Return the number format of both inputs; None if they differ, or if it is not known."""
+    if len(inputs.types) <= max(first, second) or inputs.types[first] != inputs.types[second]:
+        return None
+    return inputs.types[first] if inputs.types[first] in NUMBER_BYTES else None
+
+
+def _convolution(operator: str, inputs: Inputs) -> Cost | None:
+    row = CONVOLUTIONS[operator]
+    number = _common_number(inputs, row.input, row.weight)
+    settings = [inputs.numbers(i) for i in (row.stride, row.padding, row.dilation, row.groups)]
+    if number is None or not all(settings) or len(inputs.shapes) <= row.weight:
+        return None
+    data, weight = inputs.shapes[row.input], inputs.shapes[row.weight]
+    sides = len(data) - 2
+    if sides < 1 or len(weight) != len(data):
+        return None
+    stride, padding, dilation = ((given * sides)[:sides] for given in settings[:3])
+    if row.transposed is not None and _is_true(inputs, row.transposed):
+        results = math.prod(data) * math.prod(weight[1:])  # each input is used once for each weight
+        positions = math.prod(data[2:])
+        written = data[0] * weight[1] * math.prod(d * s for d, s in zip(data[2:], stride, strict=True))
+    else:
+        if not all(stride):
+            return None
+        out = [
+            (size + 2 * pad - apart * (kernel - 1) - 1) // step + 1
+            for size, pad, apart, kernel, step in zip(
+                data[2:], padding, dilation, weight[2:], stride, strict=True
+            )
+        ]
+        if min(out) < 1:
+            return None
+        positions = math.prod(out)
+        written = data[0] * weight[0] * positions
+        results = written * math.prod(weight[1:])  # weight[1]: channels of one group
+    moved = (math.prod(data) + math.prod(weight) + written) * NUMBER_BYTES[number]
+    sizes = (data[0], positions, weight[1], weight[0])
+    return Cost(Kind.CONVOLUTION, number, 2 * results * row.results, moved * row.results, sizes)
+
+
+def _attention(operator: str, inputs: Inputs) -> Cost | None:
+    row = attention_row(operator)
+    if row is None:
+        return None
+    tensors = inputs.shapes[row.query : row.query + 3]
+    number = _common_number(inputs, row.query, row.query + 1)
+    if number is None or len(tensors) != 3 or any(len(dims) != 4 for dims in tensors):
+        return None
+    heads, tokens = (1, 2) if row.heads_first else (2, 1)
+    query, key, value = tensors
+    pairs = query[0] * query[heads] * query[tokens] * key[tokens]
+    if _is_true(inputs, row.causal) and query[tokens] == key[tokens]:
+        pairs //= 2
+    # Forward: query × key and weights × value. Backward: five such products.
+    products = 5 / 2 if row.backward else 1
+    operations = int(2 * pairs * (query[3] + value[3]) * products)
+    moved = (2 * math.prod(query) + math.prod(key) + math.prod(value)) * NUMBER_BYTES[number]
+    sizes = (query[0], query[heads], query[tokens], key[tokens], query[3])
+    return Cost(Kind.ATTENTION, number, operations, moved * (2 if row.backward else 1), sizes)
+
+
+def _is_true(inputs: Inputs, index: int) -> bool:
+    return index < len(inputs.settings) and inputs.settings[index] in _TRUE
+
+
+def _experts(_: str, inputs: Inputs) -> Cost | None:
+    number = _common_number(inputs, 1, 2)
+    if number is None or len(inputs.shapes) < 4 or [len(dims) for dims in inputs.shapes[:4]] != [2, 3, 3, 2]:
+        return None
+    (tokens, size), up, down, (same, chosen) = inputs.shapes[:4]
+    if same != tokens or up[0] != down[0] or up[2] != size or down[1] != size or not up[0]:
+        return None
+    used = min(up[0], tokens * chosen)
+    weights = math.prod(up[1:]) + math.prod(down[1:])
+    moved = (used * weights + 2 * tokens * size) * NUMBER_BYTES[number]
+    return Cost(Kind.EXPERTS, number, 2 * tokens * chosen * weights, moved, (tokens, chosen, used))
+
+
+def _streamed(operator: str, inputs: Inputs) -> Cost | None:
+    sizes = [inputs.bytes_of(i) for i in range(len(inputs.shapes))]
+    known = [i for i, dims in enumerate(inputs.shapes) if dims]
+    if not known or any(inputs.types[i : i + 1] == [""] or not sizes[i] for i in known):
+        return None
+    moved = sum(sizes) + round(max(sizes) * (streamed_times(operator) or 0))
+    return Cost(Kind.STREAMED, inputs.types[known[0]], 0, moved, ())
+
+
+_COSTS: dict[Kind, Callable[[str, Inputs], Cost | None]] = {
+    Kind.MATMUL: _matmul,
+    Kind.CONVOLUTION: _convolution,
+    Kind.ATTENTION: _attention,
+    Kind.EXPERTS: _experts,
+    Kind.STREAMED: _streamed,
+}

@@ -1,0 +1,94 @@
+"""GD509: kernels that compute with 64-bit numbers."""
+
+from __future__ import annotations
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.peaks import Peaks
+from tb_gpudiag.rules.rule import (
+    NO_GPU,
+    NOTHING_CLAIMED,
+    Answer,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Rule,
+    Saving,
+    Severity,
+)
+from tb_gpudiag.rules.shared.kernel_time import kernel_time
+from tb_gpudiag.rules.shared.precision import fp64_saving_ns
+from tb_gpudiag.wording.quantity import number, throughput
+
+# Public traces spend at most 0.6% of the window here: metrics and counters in FP64. More is a model or data
+# that became FP64 unnoticed, or is meant to be.
+LEAST_SHARE = 0.05
+
+# GPUs for scientific computing have at least half of the FP32 rate for FP64, all others a 32nd or a 64th.
+SLOW = 1 / 16
+
+_CODE = """# NumPy's floats are FP64, and so are tensors made of them. Convert at the source:
+x = torch.from_numpy(array).float()                # or array.astype(numpy.float32)
+model = model.float()
+
+# Find what is still FP64:
+print([name for name, p in model.named_parameters() if p.dtype == torch.float64])"""
+
+
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+    """Find kernels whose names say FP64."""
+    time = kernel_time(facts.device, facts.window, facts.host)
+    if time is None:
+        return NO_GPU
+    chosen = time.kernels.fp64
+    free = time.free(chosen, claimed)
+    cost_ns = free.total
+    if time.share(cost_ns) < LEAST_SHARE:
+        return Clear(f"FP64 kernels take {time.of_window(cost_ns)} of the step window")
+    peaks = facts.peaks
+    slow = peaks is not None and peaks.fp64 <= SLOW * peaks.fp32
+    return Finding(
+        title=f"FP64 kernels take {time.of_window(cost_ns)} of the time",
+        summary="These kernels compute with 64-bit numbers, which move twice the bytes of FP32. "
+        + (
+            f"This GPU computes FP64 at a {_fraction(peaks)} of its FP32 rate. "
+            if slow and peaks is not None
+            else ""
+        )
+        + "Neural networks do not need FP64: a NumPy array usually brought it in.",
+        fix=Fix(
+            "Convert data and model to FP32, unless the results need FP64.",
+            _CODE,
+            "https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch-dtype",
+        ),
+        cost_ns=cost_ns,
+        saving=Saving(0, fp64_saving_ns(cost_ns, peaks), "estimate"),
+        evidence=[
+            time.evidence("FP64 kernels", cost_ns),
+            Evidence("Kernels", number(int(chosen.sum()))),
+            time.evidence("FP64 matmuls", time.total_ns(chosen & time.kernels.matrix)),
+            *_rates(peaks),
+        ],
+        places=time.places(chosen),
+        ranges=time.ranges(chosen),
+        claims={time.device.id: free},
+        severity=None if slow else Severity.INFO,  # GPUs with fast FP64 are bought for it
+    )
+
+
+def _fraction(peaks: Peaks) -> str:
+    return f"{round(peaks.fp32 / peaks.fp64)}th"
+
+
+def _rates(peaks: Peaks | None) -> list[Evidence]:
+    if peaks is None:
+        return []
+    return [
+        *([Evidence("Peaks assumed of", peaks.assumed)] if peaks.assumed else []),
+        Evidence("Stated FP64 peak", throughput(peaks.fp64)),
+        Evidence("Stated FP32 peak", throughput(peaks.fp32)),
+    ]
+
+
+RULE = Rule("GD509", "fp64_kernels", "FP64 kernels", check)
