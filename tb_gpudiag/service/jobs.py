@@ -41,6 +41,11 @@ FAILURES_KEPT = 1000
 # A failure that may not be about the file is tried again if someone asks after this long.
 RETRY_AFTER_S = 20.0
 
+# A process that crashed is started again this often, each time after a longer wait: the same file most likely
+# crashes it again. Files that cannot be read are tried again without end: a store may come back.
+MOST_CRASHES = 3
+LONGER_WAIT = 15.0
+
 # How much of the last output of a failed process goes to the log.
 LAST_OUTPUT_BYTES = 2000
 
@@ -73,6 +78,7 @@ class _Job:
     drafts: list[Path] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
     stopped: GpudiagError | None = None  # why its process was killed
+    crashes: int = 0  # of processes for this file, one after another
 
 
 class Jobs:
@@ -111,7 +117,7 @@ class Jobs:
             job = self._jobs.get(key)
             now_s = time.monotonic()
             if job is None or _may_be_retried(job, now_s):
-                job = self._jobs[key] = _Job(key, file, now_s)
+                job = self._jobs[key] = _Job(key, file, now_s, crashes=job.crashes if job else 0)
                 if self._scheduler is None and not self._closed:
                     # It runs as long as this process: Linux kills a worker when the *thread* that started it
                     # ends.
@@ -318,6 +324,7 @@ class Jobs:
 
     def _fail(self, job: _Job, error: GpudiagError) -> None:
         job.state, job.error, job.ended_s = "failed", error, time.monotonic()
+        job.crashes += isinstance(error, JobFailed)
         job.process = None
         self._tell()
 
@@ -342,8 +349,9 @@ def _state_of(job: _Job) -> JobState:
 
 
 def _may_be_retried(job: _Job, now_s: float) -> bool:
-    may_pass = job.state == "failed" and isinstance(job.error, TRANSIENT)
-    return may_pass and now_s - job.ended_s > RETRY_AFTER_S
+    if job.state != "failed" or not isinstance(job.error, TRANSIENT) or job.crashes >= MOST_CRASHES:
+        return False
+    return now_s - job.ended_s > RETRY_AFTER_S * LONGER_WAIT ** max(0, job.crashes - 1)
 
 
 def _why_no_result(job: _Job, outcome: Done | Failed | None, code: int) -> GpudiagError:

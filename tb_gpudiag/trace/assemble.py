@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.trace.columns import Part
+from tb_gpudiag.trace.devices import MOST_DEVICES, of_read_devices
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, MemoryAction, MemoryEvents, Thread
 from tb_gpudiag.trace.stray import reach, within
 
@@ -29,6 +30,7 @@ class Assembly:
         self._negative = 0
         self._no_duration = 0
         self._stray = 0
+        self._unread_devices = 0
 
     def add(self, part: Part) -> None:
         """Add the next part in file order."""
@@ -57,10 +59,17 @@ class Assembly:
         threads = [
             Thread(pid, tid, self._thread_names.get((pid, tid), "")) for pid, tid in self._thread_index
         ]
-        memory = self._memory(parts, threads_of_part, time_ns - first_ns, memory_near)
-        events = self._events(parts, threads_of_part, threads, start_ns - first_ns, spans_near)
+        spans_kept = spans_near & self._on_read_devices([p.spans.device for p in parts])
+        memory_kept = memory_near & self._on_read_devices([p.memory.device for p in parts])
+        memory = self._memory(parts, threads_of_part, time_ns - first_ns, memory_kept)
+        events = self._events(parts, threads_of_part, threads, start_ns - first_ns, spans_kept)
         self._write_notes()
         return events, memory, first_ns
+
+    def _on_read_devices(self, devices: list[Int32]) -> Bool:
+        mask, left_out = of_read_devices(_joined(devices, np.int32))
+        self._unread_devices = max(self._unread_devices, left_out)
+        return mask
 
     def _count_stray(self, stray: int) -> None:
         """Count events whose timestamp is not a time of this recording as malformed."""
@@ -73,6 +82,11 @@ class Assembly:
             self.notes.append(f"{_count(self.malformed, 'malformed event')} skipped")
         if self._stray:
             self.notes.append(f"{_count(self._stray, 'event')} of these with a timestamp far from all others")
+        if self._unread_devices:
+            self.notes.append(
+                f"events of {_count(self._unread_devices, 'device')} skipped: the {MOST_DEVICES} with most "
+                "events are read, because no process has more"
+            )
         if self.repaired:
             self.notes.append(
                 "text that is not JSON (bare backslashes, control characters, N/A, broken UTF-8) was repaired"
@@ -85,10 +99,10 @@ class Assembly:
             )
 
     def _memory(
-        self, parts: list[Part], threads_of_part: list[Int32], time_ns: Int64, near: Bool
+        self, parts: list[Part], threads_of_part: list[Int32], time_ns: Int64, kept: Bool
     ) -> MemoryEvents:
         order = np.argsort(time_ns, kind="stable")
-        order = order[near[order]]
+        order = order[kept[order]]
         columns = [p.memory for p in parts]
         thread = [own[m.thread] for own, m in zip(threads_of_part, columns, strict=True)]
         change = _joined([m.bytes for m in columns], np.int64)[order]
@@ -116,7 +130,7 @@ class Assembly:
         threads_of_part: list[Int32],
         threads: list[Thread],
         start_ns: Int64,
-        near: Bool,
+        kept: Bool,
     ) -> Events:
         spans = [p.spans for p in parts]
         name, names = _texts([s.name for s in spans])
@@ -126,11 +140,11 @@ class Assembly:
         setting, settings = _texts([s.settings for s in spans])
         thread = _joined([own[s.thread] for own, s in zip(threads_of_part, spans, strict=True)], np.int32)
         duration_ns = _joined([s.duration_ns for s in spans], np.int64)
-        begin = near & _joined([s.phase_begin for s in spans], np.bool_)
-        end = near & _joined([s.phase_end for s in spans], np.bool_)
-        keep = near
+        begin = kept & _joined([s.phase_begin for s in spans], np.bool_)
+        end = kept & _joined([s.phase_end for s in spans], np.bool_)
+        keep = kept
         if begin.any() or end.any():
-            keep = near & self._pair(begin, end, thread, start_ns, duration_ns)
+            keep = kept & self._pair(begin, end, thread, start_ns, duration_ns)
         order = np.argsort(start_ns, kind="stable")
         order = order[keep[order]]
 

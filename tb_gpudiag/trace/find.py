@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 import fsspec
 
-from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.trace.events import Kind
 from tb_gpudiag.trace.kineto import is_trace
 from tb_gpudiag.trace.snapshot_pickle import is_snapshot
@@ -44,6 +45,9 @@ _JSON_NAME: Final = re.compile(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json
 # TensorBoard's own pattern for a URL in --logdir_spec.
 _SPEC_URL: Final = re.compile(r"[a-zA-Z][0-9a-zA-Z.]*://")
 _SPEC_DRIVE: Final = re.compile(r"[a-zA-Z]:\\")
+_KERNEL_FOLDERS: Final = ("/proc", "/sys", "/dev")
+# A log directory may link to folders of other users. A home directory has tens of thousands of folders.
+_MOST_LINKED_FOLDERS: Final = 10_000
 # Object stores' keys for the version of a file's content. Whichever is there changes with the content.
 _VERSION_KEYS: Final = ("ETag", "etag", "md5Hash", "generation", "content_md5", "created", "mtime")
 
@@ -125,11 +129,16 @@ def _find_local(root: str, found: Found) -> None:
 class _LocalSearch:
     """Breadth-first search below a folder. It visits each folder and file once.
 
-    It follows links last, so that a folder or file that is below the root is found under its own path.
+    It follows links last, so that a folder or file that is below the root is found under its own path. It
+    does not follow a link to a folder above the root, which would lead to the whole disk, and does not enter
+    file systems of the kernel.
     """
 
     def __init__(self, found: Found) -> None:
         self._found = found
+        self._above: frozenset[tuple[int, int]] = frozenset()
+        self._kernel = _kernel_devices()
+        self._linked = 0  # folders visited through links
         self._seen: set[tuple[int, int]] = set()
         self._folders: deque[tuple[str, str]] = deque()  # path, run
         self._linked_folders: deque[tuple[str, str]] = deque()
@@ -138,8 +147,15 @@ class _LocalSearch:
     def below(self, root: str) -> None:
         """Add the trace files below the folder, and a problem for each folder or file that cannot be read."""
         self._folders.append((root, "."))
+        self._above = _ancestors(root)
+        through_link = False
         while self._folders or self._linked_folders:
+            through_link |= not self._folders
             folder, run = (self._folders or self._linked_folders).popleft()
+            self._linked += through_link
+            if self._linked > _MOST_LINKED_FOLDERS:
+                self._stop_at(folder)
+                break
             for entry in self._listed(folder):
                 try:
                     self._visit(entry, run)
@@ -154,13 +170,33 @@ class _LocalSearch:
     def _listed(self, folder: str) -> list[os.DirEntry[str]]:
         """List the folder by name; nothing if it was visited before or cannot be listed."""
         try:
-            if not self._is_new(os.stat(folder)):
+            status = os.stat(folder)
+            if not self._is_new(status) or status.st_dev in self._kernel:
+                return []
+            if (status.st_dev, status.st_ino) in self._above:
+                self._found.problems.append(
+                    Unreadable(
+                        "it is a link to a folder that contains the log directory, and was not followed",
+                        where=folder,
+                        remedy="link to the folders that have traces",
+                    )
+                )
                 return []
             with os.scandir(folder) as entries:
                 return sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
             self._found.problems.append(unreadable(error, folder))
             return []
+
+    def _stop_at(self, folder: str) -> None:
+        self._found.problems.append(
+            Unreadable(
+                f"links in the log directory lead to more than {_MOST_LINKED_FOLDERS:,} folders: "
+                "this one and the rest were not searched",
+                where=folder,
+                remedy="link to the folders that have traces",
+            )
+        )
 
     def _visit(self, entry: os.DirEntry[str], run: str) -> None:
         if entry.is_dir():
@@ -190,6 +226,29 @@ class _LocalSearch:
         new = key not in self._seen
         self._seen.add(key)
         return new
+
+
+def _ancestors(root: str) -> frozenset[tuple[int, int]]:
+    """Return device and inode of each folder above `root`."""
+    above = set()
+    folder = os.path.realpath(root)
+    while (parent := os.path.dirname(folder)) != folder:
+        folder = parent
+        with contextlib.suppress(OSError):
+            status = os.stat(folder)
+            above.add((status.st_dev, status.st_ino))
+    return frozenset(above)
+
+
+def _kernel_devices() -> frozenset[int]:
+    """Return the devices of file systems that the kernel makes up: they are endless, and have no traces."""
+    devices = set()
+    for folder in _KERNEL_FOLDERS:
+        with contextlib.suppress(OSError):
+            devices.add(os.stat(folder).st_dev)
+    with contextlib.suppress(OSError):
+        devices.discard(os.stat("/").st_dev)
+    return frozenset(devices)
 
 
 @lru_cache(_HEADS_REMEMBERED)

@@ -28,6 +28,7 @@ from tb_gpudiag.trace.events import (
 )
 from tb_gpudiag.trace.snapshot_marks import spans
 from tb_gpudiag.trace.snapshot_segments import MOST_BYTES
+from tb_gpudiag.trace.stray import note_of, reach, settled
 
 _BEGINNING: Final = re.compile(rb"\s*\[\s*\[\s*[-0-9\]]")
 _SPACE: Final = b" \t\r\n"
@@ -54,16 +55,17 @@ def read_memory_timeline(data: bytes, path: str, progress: Callable[[float, str]
     data = data.translate(None, _SPACE)
     shape = data.translate(None, _NUMBERS)
     rows = shape.count(b"[") - 1
+    notes: list[str] = []
     if shape == _list_of(rows, _FIELDS):
         events = _numbers(data, rows * _FIELDS, path).reshape(rows, _FIELDS)
-        time_ns, size, purpose, found, level = _of_events(events)
+        time_ns, size, purpose, found, level = _of_events(events, notes)
     else:
         rows = max(0, rows - 2)
         if not rows or shape != b"[[" + b"," * (rows - 1) + b"]," + _list_of(rows, _COLUMNS) + b"]":
             raise _not_one(path)
         numbers = _numbers(data, rows * (1 + _COLUMNS), path)
         time_ns, size, purpose, found, level = _of_sums(
-            numbers[:rows] * 1000, numbers[rows:].reshape(rows, _COLUMNS)
+            numbers[:rows], numbers[rows:].reshape(rows, _COLUMNS), notes
         )
     if not len(time_ns):
         raise _not_one(path)
@@ -98,7 +100,7 @@ def read_memory_timeline(data: bytes, path: str, progress: Callable[[float, str]
         malformed_events=0,
         start_ns=start_ns,
         kind="memory_timeline",
-        notes=[_CPU_NOTE if on_cpu else _GPU_NOTE],
+        notes=[_CPU_NOTE if on_cpu else _GPU_NOTE, *notes],
     )
 
 
@@ -115,7 +117,7 @@ _Columns = tuple[Int64, Int64, Int64, Bool, Int64]
 """Time in ns, signed bytes, purpose, found, and the total afterwards in bytes; see MemoryEvents."""
 
 
-def _of_events(events: Int64) -> _Columns:
+def _of_events(events: Int64, notes: list[str]) -> _Columns:
     time_ns, action, size, purpose = events.T
     found = action == _PREEXISTING
     known = (size > -MOST_BYTES) & (size < MOST_BYTES) & (purpose >= 0) & (purpose < len(MemoryPurpose))
@@ -130,6 +132,8 @@ def _of_events(events: Int64) -> _Columns:
     settled = np.arange(len(size))
     settled[old] += 1
     dated = known & ~found
+    time_ns = time_ns.copy()
+    time_ns[dated] = _settled(time_ns[dated], notes)
     first_ns = int(time_ns[dated].min()) if dated.any() else 0
     time_ns = np.where(found | (time_ns < first_ns), first_ns, time_ns)
     order = np.lexsort((~found, time_ns))
@@ -147,14 +151,23 @@ def _of_events(events: Int64) -> _Columns:
     )
 
 
-def _of_sums(time_ns: Int64, sums: Int64) -> _Columns:
+def _of_sums(time_us: Int64, sums: Int64, notes: list[str]) -> _Columns:
+    time_ns = _settled(np.clip(time_us, 0, _LATEST_NS // 1000) * 1000, notes)
     sums = np.clip(sums[:, 1:], 0, MOST_BYTES)
     order = np.argsort(time_ns, kind="stable")
-    sums, time_ns = sums[order], np.clip(time_ns[order], 0, _LATEST_NS)
+    sums, time_ns = sums[order], time_ns[order]
     change = np.diff(sums, axis=0, prepend=0)
     row, purpose = np.nonzero(change)
     found = np.zeros(len(row), np.bool_)
     return time_ns[row], change[row, purpose], purpose, found, sums.sum(axis=1)[row]
+
+
+def _settled(time_ns: Int64, notes: list[str]) -> Int64:
+    """Settle times far from all others (see stray.py)."""
+    times, stray = settled(time_ns, *reach(time_ns))
+    if stray:
+        notes.append(note_of(stray))
+    return times
 
 
 def _list_of(rows: int, fields: int) -> bytes:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.trace.devices import MOST_DEVICES
 from tb_gpudiag.trace.events import (
     NONE,
     Bool,
@@ -33,10 +34,9 @@ from tb_gpudiag.trace.events import (
     UInt8,
 )
 from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.snapshot_marks import LATEST_US, marks, spans
+from tb_gpudiag.trace.snapshot_marks import LATEST_US, Mark, marks, spans
 from tb_gpudiag.trace.snapshot_pickle import load_plain
 from tb_gpudiag.trace.snapshot_segments import (
-    DEVICES_LIMIT,
     MOST_ADDRESSES,
     MOST_BYTES,
     read_segments,
@@ -44,6 +44,8 @@ from tb_gpudiag.trace.snapshot_segments import (
     within_all,
 )
 from tb_gpudiag.trace.snapshot_stacks import Stacks
+from tb_gpudiag.trace.stray import note_of, reach, settled
+from tb_gpudiag.trace.stray import within as within_times
 
 _ALLOCATE, _FREE, _GROW, _SHRINK, _OUT_OF_MEMORY = (int(action) for action in MemoryAction)
 _FREE_REQUESTED: Final = 100
@@ -87,6 +89,9 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
     _check_repetition(data, segments, traces, path)
     progress(0.6, "reading the history")
     notes: list[str] = []
+    if len(traces) > MOST_DEVICES:
+        notes.append(f"the history of {len(traces) - MOST_DEVICES:,} devices skipped: no process has more")
+        traces = traces[:MOST_DEVICES]
     stacks = Stacks()
     histories = [
         _history(device, entries, stacks) for device, entries in enumerate(traces) if type(entries) is list
@@ -94,6 +99,8 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
     state, malformed = read_segments(segments, stacks)
     timed = all(history.timed for history in histories)
     marked = marks(annotations) if timed else []
+    if timed:
+        histories, marked = _without_strays(histories, marked, notes)
     if not timed:
         notes.append("the history has no times (an older torch wrote it): each entry counts as a microsecond")
     start_us = min(
@@ -140,7 +147,7 @@ def _parts(loaded: Any, path: str) -> tuple[list[Any], list[Any], Any]:
     if type(loaded) is dict and type(loaded.get("segments")) is list:
         traces = loaded.get("device_traces")
         if type(traces) is list or traces is None:
-            return loaded["segments"], (traces or [])[:DEVICES_LIMIT], loaded.get("external_annotations")
+            return loaded["segments"], traces or [], loaded.get("external_annotations")
     raise NotATrace(
         "it is a pickle of plain data, but not a memory snapshot: it has no segments",
         where=path,
@@ -174,7 +181,8 @@ class _History:
     action: UInt8
     bytes: Int64  # never negative
     address: npt.NDArray[np.uint64]
-    time_us: Int64  # never decreasing; numbers of the entries if not `timed`
+    # Never decreasing, after _without_strays. Numbers of the entries if not `timed`.
+    time_us: Int64
     stack: Int32
     free_at_failures: list[tuple[int, int]]
     timed: bool = True
@@ -213,7 +221,7 @@ def _columns(device: int, entries: list[Any], stacks: Stacks) -> _History:
         kind[chosen],
         size,
         column([entry.get("addr", 0) for entry in kept], np.uint64, kept),
-        np.maximum.accumulate(time_us) if len(kept) else time_us,
+        time_us,
         stacks.numbers([entry.get("frames") for entry in kept]),
         [
             (i, entry["device_free"])
@@ -238,6 +246,24 @@ def _is_entry(entry: Any) -> bool:
         and within(entry.get("addr", 0), MOST_ADDRESSES)
         and within(entry.get("time_us", 0), LATEST_US)
     )
+
+
+def _without_strays(
+    histories: list[_History], marked: list[Mark], notes: list[str]
+) -> tuple[list[_History], list[Mark]]:
+    """Settle times far from all others (see stray.py), and make those of each history never decrease."""
+    mark_ns = np.array([time_us for _, _, time_us in marked], np.int64) * 1000
+    bounds = reach(mark_ns, *(history.time_us * 1000 for history in histories))
+    marks_near = within_times(mark_ns, *bounds)
+    stray = int((~marks_near).sum())
+    settled_histories = []
+    for history in histories:
+        time_ns, count = settled(history.time_us * 1000, *bounds)
+        stray += count
+        settled_histories.append(replace(history, time_us=np.maximum.accumulate(time_ns // 1000)))
+    if stray:
+        notes.append(note_of(stray))
+    return settled_histories, [mark for mark, near in zip(marked, marks_near, strict=True) if near]
 
 
 def _no_history(device: int) -> _History:

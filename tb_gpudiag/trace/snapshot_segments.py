@@ -8,14 +8,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.trace.devices import MOST_DEVICES
 from tb_gpudiag.trace.events import Int64, Segments
 from tb_gpudiag.trace.snapshot_stacks import Stacks
 
 # A petabyte. Sums of many of these still fit 64 bits.
 MOST_BYTES: Final = 1 << 50
 MOST_ADDRESSES: Final = 1 << 64
-# More devices than a node has.
-DEVICES_LIMIT: Final = 256
 _UNUSED: Final = "inactive"
 
 
@@ -67,7 +66,7 @@ def _is_segment(segment: Any) -> bool:
         and type(segment.get("blocks")) is list
         and within(segment.get("address"), MOST_ADDRESSES)
         and within(segment.get("total_size"), MOST_BYTES)
-        and within(segment.get("device", 0), DEVICES_LIMIT)
+        and within(segment.get("device", 0), MOST_DEVICES)
     )
 
 

@@ -38,3 +38,25 @@ def within(times_ns: Int64, first_ns: int, last_ns: int) -> Bool:
     limits = np.iinfo(np.int64)
     mask: Bool = (times_ns >= max(first_ns, limits.min)) & (times_ns <= min(last_ns, limits.max))
     return mask
+
+
+def settled(times_ns: Int64, first_ns: int, last_ns: int) -> tuple[Int64, int]:
+    """Give each stray time the time of the row before it, or of the first row that has one.
+
+    For rows in time order that cannot be skipped, because totals are computed from them. Return the times,
+    shape (n,), and how many were stray.
+    """
+    near = within(times_ns, first_ns, last_ns)
+    if near.all() or not near.any():
+        return times_ns, 0
+    row = np.maximum.accumulate(np.where(near, np.arange(len(near)), int(near.argmax())))
+    return times_ns[row], int((~near).sum())
+
+
+def note_of(stray: int) -> str:
+    """Return the note that says so."""
+    return (
+        f"{stray:,} timestamps far from all others were replaced by those of the entries before them"
+        if stray > 1
+        else "one timestamp far from all others was replaced by that of the entry before it"
+    )

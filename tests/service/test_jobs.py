@@ -21,6 +21,7 @@ from tb_gpudiag.service.cache import Cache
 from tb_gpudiag.service.jobs import COMMAND, Jobs, JobState, worker_environment
 from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.settings import MIB, Settings
+from tb_gpudiag.trace.find import TraceFile
 from tests.service.helpers import FAKE_WORKER, eventually, hasten, is_alive, trace_file, write_trace
 
 
@@ -191,6 +192,28 @@ def test_only_failures_that_are_not_about_the_file_are_retried(
     for name in ("bad", "faulty", "large"):
         assert here.ask(name).state == "failed"
         assert sum(f"{name}." in line for line in here.starts()) == 1
+
+
+def test_a_process_that_crashes_again_and_again_is_given_up(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "RETRY_AFTER_S", 0.0)
+    here = desk()
+    eventually(lambda: here.ask("a", "crash") and len(here.starts()) == jobs.MOST_CRASHES)
+    here.failure("a", "crash")
+    for _ in range(5):
+        assert here.ask("a").state == "failed"
+    assert len(here.starts()) == jobs.MOST_CRASHES
+
+
+def test_the_wait_before_a_retry_grows_with_crashes() -> None:
+    path = TraceFile("p", ".", "w", "", 1, 1, "i")
+    failed = jobs._Job("k", path, 0.0, state="failed", error=JobFailed("crashed"), ended_s=100.0)
+    waits = []
+    for crashes in (1, 2, 3):
+        failed.crashes = crashes
+        waits.append([s for s in (10, 30, 200, 400, 1e9) if jobs._may_be_retried(failed, 100.0 + s)])
+    assert waits == [[30, 200, 400, 1e9], [400, 1e9], []]
 
 
 def test_a_command_that_cannot_be_started_is_a_clear_failure(desk: Callable[..., Desk]) -> None:

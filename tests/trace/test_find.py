@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import os
 import pickle
+import sys
 from pathlib import Path
 
 import fsspec
 import pytest
 
 from tb_gpudiag.errors import Unreadable
+from tb_gpudiag.trace import find
 from tb_gpudiag.trace.find import Found, find_traces, parse_logdir_spec
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
@@ -156,6 +158,56 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     found = find_traces(str(root))
     assert keys(found) == [("out", "w", "3"), ("out/far", "w", "2"), ("real", "w", "1")]
     assert found.problems == []
+
+
+@pytest.mark.parametrize("up", ["/", "..", "../.."])
+def test_a_link_to_a_folder_above_is_not_followed(tmp_path: Path, up: str) -> None:
+    root = tmp_path / "outer" / "root"
+    put(root, "run/w.1.pt.trace.json")
+    put(tmp_path, "other/w.2.pt.trace.json")
+    (root / "up").symlink_to(up)
+    (tmp_path / "other" / "indirect").symlink_to("/")
+    (root / "other").symlink_to(tmp_path / "other")
+    found = find_traces(str(root))
+    assert keys(found) == [("other", "w", "2"), ("run", "w", "1")]
+    # The first link to a folder is named.
+    assert str(root / "up") in {problem.where for problem in found.problems}
+    assert len(found.problems) == (1 if up == "/" else 2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("folder", ["/proc", "/proc/self", "/sys", "/sys/class"])
+def test_file_systems_of_the_kernel_are_not_searched(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "run/w.1.pt.trace.json")
+    (tmp_path / "link").symlink_to(folder)
+    listed: list[str] = []
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        listed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    found = find_traces(str(tmp_path))
+    assert keys(found) == [("run", "w", "1")]
+    assert sorted(listed) == [str(tmp_path), str(tmp_path / "run")]
+
+
+def test_links_that_lead_to_very_many_folders_are_followed_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find, "_MOST_LINKED_FOLDERS", 10)
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for number in range(20):
+        put(root, f"{number}/w.1.pt.trace.json")
+        put(outside, f"{number}/w.1.pt.trace.json")
+    (root / "link").symlink_to(outside)
+    found = find_traces(str(root))
+    assert len(found.files) == 20 + 9
+    (problem,) = found.problems
+    assert "more than 10 folders" in problem.what
 
 
 def test_a_link_to_a_file_outside_is_found(tmp_path: Path) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tb_gpudiag.trace.columns import LONGEST_NAME
-from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.trace.events import NONE, Trace
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder
 from tests.trace.support import document, memory_rows, names, read_bytes, span
 
 NOW_US = 1_700_000_000_000_000
@@ -69,3 +75,58 @@ def test_a_burst_in_a_recording_of_a_day_keeps_what_is_around_it() -> None:
     burst = [span("burst", NOW_US + i) for i in range(50)]
     trace = read_bytes(document(span("first", NOW_US - 12 * HOUR_US), *burst, span("last", NOW_US + HOUR_US)))
     assert (len(trace.events), trace.malformed_events) == (52, 0)
+
+
+def snapshot_with(time_us: int, row: int, folder: Path) -> Trace:
+    """Read a snapshot of eight allocations, a microsecond apart, one of which has another time."""
+    snapshot = SnapshotBuilder()
+    snapshot.segment(1 << 21)
+    for _ in range(8):
+        snapshot.allocate(512, at=1)
+    document = snapshot.document()
+    entries = [entry for entry in document["device_traces"][0] if entry["action"] == "alloc"]
+    document["device_traces"][0] = entries
+    for number, entry in enumerate(entries):
+        entry["time_us"] = NOW_US + number if number != row else time_us
+    path = folder / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(document))
+    return read_trace(str(path))
+
+
+@pytest.mark.parametrize("stray_us", [0, NOW_US - 25 * HOUR_US, NOW_US + 25 * HOUR_US, 3 * 10**15])
+@pytest.mark.parametrize("row", [0, 3, 7])
+def test_a_stray_entry_of_a_snapshot_keeps_its_bytes_and_gets_a_time(
+    tmp_path: Path, stray_us: int, row: int
+) -> None:
+    trace = snapshot_with(stray_us, row, tmp_path)
+    before = max(0, row - 1)
+    begin = 1 if row == 0 else 0
+    times = [number if number != row else max(before, begin) for number in range(8)]
+    assert trace.start_ns == (NOW_US + begin) * 1000
+    assert trace.memory.time_ns.tolist() == [(time - begin) * 1000 for time in times]
+    assert trace.memory.bytes.tolist() == [512] * 8
+    assert any("one timestamp far from all others" in note for note in trace.notes)
+
+
+@pytest.mark.parametrize("stray_ns", [0, (NOW_US + 25 * HOUR_US) * 1000])
+@pytest.mark.parametrize("row", [0, 2, 4])
+def test_a_stray_entry_of_a_memory_timeline_keeps_its_bytes_and_gets_a_time(
+    tmp_path: Path, stray_ns: int, row: int
+) -> None:
+    events = [[NOW_US * 1000 + i if i != row else stray_ns, 2, 512, 0] for i in range(5)]
+    path = tmp_path / "m.raw.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(events).encode()))
+    trace = read_trace(str(path))
+    assert int(trace.memory.time_ns.max()) <= 4
+    assert trace.memory.allocated.tolist() == [512 * (i + 1) for i in range(5)]
+    assert any("one timestamp far from all others" in note for note in trace.notes)
+
+
+@pytest.mark.parametrize("stray_us", [0, NOW_US + 25 * HOUR_US])
+def test_a_stray_sum_of_a_memory_timeline_gets_a_time(tmp_path: Path, stray_us: int) -> None:
+    times = [NOW_US, NOW_US + 1, stray_us, NOW_US + 3]
+    sums = [[0, 512 * (i + 1), *[0] * 7] for i in range(4)]
+    path = tmp_path / "memory_timeline.json"
+    path.write_text(json.dumps([times, sums]))
+    trace = read_trace(str(path))
+    assert (trace.start_ns, int(trace.memory.time_ns.max())) == (NOW_US * 1000, 3000)

@@ -21,9 +21,6 @@ from tb_gpudiag.report.slices.timeline_text import TextTable
 from tb_gpudiag.trace.events import NONE, Int64, MemoryEvents
 from tb_gpudiag.trace.vocabulary.frames import LineKind, innermost_place
 
-# A node has up to 16 GPUs, and the CPU.
-MOST_DEVICES = 64
-
 # Distinct pairs of operator and line, most bytes first. All others share a group without a name. A large
 # training script has some hundreds.
 MOST_GROUPS = 10_000
@@ -77,7 +74,7 @@ class History:
 def prepare_memory(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     """Return everything that slices of the trace's memory need, as plain arrays by name."""
     host, memory = facts.host, facts.trace.memory
-    devices = facts.memory[:MOST_DEVICES]
+    devices = facts.memory
     groups: dict[Group, int] = {}
     histories = [_history(device, _grouped(device.allocations, host, memory, groups)) for device in devices]
     span = _span(facts.recording, histories)

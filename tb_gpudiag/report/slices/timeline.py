@@ -41,9 +41,6 @@ from tb_gpudiag.report.slices.timeline_text import TextTable, text_at
 # What a screen shows and a browser draws at once. Beyond, the fullest rows lose detail.
 MOST_BOXES = 20_000
 
-# A node has up to 16 GPUs.
-MOST_DEVICES = 64
-
 # Points of all queues' curves together.
 MOST_POINTS = 20_000
 
@@ -60,7 +57,7 @@ def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     """
     events, host, main_thread = facts.events, facts.host, facts.main_thread
     recording, recorded_steps = facts.recording, facts.recorded_steps
-    devices = facts.devices[:MOST_DEVICES]
+    devices = facts.devices
     texts = TextTable([*(cause.label for cause in Cause), *events.names])
     lanes = Lanes()
     for device in devices:
