@@ -19,7 +19,7 @@ class LoadPart(IntEnum):
     """Parts of fetching a batch, in order."""
 
     START = 0  # create the iterator and start its workers
-    WAIT = 1  # wait at the queue that workers fill
+    WAIT = 1  # wait for workers: at the queue that they fill, or until one answers
     RECEIVE = 2  # receive a worker's batch in this process
     ITEMS = 3  # get the data set's items, one after another
     COLLATE = 4  # make a batch of the items
@@ -30,6 +30,7 @@ class LoadPart(IntEnum):
 _FRAMES = (
     (LoadPart.START, torch_frames.LOADER_START),
     (LoadPart.WAIT, torch_frames.LOADER_WAIT),
+    (LoadPart.WAIT, torch_frames.LOADER_ANSWER),
     (LoadPart.ITEMS, torch_frames.LOADER_FETCH),
     (LoadPart.COLLATE, torch_frames.LOADER_COLLATE),
     (LoadPart.PIN, torch_frames.LOADER_PIN),

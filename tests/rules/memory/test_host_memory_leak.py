@@ -87,6 +87,8 @@ def test_a_real_leak_on_the_cpu_is_found(shared_traces: Path) -> None:
     for file in files:
         found = only(check(real_facts(file)))
         assert found.cost_bytes_per_step == 6_464
-        assert found.places[0].line == 20
+        where = found.places[0]
+        # The function that ran when the recording began: its number is no line that costs.
+        assert (where.function, where.line) == ("run", 0)
     for file in (SHARED_TRACES / "cpu_torch213" / "dl_workers0").iterdir():
         assert not isinstance(check(real_facts(file)), list)
