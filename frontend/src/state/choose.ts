@@ -47,6 +47,16 @@ export function inRun(traces: readonly TraceEntry[], run: string, worker?: strin
   return newest(same.length > 0 ? same : all);
 }
 
+/** Return the later recordings of the same worker that can be read, the newest first. */
+export function newerThan(traces: readonly TraceEntry[], shown: TraceEntry): TraceEntry[] {
+  return traces
+    .filter(
+      ({ run, worker, state, modified_s }) =>
+        run === shown.run && worker === shown.worker && state !== "failed" && modified_s > shown.modified_s,
+    )
+    .sort((a, b) => b.modified_s - a.modified_s);
+}
+
 /** Format a span. torch's trace handler writes the recording time, in ms or ns since 1970. Others use any name. */
 export function spanLabel(span: string): string {
   if (!/^\d{12,20}$/.test(span)) return span || "–";

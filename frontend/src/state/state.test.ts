@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { plain } from "../base/format.testdata";
 import type { Device, Finding, Report, TraceEntry } from "../wire/report";
 import { stepParts, stepsOf, window_us, windowParts } from "./account";
-import { inRun, matches, levels, newest, spanLabel } from "./choose";
+import { inRun, matches, levels, newerThan, newest, spanLabel } from "./choose";
 import { activitiesOf, longest } from "./gap";
 import { costText, findingKeys, groupedByReason, savingText } from "./findings";
 import { linkOf, usePage } from "./store";
@@ -42,6 +42,15 @@ describe("choosing", () => {
   it("keeps the worker when the run changes", () => {
     expect(inRun(traces, "a", "w1")?.id).toBe("3");
     expect(inRun(traces, "a", "w7")?.id).toBe("2");
+  });
+
+  it("finds later recordings of the same worker, the newest first", () => {
+    const [shown] = traces;
+    if (!shown) throw new Error("no trace");
+    const later = [entry("5", "a", "w0", 40), entry("6", "a", "w0", 50, "failed"), entry("7", "b", "w0", 60)];
+    expect(newerThan([...traces, ...later], shown).map(({ id }) => id)).toEqual(["5", "2"]);
+    expect(newerThan(traces.slice(1, 2), shown).map(({ id }) => id)).toEqual(["2"]);
+    expect(newerThan([shown], shown)).toEqual([]);
   });
 
   it("lists each run once, and the workers and spans of the selected one", () => {

@@ -1,7 +1,7 @@
 import { Select, type ComboboxItem, type OptionsFilter } from "@mantine/core";
 import { useMemo } from "react";
 import { bytes, count, date } from "../../base/format";
-import { inRun, matches, levels, newest, spanLabel } from "../../state/choose";
+import { inRun, matches, levels, newerThan, newest, spanLabel } from "../../state/choose";
 import { kindText } from "../../state/kinds";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
@@ -17,6 +17,7 @@ interface Props {
 export function Chooser({ traces, entry }: Props) {
   const openTrace = usePage((page) => page.openTrace);
   const { runs, workers, spans } = useMemo(() => levels(traces, entry), [traces, entry]);
+  const newer = newerThan(traces, entry);
   const kind = kindText(entry.kind);
   const written = entry.writing ? "being written" : `written ${date(entry.modified_s)}`;
   const file = [kind, bytes(entry.size_bytes), written].filter((part) => part !== "").join(" · ");
@@ -56,6 +57,18 @@ export function Chooser({ traces, entry }: Props) {
           open(spans.find((span) => span.id === id) ?? null);
         }}
       />
+      {newer.length > 0 && (
+        <button
+          type="button"
+          className="gd-link gd-newer"
+          title="Recordings of this worker that were written after this one. Click to show the newest."
+          onClick={() => {
+            open(newer[0] ?? null);
+          }}
+        >
+          {count(newer.length)} newer {newer.length === 1 ? "recording" : "recordings"}
+        </button>
+      )}
       <span className="gd-chooser-file" title={file}>
         {file}
       </span>
