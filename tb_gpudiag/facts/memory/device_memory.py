@@ -55,7 +55,7 @@ class DeviceMemory:
         """Whether the recording shows which modules allocated."""
         events = self._trace.events
         frames = (events.category == Category.PYTHON_FUNCTION).any() or (events.call_stack != NONE).any()
-        return self._trace.kind == "snapshot" or bool(frames)
+        return bool(self._trace.memory.stacks) or bool(frames)
 
     @property
     def is_rocm(self) -> bool:

@@ -24,6 +24,10 @@ FEWEST_BORDERS = 4
 MOST_PARTS = 8
 """Most runs of one step: two optimizers, the micro-batches of a step, the passes of a closure."""
 
+MOST_OPTIMIZERS = 3
+"""Most updates per step. If more of them repeat together, such as the four steps from one evaluation to the
+next, each is a step of its own."""
+
 ALIKE = 0.8
 """Steps allocate at the same places: from one to the next, this share of the places agrees."""
 
@@ -97,19 +101,23 @@ def _in_module(allocations: Allocations, memory: MemoryEvents) -> Bool:
 
 def _candidates(site: Int64, phase: UInt8, outside: Bool) -> Iterator[Int64]:
     """Yield borders of steps, the most trustworthy first: indices of allocations."""
-    training = [phase == Phase.OPTIMIZER, phase == Phase.BACKWARD]
-    for inside in training:
-        yield _runs(site, inside)
+    update, backward = phase == Phase.OPTIMIZER, phase == Phase.BACKWARD
+    yield _runs(site, update, MOST_OPTIMIZERS)
+    yield _runs(site, backward, MOST_PARTS)
     # A few steps of training have many layers: too few of the one must not make steps of the other.
-    if not any(inside.any() for inside in training):
-        yield _runs(site, ~outside)
+    if not (update | backward).any():
+        yield _runs(site, ~outside, MOST_PARTS)
         yield _recurring(site, outside)
 
 
-def _runs(site: Int64, inside: Bool) -> Int64:
-    """Return where a step's first run of such allocations begins."""
+def _runs(site: Int64, inside: Bool, most_parts: int) -> Int64:
+    """Return where a step's first run of such allocations begins. Runs that are hardly alike may be more than
+    `most_parts` of a step."""
     borders = np.flatnonzero(inside & ~np.r_[False, inside[:-1]])
-    return borders[:: _parts(_places(site, borders))] if len(borders) >= FEWEST_BORDERS else borders
+    if len(borders) < FEWEST_BORDERS:
+        return borders
+    places = _places(site, borders)
+    return borders[:: _parts(places, most_parts if _alike(places, 1) >= ALIKE else MOST_PARTS)]
 
 
 def _places(site: Int64, borders: Int64) -> list[frozenset[int]]:
@@ -118,10 +126,10 @@ def _places(site: Int64, borders: Int64) -> list[frozenset[int]]:
     return [frozenset(part.tolist()) for part in np.split(site, borders)[1:-1]]
 
 
-def _parts(places: list[frozenset[int]]) -> int:
+def _parts(places: list[frozenset[int]], most: int) -> int:
     """Return how many runs make up a step: the distance at which they are most alike."""
     best, best_alike = 1, _alike(places, 1)
-    for distance in range(2, min(MOST_PARTS, len(places) // 2) + 1):
+    for distance in range(2, min(most, len(places) // 2) + 1):
         if (alike := _alike(places, distance)) > best_alike + BETTER:
             best, best_alike = distance, alike
     return best

@@ -21,13 +21,17 @@ SCALAR_BYTES = 512
 
 # A second leak is worth its own fix from this share of the growth on. Below it are the batches that a graph
 # keeps and the like.
-SECOND_SHARE = 0.15
+SECOND_SHARE = 0.1
 
 # Gradients with a graph of their own keep forward and backward passes. Each of both has this share at least.
 BOTH_SHARE = 0.1
 
 # A hook keeps the outputs of one operator. A backward pass needs those of at least this many.
 GRAPH_OPERATORS = 2
+
+# A job may keep the results of two or three operators outside of modules, such as states and rewards. Only a
+# graph keeps as many as these, and a loss.
+FUNCTIONAL_OPERATORS = 4
 
 
 @dataclass(frozen=True)
@@ -222,8 +226,9 @@ def _growing_tensors(growth: Growth) -> list[GrowingSite]:
 
 
 def _double_backward(growth: Growth) -> list[GrowingSite]:
-    """What the backward pass allocated stays, and with it what modules did in the forward pass."""
-    forward = sum(site.per_unit for site in growth.in_modules if site in growth.in_graph)
+    """What the backward pass allocated stays, and with it results of the forward pass."""
+    results = [s for s in growth.in_graph if s.phase is not Phase.BACKWARD]
+    forward = sum(site.per_unit for site in results if site.grad_mode or _is_in_module(site))
     backward = sum(site.per_unit for site in growth.in_backward)
     whole = sum(site.per_unit for site in growth.sites)
     both = min(forward, backward) >= BOTH_SHARE * whole and forward + backward > CAUSE_SHARE * whole
@@ -241,6 +246,17 @@ def _retained_graph(growth: Growth) -> list[GrowingSite]:
     if not growth.has_modules or not growth.is_mostly(in_modules):
         return []
     return growth.in_graph if growth.keeps_loss or _has_several_operators(in_modules) else []
+
+
+def _functional_graph(growth: Growth) -> list[GrowingSite]:
+    """Without modules: a loss stays with results of many operators that autograd records."""
+    results = [
+        site
+        for site in growth.in_graph
+        if site.grad_mode and site.phase is not Phase.BACKWARD and site.size_bytes > SCALAR_BYTES
+    ]
+    many = len({site.operator for site in results}) >= FUNCTIONAL_OPERATORS
+    return growth.in_graph if growth.keeps_loss and many and growth.is_mostly(growth.in_graph) else []
 
 
 def _retained_graph_without_modules(growth: Growth) -> list[GrowingSite]:
@@ -289,6 +305,7 @@ _DETECTORS: tuple[tuple[Callable[[Growth], list[GrowingSite]], LeakCause], ...] 
     (_growing_cache, CACHE),
     (_growing_tensors, LARGER),
     (_double_backward, GRAPH),
+    (_functional_graph, GRAPH),
     (_retained_gradients, GRADIENTS),
     (_retained_graph, GRAPH),
     (_retained_graph_without_modules, GRAPH),

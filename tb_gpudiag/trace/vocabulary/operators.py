@@ -69,8 +69,8 @@ SINGLE_VALUE = any_of(r"aten::(item|_local_scalar_dense|equal)")
 GETS_MEMORY = any_of(r"aten::(_?empty\w*|new_empty\w*|resize_\w*|set_|_resize_output_?)")
 # Operators that make one larger tensor of several.
 JOINS = any_of(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", flags=re.S)
-# Operators with which a job makes a copy of its own to keep.
-OWN_COPY = any_of(r"aten::(clone|_?to(_copy)?|detach_copy|_?cat|_?stack|contiguous)")
+# Operators with which a job makes a copy of its own to keep. A graph keeps batches: copies to a device.
+OWN_COPY = any_of(r"aten::(clone|detach_copy|_?cat|_?stack)")
 # Operators that a loss ends with.
 LOSS = any_of(r"aten::(\w*loss\w*|cross_entropy\w*|sum|mean|binary_cross_entropy\w*|kl_div|norm)", flags=re.S)
 

@@ -88,6 +88,12 @@ def changing_sizes(job: Job, step: int) -> None:
     job.update()
 
 
+def evaluating_now_and_then(job: Job, step: int) -> None:
+    plain(job, step)
+    if step % 4 == 3:
+        job.free(*job.forward(), job.take(MB, "train.py(14): evaluate"))
+
+
 def inference(job: Job, step: int) -> None:
     batch = job.take(MB, "data.py(5): load")
     job.free(batch, *job.forward())
@@ -102,6 +108,7 @@ def inference(job: Job, step: int) -> None:
         accumulating_without_optimizer_memory,
         two_optimizers,
         changing_sizes,
+        evaluating_now_and_then,
         inference,
     ],
 )
