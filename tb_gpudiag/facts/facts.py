@@ -18,7 +18,7 @@ from tb_gpudiag.facts.core.first_run import first_run
 from tb_gpudiag.facts.core.graphs import UnrecordedGraphs, unrecorded_graphs
 from tb_gpudiag.facts.core.handover import CauseSpans, HostTime
 from tb_gpudiag.facts.core.host import Host, find_main_thread
-from tb_gpudiag.facts.core.launches import Work, join_launches
+from tb_gpudiag.facts.core.launches import Work, join_launches, launched_in
 from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
 from tb_gpudiag.facts.core.recording import Recorded, find_recorded, recording_window
 from tb_gpudiag.facts.core.steady import Steady, steady_part
@@ -217,17 +217,25 @@ class Facts:
         return ddp_copies(self.host)
 
     @cached_property
+    def launched(self) -> Bool:
+        """Mask of the work whose launch belongs to the step window, shape (g,)."""
+        return launched_in(self.events, self.work, self.window, by_steps=len(self.steps) > 0)
+
+    @cached_property
     def launch_modes(self) -> LaunchModes:
         """Compiled code and CUDA graphs in the step window."""
         waits = self.calls.waits_between_launches(self.window)
         blocking = self.host_time.blocking
-        return launch_modes(self.host, self.work, blocking, self.window, waits, self.same_shapes)
+        return launch_modes(
+            self.host, self.work, self.launched, blocking, self.window, waits, self.same_shapes
+        )
 
     @cached_property
     def launch_costs(self) -> LaunchCosts:
         """Launch costs of all devices over the step window."""
         return launch_costs(
             self.work,
+            self.launched,
             self.host,
             self.main_thread_spans,
             self.main_thread,

@@ -119,3 +119,7 @@ def test_a_graph_launch_owns_its_kernels(shared_traces: Path) -> None:
     graph = launch[kernels.argmax()]
     assert facts.events.names[facts.events.name[graph]] == "hipGraphLaunch"
     assert kernels.max() > 400  # of the replay
+    # The launch was before the steady window, in which its kernels run.
+    assert facts.events.start_ns[graph] < facts.window.start_ns
+    assert graph in facts.launch_costs.event
+    assert facts.launch_modes.graph_launches == 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import CALL_CATEGORIES, GPU_WORK_CATEGORIES, NONE, Bool, Category, Events, Int64
 
 
@@ -101,6 +102,20 @@ def _origins(events: Events, work: Int64, launch: Int64) -> Int64:
         wanted, keys = events.external_id[work[lone]], events.external_id[hosts]
         origin[lone] = _joined(events, work[lone], wanted, hosts, keys)
     return origin
+
+
+def launched_in(events: Events, work: Work, window: Window, *, by_steps: bool) -> Bool:
+    """Mask of the work whose launch belongs to the window, shape (g,).
+
+    by_steps: the window consists of steps. Then a launch belongs to it if the call begins in it. Otherwise
+    the window begins and ends where the GPU's work does, and a launch belongs to it with any of its work.
+    """
+    begun = (work.launch_start_ns >= window.start_ns) & (work.launch_start_ns < window.end_ns)
+    found: Bool = (work.launch != NONE) & begun
+    if not by_steps:
+        runs = (events.end_ns[work.event] > window.start_ns) & (events.start_ns[work.event] < window.end_ns)
+        found |= (work.launch != NONE) & runs
+    return found
 
 
 def _empty_queue(events: Events, work: Int64, launch_start: Int64, launch_end: Int64) -> Bool:

@@ -28,8 +28,8 @@ _IN_OPERATOR = np.array([Cause.DISPATCH, Cause.PYTHON, Cause.COLLECTIVE, UNDECID
 
 @dataclass(frozen=True)
 class LaunchCosts:
-    """Launch calls that begin in the window, in order of event index. Shape (c,) each; a graph launch is one
-    call, with all its kernels.
+    """The window's launch calls (see launches.launched_in), in order of event index. Shape (c,) each; a graph
+    launch is one call, with all its kernels.
 
     dispatch_ns, python_ns: the launching thread's time since its previous launch, or since the window began:
     dispatch in operators and outside any call, Python in neither. The rest of that stretch was something
@@ -67,6 +67,7 @@ class LaunchCosts:
 
 def launch_costs(
     work: Work,
+    launched: Bool,
     host: Host,
     spans: CauseSpans,
     main: int,
@@ -74,17 +75,14 @@ def launch_costs(
     full: FullQueue,
     window: Window,
 ) -> LaunchCosts:
-    """Compute the costs of all launch calls in the window.
+    """Compute the costs of the window's launch calls.
 
-    spans: what the main thread did in the window, in order (Facts.main_thread_spans). main: index of the main
-    thread. ledgers: of all devices.
+    launched: mask of the work that they launched, shape (g,) (Facts.launched). spans: what the main thread
+    did in the window, in order (Facts.main_thread_spans). main: index of the main thread. ledgers: of all
+    devices.
     """
     events = host.events
-    linked = np.flatnonzero(
-        (work.launch != NONE)
-        & (work.launch_start_ns >= window.start_ns)
-        & (work.launch_start_ns < window.end_ns)
-    )
+    linked = np.flatnonzero(launched)
     calls, first, of_call = np.unique(work.launch[linked], return_index=True, return_inverse=True)
     first = linked[first]
     kernel_ns = np.zeros(len(calls), np.int64)

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, clip, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.trace.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.trace.vocabulary.marks import COMPILED_CODE
 
@@ -36,10 +36,17 @@ class LaunchModes:
 
 
 def launch_modes(
-    host: Host, work: Work, blocking: Int64, window: Window, waits: int, same_shapes: bool | None
+    host: Host,
+    work: Work,
+    launched: Bool,
+    blocking: Int64,
+    window: Window,
+    waits: int,
+    same_shapes: bool | None,
 ) -> LaunchModes:
     """Find how the job launches in the window.
 
+    launched: mask of the work launched in it, shape (g,) (Facts.launched).
     blocking: event indices of the calls that wait for the GPU (handover.HostTime.blocking).
     waits, same_shapes: see LaunchModes.
     """
@@ -49,15 +56,14 @@ def launch_modes(
     spans = np.flatnonzero(compiled)
     starts = events.start_ns[blocking]
     in_window = (starts >= window.start_ns) & (starts < window.end_ns)
-    launched = work.launch[(work.launch_start_ns >= window.start_ns) & (work.launch_start_ns < window.end_ns)]
-    launched = launched[launched != NONE]
-    by_graph = match(events, GRAPH_LAUNCH)[launched]
+    calls = work.launch[launched]
+    by_graph = match(events, GRAPH_LAUNCH)[calls]
     return LaunchModes(
         clip(union(events.start_ns[spans], events.end_ns[spans]), window.start_ns, window.end_ns),
         int((inside[blocking] & in_window).sum()),
         waits,
         same_shapes,
-        len(np.unique(launched[by_graph])),
+        len(np.unique(calls[by_graph])),
         int(by_graph.sum()),
-        len(launched),
+        len(calls),
     )
