@@ -26,4 +26,5 @@ def little_work(device: DeviceFacts | None, steps: Steps) -> str:
     window_ns = int(account.end_ns[0] - account.start_ns[0])
     if pieces >= FEWEST_WORK or busy_ns >= LEAST_BUSY_NS or busy_ns >= MOST_BUSY * window_ns:
         return ""
-    return f"{count(pieces, 'kernel or copy', 'kernels and copies')} ({time_ns(busy_ns)}) were recorded"
+    verb = "was" if pieces == 1 else "were"
+    return f"{count(pieces, 'kernel or copy', 'kernels and copies')} ({time_ns(busy_ns)}) {verb} recorded"
