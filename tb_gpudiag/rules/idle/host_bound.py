@@ -257,7 +257,8 @@ def _fix(advice: LaunchAdvice, *, launching: bool, stacks: bool) -> Fix:
         text = f"Get the host's work out of the GPU's way: {compiled}batch it, or overlap it with GPU work."
     parts = [] if stacks else [_WITH_STACKS]
     parts += [advice.code] if launching else []
-    parts.append(_PIPELINE if advice.job.pipeline else _HOST_WORK)
+    if advice.job.server is None:
+        parts.append(_PIPELINE if advice.job.pipeline else _HOST_WORK)
     return Fix(text, "\n".join(parts), "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html")
 
 
