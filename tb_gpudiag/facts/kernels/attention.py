@@ -22,6 +22,7 @@ class UnfusedAttention:
     """Unfused attention on one device over the step window."""
 
     softmax: Int64  # events: one for each time that attention ran, forward or backward
+    matmuls: Bool  # mask over Kernels, shape (k,): the two around each softmax
     between: (
         Bool  # mask over Kernels, shape (k,): from one matmul to the other, which fused attention has not
     )
@@ -35,6 +36,7 @@ def unfused_attention(kernels: Kernels, host: Host) -> UnfusedAttention:
     """
     events = host.events
     between = np.zeros(len(kernels.event), np.bool_)
+    matmuls = np.zeros(len(kernels.event), np.bool_)
     found = [np.zeros(0, np.int64)]
     batched = _launched_by_batched_matmul(kernels, host)
     for stream in np.unique(events.stream[kernels.event[kernels.softmax]]):
@@ -49,12 +51,13 @@ def unfused_attention(kernels: Kernels, host: Host) -> UnfusedAttention:
         fits &= (at - first <= _MOST_BETWEEN) & (second - at <= _MOST_BETWEEN)
         at, first, second = at[fits], first[fits], second[fits]
         found.append(kernels.event[own[at]])
+        matmuls[own[first]] = matmuls[own[second]] = True
         # +1 after each first matmul, -1 at each second one: the sum is above 0 between them.
         marks = np.zeros(len(own) + 1, np.int64)
         np.add.at(marks, first + 1, 1)
         np.add.at(marks, second, -1)
         between[own[np.cumsum(marks)[:-1] > 0]] = True
-    return UnfusedAttention(np.concatenate(found), between)
+    return UnfusedAttention(np.concatenate(found), matmuls, between)
 
 
 def _launched_by_batched_matmul(kernels: Kernels, host: Host) -> Bool:

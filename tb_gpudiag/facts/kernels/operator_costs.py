@@ -135,6 +135,8 @@ def _matmul_sizes(pair: list[list[int]], transposed: bool) -> tuple[int, int, in
     *before, rows, inner = left
     deep, columns = (right[-1], right[-2]) if transposed else (right[-2], right[-1])
     batch = math.prod(before)
+    if not transposed and len(right) == 2:  # the same second factor for the whole batch
+        before, rows, batch = [], batch * rows, 1
     if deep != inner or (not transposed and right[:-2] != before) or not batch * rows * inner * columns:
         return None
     if transposed:  # a layer's weights are read once for the whole batch

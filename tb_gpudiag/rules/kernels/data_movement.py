@@ -84,7 +84,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
         ),
         cost_ns=cost_ns,
-        saving=Saving(0, cost_ns),
+        saving=Saving(0, cost_ns, "estimate"),
         evidence=[
             time.evidence("Data movement", cost_ns),
             *(_kind_evidence(kind, ns, int((move == kind).sum())) for ns, kind in kinds),

@@ -16,6 +16,7 @@ MATMUL_FACTORS = {
     "aten::addmm": (1, False),
     "aten::baddbmm": (1, False),
     "aten::linear": (0, True),
+    "aten::matmul": (0, False),
     "aten::_scaled_mm": (0, False),
 }
 """Operator -> (index of the first of the two inputs that it multiplies, whether the second is transposed)."""

@@ -33,11 +33,15 @@ class ConvolutionRow(NamedTuple):
 
 _CUDNN = ConvolutionRow(0, 1, stride=3, padding=2, dilation=4, groups=5)
 _ATEN = ConvolutionRow(0, 1, stride=3, padding=4, dilation=5, groups=8, transposed=6)
+_LAYER = ConvolutionRow(0, 1, stride=3, padding=4, dilation=5, groups=6)
 _MIOPEN = ConvolutionRow(0, 1, stride=4, padding=3, dilation=5, groups=6)
 
 CONVOLUTIONS = {
     "aten::convolution": _ATEN,
     "aten::_convolution": _ATEN,
+    "aten::conv1d": _LAYER,
+    "aten::conv2d": _LAYER,
+    "aten::conv3d": _LAYER,
     "aten::cudnn_convolution": _CUDNN,
     "aten::miopen_convolution": _MIOPEN,
     "aten::convolution_backward": ConvolutionRow(1, 2, 4, 5, 6, 9, transposed=7, results=2),
@@ -85,13 +89,13 @@ _POINTWISE = (
 STREAMED: tuple[tuple[re.Pattern[str], float], ...] = (
     (any_of(rf"aten::({_POINTWISE})_?"), 1),
     (any_of(r"aten::copy_"), 0),
-    (
-        any_of(r"aten::(_softmax|_log_softmax|native_layer_norm|native_group_norm|rms_norm|_fused_rms_norm)"),
-        1,
-    ),
+    (any_of(r"aten::(_?softmax|_?log_softmax|(native_)?(layer|group)_norm|rms_norm|_fused_rms_norm)"), 1),
     (any_of(r"aten::(_softmax_backward_data|_log_softmax_backward_data|native_layer_norm_backward)"), 1),
-    (any_of(r"aten::(native_batch_norm|cudnn_batch_norm|miopen_batch_norm)"), 2),
-    (any_of(r"aten::(native_batch_norm_backward|cudnn_batch_norm_backward|miopen_batch_norm_backward)"), 3),
+    (any_of(r"_C::(rms_norm|silu_and_mul|gelu_and_mul|gelu_tanh_and_mul)"), 0),  # the result is an input
+    (any_of(r"(_C|aiter|sgl_kernel)::fused_add_rms_?norm\w*"), 2),
+    (any_of(r"aiter::rms_?norm\w*"), 1),
+    (any_of(r"aten::(native_|cudnn_|miopen_)?batch_norm"), 2),
+    (any_of(r"aten::(native_|cudnn_|miopen_)batch_norm_backward"), 3),
     (any_of(r"aten::(sum|mean|amax|amin|max|min|argmax|argmin|prod|norm|linalg_vector_norm|var|std)"), 0),
 )
 """Memory-bound operators: they read each input once, and write or read again this many times the largest one.

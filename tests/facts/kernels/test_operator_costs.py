@@ -129,14 +129,25 @@ def test_experts_read_the_weights_that_they_use() -> None:
         ("aten::copy_", [[1024, 512], [1024, 512], []], "float", 2 * 1024 * 512 * 4),
         ("aten::_softmax", [[16, 512, 512], [], []], BF16, 2 * 16 * 512**2 * 2),
         ("aten::native_layer_norm", [[64, 768], [], [768], [768], []], BF16, (2 * 64 * 768 + 2 * 768) * 2),
+        ("aten::_softmax_backward_data", [[16, 512, 512], [16, 512, 512], []], BF16, 3 * 16 * 512**2 * 2),
         ("aten::native_batch_norm", [[8, 64, 56, 56], [64], [64]], "float", (3 * 8 * 64 * 56**2 + 128) * 4),
         ("aten::sum", [[640, 2048], []], "float", 640 * 2048 * 4),
+        # The result is the first input; the residual is updated in place.
+        ("_C::rms_norm", [[64, 768], [64, 768], [768], []], BF16, (2 * 64 * 768 + 768) * 2),
+        ("_C::fused_add_rms_norm", [[64, 768], [64, 768], [768], []], BF16, (4 * 64 * 768 + 768) * 2),
         ("aten::add", [[100], [100]], "double", 3 * 100 * 8),
     ],
 )
 def test_what_memory_bound_operators_move(operator: str, shapes: Shapes, number: str, moved: int) -> None:
     found = cost(operator, shapes, number)
     assert (found.kind, found.operations, found.bytes) == (Kind.STREAMED, 0, moved)
+
+
+def test_one_factor_for_a_whole_batch_is_read_once() -> None:
+    found = cost("aten::matmul", [[8, 128, 64], [64, 32]])
+    assert found.sizes == (1, 8 * 128, 64, 32)
+    assert found.operations == 2 * 8 * 128 * 64 * 32
+    assert cost("aten::matmul", [[8, 128, 64], [8, 64, 32]]).sizes == (8, 128, 64, 32)
 
 
 def test_fp8_matmuls_write_16_bits() -> None:
