@@ -20,6 +20,7 @@ from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.repeats import inferred_steps
 from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
 from tb_gpudiag.facts.memory.sites import GrowingSite, growing_sites
+from tb_gpudiag.facts.memory.survivors import Survivors, largest_survivors
 from tb_gpudiag.facts.memory.windows import windows
 from tb_gpudiag.trace.events import NONE, Category, DeviceType, Int64, Trace
 
@@ -147,6 +148,11 @@ class DeviceMemory:
         return growing_sites(
             self.allocations, self.floors, self._host, self._trace.memory, self._context.phase
         )
+
+    @property
+    def survivors(self) -> Survivors | None:
+        """The site that keeps most of what it allocates throughout the recording."""
+        return largest_survivors(self.allocations, self._host, self._trace.memory, self._context.phase)
 
     @cached_property
     def reserve(self) -> Reserve:

@@ -11,7 +11,9 @@ from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, 
 from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, Explained, causes_of, loss_of
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
+    LEAST_BYTES_PER_STEP,
     State,
+    floor_allows,
     growth_per_unit,
     keepers,
     kept_per_unit,
@@ -83,7 +85,9 @@ def _not_explained(memories: list[DeviceMemory]) -> CannotTell:
 
 
 def _keeps_anyway(memory: DeviceMemory) -> bool:
-    return kept_per_unit(memory) >= least_per_unit(memory)
+    """Whether a line keeps more and more, and it is not known that this replaces older memory."""
+    kept = kept_per_unit(memory)
+    return kept >= least_per_unit(memory) and (floor_allows(memory, kept) or memory.misses_old_frees)
 
 
 def _keeps_but(memory: DeviceMemory, state: State) -> str:
@@ -100,9 +104,20 @@ def _too_few_steps(memories: list[DeviceMemory]) -> CannotTell:
     steps = max(memory.trend.steps if memory.trend else 0 for memory in memories)
     return CannotTell(
         f"telling a leak from a warm-up takes {FEWEST_STEPS} steps after the first one, and the recording "
-        f"has {count(steps)}",
+        f"has {count(steps)}" + "".join(map(_what_survives, memories)),
         "Record five steps or more, marked by prof.step(): schedule(wait=1, warmup=2, active=6). The history "
         "of a memory snapshot must be as long (max_entries).",
+    )
+
+
+def _what_survives(memory: DeviceMemory) -> str:
+    found = memory.survivors
+    if found is None or found.bytes < LEAST_BYTES_PER_STEP:
+        return ""
+    where = str(found.frame or found.operator or "one site")
+    return (
+        f"; {where} holds {size(found.bytes)} of {memory.name} in {count(found.count, 'allocation')} made "
+        "throughout the recording, none of which was freed"
     )
 
 

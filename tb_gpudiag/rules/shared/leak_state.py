@@ -124,7 +124,12 @@ def _keeps_in_most_steps(memory: DeviceMemory) -> bool:
     assert trend is not None  # state_of has checked
     steady = [s for s in keepers(memory) if not s.replaced and s.steps >= KEPT_STEPS_SHARE * trend.steps]
     kept = sum(site.per_unit for site in steady)
-    return kept >= least_per_unit(memory) and trend.high >= EXPLAINED_SHARE * kept
+    return kept >= least_per_unit(memory) and floor_allows(memory, kept)
+
+
+def floor_allows(memory: DeviceMemory, kept: float) -> bool:
+    """Whether the floor may rise at half of this rate or faster. If not, it replaces older memory."""
+    return memory.trend is not None and memory.trend.high >= EXPLAINED_SHARE * kept
 
 
 def _is_confirmed(memory: DeviceMemory) -> bool:

@@ -12,9 +12,10 @@ from tb_gpudiag.rules.memory.host_memory_leak import check as check_host
 from tb_gpudiag.rules.memory.memory_leak import check
 from tb_gpudiag.rules.rule import CannotTell, Severity
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.wording.quantity import size
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.rules.memory_stage import MIB, build_model, only
-from tests.rules.stage import facts_of
+from tests.rules.stage import facts_of, is_clear
 
 TORCH = "/opt/lib/python3.11/site-packages/torch"
 MODULE = f"{TORCH}/nn/modules/linear.py(125): forward"
@@ -83,6 +84,32 @@ def test_a_history_without_frees_of_older_memory_may_show_a_full_buffer(
     found = only(check(snapshot.facts(tmp_path)))
     assert found.sure is running
     assert ("seems to grow" in found.title) is not running
+
+
+@pytest.mark.parametrize("entries", [4, 64])
+def test_a_full_buffer_that_frees_its_oldest_entry_is_not_a_leak(entries: int, tmp_path: Path) -> None:
+    """A GPU's allocator reports frees of memory that is older than the history."""
+    snapshot = Snapshot()
+    buffer = [snapshot.take(MIB, "train.py(9): keep") for _ in range(entries)]
+    snapshot.traces = [[] for _ in snapshot.traces]
+    for _ in range(10):
+        snapshot.train()
+        snapshot.drop(buffer.pop(0))
+        buffer.append(snapshot.take(MIB, "train.py(9): keep"))
+    assert is_clear(check(snapshot.facts(tmp_path)))
+
+
+def test_too_few_steps_do_not_hide_what_a_line_holds(tmp_path: Path) -> None:
+    snapshot = Snapshot(running=False)
+    for _ in range(2):
+        for _ in range(8):
+            snapshot.drop(snapshot.take(MIB, "train.py(5): fit"))
+            snapshot.take(64 * MIB, "train.py(9): keep")
+        snapshot.train()
+    answer = check(snapshot.facts(tmp_path))
+    assert isinstance(answer, CannotTell)
+    assert "train.py" in answer.reason
+    assert str(size(1024 * MIB)) in answer.reason
 
 
 def test_a_retained_graph_is_sure_whatever_was_freed_before(tmp_path: Path) -> None:
