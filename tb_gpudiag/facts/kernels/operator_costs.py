@@ -19,6 +19,9 @@ from tb_gpudiag.trace.vocabulary.shaped_operators import (
     whole_numbers,
 )
 
+_MOST_DIMENSIONS = 8
+_MOST_ELEMENTS = 2**60
+
 _TRUE = ("True", "1", "2")  # efficient attention writes the kind of its causal mask
 
 
@@ -93,17 +96,21 @@ def _kind(operator: str) -> Kind | None:
 
 def _inputs(shapes: str, types: str, settings: str) -> Inputs | None:
     sizes, formats, values = _list(shapes), _list(types), _list(settings)
-    if (
-        sizes is None
-        or formats is None
-        or any(isinstance(dims, list) and not is_shape(dims) for dims in sizes)
-    ):
+    if sizes is None or formats is None or not all(map(_is_plausible, sizes)):
         return None
     return Inputs(
         [dims if isinstance(dims, list) else [] for dims in sizes],
         [number_format(name) if isinstance(name, str) else "" for name in formats],
         [value if isinstance(value, str) else "" for value in values or []],
     )
+
+
+def _is_plausible(dims: Any) -> bool:
+    """Return whether this is not a tensor, or one that fits into a computer. Larger sizes come from a hostile
+    trace, and would overflow."""
+    if not isinstance(dims, list):
+        return True
+    return len(dims) <= _MOST_DIMENSIONS and is_shape(dims) and math.prod(dims) < _MOST_ELEMENTS
 
 
 def _list(text: str) -> list[Any] | None:

@@ -64,6 +64,8 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(f"FP32 matmuls off the tensor cores take {time.of_window(cost_ns)} of the step window")
     capability = facts.compute_capability(time.device.id)
+    if facts.properties(time.device.id).architecture:
+        return CannotTell("GPUs of AMD are not judged: their matrix cores take FP32, too")
     if capability is None:
         return CannotTell("the trace does not say whether this GPU has tensor cores")
     if capability < TENSOR_CORES:

@@ -166,6 +166,8 @@ def test_fp8_matmuls_write_16_bits() -> None:
         ("aten::add", "[[4, 4]]", "[]"),
         ("aten::add", "[[4, 4]]", '["c10::complex<float>"]'),
         ("aten::add", "[[0, 4]]", '["float"]'),
+        ("aten::add", f"[{[2**39] * 2}]", '["float"]'),
+        ("aten::convolution", f"[{[1] * 60}, {[1] * 60}]", '["float", "float"]'),
         ("aten::_flash_attention_forward", "[[4, 4], [4, 4], [4, 4]]", '["float", "float", "float"]'),
         ("vllm::fused_moe", "[[4, 4], [2, 8, 4], [2, 4, 4], [5, 2]]", '["float", "float", "float"]'),
         ("aten::convolution", "[[4, 4, 4], [4, 4, 9]]", '["float", "float"]'),
