@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.facts.core.idle import TURNAROUND_NS
+from tb_gpudiag.facts.core.idle import TURNAROUND_NS, UNRECORDED_NS
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
@@ -61,9 +61,11 @@ def unrecorded_graphs(events: Events, work: Work, steps: Steps, end_ns: int) -> 
     usual = _usual(events, launches, steps)
     lacking = {i for i, launch in enumerate(launches) if launch.names != usual[i]}
     lacking |= _smaller_than_captured(events, work, launches)
-    waits = _Waits(events, work)
+    waits, queues = _Waits(events, work), _queues(events, work)
+    if not lacking:  # otherwise these waits may be for the launches that were found already
+        lacking = waits.long_after(launches) | _late_followers(events, work, launches, queues)
     lacking |= {i for i, launch in enumerate(launches) if waits.went_on_after(launch.call)}
-    holes = list(_holes(events, work, launches, usual, sorted(lacking), waits, end_ns))
+    holes = list(_holes(events, work, launches, usual, sorted(lacking), waits, queues, end_ns))
     start, end = np.array(holes, np.int64).reshape(-1, 2).T
     kernels = sum(len(launches[i].work) for i in lacking)
     return UnrecordedGraphs(len(lacking), len(launches), kernels, union(start, end))
@@ -150,6 +152,26 @@ def _smaller_than_captured(events: Events, work: Work, launches: list[_Launch]) 
     return {i for i, launch in enumerate(launches) if len(launch.work) < least}
 
 
+def _late_followers(
+    events: Events, work: Work, launches: list[_Launch], queues: dict[int, _Queue]
+) -> set[int]:
+    """Find the launches after which the next work on the stream was queued, and started only long after the
+    last recorded work had ended."""
+    ends = np.sort(events.end_ns[work.event])
+    found = set()
+    for i, launch in enumerate(launches):
+        if not len(launch.work):
+            continue
+        queue = queues[int(events.stream[work.event[launch.work[0]]])]
+        following = queue.first_after(int(events.end_ns[launch.call]))
+        if following != NONE:
+            start = int(events.start_ns[work.event[following]])
+            last = int(np.searchsorted(ends, start, side="right")) - 1
+            if start - max(int(ends[max(last, 0)]), int(work.launch_end_ns[following])) >= UNRECORDED_NS:
+                found.add(i)
+    return found
+
+
 class _Waits:
     """Synchronizations of the device or a stream, in order of start."""
 
@@ -157,6 +179,7 @@ class _Waits:
         calls = _calls(events)
         waits = match(events, api_calls.DEVICE_WAIT) | match(events, api_calls.STREAM_WAIT)
         self._found = np.flatnonzero(calls & waits)
+        self._for_events = np.flatnonzero(calls & match(events, api_calls.EVENT_WAIT))
         self._launching = np.sort(
             events.start_ns[np.flatnonzero(calls & match(events, api_calls.LAUNCH_CALL))]
         )
@@ -174,19 +197,34 @@ class _Waits:
         at = int(np.searchsorted(events.start_ns[self._found], events.end_ns[launch]))
         if at == len(self._found):
             return False
-        begun, returned = (int(t[self._found[at]]) for t in (events.start_ns, events.end_ns))
+        begun = int(events.start_ns[self._found[at]])
         between = np.searchsorted(self._launching, (int(events.start_ns[launch]) + 1, begun))
         if between[0] != between[1]:
             return False
-        last = int(np.searchsorted(self._ends, returned, side="right")) - 1
-        done = max(begun, int(self._ends[last]) if last >= 0 else begun)
-        return returned - done > LEAST_WAIT_NS
+        return int(self._without_work(self._found[at : at + 1])[0]) > LEAST_WAIT_NS
+
+    def long_after(self, launches: list[_Launch]) -> set[int]:
+        """Find the last graph launch before each synchronization (of events, too) that went on for long."""
+        waits = np.r_[self._found, self._for_events]
+        begun = self._events.start_ns[waits[self._without_work(waits) >= UNRECORDED_NS]]
+        launched = self._events.start_ns[[launch.call for launch in launches]]
+        at = np.searchsorted(launched, begun) - 1
+        return set(at[at >= 0].tolist())
+
+    def _without_work(self, waits: Int64) -> Int64:
+        """Return for how long these synchronizations went on after the last recorded work had ended."""
+        begun, returned = self._events.start_ns[waits], self._events.end_ns[waits]
+        ended = np.r_[np.iinfo(np.int64).min, self._ends]
+        done = np.maximum(begun, ended[np.searchsorted(self._ends, returned, side="right")])
+        without: Int64 = returned - done
+        return without
 
 
 class _Queue:
     """Linked work in order of launch: when all before a launch had ended, and when work after it began."""
 
     def __init__(self, events: Events, work: Work, chosen: Int64) -> None:
+        self._work = chosen
         self._launched = work.launch_start_ns[chosen]
         event = work.event[chosen]
         self._ended = np.r_[0, np.maximum.accumulate(events.end_ns[event])]
@@ -195,6 +233,11 @@ class _Queue:
     def before(self, time_ns: int) -> int:
         """Return when the work launched before this time had ended."""
         return int(self._ended[np.searchsorted(self._launched, time_ns)])
+
+    def first_after(self, time_ns: int) -> int:
+        """Return the first work launched from this time, as an index into Work, or NONE."""
+        at = int(np.searchsorted(self._launched, time_ns))
+        return int(self._work[at]) if at < len(self._work) else NONE
 
     def after(self, time_ns: int, otherwise: int) -> int:
         """Return when the first work launched from this time begins."""
@@ -218,6 +261,7 @@ def _holes(
     usual: list[Names],
     lacking: list[int],
     waits: _Waits,
+    queues: dict[int, _Queue],
     end_ns: int,
 ) -> Iterator[tuple[int, int]]:
     """Yield the stretch in which each of these graphs may have run.
@@ -235,7 +279,7 @@ def _holes(
             stream_of[names] = int(events.stream[work.event[launch.work[0]]])
             if launch.names == names:
                 lengths[names].append(int(end[launch.work].max() - start[launch.work].min()))
-    queues, done_ns = _queues(events, work), 0
+    done_ns = 0
     for i in lacking:
         launch, queue = launches[i], queues[stream_of.get(usual[i], NONE)]
         returned = int(events.end_ns[launch.call])

@@ -83,6 +83,18 @@ def test_graphs_without_any_kernel_are_unrecorded_until_later_work(tmp_path: Pat
     assert _idle(facts)[Cause.UNRECORDED] >= 0.9 * lost_ns
 
 
+@pytest.mark.parametrize("kept", [100, 700])
+def test_graphs_that_all_lack_the_same_kernels_leave_waits(kept: int, tmp_path: Path) -> None:
+    """Only the times show it: the host waits for the last step's graph, and the next one is queued behind
+    it."""
+    run = simulate(GRAPHS, seed=1)
+    lost_ns = _drop(run, lambda _, kernel: kernel >= kept)
+    facts = _facts(run, tmp_path)
+    assert facts.unrecorded_graphs.launches >= GRAPHS.steps - 1
+    assert _idle(facts)[Cause.UNRECORDED] >= 0.75 * lost_ns
+    assert Cause.SYNC not in _idle(facts)
+
+
 def test_complete_graphs_lack_nothing(tmp_path: Path) -> None:
     graphs = _facts(simulate(GRAPHS, seed=1), tmp_path).unrecorded_graphs
     assert (graphs.launches, graphs.of) == (0, GRAPHS.steps)
