@@ -59,8 +59,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if roofline.peaks is None:
         heaviest = streamed[0]
         return CannotTell(
-            "the stated bandwidth of this GPU is not in the table; "
-            f"{heaviest.operator} moves {achieved(heaviest)}"
+            f"the stated bandwidth of this GPU is not known; {heaviest.operator} moves {achieved(heaviest)}"
         )
     slow = [found for found in streamed if _far_below(found)]
     chosen = roofline.kernels_of(slow)

@@ -91,7 +91,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if not time.kernels.matrix.any() and not computing:
         return Clear("no matmul, convolution or attention ran in the step window")
     if roofline.peaks is None:
-        return CannotTell("the stated peaks of this GPU are not in the table" + _best_known(computing))
+        return CannotTell("the stated peaks of this GPU are not known" + _best_known(computing))
     if not computing:
         return CannotTell(
             "the trace does not contain the shapes or dtypes of its matmuls",
@@ -154,7 +154,8 @@ def _best_known(computing: list[OperatorTime]) -> str:
     if not computing:
         return ""
     reason = why_slow(computing[0])
-    return f"; {computing[0].operator} runs at {achieved(computing[0])}" + (f", {reason}" if reason else "")
+    because = f", limited by its shape: {reason}" if reason else ""
+    return f"; {computing[0].operator} runs at {achieved(computing[0])}{because}"
 
 
 RULE = Rule("GD507", "slow_matmul", "Matmuls far below the GPU's peaks", check, severity=Severity.INFO)

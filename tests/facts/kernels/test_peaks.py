@@ -60,6 +60,38 @@ def test_formats_are_as_fast_as_their_width_suggests(name: str, peaks: Peaks) ->
     assert not peaks.fp8 or peaks.fp8 / peaks.half == pytest.approx(2, rel=0.03)
 
 
+@pytest.mark.parametrize(
+    ("name", "units", "per_clock", "ghz"),
+    [
+        ("Tesla V100-SXM2-32GB", 80, 1024, 1.53),
+        ("Tesla T4", 40, 1024, 1.59),
+        ("NVIDIA A100-SXM4-80GB", 108, 2048, 1.41),
+        ("NVIDIA A30", 56, 2048, 1.44),
+        ("NVIDIA A10", 72, 1024, 1.695),
+        ("NVIDIA H100 80GB HBM3", 132, 4096, 1.83),
+        ("NVIDIA H100 PCIe", 114, 4096, 1.62),
+        ("NVIDIA B200", 148, 8192, 1.855),
+        # GeForce: half the rate with FP32 accumulation.
+        ("NVIDIA GeForce RTX 3090", 82, 512, 1.695),
+        ("NVIDIA GeForce RTX 4090", 128, 512, 2.52),
+        ("NVIDIA GeForce RTX 4070", 46, 512, 2.475),
+        ("NVIDIA GeForce RTX 5090", 170, 512, 2.407),
+        ("NVIDIA GeForce RTX 5080", 84, 512, 2.617),
+        ("AMD Instinct MI210", 104, 1024, 1.7),
+        ("AMD Instinct MI250X", 110, 1024, 1.7),
+        ("AMD Instinct MI300A", 228, 2048, 2.1),
+        ("AMD Instinct MI300X", 304, 2048, 2.1),
+        ("AMD Instinct MI350X", 256, 4096, 2.2),
+        ("AMD Instinct MI355X", 256, 4096, 2.4),
+    ],
+)
+def test_a_stated_peak_is_units_times_operations_per_clock_times_clock(
+    name: str, units: int, per_clock: int, ghz: float
+) -> None:
+    """The dense 16-bit rate a second way: from what one multiprocessor does in a clock."""
+    assert _peaks(_device(name)).half == pytest.approx(units * per_clock * ghz / 1e3, rel=0.005)
+
+
 def test_an_unlisted_gpu_has_the_peaks_of_its_compute_capability() -> None:
     peaks = _peaks(_device("NVIDIA GeForce RTX 4090 Laptop GPU", computeMajor=8, computeMinor=9, numSms=76))
     assert peaks.half == pytest.approx(60 * 76 / 58)
