@@ -15,6 +15,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.sites import groups
 from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryEvents, UInt8
 from tb_gpudiag.trace.vocabulary.torch_frames import MODULE_FRAME
 
@@ -85,9 +86,9 @@ def _sites(allocations: Allocations, host: Host) -> Int64:
     replaces an unknown one."""
     operator, place, stack = allocations.operator, allocations.place, allocations.stack.astype(np.int64)
     name = np.where(operator == NONE, NONE, host.events.name[operator] if len(host.events) else NONE)
-    size = np.where((place == NONE) & (stack == NONE), allocations.bytes, NONE)
-    rows = np.stack([name, place, stack, size])
-    return np.unique(rows, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    known = (place != NONE) | (stack != NONE)
+    size = np.unique(np.where(known, NONE, allocations.bytes), return_inverse=True)[1].reshape(-1)
+    return groups(name.astype(np.int64), place, stack, size)[0]
 
 
 def _in_module(allocations: Allocations, memory: MemoryEvents) -> Bool:

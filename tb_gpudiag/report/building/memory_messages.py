@@ -14,7 +14,7 @@ from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, place, us
 from tb_gpudiag.rules.rule import place_at
-from tb_gpudiag.rules.shared.leak_state import state_of, until_full
+from tb_gpudiag.rules.shared.leak_state import floor_state, until_full
 from tb_gpudiag.trace.events import NONE, Events
 from tb_gpudiag.trace.vocabulary.frames import Frame
 from tb_gpudiag.wording.format import one_line
@@ -58,7 +58,7 @@ def _device(memory: DeviceMemory, events: Events) -> pb.DeviceMemory:
         reserve=_reserve(memory.reserve),
         segments=_segments(memory.reserve.segments),
         steps_until_full=until_full(memory),
-        trend=_trend(trend, state_of(memory) or "") if trend else None,
+        trend=_trend(trend, floor_state(memory) or "") if trend else None,
         floor_slope_bytes_per_step=trend.per_unit if trend and trend.unit == "step" else 0.0,
     )
 

@@ -134,6 +134,8 @@ def leak_sentences(memories: Sequence[DeviceMemory]) -> list[str]:
             continue
         rate, full = growth_per_unit(memory), _until_full(memory)
         ends = f" and is full after {_about(full)}" if full else ""
+        if memory.ran_out:
+            ends = " until it was full"
         found.append(f"{_subject(memory)} grows by {size(rate, f'per {trend.unit}')}{ends}.")
     return found
 

@@ -42,6 +42,17 @@ State = Literal["rising", "level", "plateau", "falling", "unclear"]
 
 
 def state_of(memory: DeviceMemory) -> State | None:
+    """Say whether memory grows: its floors rise, or they are too noisy to show that sites keep more and more.
+
+    None if there are too few steps to tell.
+    """
+    state = floor_state(memory)
+    if state is not None and memory.trend is not None and memory.trend.steps >= FEWEST_STEPS:
+        return "rising" if _keeps_in_most_steps(memory) else state
+    return state
+
+
+def floor_state(memory: DeviceMemory) -> State | None:
     """Classify the floors of the steps; None if there are too few steps to tell."""
     trend = memory.trend
     if trend is None:
@@ -49,8 +60,6 @@ def state_of(memory: DeviceMemory) -> State | None:
     if trend.steps < FEWEST_STEPS:
         return "rising" if _is_left_by_each_step(memory, trend.per_unit) else None
     least = least_per_unit(memory)
-    if _keeps_in_most_steps(memory):
-        return "rising"
     if trend.high < 0 and -trend.per_unit >= least:
         return "falling"
     if max(trend.per_unit, trend.earlier) < least:

@@ -9,6 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.memory.memory_peak import check
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import share_of, size
 from tests.builder import HostThread, SnapshotBuilder, TraceBuilder
@@ -184,3 +185,4 @@ def test_after_a_leak_filled_the_memory_its_fix_leads(activations: int, tmp_path
     assert "train.py:9" in text
     assert ("smaller batch" in text) is (activations == 72)
     assert found[0].finding.cost_bytes_per_step == 4 * MIB
+    assert "until it was full" in find_verdict(facts).sentence
