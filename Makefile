@@ -5,6 +5,7 @@
 # make docs    the documentation site, in build/site
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
 # make bench   measure reading, and how often the diagnosis is right
+# make fuzz    look for files and requests that break something
 # make wire    generate code: from report.proto, and from the words of tb_gpudiag/wording
 # make clean   remove what these have made
 #
@@ -27,7 +28,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo test quick lint docs bench rule wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo test quick lint docs bench rule fuzz wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -124,6 +125,18 @@ rule: .make/venv
 bench: .make/venv
 	$(BIN)/pytest -s tests/benchmarks -m benchmark
 	$(BIN)/pytest -s tests/judgement
+
+# Each target for a while: make fuzz FUZZ_S=600. Failures are in build/fuzz.
+
+FUZZ_S ?= 60
+
+.make/fuzz: .make/venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris
+	@touch $@
+
+fuzz: .make/fuzz
+	for target in read trace pickled snapshot timeline request; do \
+		$(BIN)/python -m tests.fuzz $$target --seconds $(FUZZ_S) || exit 1; done
 
 # The generated code
 

@@ -1,0 +1,5 @@
+"""Fuzzing: arbitrary files and requests must end in a report, an answer, or an error that says what to do.
+
+`make fuzz` runs each target for a while, and writes what fails to build/fuzz. Run such a file again with
+`python -m tests.fuzz TARGET FILE`, and add it to corpus/TARGET with the fix: test_fuzz.py runs all of them.
+"""

@@ -1,0 +1,148 @@
+"""What is fuzzed: each target takes bytes, and raises only if something is wrong with gpudiag."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from tb_gpudiag.errors import TraceError
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.report.building.build import build_report
+from tb_gpudiag.report.slices.memory_history import prepare_memory
+from tb_gpudiag.report.slices.memory_slice import slice_memory
+from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
+from tb_gpudiag.report.views.html import to_html
+from tb_gpudiag.report.views.markdown import to_markdown
+from tb_gpudiag.report.views.text import to_text
+from tb_gpudiag.report.wire import to_json
+from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.read import read_trace
+from tests.facts.invariants import assert_invariants
+from tests.plugin.server import Server
+from tests.simulator import simulate
+from tests.simulator.scenarios import SMALL
+
+MOST_BOXES = 10_000
+
+SHOWN = 16
+"""One report of so many is shown as text, Markdown and HTML, which takes as long as everything before it."""
+
+
+def read(content: bytes) -> None:
+    """Read a file of any kind. Its first bytes say what it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "host_1.1.pt.trace.json"
+        path.write_bytes(content)
+        _read(path)
+
+
+def trace(content: bytes) -> None:
+    """Read a trace, and compute and show all there is to it."""
+    _diagnose(content, "host_1.1.pt.trace.json")
+
+
+def timeline(content: bytes) -> None:
+    """The same for a memory timeline."""
+    _diagnose(content, "host_1.1.memory.json")
+
+
+def pickled(content: bytes) -> None:
+    """The same for the bytes of a memory snapshot."""
+    _diagnose(content, "host_1.1.pickle")
+
+
+def snapshot(content: bytes) -> None:
+    """The same for a memory snapshot that is given as JSON: mutations of it are snapshots again."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return
+    pickled(pickle.dumps(document))
+
+
+def request(content: bytes) -> None:
+    """Send a request to the plugin: a route and its query, such as `timeline?id=…&start_us=0`."""
+    route = content.decode("utf-8", "replace").replace("\n", "").replace("ID", _server()[1])
+    answer = _server()[0].get(route)
+    assert answer.status_code in {200, 202, 204, 301, 304, 308, 400, 404, 405, 414}, (route, answer.status)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "read": read,
+    "trace": trace,
+    "timeline": timeline,
+    "pickled": pickled,
+    "snapshot": snapshot,
+    "request": request,
+}
+
+
+def _diagnose(content: bytes, name: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        recorded = _read(path)
+        if recorded is None:
+            return
+        facts = Facts(recorded)
+        assert_invariants(facts)
+        with _rules_may_not_crash():
+            report = build_report(facts, find_traces(str(path)).files[0])
+    assert to_json(report)
+    if zlib.crc32(content) % SHOWN == 0:
+        for view in (to_text, to_markdown, to_html):
+            assert view([report])
+    arrays = prepare_timeline(facts)
+    for window_us in ((None, None), (0.0, 1.0), (-1e12, 1e12)):
+        shown = slice_timeline(arrays, *window_us, 500)
+        assert sum(len(lane.box_start_us) for lane in shown.lanes) <= MOST_BOXES
+    memory = prepare_memory(facts)
+    for device in facts.memory:
+        slice_memory(memory, device.device, None, None, 500)
+
+
+def _read(path: Path) -> Trace | None:
+    """The trace; None if the file is refused, with words for the user."""
+    try:
+        return read_trace(str(path))
+    except TraceError as error:
+        if not error.what or not error.remedy:
+            raise AssertionError("an error says what happened and what to do") from error
+        return None
+
+
+@contextmanager
+def _rules_may_not_crash() -> Iterator[None]:
+    """A rule that crashes is logged, so that users keep the other findings. Here it is a failure."""
+    crashes: list[logging.LogRecord] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = crashes.append  # type: ignore[method-assign]
+    rules = logging.getLogger("tb_gpudiag.rules")
+    rules.addHandler(handler)
+    try:
+        yield
+    finally:
+        rules.removeHandler(handler)
+    for record in crashes:
+        if record.exc_info and record.exc_info[1]:
+            raise record.exc_info[1]
+
+
+@cache
+def _server() -> tuple[Server, str]:
+    """A plugin with one analyzed trace, and its id. It lives as long as the process."""
+    folder = tempfile.mkdtemp(prefix="gpudiag-fuzz-")
+    path = Path(folder) / "host_1.1.pt.trace.json"
+    path.write_bytes(simulate(SMALL, seed=0).bytes("C2"))
+    server = Server(logdir=folder)
+    trace_id = server.only_id()
+    server.ready(f"report?id={trace_id}")
+    return server, trace_id
