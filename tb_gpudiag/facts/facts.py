@@ -44,6 +44,7 @@ from tb_gpudiag.facts.waiting.allocator_calls import AllocatorCalls, allocator_c
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
 from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost, recorder_cost
+from tb_gpudiag.facts.waiting.small_operators import in_small_operators
 from tb_gpudiag.trace.events import Bool, Trace
 from tb_gpudiag.trace.vocabulary.kernel_names import amd_architecture
 
@@ -257,6 +258,17 @@ class Facts:
     @cached_property
     def job(self) -> JobKind:
         return job_kind(self.host)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether nothing in the trace hints at an accelerator: the job computes on the CPU."""
+        hints = self.recorded.unread_accelerator or self.trace.metadata.device_properties
+        return self.device is None and not hints and not self.calls.begin_work
+
+    @cached_property
+    def small_operators(self) -> Bool:
+        """Mask of the events in operators that are mostly overhead on the CPU, shape (n,)."""
+        return in_small_operators(self.host)
 
     @cached_property
     def allocator_calls(self) -> AllocatorCalls:

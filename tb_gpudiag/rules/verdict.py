@@ -10,12 +10,13 @@ from tb_gpudiag.facts.core.steady import Steady
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.leak import leak_sentences
 from tb_gpudiag.rules.shared.little_work import little_work
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, lost_time
 from tb_gpudiag.rules.shared.unseen_time import MOSTLY, unseen
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
-from tb_gpudiag.trace.events import Kind
+from tb_gpudiag.trace.events import Bool, Kind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 from tb_gpudiag.wording.kinds import FILE_KINDS
 from tb_gpudiag.wording.vocabulary import LIMITERS
@@ -78,7 +79,7 @@ def _without_leaks(facts: Facts, ranked: Sequence[str]) -> Verdict:
         return _unseen_gpu("The trace has launch calls but no GPU activity")
     if facts.trace.metadata.device_properties:
         return _unseen_gpu("No GPU activity was recorded")
-    return _host(lost, unseen_ns)
+    return _host(lost, in_overhead(lost, facts.small_operators), unseen_ns)
 
 
 def _gpu(device: DeviceFacts, lost: Lost, steady: Steady, unseen_ns: int, ranked: Sequence[str]) -> Verdict:
@@ -202,32 +203,39 @@ def _unseen_gpu(what: str) -> Verdict:
     return Verdict("unknown", f"{what}, so this report cannot say what limits the job.", 0.0)
 
 
-def _host(lost: Lost, unseen_ns: int) -> Verdict:
-    """A job without a GPU: where the main thread's time went."""
+def _host(lost: Lost, overhead: Bool, unseen_ns: int) -> Verdict:
+    """A job without a GPU: where the main thread's time went. overhead: mask of it in small operators."""
     window_ns = lost.window_ns
-    operators_ns = lost.total_ns(lost.of(*ISSUING, Cause.ALLOCATOR))
+    overhead_ns = lost.total_ns(overhead)
+    operators_ns = lost.total_ns(lost.of(*ISSUING, Cause.ALLOCATOR)) - overhead_ns
+    python_ns = lost.total_ns(lost.of(Cause.PYTHON, Cause.COMPILE, Cause.PROFILER))
     parts = {
         "input": lost.total_ns(lost.of(Cause.INPUT)),
-        "python": lost.total_ns(lost.of(Cause.PYTHON, Cause.COMPILE, Cause.PROFILER)),
+        "host": overhead_ns + python_ns,
         "communication": lost.total_ns(lost.of(Cause.COLLECTIVE, Cause.SYNC)),
     }
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
     most_ns = parts[first]
     start = "No GPU activity was recorded."
-    if operators_ns >= COMPUTE_SHARE * window_ns or most_ns < LEAST_SHARE * window_ns:
+    if operators_ns >= CLEAR_LEAD * most_ns or most_ns < LEAST_SHARE * window_ns:
         first, most_ns = "compute", operators_ns
     elif most_ns < CLEAR_LEAD * parts[second]:
         said = "The main thread's time is spread over data loading, operators and Python."
         return Verdict("mixed", f"{start} {said}", 0.0)
-    if first == "python" and unseen_ns >= MOSTLY * most_ns:
+    if first == "host" and unseen_ns >= MOSTLY * most_ns:
         said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
         return Verdict("unknown", f"{start} {said} Record with with_stack=True to see what.", 0.0)
+    if first == "host" and overhead_ns >= LAUNCH_PART * most_ns:
+        first, most_ns = "launch", overhead_ns
+    elif first == "host":
+        first, most_ns = "python", python_ns
     said = f"The main thread spent {share(most_ns, window_ns)} of its time {_HOST_SENTENCES[first]}"
     return Verdict(first, f"{start} {said}", 0.0)
 
 
 _HOST_SENTENCES = {
     "input": "loading data. The data pipeline limits this job.",
+    "launch": "in operators of a few microseconds each. Dispatching them limits this job.",
     "compute": "in operators. Computing on the CPU limits this job.",
     "python": "in Python between operators. The host's own code limits this job.",
     "communication": "in collectives. Communication limits this job.",

@@ -17,9 +17,10 @@ from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Steps
+from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
-from tb_gpudiag.trace.vocabulary.frames import with_any_numbers
+from tb_gpudiag.trace.vocabulary.frames import parse_frame, place_frame, with_any_numbers
 from tb_gpudiag.trace.vocabulary.marks import OPTIMIZER_STEP, STEP
 
 
@@ -140,6 +141,7 @@ def only_in(host: Host, steps: StepTimes, chosen: Bool) -> list[tuple[str, int]]
     elsewhere = np.zeros(len(events.names), np.bool_)
     elsewhere[events.name[spans[~chosen[step]]]] = True
     spans = spans[chosen[step] & ~elsewhere[events.name[spans]]]
+    spans = _without_wrappers(events, tree, spans)
     own = np.zeros(len(events), np.bool_)
     own[spans] = True
     below = own & (tree.parent != NONE)
@@ -154,6 +156,16 @@ def only_in(host: Host, steps: StepTimes, chosen: Bool) -> list[tuple[str, int]]
         for i in longest
         if not any(map(with_any_numbers(events.names[i]).fullmatch, others))
     ]
+
+
+def _without_wrappers(events: Events, tree: HostTree, spans: Int64) -> Int64:
+    """Drop the frames of torch and the like around a function of the user's: a decorator's, such as
+    `no_grad`'s, says nothing."""
+    users = np.array([place_frame(name) is not None for name in events.names], np.bool_)
+    plumbing = np.array([parse_frame(name) is not None for name in events.names], np.bool_) & ~users
+    own = np.zeros(len(events), np.bool_)
+    own[spans] = users[events.name[spans]]
+    return spans[~(plumbing[events.name[spans]] & tree.any_below(own)[spans])]
 
 
 _MOST_NAMES = 5

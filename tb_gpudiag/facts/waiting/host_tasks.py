@@ -23,6 +23,7 @@ class HostTask(IntEnum):
     SAVING = 2  # a checkpoint
     TOKENIZING = 3
     PREPARING = 4  # images, sound and video: decoded, resized, normalized
+    SLEEPING = 5  # time.sleep()
 
 
 _NAMES = (
@@ -31,6 +32,7 @@ _NAMES = (
     (HostTask.SAVING, host_libraries.SAVING),
     (HostTask.TOKENIZING, host_libraries.TOKENIZING),
     (HostTask.PREPARING, host_libraries.PREPARING),
+    (HostTask.SLEEPING, host_libraries.SLEEPING),
 )
 
 _OTHER = len(HostTask)

@@ -26,13 +26,19 @@ from tb_gpudiag.rules.rule import (
     Saving,
     Severity,
 )
+from tb_gpudiag.rules.shared.cpu_job import (
+    dispatch_finding,
+    in_overhead,
+    python_finding,
+    task_finding,
+)
 from tb_gpudiag.rules.shared.ddp_fixes import with_ddp_copies
 from tb_gpudiag.rules.shared.evidence import part_time, per_step, window_time
 from tb_gpudiag.rules.shared.fewer_launches import batch_evidence
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.launch_advice import LaunchAdvice, launch_advice
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS, in_short_dry_gaps, issuing
-from tb_gpudiag.rules.shared.lost_time import Lost, host_time, lost_time, places, removing
+from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places, removing
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.rules.shared.unseen_time import MOSTLY, located, unseen
 from tb_gpudiag.trace.events import NONE, Bool, Int64
@@ -45,10 +51,14 @@ LEAST_SHARE = 0.05
 # The GPU could do half as much again in the same time.
 ERROR_SHARE = 0.30
 
+# A CPU computes in operators: this much of the main thread's time outside of them, or in operators too short
+# to compute much, is worth a look. Recording makes both larger.
+LEAST_CPU_SHARE = 0.20
+
 # Host tasks that need not run in every step are reported as soon as their fix is measurable: step times vary
 # by 1 to 2% from run to run.
 LEAST_TASK_SHARE = 0.02
-_RARELY_NEEDED = frozenset({HostTask.GARBAGE, HostTask.LOGGING, HostTask.SAVING})
+_RARELY_NEEDED = frozenset({HostTask.GARBAGE, HostTask.LOGGING, HostTask.SAVING, HostTask.SLEEPING})
 
 _INPUT_TASKS = frozenset({HostTask.TOKENIZING, HostTask.PREPARING})
 
@@ -79,6 +89,10 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find idle time in Python between operators, and in operators that GD201 does not cover. Each known host
     task, such as logging, is a finding of its own."""
     device = facts.device
+    if facts.on_cpu:
+        lost = lost_time(facts.window, None, facts.main_thread_spans)
+        hidden, overhead = unseen(lost, facts.host, facts.recorded), in_overhead(lost, facts.small_operators)
+        return _on_cpu(facts.host, facts.host_tasks, lost, hidden, overhead, len(facts.steps), facts.job)
     if device is None:
         return CannotTell(
             "without GPU activity, it is unknown what the host delays",
@@ -127,6 +141,37 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             general = _of_unseen_work(general, lost)
         found.append(with_ddp_copies(general, facts.ddp_copies, lost))
     return sorted(found, key=lambda f: -f.cost_ns) or _clear(lost, total_ns)
+
+
+def _on_cpu(
+    host: Host, tasks: HostTasks, lost: Lost, hidden: Bool, overhead: Bool, steps: int, job: JobKind
+) -> Answer:
+    """The main thread's time in host tasks, in Python between operators, and in operators that are mostly
+    overhead.
+
+    hidden, overhead: masks of time that the trace does not show, and of time in such operators.
+    """
+    kinds = np.where(lost.event == NONE, NONE, tasks.kind[lost.event])
+    free = lost.of(Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR)
+    found = []
+    for kind in HostTask:
+        own = free & (kinds == kind)
+        least = LEAST_TASK_SHARE if kind in _RARELY_NEEDED else LEAST_SHARE
+        if lost.share(lost.total_ns(own)) >= least:
+            found.append(task_finding(host, tasks, lost, own, kind, steps, job))
+            free &= ~own
+    python, overhead = free & lost.of(Cause.PYTHON), free & overhead
+    python_ns = lost.total_ns(python)
+    if lost.share(python_ns) >= LEAST_CPU_SHARE:
+        general = python_finding(host, lost, python)
+        mostly_hidden = lost.total_ns(python & hidden) >= MOSTLY * python_ns
+        found.append(_of_unseen_work(general, lost) if mostly_hidden else general)
+    if lost.share(lost.total_ns(overhead)) >= LEAST_CPU_SHARE:
+        found.append(dispatch_finding(host, lost, overhead, steps))
+    others = share(lost.total_ns(python | overhead), lost.window_ns)
+    return sorted(found, key=lambda f: -f.cost_ns) or Clear(
+        f"Python and the overhead of small operators take {others} of the main thread's time"
+    )
 
 
 def _clear(lost: Lost, cost_ns: int) -> Clear:
@@ -233,15 +278,23 @@ def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
 
     It is a warning only where so much is lost that it is worth a new recording at once."""
     cost_share = lost.share(general.cost_ns)
+    if lost.device == NO_DEVICE:
+        title = f"The main thread spends {share(cost_share)} of its time on work that was not recorded"
+        start = "The trace does not show what the main thread does between operators"
+    else:
+        title = f"The host keeps the GPU idle {share(cost_share)} of the time with work that was not recorded"
+        start = (
+            "The GPU has finished its work, and the trace does not show what the host does before the next "
+            "launch"
+        )
     return replace(
         general,
-        title=f"The host keeps the GPU idle {share(cost_share)} of the time with work that was not recorded",
-        summary="The GPU has finished its work, and the trace does not show what the host does before the "
-        "next launch: it may be Python, a lock, a sleep, file access or another library.",
+        title=title,
+        summary=f"{start}: it may be Python, a lock, a sleep, file access or another library.",
         fix=Fix("Record again with operators and Python stacks, to see what the host does.", _WITH_STACKS),
         saving=Saving(0, general.cost_ns),
         removable=None,
-        severity=None if cost_share >= ERROR_SHARE else Severity.INFO,
+        severity=None if cost_share >= ERROR_SHARE and lost.device != NO_DEVICE else Severity.INFO,
     )
 
 

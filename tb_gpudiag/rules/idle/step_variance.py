@@ -35,6 +35,7 @@ from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places
 from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.vocabulary.frames import parse_frame
 from tb_gpudiag.wording.format import count, one_line, ordinal, time_ns
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio
 from tb_gpudiag.wording.vocabulary import CAUSES
@@ -165,7 +166,7 @@ def _finding(
     return Finding(
         title=_title(uneven, longest, inferred=inferred),
         summary=f"Compared with the other steps, {main} grew most. "
-        + (f"Only slow steps ran {one_line(only[0][0], 120)}. " if only else "")
+        + (f"Only slow steps ran {one_line(_shown(only[0][0]), 120)}. " if only else "")
         + "Averages over all steps mix both kinds.",
         fix=_fix(uneven.pattern, cause, main, only, job, same=not work),
         saving=Saving(0, excess_ns, "at most; other findings count the same time"),
@@ -180,12 +181,17 @@ def _finding(
             window_time("Longer than the median", excess_ns, lost.window_ns),
             *(Evidence(f"Extra {label}", duration(ns)) for label, ns, _ in grown[:_PARTS_SHOWN]),
             *work,
-            *(Evidence("Only in slow steps", one_line(name), (duration(ns),)) for name, ns in only),
+            *(Evidence("Only in slow steps", one_line(_shown(name)), (duration(ns),)) for name, ns in only),
         ],
         places=_places(uneven, host, lost, cause) if cause is not None else [],
         ranges=[Range(int(times.start_ns[i]), int(times.end_ns[i]), lost.device) for i in slowest],
         severity=Severity.WARNING if excess_ns >= WARNING_SHARE * lost.window_ns else Severity.INFO,
     )
+
+
+def _shown(name: str) -> str:
+    """A span's name; a Python frame as places are written."""
+    return str(parse_frame(name) or name)
 
 
 def _title(uneven: _Uneven, longest: Quantity, *, inferred: bool) -> str:

@@ -75,6 +75,17 @@ saver.submit(torch.save, state, path)            # concurrent.futures.ThreadPool
         ),
         _RARELY,
     ),
+    HostTask.SLEEPING: HostTaskFix(
+        "sleeping",
+        "sleeping",
+        Fix(
+            "Remove the sleep from the step. To wait for something, wait for it itself, in another thread.",
+            """ready = threading.Event()                        # set by the thread that has what you wait for
+ready.wait()                                     # not: while not done(): time.sleep(0.1)""",
+            "https://docs.python.org/3/library/threading.html#event-objects",
+        ),
+        _RARELY,
+    ),
     HostTask.TOKENIZING: HostTaskFix(
         "tokenizing text",
         "tokenizing text",

@@ -9,6 +9,8 @@ from tb_gpudiag.trace.vocabulary.patterns import IN_FILE, PACKAGE, any_of
 
 GARBAGE_COLLECTION = any_of(r"<built-in function collect>")
 
+SLEEPING = any_of(r"<built-in function sleep>")
+
 LOGGING = any_of(
     PACKAGE + r"logging/(__init__|handlers)" + IN_FILE,
     PACKAGE + r"(wandb|tensorboard|tensorboardX|torch/utils/tensorboard)/.*" + IN_FILE,

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tb_gpudiag.rules.idle.host_bound import RULE
 from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import HostThread, TraceBuilder
@@ -19,7 +21,6 @@ from tests.rules.stage import (
     healthy,
     is_clear,
     one_gap,
-    without_gpu,
 )
 
 
@@ -74,8 +75,75 @@ def test_a_host_that_is_ahead_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(healthy(), tmp_path)))
 
 
-def test_cannot_tell_without_a_gpu(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(without_gpu(), tmp_path)))
+def test_cannot_tell_without_the_activity_of_a_gpu_that_is_used(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.thread().op("aten::mm", at=0, us=100).step(0, at=0, us=1000)
+    assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
+
+
+def _on_cpu(act: Callable[[HostThread, float], object], steps: int = 4) -> TraceBuilder:
+    """Build steps of 1,000 µs on the CPU: 100 µs of computing, then something for 900 µs."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for step in range(steps):
+        at = step * 1_000
+        main.step(step, at=at, us=1_000).frame("train.py(12): train_step", at=at, us=1_000)
+        main.op("aten::mm", at=at, us=100)
+        act(main, at + 100)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("<built-in function collect>", "Garbage collection takes 90.0% of the main thread's time"),
+        ("torch/serialization.py(945): save", "Saving files takes 90.0% of the main thread's time"),
+        ("<built-in function sleep>", "Sleeping takes 90.0% of the main thread's time"),
+        ("logging/__init__.py(1489): info", "Logging takes 90.0% of the main thread's time"),
+    ],
+)
+def test_a_host_task_of_a_job_on_the_cpu(name: str, title: str, tmp_path: Path) -> None:
+    def act(main: HostThread, at: float) -> None:
+        main.frame("train.py(40): chore", at=at, us=900).frame(name, at=at, us=900)
+
+    found = finding(RULE.check(facts_of(_on_cpu(act), tmp_path)))
+    assert found.title == title
+    assert (found.cost_ns, found.places[0].function) == (4 * 900_000, "chore")
+    assert figures(found)["Calls"] == (number(4, "call"), number(1, suffix="per step"))
+    assert found.claims == {}
+
+
+def test_python_of_a_job_on_the_cpu(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(_on_cpu(lambda main, at: _python(main, at, 900)), tmp_path)))
+    assert found.title == "Python between operators takes 90.0% of the main thread's time"
+    assert found.places[0].function == "crop"
+
+
+def test_many_small_operators_are_overhead_and_few_large_ones_compute(tmp_path: Path) -> None:
+    def small(main: HostThread, at: float) -> None:
+        for i in range(90):
+            main.op("aten::add", at=at + i * 10, us=9)
+
+    facts = facts_of(_on_cpu(small), tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.title == "CPU operator overhead takes 81.0% of the main thread's time"
+    assert figures(found)["Operators"] == (number(360, "operator"), number(90, suffix="per step"))
+    assert find_verdict(facts).limiter == "launch"
+    large = facts_of(_on_cpu(lambda main, at: main.op("aten::mm", at=at, us=900)), tmp_path)
+    assert is_clear(RULE.check(large))
+    assert find_verdict(large).limiter == "compute"
+
+
+def test_an_operator_that_was_interrupted_is_still_small(tmp_path: Path) -> None:
+    def small(main: HostThread, at: float) -> None:
+        for i in range(60):
+            main.op("aten::add", at=at + i * 10, us=9)
+        if at == 100:
+            main.op("aten::add", at=at + 600, us=300)
+
+    overhead, *_ = findings(RULE.check(facts_of(_on_cpu(small), tmp_path)))
+    assert overhead.title.startswith("CPU operator overhead")
+    assert overhead.cost_ns == 4 * 60 * 9_000 + 300_000
 
 
 def _task(name: str, *, by: str = "train.py(30): log_metrics") -> Act:

@@ -13,6 +13,7 @@ from tests.rules.stage import cannot_tell, facts_of, figures, finding, is_clear
 from tests.simulator import Job, simulate
 
 SAVE = "train.py(40): save_checkpoint"
+SHOWN = "save_checkpoint (train.py, defined at line 40)"
 
 
 def _steps(lengths_us: Sequence[float], *, extra: str = SAVE, gpu: bool = True) -> TraceBuilder:
@@ -45,7 +46,7 @@ def test_says_which_step_is_slow_what_grew_in_it_and_where(tmp_path: Path) -> No
         share_of(60_000, facts.window.duration_ns, "of the step window"),
     )
     assert evidence["Extra Python between operators"] == (duration(60_000),)
-    assert evidence["Only in slow steps"] == (SAVE, duration(60_000))
+    assert evidence["Only in slow steps"] == (SHOWN, duration(60_000))
     assert (found.places[0].line, found.places[0].function) == (40, "save_checkpoint")
     assert (found.ranges[0].start_ns, found.ranges[0].end_ns) == (995_000, 1_155_000)
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
@@ -141,7 +142,7 @@ def test_names_that_differ_only_in_a_number_are_not_unique_to_slow_steps(tmp_pat
         at = 100.0 * step + (100 if step > 5 else 0)
         main.annotation(f"iteration {step}", at=at, us=99)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert [e.value for e in found.evidence if e.label == "Only in slow steps"] == [SAVE]
+    assert [e.value for e in found.evidence if e.label == "Only in slow steps"] == [SHOWN]
 
 
 def test_without_a_gpu_it_is_the_hosts_time(tmp_path: Path) -> None:
@@ -208,3 +209,11 @@ def test_accumulated_gradients_are_not_uneven_steps(tmp_path: Path) -> None:
     trace = _steps([100, 100, 100, 190] * 5, extra="Optimizer.step#AdamW.step")
     answer = RULE.check(facts_of(trace, tmp_path))
     assert is_clear(answer)
+
+
+def test_a_decorator_of_torch_is_not_what_slow_steps_ran(tmp_path: Path) -> None:
+    trace = _steps([100] * 5 + [500] + [100] * 5, extra="torch/utils/_contextlib.py(120): decorate_context")
+    trace.thread(tid=trace.recording.pid).frame("train.py(18): evaluate", at=515, us=380)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert figures(found)["Only in slow steps"][0] == "evaluate (train.py, defined at line 18)"
+    assert "ran evaluate" in found.summary
