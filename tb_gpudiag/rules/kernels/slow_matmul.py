@@ -146,7 +146,7 @@ def _reached(computing: list[OperatorTime], time: KernelTime) -> str:
     heaviest = computing[0]
     reason = why_slow(heaviest) if time.share(heaviest.time_ns) >= LEAST_SHARE else ""
     because = f"; {heaviest.operator} is limited by its shape: {reason}" if reason else ""
-    return f"matmuls of known shapes reach {share(least, total)} of the roofline{because}"
+    return f"operators of known shapes reach {share(least, total)} of the roofline{because}"
 
 
 def _best_known(computing: list[OperatorTime]) -> str:

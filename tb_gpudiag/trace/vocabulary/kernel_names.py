@@ -33,11 +33,12 @@ _OUTSIDE = r"(?:\(anonymous namespace\)|[^<(])*"
 _BEFORE = r"(?!triton_(?:poi|red|per|mix|for|tem)_)" + _OUTSIDE
 _COMPUTES = rf"(?!{_OUTSIDE}(?:gemm|matmul|attn|attention|flash_?(?:fwd|bwd|mla)))"
 
-# Kernels that communicate between GPUs: NCCL, RCCL, MSCCL, NVSHMEM, DeepEP, MoRI, Transformer Engine's user
-# buffers, symmetric memory, and the all-reduces of vLLM, SGLang, TensorRT-LLM, FlashInfer and AITER.
+# Kernels that communicate between GPUs: NCCL, RCCL, MSCCL, NVSHMEM, DeepEP, MoRI, pplx, Transformer Engine's
+# user buffers, symmetric memory, and those of vLLM, SGLang, TensorRT-LLM, FlashInfer and AITER.
 COMMUNICATION_KERNEL = any_of(
     r"(void )?(nccl|rccl|mscclpp|msccl|nvshmem|mori::|userbuffers_).*",
-    _BEFORE + r"(deep_ep|nvshmem|mscclpp|quickreduce::|(\b|_)ep::\w*(dispatch|combine|notify)).*",
+    _BEFORE + r"(deep_ep|nvshmem|mscclpp|quickreduce::|pplx|(\b|_)ep::\w*(dispatch|combine|notify)).*",
+    _BEFORE + r"(symmetric_memory::|moe_?comm|moe_?a2a|(hybrid_ep|mori)::|EpDispatch|EpCombine).*",
     _BEFORE + r"(?<![a-z])(internode|intranode)(_ll)?(\b|_|\d|(?=[A-Z])).*",
     _BEFORE + r"cross_device_reduce.*",
     _COMPUTES + _BEFORE + r"(?<!block)(?<!warp)(?<!block_)(?<!warp_)(all_?reduce|reduce_?scatter|all_?gather|"
