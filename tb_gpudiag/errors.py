@@ -102,13 +102,18 @@ class Defect(GpudiagError):
     def of(cls, error: Exception, *, where: str = "", remedy: str = "") -> Defect:
         """Name the bug by its place in the code: an exception's message may contain anything from the
         trace."""
-        frames = traceback.extract_tb(error.__traceback__)
-        place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "?"
         return cls(
-            f"The analysis failed because of a bug in gpudiag: {type(error).__name__} in {place}.",
+            f"The analysis failed because of a bug in gpudiag: {place_of(error)}.",
             where=where,
             remedy=remedy,
         )
+
+
+def place_of(error: Exception) -> str:
+    """Return the kind of an exception and its place in the code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "?"
+    return f"{type(error).__name__} in {place}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

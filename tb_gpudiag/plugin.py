@@ -76,7 +76,6 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         logdir_spec = getattr(context.flags, "logdir_spec", None)
         self._service = Service(roots_from(context.logdir, logdir_spec), settings_from())
         self._first_question = True
-        self._traces_of: tuple[int, str] = (-1, "")  # generation, JSON
 
     def close(self) -> None:
         """Stop the background work, which also ends with the process. TensorBoard never calls this."""
@@ -105,14 +104,12 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return {path: _application(route) for path, route in routes.items()}
 
     def _traces(self, request: wrappers.Request) -> wrappers.Response:
-        # Each open page polls this every few seconds, and the list can be long. Do not resend one that the
-        # page has. Not as a 304, because TensorBoard warns about responses without a Content-Type.
-        generation = self._service.generation()
-        if _integer(request, "known", -1, low=-1, high=2**32 - 1) == generation:
-            return _json(request, to_json(pb.TraceList(generation=generation, unchanged=True)))
-        if self._traces_of[0] != generation:
-            self._traces_of = (generation, to_json(self._service.traces()))
-        return _json(request, self._traces_of[1])
+        # Each open page polls this every few seconds, and the list can be long: send what has changed. Not as
+        # a 304, because TensorBoard warns about responses without a Content-Type.
+        known = None
+        if "known" in request.args:
+            known = _integer(request, "known", None, low=-1, high=2**32 - 1)
+        return _json(request, to_json(self._service.traces(known)))
 
     def _report(self, request: wrappers.Request) -> wrappers.Response:
         found = self._service.report(_text(request, "id"))

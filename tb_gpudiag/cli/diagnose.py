@@ -64,11 +64,16 @@ def run(arguments: Sequence[str]) -> int:
         tell(str(error))
     if result.reports or parsed.format == "json":
         _write(result, parsed.format, parsed.output)
-    if any(isinstance(error, Defect) for error in result.errors):
+    if _met_a_bug(result):
         return DEFECT
     if not result.reports:
         return 2
     return 1 if _fails(result.reports, conditions) else 0
+
+
+def _met_a_bug(result: Result) -> bool:
+    crashed = (rule for report in result.reports for rule in report.unchecked if rule.defect)
+    return any(isinstance(error, Defect) for error in result.errors) or any(crashed)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -76,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="gpudiag diagnose",
         description="Show where GPU time and memory went, why the GPU was idle, and what to fix first.",
         epilog="Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or nothing to read, "
-        "3 a bug in gpudiag: the report of a file is missing.",
+        "3 a bug in gpudiag: the report of a file, or a rule in it, is missing.",
     )
     parser.add_argument(
         "paths",

@@ -365,16 +365,18 @@ class TimeRange(_message.Message):
     def __init__(self, start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., device: _Optional[int] = ...) -> None: ...
 
 class Unchecked(_message.Message):
-    __slots__ = ("rule", "reason", "how_to_record", "name")
+    __slots__ = ("rule", "reason", "how_to_record", "name", "defect")
     RULE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     HOW_TO_RECORD_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    DEFECT_FIELD_NUMBER: _ClassVar[int]
     rule: str
     reason: str
     how_to_record: str
     name: str
-    def __init__(self, rule: _Optional[str] = ..., reason: _Optional[str] = ..., how_to_record: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+    defect: bool
+    def __init__(self, rule: _Optional[str] = ..., reason: _Optional[str] = ..., how_to_record: _Optional[str] = ..., name: _Optional[str] = ..., defect: bool = ...) -> None: ...
 
 class Clear(_message.Message):
     __slots__ = ("rule", "name", "reason")
@@ -689,20 +691,26 @@ class Problem(_message.Message):
     def __init__(self, what: _Optional[str] = ..., where: _Optional[str] = ..., remedy: _Optional[str] = ...) -> None: ...
 
 class TraceList(_message.Message):
-    __slots__ = ("traces", "generation", "scanned", "version", "problems", "unchanged")
+    __slots__ = ("traces", "generation", "scanned", "version", "problems", "unchanged", "removed", "whole", "more")
     TRACES_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     SCANNED_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     traces: _containers.RepeatedCompositeFieldContainer[TraceEntry]
     generation: int
     scanned: bool
     version: str
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
     unchanged: bool
-    def __init__(self, traces: _Optional[_Iterable[_Union[TraceEntry, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., version: _Optional[str] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., unchanged: bool = ...) -> None: ...
+    removed: _containers.RepeatedScalarFieldContainer[str]
+    whole: bool
+    more: bool
+    def __init__(self, traces: _Optional[_Iterable[_Union[TraceEntry, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., version: _Optional[str] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., unchanged: bool = ..., removed: _Optional[_Iterable[str]] = ..., whole: bool = ..., more: bool = ...) -> None: ...
 
 class TraceEntry(_message.Message):
     __slots__ = ("id", "run", "worker", "span", "size_bytes", "modified_s", "state", "error", "limiter", "sentence", "writing", "content", "kind")

@@ -150,10 +150,12 @@ class Clear:
 
 @dataclass(frozen=True)
 class CannotTell:
-    """The trace does not show it. `how_to_record` says how to record one that does."""
+    """The trace does not show it. `how_to_record` says how to record one that does. `defect`: the rule has a
+    bug."""
 
     reason: str
     how_to_record: str = ""
+    defect: bool = False
 
 
 NO_GPU = CannotTell(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tb_gpudiag.errors import place_of
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, intersect, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
@@ -25,7 +26,6 @@ from tb_gpudiag.rules.savings import (
 )
 from tb_gpudiag.rules.shared.little_work import little_work
 from tb_gpudiag.rules.shared.memory_room import share_of_memory
-from tb_gpudiag.wording.format import one_line
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +177,8 @@ def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> Answer:
         raise
     except Exception as error:  # a rule's bug must not cost the user the other findings
         log.exception("rule %s (%s) crashed", rule.id, rule.name)
-        return CannotTell(f"could not check: {type(error).__name__}: {one_line(str(error), 200)}")
+        # Its place in the code, not its message: that may contain anything from the trace.
+        return CannotTell(f"could not check because of a bug in gpudiag: {place_of(error)}", defect=True)
 
 
 def _replay_if_needed(facts: Facts, found: Sequence[Found]) -> Replay | None:

@@ -84,8 +84,8 @@ class _Job:
 class Jobs:
     """Queue of analyses and their processes. Results go into `cache`.
 
-    `on_change()` is called whenever the state of a job changes. The lock is held, so it must be fast.
-    `on_ready(key, entry)` is called when a result is there, before `on_change()`.
+    `on_change(key)` is called whenever the state of a job changes. The lock is held, so it must be fast.
+    `on_ready(key, entry)` is called when a result is there, before `on_change(key)`.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Jobs:
         settings: Settings,
         cache: Cache,
         *,
-        on_change: Callable[[], None] = lambda: None,
+        on_change: Callable[[str], None] = lambda key: None,
         on_ready: Callable[[str, Entry], None] = lambda key, entry: None,
         command: Sequence[str] = COMMAND,
     ) -> None:
@@ -125,7 +125,7 @@ class Jobs:
                         target=self._schedule, name="gpudiag-jobs", daemon=True
                     )
                     self._scheduler.start()
-                self._tell()
+                self._tell(job)
             job.asked_s = now_s
             return _state_of(job)
 
@@ -164,11 +164,11 @@ class Jobs:
         if job.process is not None:
             job.process.kill()
         self._jobs.pop(job.key, None)
-        self._tell()
+        self._tell(job)
 
-    def _tell(self) -> None:
+    def _tell(self, job: _Job) -> None:
         self._changed.notify_all()
-        self._on_change()
+        self._on_change(job.key)
 
     def _schedule(self) -> None:
         while True:
@@ -182,7 +182,7 @@ class Jobs:
                     self._changed.wait(TICK_S if busy else None)
                     continue
                 job.state, job.began_s, job.stage = "running", time.monotonic(), "starting"
-                self._tell()
+                self._tell(job)
             there = self._cache.find(job.key)
             if there is not None:
                 # The result came after the caller looked into the cache, or from another TensorBoard.
@@ -320,13 +320,13 @@ class Jobs:
         job.state = "done"
         if self._jobs.get(job.key) is job:
             del self._jobs[job.key]
-        self._tell()
+        self._tell(job)
 
     def _fail(self, job: _Job, error: GpudiagError) -> None:
         job.state, job.error, job.ended_s = "failed", error, time.monotonic()
         job.crashes += isinstance(error, JobFailed)
         job.process = None
-        self._tell()
+        self._tell(job)
 
 
 def worker_environment() -> dict[str, str]:

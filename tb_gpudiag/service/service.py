@@ -17,11 +17,18 @@ from tb_gpudiag.service.cache import Cache, entry_key
 from tb_gpudiag.service.entry import CorruptEntry, Entry
 from tb_gpudiag.service.index import LogIndex, Snapshot, TraceEntry
 from tb_gpudiag.service.jobs import COMMAND, Jobs
+from tb_gpudiag.service.listing import Listing
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.service.slice_messages import Question
 from tb_gpudiag.service.slices import Busy, Slices
 from tb_gpudiag.version import __version__
+
+# Traces in one answer: half a megabyte, before compression.
+MOST_LISTED = 2000
+
+# Files and folders that cannot be read: more are counted.
+MOST_PROBLEMS = 100
 
 
 class UnknownTrace(Exception):
@@ -53,7 +60,12 @@ class Service:
         self._jobs = Jobs(
             settings, self._cache, on_change=self._changed, on_ready=self._ready, command=command
         )
-        self._changes = 0
+        self._listing = Listing()
+        self._listed = Snapshot()  # what the listing is of
+        self._keys: dict[str, str] = {}  # by id; empty while there is nothing to read
+        self._ids: dict[str, list[str]] = {}  # by key
+        self._places: dict[str, int] = {}  # in the order of the list
+        self._note = ""
         self._summaries: dict[str, dict[str, str] | None] = {}
         self._slices = Slices()
         self._index = LogIndex(roots, on_change=self._look_up)
@@ -71,24 +83,37 @@ class Service:
             self._index.wait_for_first_scan(wait_s)
         return bool(self._index.snapshot().entries)
 
-    def generation(self) -> int:
-        """Return a number that changes whenever the result of `traces` does. It is cheap."""
-        return (self._index.snapshot().generation + self._changes) % 2**32
+    def traces(self, known: int | None = None) -> pb.TraceList:
+        """List the traces that have changed since the generation `known`, with the state of each analysis.
 
-    def traces(self) -> pb.TraceList:
-        """List the traces, with the state of each analysis."""
-        # First: a change from here on must change the generation of the next list.
-        generation = self.generation()
-        snapshot = self._index.snapshot()
-        problems = list(snapshot.problems)
-        if self._cache.note:
-            problems.append(GpudiagError(self._cache.note))
+        Without `known`, or if it is not a generation of this list, all traces are listed. If there are many,
+        the answer has a part of them, and says so.
+        """
+        self._index.snapshot()  # keeps the scans frequent
+        with self._lock:
+            if self._note != self._cache.note:
+                self._note = self._cache.note
+                self._listing.touch()
+            if known == self._listing.number:
+                return pb.TraceList(generation=known, unchanged=True)
+            part = self._listing.since(known, MOST_LISTED)
+            listed, places = self._listed, self._places
+        problems = [*listed.problems[:MOST_PROBLEMS]]
+        if len(listed.problems) > MOST_PROBLEMS:
+            left_out = len(listed.problems) - MOST_PROBLEMS
+            problems.append(GpudiagError(f"{left_out:,} other files or folders could not be read."))
+        if self._note:
+            problems.append(GpudiagError(self._note))
+        entries = [listed.entries[id_] for id_ in sorted(part.changed, key=places.__getitem__)]
         return pb.TraceList(
-            traces=[self._described(entry) for entry in snapshot.entries.values()],
-            generation=generation,
-            scanned=snapshot.scanned,
+            traces=[self._described(entry) for entry in entries],
+            generation=part.number,
+            scanned=listed.scanned,
             version=__version__,
             problems=[problem(error) for error in problems],
+            removed=part.removed,
+            whole=part.whole,
+            more=part.more,
         )
 
     def report(self, id_: str) -> bytes | Pending:
@@ -197,10 +222,10 @@ class Service:
     def _forget(self, key: str) -> None:
         with self._lock:
             self._summaries[key] = None
-            self._changes += 1
+            self._listing.change(self._ids.get(key, ()))
 
     def _described(self, entry: TraceEntry) -> pb.TraceEntry:
-        key = _key(entry) if entry.content else ""
+        key = self._keys.get(entry.id, "")
         summary = self._summaries.get(key)
         job = self._jobs.state(key) if summary is None else None
         return pb.TraceEntry(
@@ -221,13 +246,32 @@ class Service:
 
     def _look_up(self, snapshot: Snapshot) -> None:
         """Look for results from earlier, or from another TensorBoard. Runs on the scanning thread."""
-        keys = {_key(entry) for entry in snapshot.entries.values() if entry.content}
+        before = self._listed.entries
+        changed = {id_ for id_, entry in snapshot.entries.items() if before.get(id_) != entry}
+        keys = {
+            id_: self._keys[id_] if id_ not in changed else _key(entry) if entry.content else ""
+            for id_, entry in snapshot.entries.items()
+        }
+        ids: dict[str, list[str]] = {}
+        for id_, key in keys.items():
+            ids.setdefault(key, []).append(id_)
         there = self._cache.keys()
         found = {
-            key: self._summaries.get(key) or (self._summary(key) if key in there else None) for key in keys
+            key: self._summaries.get(key) or (self._summary(key) if key in there else None)
+            for key in ids
+            if key
         }
         with self._lock:  # an analysis may have finished meanwhile
-            self._summaries = {key: self._summaries.get(key) or summary for key, summary in found.items()}
+            summaries = {key: self._summaries.get(key) or summary for key, summary in found.items()}
+            for key, summary in summaries.items():
+                if summary is not None and self._summaries.get(key) is None:
+                    changed.update(ids[key])
+            self._summaries, self._keys, self._ids = summaries, keys, ids
+            self._places = {id_: place for place, id_ in enumerate(snapshot.entries)}
+            self._listed = snapshot
+            self._listing.remove(before.keys() - snapshot.entries.keys())
+            self._listing.change(id_ for id_ in snapshot.entries if id_ in changed)
+            self._listing.touch()  # the problems may have changed
 
     def _summary(self, key: str) -> dict[str, str] | None:
         entry = self._cache.find(key)
@@ -237,9 +281,9 @@ class Service:
         with self._lock:
             self._summaries[key] = dict(entry.summary)
 
-    def _changed(self) -> None:
+    def _changed(self, key: str) -> None:
         with self._lock:
-            self._changes += 1
+            self._listing.change(self._ids.get(key, ()))
 
 
 def problem(error: GpudiagError) -> pb.Problem:

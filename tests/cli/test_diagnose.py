@@ -244,6 +244,21 @@ def test_a_file_that_needs_too_much_memory_costs_only_its_own_report(
     assert "not enough memory" in shown.err
 
 
+def test_a_rule_that_crashes_exits_with_3_and_the_report_is_written(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise ZeroDivisionError("xyzzy")
+
+    monkeypatch.setattr("tb_gpudiag.rules.idle.input_pipeline.lost_time", crash)
+    assert main(["diagnose", str(log), "--format", "json"]) == 3
+    shown = capsys.readouterr()
+    report = json.loads(shown.out)["reports"][0]
+    (unchecked,) = [rule for rule in report["unchecked"] if rule["rule"] == "GD101"]
+    assert unchecked["defect"] is True
+    assert "xyzzy" not in shown.out
+
+
 def test_a_name_cannot_move_the_cursor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a\x1b[2J\nb\u202ec.pt.trace.json").write_bytes(b"nope")
     assert main(["diagnose", str(tmp_path)]) == 2

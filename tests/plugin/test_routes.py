@@ -153,7 +153,10 @@ def test_the_list_is_sent_again_only_when_it_changed(serve: Callable[..., Server
         found = server.json(f"traces?known={known}")
         return None if found["unchanged"] else found
 
-    assert len(eventually(changed)["traces"]) == 2
+    found = eventually(changed)
+    assert [trace["worker"] for trace in found["traces"]] == ["other"]
+    assert (found["whole"], found["more"], found["removed"]) == (False, False, [])
+    assert len(server.json("traces")["traces"]) == 2
 
 
 def test_the_listing_names_the_tab_and_its_module(serve: Callable[..., Server], log: Path) -> None:

@@ -172,6 +172,45 @@ def test_a_failure_is_shown_in_the_list_with_its_reason(
     assert text_of(service, good.id) == "fine"
 
 
+def test_a_long_list_comes_in_parts_and_then_as_changes(
+    serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tb_gpudiag.service.service.MOST_LISTED", 3)
+    for name in "abcdefgh":
+        write_trace(tmp_path / "log", name, "fine")
+    service = serve()
+    parts = [service.traces()]
+    while parts[-1].more:
+        parts.append(service.traces(parts[-1].generation))
+    assert [[entry.worker for entry in part.traces] for part in parts] == [
+        ["a", "b", "c"],
+        ["d", "e", "f"],
+        ["g", "h"],
+    ]
+    assert [part.whole for part in parts] == [True, False, False]
+    known = parts[-1].generation
+    assert service.traces(known).unchanged
+    first = parts[0].traces[0]
+    text_of(service, first.id)
+    change = eventually(
+        lambda: found if (found := service.traces(known)).traces[:1] and not found.more else None
+    )
+    assert [(entry.id, entry.state) for entry in change.traces] == [(first.id, "ready")]
+    (tmp_path / "log" / "h.pt.trace.json").unlink()
+    gone = eventually(lambda: found if (found := service.traces(change.generation)).removed else None)
+    assert list(gone.removed) == [parts[-1].traces[1].id]
+    assert not gone.traces
+
+
+def test_problems_in_the_list_are_bounded(serve: Callable[..., Service], tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    for number in range(150):
+        (tmp_path / "log" / f"{number}.pt.trace.json").symlink_to(tmp_path / "nowhere")
+    problems = serve().traces().problems
+    assert len(problems) == 101
+    assert problems[-1].what.startswith("50 other")
+
+
 def test_a_canceled_analysis_is_new_again(serve: Callable[..., Service], tmp_path: Path) -> None:
     write_trace(tmp_path / "log", "a", "hang")
     service = serve()

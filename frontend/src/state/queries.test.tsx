@@ -46,6 +46,9 @@ const list = (state: string): TraceList => ({
   unchanged: false,
   version: "",
   problems: [],
+  removed: [],
+  whole: true,
+  more: false,
 });
 
 it("polls the list more often while an analysis runs, and not at all while hidden", async () => {

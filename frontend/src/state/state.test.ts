@@ -121,7 +121,13 @@ describe("findings", () => {
   });
 
   it("that could not be checked are grouped by reason", () => {
-    const unchecked = (rule: string, reason: string) => ({ rule, name: rule, reason, how_to_record: "so" });
+    const unchecked = (rule: string, reason: string) => ({
+      rule,
+      name: rule,
+      reason,
+      how_to_record: "so",
+      defect: false,
+    });
     const items = [unchecked("GD1", "no GPU"), unchecked("GD2", "one step"), unchecked("GD3", "no GPU")];
     const groups = groupedByReason(items).map(({ reason, rules }) => [reason, rules.map(({ rule }) => rule)]);
     expect(groups).toEqual([

@@ -41,13 +41,37 @@ it("requests a slice or the whole trace", async () => {
 });
 
 it("keeps the known list of traces until it changes", async () => {
-  serve(200, { generation: 7, traces: [{ id: "x" }], unchanged: false });
+  const x = { id: "x", run: "r", worker: "w", span: "1" };
+  serve(200, { generation: 7, traces: [x], unchanged: false, whole: true });
   const known = await fetchTraces();
   const fetched = serve(200, { generation: 7, traces: [], unchanged: true });
   expect(await fetchTraces(known)).toBe(known);
   expect(fetched.mock.calls[0]?.[0]).toBe("./traces?known=7");
-  serve(200, { generation: 8, traces: [], unchanged: false });
-  expect((await fetchTraces(known)).generation).toBe(8);
+  serve(200, { generation: 8, traces: [], removed: ["x"], unchanged: false });
+  const later = await fetchTraces(known);
+  expect([later.generation, later.traces]).toEqual([8, []]);
+});
+
+it("requests the list of traces until it has all parts", async () => {
+  const part = (id: string, more: object) => ({
+    traces: [{ id, run: id, worker: "", span: "" }],
+    removed: [],
+    ...more,
+  });
+  const parts = [
+    part("b", { generation: 1, whole: true, more: true }),
+    part("c", { generation: 2, more: true }),
+    part("a", { generation: 3 }),
+  ];
+  const fetched = vi.fn((_url: string) => Promise.resolve(new Response(JSON.stringify(parts.shift()))));
+  vi.stubGlobal("fetch", fetched);
+  const list = await fetchTraces();
+  expect(list.traces.map(({ id }) => id)).toEqual(["a", "b", "c"]);
+  expect(fetched.mock.calls.map(([url]) => url)).toEqual([
+    "./traces",
+    "./traces?known=1",
+    "./traces?known=2",
+  ]);
 });
 
 it("passes the signal on, so that requests can be aborted", async () => {

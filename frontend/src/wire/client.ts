@@ -1,6 +1,7 @@
 // Requests to the plugin's routes. URLs are relative, so that TensorBoard works under any path prefix.
 
 import type { GapChain, MemorySlice, ReportState, Timeline, TraceList } from "./report";
+import { merged, sorted } from "./traces";
 
 export class ServerError extends Error {
   constructor(
@@ -27,10 +28,15 @@ async function get(route: string, query?: Query, signal?: AbortSignal): Promise<
   return answer.json();
 }
 
-/** Return the list of traces: `known` itself if it has not changed. */
+/** Return the list of traces: `known` itself if it has not changed. The server sends what has changed, in parts. */
 export async function fetchTraces(known?: TraceList, signal?: AbortSignal): Promise<TraceList> {
-  const list = (await get("traces", known && { known: known.generation }, signal)) as TraceList;
-  return known && list.unchanged ? known : list;
+  let list = known;
+  for (;;) {
+    const answer = (await get("traces", list && { known: list.generation }, signal)) as TraceList;
+    if (list && answer.unchanged) return list;
+    list = merged(list, answer);
+    if (!answer.more) return sorted(list);
+  }
 }
 
 /** Return the state of a report. The first request queues the analysis. */

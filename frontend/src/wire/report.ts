@@ -296,6 +296,8 @@ export interface Unchecked {
   /** how to record a trace that it can check */
   how_to_record: string;
   name: string;
+  /** a bug in gpudiag stopped it */
+  defect: boolean;
 }
 
 /** A rule that checked and found no problem. */
@@ -574,8 +576,9 @@ export interface Problem {
   remedy: string;
 }
 
-/** Response of `traces`: the log directory as runs, workers and spans. */
+/** Response of `traces`: the log directory as runs, workers and spans, or what has changed in it. */
 export interface TraceList {
+  /** sorted by run, worker and span; bounded */
   traces: TraceEntry[];
   /** changes whenever the list changes */
   generation: number;
@@ -586,6 +589,12 @@ export interface TraceList {
   problems: Problem[];
   /** the request's known= is the newest generation; the other fields are empty */
   unchanged: boolean;
+  /** ids of traces that are gone since known= */
+  removed: string[];
+  /** traces begins the list anew; otherwise it has those that are new or have changed since known= */
+  whole: boolean;
+  /** there are more: request again with known= this generation */
+  more: boolean;
 }
 
 export interface TraceEntry {

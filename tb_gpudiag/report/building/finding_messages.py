@@ -104,6 +104,7 @@ def unchecked_messages(outcome: Outcome) -> list[pb.Unchecked]:
             name=rule.name,
             reason=one_line(answer.reason),
             how_to_record=one_line(answer.how_to_record),
+            defect=answer.defect,
         )
         for rule, answer in outcome.unchecked
     ]

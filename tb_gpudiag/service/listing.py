@@ -1,0 +1,88 @@
+"""What has changed in the list of traces since a page last asked, a part at a time.
+
+Every change gets the next number. A page says which number it knows, and gets what changed since. So neither
+a log directory with many files nor many open pages make long answers.
+"""
+
+from __future__ import annotations
+
+import secrets
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+# Ids that were removed lately. A page that has not asked for longer gets the whole list.
+MOST_REMOVED = 10_000
+
+
+class Part(NamedTuple):
+    """Changes since a number: ids that are new or have changed, and ids that are gone.
+
+    `number` is what the page knows afterwards. `whole`: the page must forget what it had. `more`: it must ask
+    again at once.
+    """
+
+    changed: list[str]
+    removed: list[str]
+    number: int
+    whole: bool
+    more: bool
+
+
+class Listing:
+    """Numbers of the last change of each id. Not safe for threads: the caller locks."""
+
+    def __init__(self) -> None:
+        # A page from before a restart must not know a number of ours.
+        self._first = self.number = secrets.randbelow(2**31)
+        self._of_id: dict[str, int] = {}
+        self._removed: OrderedDict[str, int] = OrderedDict()
+        self._forgotten = self._first  # changes up to this one may be removals that are no longer known
+        # All changes in order of their numbers, also those that a later change of the same id replaces.
+        self._numbers: list[int] = []
+        self._ids: list[str] = []
+
+    def change(self, ids: Iterable[str]) -> None:
+        """Note that these ids are new or have changed."""
+        for id_ in ids:
+            self.number += 1
+            self._of_id[id_] = self.number
+            self._removed.pop(id_, None)
+            self._numbers.append(self.number)
+            self._ids.append(id_)
+        if len(self._ids) > 2 * len(self._of_id) + MOST_REMOVED:
+            self._compact()
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Note that these ids are gone."""
+        for id_ in ids:
+            self.number += 1
+            self._of_id.pop(id_, None)
+            self._removed[id_] = self.number
+            if len(self._removed) > MOST_REMOVED:
+                self._forgotten = self._removed.popitem(last=False)[1]
+
+    def touch(self) -> None:
+        """Note that something else has changed than ids."""
+        self.number += 1
+
+    def since(self, known: int | None, most: int) -> Part:
+        """Return at most `most` of the changes since `known`, in their order; None or another number that is
+        not known means since ever."""
+        whole = known is None or not self._forgotten <= known <= self.number
+        after = self._first if whole or known is None else known
+        removed = [] if whole else [id_ for id_, number in self._removed.items() if number > after]
+        changed: list[str] = []
+        for at in range(bisect_right(self._numbers, after), len(self._numbers)):
+            if self._of_id.get(self._ids[at]) != self._numbers[at]:
+                continue
+            if len(changed) == most:
+                return Part(changed, removed, self._of_id[changed[-1]], whole, more=True)
+            changed.append(self._ids[at])
+        return Part(changed, removed, self.number, whole, more=False)
+
+    def _compact(self) -> None:
+        kept = [at for at, id_ in enumerate(self._ids) if self._of_id.get(id_) == self._numbers[at]]
+        self._numbers = [self._numbers[at] for at in kept]
+        self._ids = [self._ids[at] for at in kept]
