@@ -192,9 +192,12 @@ def test_a_long_list_comes_in_parts_and_then_as_changes(
     assert service.traces(known).unchanged
     first = parts[0].traces[0]
     text_of(service, first.id)
-    change = eventually(
-        lambda: found if [e.state for e in (found := service.traces(known)).traces] == ["ready"] else None
-    )
+
+    def settled() -> pb.TraceList | None:
+        found = service.traces(known)
+        return found if [entry.state for entry in found.traces] == ["ready"] else None
+
+    change = eventually(settled)
     assert change.traces[0].id == first.id
     (tmp_path / "log" / "h.pt.trace.json").unlink()
     gone = eventually(lambda: found if (found := service.traces(change.generation)).removed else None)
