@@ -39,4 +39,5 @@ def _small(events: Events) -> Bool:
         for some in (small, longer)
     )
     interrupted = (few <= (1 - _USUALLY) * calls) & (more <= _MOST_INTERRUPTED * time)
-    return small | (longer & interrupted[events.name])
+    small |= longer & interrupted[events.name]
+    return small

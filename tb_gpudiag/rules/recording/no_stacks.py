@@ -18,7 +18,8 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             "code that called it. Time in plain Python between operators has no name at all."
         ),
         fix=record_again(
-            "Record with with_stack=True. It slows down the recorded steps and makes the file larger."
+            "Record two or three steps with with_stack=True. That slows them down, up to 4 times if they run "
+            "much Python: keep this recording for the figures."
         ),
         evidence=[Evidence("Python stacks", "not recorded")],
     )

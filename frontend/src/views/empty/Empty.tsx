@@ -24,7 +24,10 @@ const WHY: readonly (readonly [string, string])[] = [
     "skips the slow first steps and records six. That is enough to detect slow steps and growing memory, and small enough to read quickly.",
   ],
   ["prof.step()", "marks the end of each step. Without it there are no figures per step."],
-  ["with_stack=True", "adds your functions to the findings. It makes the file larger and the steps slower."],
+  [
+    "with_stack=True",
+    "adds your functions to the findings. It makes the file larger and the steps slower: 1.0 times as long if large matmuls take the time, 1.5 times for a small BERT, 2.3 times for thousands of tiny operators, and 3.9 times for transforms in Python with num_workers=0, which also took 45 s to save. If the job is not compute-bound, take the figures from a recording without stacks, and record two or three steps with stacks for the functions.",
+  ],
   ["record_shapes, profile_memory", "record tensor shapes and every allocation."],
 ];
 
