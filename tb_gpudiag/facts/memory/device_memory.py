@@ -130,18 +130,26 @@ class DeviceMemory:
 
         torch's CPU profiler drops them. A GPU's allocator reports them, and a running job frees the batch and
         the gradients of the step before: a history without any such frees does not have them. Where the
-        recording shows how the model was built, there is no older memory.
+        recording shows the job's beginning, there is no older memory.
         """
         recorded_by_allocator = not self.is_cpu and self._trace.kind != "snapshot"
         if recorded_by_allocator or not self.allocations.paired:
             return False
         if not self.is_cpu and len(self.allocations.early_free):
             return False
-        event = self.allocations.event
-        built = self._context.phase[event] == Phase.PARAMETER
+        return not self._shows_beginning()
+
+    def _shows_beginning(self) -> bool:
+        """Whether the model is built in the recording, or the first step, and no other, allocates optimizer
+        state."""
+        event, periods = self.allocations.event, self.floors.periods
+        phase = self._context.phase[event]
+        built = phase == Phase.PARAMETER
         if self._trace.memory.found is not None:
             built &= ~self._trace.memory.found[event]
-        return not bool(built.any())
+        state = (phase == Phase.OPTIMIZER) & (self.allocations.freed == NONE)
+        step = np.searchsorted(periods.start_ns, self.allocations.time_ns[state], side="right") - 1
+        return bool(built.any()) or bool(len(step) and len(periods) > 1 and (step == 0).all())
 
     @cached_property
     def sites(self) -> list[GrowingSite]:

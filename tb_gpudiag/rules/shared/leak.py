@@ -36,8 +36,8 @@ MANY_STEPS = 10
 FEWEST_UNSEEN = 3
 
 _HOW_TO_BE_SURE = (
-    "Record from the job's first step, or for more steps than the buffer has entries. Or compare the "
-    "process's resident memory (RSS) some hundred steps apart: a leak raises it."
+    "To be sure, record from the job's first step, for more steps than a buffer has entries: a leak goes on. "
+    "Or compare the process's resident memory (RSS) some hundred steps apart: a leak raises it."
 )
 _RSS = """import resource
 print(step, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)   # KiB on Linux: level if nothing leaks"""

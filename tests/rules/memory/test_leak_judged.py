@@ -112,6 +112,19 @@ def test_too_few_steps_do_not_hide_what_a_line_holds(tmp_path: Path) -> None:
     assert str(size(1024 * MIB)) in answer.reason
 
 
+@pytest.mark.parametrize("steps", [1, 10])
+def test_optimizer_state_of_the_first_step_shows_the_jobs_beginning(steps: int, tmp_path: Path) -> None:
+    """What an optimizer keeps in each step says nothing about the beginning."""
+    snapshot = Snapshot(running=False)
+    for step in range(10):
+        snapshot.train()
+        if step < steps:
+            snapshot.take(512, "train.py(7): fit", *OPTIMIZER)
+        snapshot.take(MIB, "train.py(9): keep")
+    found = only(check(snapshot.facts(tmp_path)))
+    assert found.sure is (steps == 1)
+
+
 def test_a_retained_graph_is_sure_whatever_was_freed_before(tmp_path: Path) -> None:
     snapshot = Snapshot(running=False)
     for _ in range(10):
