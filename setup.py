@@ -55,5 +55,7 @@ class SdistWithFrontend(sdist):
 setup(
     # Here because pyproject.toml has no form of it that setuptools 68 accepts and 77 does not deprecate.
     license="Apache-2.0",
+    # Ours, and those of the packages that the frontend's build put into index.js.
+    license_files=["LICENSE", "tb_gpudiag/static/licenses.md", "tb_gpudiag/static/font-license.txt"],
     cmdclass={"build_py": BuildWithFrontend, "sdist": SdistWithFrontend},
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -120,6 +121,23 @@ def test_the_wheel_contains_nothing_else(wheel: Path) -> None:
         roots = {name.partition("/")[0] for name in archive.namelist()}
         assert not any("__pycache__" in name for name in archive.namelist())
     assert {root for root in roots if not root.endswith(".dist-info")} == {"tb_gpudiag"}
+
+
+def test_the_wheel_carries_the_licenses_of_what_is_bundled(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        lists = [name for name in names if name.endswith("licenses.md")]
+        if not lists:
+            pytest.skip("the frontend is not built")
+        text = archive.read(f"{BUILT_MODULE.parent}/licenses.md").decode()
+    (info,) = {name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA")}
+    assert any(name.startswith(f"{info}/") for name in lists)
+    assert any(name.startswith(f"{info}/") and name.endswith("font-license.txt") for name in names)
+    package = json.loads((REPOSITORY / "frontend" / "package.json").read_text(encoding="utf-8"))
+    licenses = dict(section.split(" - ", 1) for section in text.split("\n## ")[1:])
+    assert set(package["dependencies"]) <= set(licenses)
+    for name, license_text in licenses.items():
+        assert "Permission" in license_text or "Redistribution" in license_text, name
 
 
 def test_the_installed_command_explains_a_rule(installed: Path) -> None:
