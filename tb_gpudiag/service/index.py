@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.service.roots import Root
@@ -71,6 +72,8 @@ class _History:
     content: str
     content_set_s: float  # when `content` was set, or when writing started after that
     writing: bool  # the file is being written
+    file: TraceFile | None = None  # as found by the last scan
+    entry: TraceEntry | None = None  # its entry in that scan
 
 
 class LogIndex:
@@ -165,7 +168,12 @@ class LogIndex:
             if settled or now_s - seen.content_set_s >= READ_GROWING_EVERY_S:
                 seen.content, seen.content_set_s = file.identity, now_s
             seen.writing = not settled
-        return TraceEntry(id_, replace(file, run=root.run(file.run)), seen.content, seen.writing)
+        entry = seen.entry
+        if seen.file is file and entry and (entry.content, entry.writing) == (seen.content, seen.writing):
+            return entry
+        seen.file = file
+        seen.entry = TraceEntry(id_, replace(file, run=root.run(file.run)), seen.content, seen.writing)
+        return seen.entry
 
     def _publish(self, entries: dict[str, TraceEntry], problems: tuple[GpudiagError, ...]) -> None:
         last = self._snapshot
@@ -197,6 +205,11 @@ def trace_id(root: Root, file: TraceFile) -> str:
 
     It stays the same after a restart, and if the log directory is moved.
     """
-    below = file.path[len(root.path) :] if file.path.startswith(root.path) else file.path
-    parts = (root.prefix, file.run, file.worker, file.span, below.strip("/\\"))
+    return _trace_id(root, file.path, file.run, file.worker, file.span)
+
+
+@lru_cache(1 << 18)
+def _trace_id(root: Root, path: str, run: str, worker: str, span: str) -> str:
+    below = path[len(root.path) :] if path.startswith(root.path) else path
+    parts = (root.prefix, run, worker, span, below.strip("/\\"))
     return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=10).hexdigest()

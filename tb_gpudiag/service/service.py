@@ -247,7 +247,7 @@ class Service:
     def _look_up(self, snapshot: Snapshot) -> None:
         """Look for results from earlier, or from another TensorBoard. Runs on the scanning thread."""
         before = self._listed.entries
-        changed = {id_ for id_, entry in snapshot.entries.items() if before.get(id_) != entry}
+        changed = {id_ for id_, entry in snapshot.entries.items() if before.get(id_) is not entry}
         keys = {
             id_: self._keys[id_] if id_ not in changed else _key(entry) if entry.content else ""
             for id_, entry in snapshot.entries.items()

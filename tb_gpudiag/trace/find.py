@@ -11,7 +11,7 @@ import zlib
 from collections import deque
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import fsspec
 
@@ -40,7 +40,7 @@ _TELLING_NAMES: Final = {
 # Kineto's keys come first. Events follow metadata, if another program has written the file again.
 _HEAD_BYTES: Final = 4 << 10
 # Each version of a file is opened once. With more files than this, they are opened again on every scan.
-_HEADS_REMEMBERED: Final = 1 << 16
+_FILES_REMEMBERED: Final = 1 << 18
 _JSON_NAME: Final = re.compile(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json)?(?:\.gz)?", re.DOTALL)
 # TensorBoard's own pattern for a URL in --logdir_spec.
 _SPEC_URL: Final = re.compile(r"[a-zA-Z][0-9a-zA-Z.]*://")
@@ -123,7 +123,7 @@ def _find_local(root: str, found: Found) -> None:
     if stat.S_ISDIR(status.st_mode):
         _LocalSearch(found).below(root)
     else:
-        found.files.append(_local_file(root, ".", status))
+        found.files.append(_local_file(root, ".", _content(status)))
 
 
 class _LocalSearch:
@@ -219,7 +219,7 @@ class _LocalSearch:
             return
         kind = _kind(os.path.basename(path))
         if kind in _CERTAIN or _begins_like(kind or "trace", path, _content(status)):
-            self._found.files.append(_local_file(path, run, status))
+            self._found.files.append(_local_file(path, run, _content(status)))
 
     def _is_new(self, status: os.stat_result) -> bool:
         key = (status.st_dev, status.st_ino)
@@ -251,7 +251,7 @@ def _kernel_devices() -> frozenset[int]:
     return frozenset(devices)
 
 
-@lru_cache(_HEADS_REMEMBERED)
+@lru_cache(_FILES_REMEMBERED)
 def _begins_like(kind: Kind, path: str, _content: tuple[object, ...]) -> bool:
     """Return whether this version of the file starts like a trace or a memory snapshot."""
     with open(path, "rb") as file:
@@ -264,13 +264,23 @@ def _begins_like(kind: Kind, path: str, _content: tuple[object, ...]) -> bool:
     return is_snapshot(head) if kind == "snapshot" else is_trace(head)
 
 
-def _local_file(path: str, run: str, status: os.stat_result) -> TraceFile:
-    name = os.path.basename(path)
-    return _trace_file(path, run, name, status.st_size, status.st_mtime_ns, _content(status))
+@lru_cache(_FILES_REMEMBERED)
+def _local_file(path: str, run: str, content: _Content) -> TraceFile:
+    """Describe this version of a file. The same version is the same object: scans are repeated."""
+    return _trace_file(path, run, os.path.basename(path), content.size_bytes, content.modified_ns, content)
 
 
-def _content(status: os.stat_result) -> tuple[object, ...]:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+class _Content(NamedTuple):
+    """What differs between versions of a file."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    modified_ns: int
+
+
+def _content(status: os.stat_result) -> _Content:
+    return _Content(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _find_remote(root: str, found: Found) -> None:
@@ -310,7 +320,7 @@ def _trace_file(
     match = (_NAMES[kind] if kind else _JSON_NAME).fullmatch(name)
     worker, span = (match["worker"], match["span"] or "") if match is not None else (name, "")
     identity = hashlib.blake2b(
-        repr((path, content)).encode("utf-8", "surrogatepass"), digest_size=16
+        repr((path, tuple(content))).encode("utf-8", "surrogatepass"), digest_size=16
     ).hexdigest()
     return TraceFile(
         path, _text(run), _text(worker), span, size_bytes, modified_ns, identity, kind or "trace"
@@ -328,6 +338,7 @@ _CERTAIN: Final[frozenset[Kind]] = frozenset({"trace", "memory_timeline"})
 """Kinds of which no other program's files have the names."""
 
 
+@lru_cache(_FILES_REMEMBERED)
 def _kind(name: str) -> Kind | None:
     """Return what a file in a log directory is by its name; None if the name does not say."""
     return next((kind for kind, pattern in _NAMES.items() if pattern.fullmatch(name)), None)
@@ -338,6 +349,7 @@ def _text(name: str) -> str:
     return name.encode("utf-8", "replace").decode()
 
 
+@lru_cache(_FILES_REMEMBERED)
 def _natural(text: str) -> list[tuple[int, int, str]]:
     """Sort key that compares the numbers in names as numbers: rank2 comes before rank10."""
     parts = re.split(r"([0-9]+)", text)  # every second part is a number
