@@ -87,21 +87,36 @@ def _origins(events: Events, work: Int64, launch: Int64) -> Int64:
     """Return the launch of each work, else the operator with its external id, or NONE.
 
     Clocks of host and GPU may differ, so a call with the same correlation counts even if it begins later.
-    Where a recorder writes correlations as external ids, they name no operator.
     """
     calls = events.where(*CALL_CATEGORIES)
     wanted, keys = events.correlation[work], events.correlation[calls]
     late = _joined(events, work, wanted, calls, keys, in_order=False)
     origin = np.where(launch == NONE, late, launch)
-    lone = np.flatnonzero((origin == NONE) & (events.external_id[work] > 0))
-    both = work[(events.correlation[work] > 0) & (events.external_id[work] > 0)]
-    is_correlation = len(both) > 0 and (events.external_id[both] == events.correlation[both]).all()
-    bare = ((events.external_id[calls] > 0) & (events.correlation[calls] <= 0)).any()
-    if len(lone) and not is_correlation and not bare:
+    lone = (origin == NONE) & (events.external_id[work] > 0)
+    if lone.any():
         hosts = events.where(Category.CPU_OP)
-        wanted, keys = events.external_id[work[lone]], events.external_id[hosts]
-        origin[lone] = _joined(events, work[lone], wanted, hosts, keys)
+        named = _joined(events, work, events.external_id[work], hosts, events.external_id[hosts])
+        if _names_operators(events, work, launch, named, lone):
+            origin[lone] = named[lone]
     return origin
+
+
+def _names_operators(events: Events, work: Int64, launch: Int64, named: Int64, lone: Bool) -> bool:
+    """Return whether external ids of GPU work are those of operators. Some recorders write correlations
+    there, which can be the same numbers by chance.
+
+    If they are, then most launches are inside the operator that their work names. Without launches, ids that
+    equal the correlation must at least all name an operator.
+    """
+    linked = (launch != NONE) & (events.external_id[work] > 0)
+    if linked.any():
+        inside = named != NONE
+        inside &= events.thread[named] == events.thread[launch]
+        inside &= events.start_ns[named] <= events.start_ns[launch]
+        inside &= events.start_ns[launch] < events.end_ns[named]
+        return bool(2 * inside[linked].sum() > linked.sum())
+    differ = events.external_id[work[lone]] != events.correlation[work[lone]]
+    return bool(differ.any() or (named[lone] != NONE).all())
 
 
 def launched_in(events: Events, work: Work, window: Window, *, by_steps: bool) -> Bool:

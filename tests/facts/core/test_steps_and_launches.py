@@ -119,6 +119,20 @@ def test_external_ids_that_are_correlations_name_no_operator() -> None:
     operator = _host("aten::mm", 10, 30, {"External id": 5})
     work = [_gpu_work(number, {"External id": 5 + number, "correlation": 5 + number}) for number in range(2)]
     assert _origins(operator, *work) == ["- -", "- -"]
+    # A launch outside of the operator that its kernel names shows the same.
+    launch = _host("cudaLaunchKernel", 70, 5, {"correlation": 6}, "cuda_runtime")
+    caller = _host("aten::add", 60, 30, {"External id": 9})
+    other = _host("aten::sum", 40, 10, {"External id": 6})
+    assert _origins(operator, other, caller, launch, *work) == ["- -", "cudaLaunchKernel aten::add"]
+
+
+def test_external_ids_that_equal_correlations_by_chance_name_operators() -> None:
+    """A recording whose every operator launches one kernel counts both from 1."""
+    operators = [_host(f"aten::op{n}", 10 * n, 9, {"External id": n}) for n in (1, 2)]
+    work = [_gpu_work(n, {"External id": n, "correlation": n}) for n in (1, 2)]
+    assert _origins(*operators, *work) == ["- aten::op1", "- aten::op2"]
+    launch = _host("hipLaunchKernel", 12, 5, {"External id": 1, "correlation": 1}, "cuda_runtime")
+    assert _origins(*operators, launch, *work) == ["hipLaunchKernel aten::op1", "- aten::op2"]
 
 
 def test_which_launches_found_the_queue_empty() -> None:
