@@ -222,13 +222,12 @@ def _host(lost: Lost, overhead: Bool, unseen_ns: int) -> Verdict:
     elif most_ns < CLEAR_LEAD * parts[second]:
         said = "The main thread's time is spread over data loading, operators and Python."
         return Verdict("mixed", f"{start} {said}", 0.0)
-    if first == "host" and unseen_ns >= MOSTLY * most_ns:
+    if first == "host":
+        launching = overhead_ns >= LAUNCH_PART * most_ns
+        first, most_ns = ("launch", overhead_ns) if launching else ("python", python_ns)
+    if first == "python" and unseen_ns >= MOSTLY * python_ns:
         said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
         return Verdict("unknown", f"{start} {said} Record with with_stack=True to see what.", 0.0)
-    if first == "host" and overhead_ns >= LAUNCH_PART * most_ns:
-        first, most_ns = "launch", overhead_ns
-    elif first == "host":
-        first, most_ns = "python", python_ns
     said = f"The main thread spent {share(most_ns, window_ns)} of its time {_HOST_SENTENCES[first]}"
     return Verdict(first, f"{start} {said}", 0.0)
 

@@ -22,6 +22,7 @@ from tb_gpudiag.rules.rule import (
     Evidence,
     Finding,
     Fix,
+    Removable,
     Rule,
     Saving,
     Severity,
@@ -37,7 +38,7 @@ from tb_gpudiag.rules.shared.evidence import part_time, per_step, window_time
 from tb_gpudiag.rules.shared.fewer_launches import batch_evidence
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.launch_advice import LaunchAdvice, launch_advice
-from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS, in_short_dry_gaps, issuing
+from tb_gpudiag.rules.shared.launch_gaps import LEAST_REMOVED, LONGEST_GAP_NS, in_short_dry_gaps, issuing
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places, removing
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.rules.shared.unseen_time import MOSTLY, located, unseen
@@ -66,7 +67,7 @@ _HOST = np.array([Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 
 # Batching or compiling the host's work should remove at least half of it. Moving it out of the loop, or
 # overlapping it with GPU work, removes all of it.
-LEAST_REMOVED = 0.5
+LEAST_OF_LONG_WORK = 0.5
 
 _WITH_STACKS = """# Find the function: record operators and stacks, and look at the places of this finding.
 activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
@@ -132,8 +133,9 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             evidence.append(advice.graph_evidence)
         evidence += [*advice.in_compiled_code, *advice.autograd_evidence]
         fix = _fix(advice, launching=launching, stacks=facts.recorded.stacks)
+        removable = removing(on_host, LEAST_REMOVED if launching else LEAST_OF_LONG_WORK)
         general = _general_finding(
-            facts.host, lost, chosen, python, on_host, fix, evidence, stacks=facts.recorded.stacks
+            facts.host, lost, chosen, python, removable, fix, evidence, stacks=facts.recorded.stacks
         )
         general = with_recording_overhead(general, facts.recorder_cost, lost, ERROR_SHARE)
         hidden_ns = lost.total_ns(chosen & unseen(lost, facts.host, facts.recorded))
@@ -236,7 +238,7 @@ def _general_finding(
     lost: Lost,
     chosen: Bool,
     python: Bool,
-    on_host: Intervals,
+    removable: Removable,
     fix: Fix,
     advice: list[Evidence],
     *,
@@ -244,7 +246,7 @@ def _general_finding(
 ) -> Finding:
     """Everything but the host tasks that have findings of their own.
 
-    on_host: the main thread's time that a fix can remove. stacks: the trace has Python stacks.
+    removable: the main thread's time that a fix removes. stacks: the trace has Python stacks.
     """
     cost_ns, python_ns = lost.total_ns(chosen), lost.total_ns(chosen & python)
     found = places(host, lost.event[chosen], lost.length_ns[chosen])
@@ -269,7 +271,7 @@ def _general_finding(
         places=found,
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(on_host, LEAST_REMOVED),
+        removable=removable,
     )
 
 

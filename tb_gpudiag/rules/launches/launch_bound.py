@@ -28,7 +28,7 @@ from tb_gpudiag.rules.shared.ddp_fixes import with_ddp_copies
 from tb_gpudiag.rules.shared.evidence import per_step, window_time
 from tb_gpudiag.rules.shared.fewer_launches import batch_evidence, larger_batch_evidence
 from tb_gpudiag.rules.shared.launch_advice import LaunchAdvice, launch_advice
-from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS, issuing
+from tb_gpudiag.rules.shared.launch_gaps import LEAST_REMOVED, LONGEST_GAP_NS, issuing
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.wording.format import one_line, share
@@ -40,10 +40,6 @@ LEAST_SHARE = 0.05
 
 # The GPU could do half as much again in the same time.
 ERROR_SHARE = 0.30
-
-# A module of a public trace saved 22% of the cost when a part of it became a CUDA graph (19% fewer launches),
-# and 110% when all of it did.
-LEAST_REMOVED = 0.2
 
 _OPTIMIZER = """
 # One launch for all parameters instead of one per parameter:
