@@ -14,7 +14,7 @@ stretches of calls are computed at once, up to the first call that waits for wor
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +23,7 @@ from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, coverage, su
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Steps, Window
 from tb_gpudiag.facts.replay.held_out import HeldOut, hold_out
-from tb_gpudiag.facts.replay.model import Calls, Streams, calls_of, streams_of
+from tb_gpudiag.facts.replay.model import HANDSHAKE_NS, Calls, Streams, calls_of, streams_of
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
 
 # Starts that depend on other streams settle after one pass for each hand-over inside a stretch. Gradient
@@ -38,11 +38,12 @@ _NEVER = np.iinfo(np.int64).min // 4
 
 @dataclass(frozen=True)
 class Change:
-    """What to remove: a share of host time, and waits. What a fix slows down in return."""
+    """What to remove: a share of host time, waits, and GPU work. What a fix slows down in return."""
 
     host: Intervals = EMPTY
     share: float = 1.0  # of that host time
     unblocked: tuple[int, ...] = ()  # event indices of calls that no longer wait
+    dropped: tuple[int, ...] = ()  # event indices of launch calls whose work vanishes
     slowed: Intervals = EMPTY  # other host time
     slower: float = 0.0  # the share of it that is added
 
@@ -177,7 +178,9 @@ class Replay:
         unblocked = [event for change in changes for event in change.unblocked]
         if unblocked:
             target = np.where(np.isin(calls.event, np.array(unblocked)), NONE, target)
-        begun, ends = _simulate(calls, self._streams, between, inside, target)
+        dropped = [event for change in changes for event in change.dropped]
+        streams = _without(self._streams, np.isin(calls.event, np.array(dropped, np.int64)))
+        begun, ends = _simulate(calls, streams, between, inside, target)
         marks = begun[calls.event == NONE]
         last = max(int(marks[-1]), int(ends[self._in_steps].max(initial=marks[-1])))
         return Replayed(np.diff(np.r_[marks[:-1], last]))
@@ -193,12 +196,32 @@ class Replay:
         removed_ns = change.share * self._inside(change.host.start, change.host.end)
         removed_ns += self._inside(calls.start_ns[unblocked], calls.end_ns[unblocked])
         start, end = self._events.start_ns[work], self._events.end_ns[work]
+        gone = np.isin(self._work.launch, np.array(change.dropped, np.int64)) & (self._work.launch != NONE)
+        # With the work, the turnaround before it vanishes.
+        removed_ns += self._inside(start[gone] - HANDSHAKE_NS, end[gone])
+        end = np.where(gone, start, end)
         busy_ns = [self._inside(start[stream.work], end[stream.work]) for stream in self._streams.each]
         return min(round(removed_ns), self._window.duration_ns - max(busy_ns, default=0))
 
     def _inside(self, start: Int64, end: Int64) -> int:
         """Return how much of the window these stretches cover together."""
         return clip(union(start, end), self._window.start_ns, self._window.end_ns).total
+
+
+def _without(streams: Streams, dropped: Bool) -> Streams:
+    """Return the streams without the work of these calls: it takes no time and waits for no other stream.
+
+    dropped: mask of calls, shape (c,).
+    """
+    gone = dropped[streams.call] if len(streams.call) else dropped[:0]
+    if not gone.any():
+        return streams
+    return replace(
+        streams,
+        duration_ns=np.where(gone, 0, streams.duration_ns),
+        turnaround_ns=np.where(gone, 0, streams.turnaround_ns),
+        other=np.where(gone, NONE, streams.other),
+    )
 
 
 def _host_time(changes: Sequence[Change]) -> list[tuple[Intervals, float]]:

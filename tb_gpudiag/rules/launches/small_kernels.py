@@ -12,6 +12,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clusters
+from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
@@ -21,6 +22,7 @@ from tb_gpudiag.rules.rule import (
     Evidence,
     Finding,
     Fix,
+    Removable,
     Rule,
     Saving,
 )
@@ -29,7 +31,7 @@ from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.fewer_launches import larger_batch_evidence
 from tb_gpudiag.rules.shared.launch_advice import COMPILE_URL, LaunchAdvice, launch_advice
 from tb_gpudiag.rules.shared.launch_gaps import in_short_dry_gaps
-from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, host_time, lost_time, places, removing
+from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, host_time, lost_time, places
 from tb_gpudiag.trace.events import NONE, Bool
 from tb_gpudiag.wording.format import count, one_line, share
 from tb_gpudiag.wording.quantity import duration, number
@@ -204,7 +206,9 @@ def _finding(
         places=places(host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(spans, LEAST_REMOVED),
+        removable=Removable(
+            Change(spans, LEAST_REMOVED), Change(spans, dropped=tuple(cluster.calls[~cluster.first].tolist()))
+        ),
     )
 
 

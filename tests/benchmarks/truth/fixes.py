@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tb_gpudiag.facts.core.intervals import EMPTY
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.trace.read import read_trace
@@ -63,7 +64,10 @@ def fixed_step(fault: Fault, severity: float, seed: int, noise: float) -> FixedS
         facts = Facts(read_trace(str(faulty.write(Path(folder), gzipped=False))))
     for found in run_rules(facts).findings:
         if found.rule.id == fault.rule and found.finding.removable is not None:
-            after = facts.replay.run(found.finding.removable.most).window_ns
+            most = found.finding.removable.most
+            # Of synchronizations, the simulator takes away the waits alone; of no fix, GPU work.
+            host = EMPTY if fault.rule == "GD301" else most.host
+            after = facts.replay.run(replace(most, host=host, dropped=())).window_ns
             windows = (faulty.truth.window_ns, after, free.truth.window_ns)
             before, predicted, true = (ns / job.steps for ns in windows)
             return FixedStep(fault, severity, before, predicted, true)

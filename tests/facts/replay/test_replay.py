@@ -153,6 +153,21 @@ def test_work_of_another_stream_is_still_waited_for() -> None:
     assert changed.window_ns >= 500 * US
 
 
+def test_work_that_vanishes_takes_no_time_on_the_gpu() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=400)
+    for number, name in enumerate(("first", "small", "last")):
+        main.launch(name, at=10 * number, us=5, runs_at=10 + 101 * number, runs_us=100)
+    main.sync(at=40, us=276)
+    facts = facts_of(trace)
+    small = int(facts.launch_costs.event[1])
+    change = Change(dropped=(small,))
+    saved_ns = facts.replay.unchanged.window_ns - facts.replay.run(change).window_ns
+    assert saved_ns == 101 * US  # with the turnaround before it
+    assert saved_ns <= facts.replay.most_saved(change) <= 111 * US
+
+
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces())
