@@ -27,7 +27,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
     place_at,
 )
-from tb_gpudiag.rules.shared.leak import leak_at_failure
+from tb_gpudiag.rules.shared.leak import leaks_at_failure
 from tb_gpudiag.rules.shared.leak_causes import Explained
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
@@ -158,10 +158,11 @@ def _finding(memory: DeviceMemory, device: DeviceFacts | None, attention: Unfuse
     peak = memory.peak
     kinds = sorted(peak.kinds.items(), key=lambda one: -one[1])
     main, held = kinds[0]
-    leak = _filling_leak(memory)
+    leaks = _filling_leaks(memory)
     advice = _advice(_Composition(peak, device, attention))
-    if leak is not None:
-        advice = [_leak_advice(leak), *(advice if _is_short_without(memory, leak) else [])]
+    if leaks:
+        rest = advice if _is_short_without(memory, leaks) else []
+        advice = [_leak_advice(leak, "Then" if i else "First") for i, leak in enumerate(leaks)] + rest
     phase = f" in the {PHASES[peak.phase.label].noun}" if peak.phase.label else ""
     return Finding(
         title=_title(memory),
@@ -172,7 +173,7 @@ def _finding(memory: DeviceMemory, device: DeviceFacts | None, attention: Unfuse
             "\n\n".join(one.code for one in advice),
             URL,
         ),
-        cost_bytes=_cost_bytes(memory, leak),
+        cost_bytes=_cost_bytes(memory, leaks),
         memory_device=memory.device,
         evidence=list(_evidence(memory, kinds)),
         places=[_place(owner) for owner in peak.owners if owner.operator or owner.frame][:MOST_PLACES],
@@ -180,32 +181,33 @@ def _finding(memory: DeviceMemory, device: DeviceFacts | None, attention: Unfuse
     )
 
 
-def _filling_leak(memory: DeviceMemory) -> Explained | None:
-    """Return the leak that filled the memory until an allocation failed; None if it was not a leak."""
-    leak = leak_at_failure(memory)
-    held = leak is not None and leak.bytes >= LEAK_SHARE * memory.peak.allocated_bytes
-    return leak if held else None
+def _filling_leaks(memory: DeviceMemory) -> list[Explained]:
+    """Return the leaks that filled the memory until an allocation failed."""
+    leaks = leaks_at_failure(memory)
+    return leaks if _held(leaks) >= LEAK_SHARE * memory.peak.allocated_bytes else []
 
 
-def _leak_advice(leak: Explained) -> _Advice:
+def _held(leaks: list[Explained]) -> int:
+    return sum(leak.bytes for leak in leaks)
+
+
+def _leak_advice(leak: Explained, when: str) -> _Advice:
     frame = leak.sites[0].frame
     where = f" {frame.preposition} {frame}" if frame is not None else ""
     return _Advice(
-        f"First fix the leak that filled the memory{where}, see GD401. {leak.cause.fix}", leak.cause.code
+        f"{when} fix the leak that filled the memory{where}, see GD401. {leak.cause.fix}", leak.cause.code
     )
 
 
-def _is_short_without(memory: DeviceMemory, leak: Explained) -> bool:
-    """Whether the job needs most of the peak without the leak, too."""
-    return leak.bytes < MOSTLY_LEAK_SHARE * memory.peak.allocated_bytes
+def _is_short_without(memory: DeviceMemory, leaks: list[Explained]) -> bool:
+    """Whether the job needs most of the peak without the leaks, too."""
+    return _held(leaks) < MOSTLY_LEAK_SHARE * memory.peak.allocated_bytes
 
 
-def _cost_bytes(memory: DeviceMemory, leak: Explained | None) -> int:
-    """Return what can be saved at the peak. What a leak holds counts as GD401's cost."""
+def _cost_bytes(memory: DeviceMemory, leaks: list[Explained]) -> int:
+    """Return what can be saved at the peak. What leaks hold counts as GD401's cost."""
     variable = sum(owner.bytes for owner in memory.peak.owners if owner.kind not in _FIXED)
-    if leak is None:
-        return variable
-    return max(0, variable - leak.bytes) if _is_short_without(memory, leak) else 0
+    return max(0, variable - _held(leaks)) if _is_short_without(memory, leaks) else 0
 
 
 def _consequence(memory: DeviceMemory) -> str:

@@ -174,12 +174,11 @@ def _causes(memory: DeviceMemory) -> list[Explained]:
     return causes_of(keepers(memory), has_modules=memory.has_modules)
 
 
-def leak_at_failure(memory: DeviceMemory) -> Explained | None:
-    """Return the largest leak of a device on which an allocation failed and ended the job; None if nothing
-    leaks."""
+def leaks_at_failure(memory: DeviceMemory) -> list[Explained]:
+    """Return the leaks of a device on which an allocation failed and ended the job, the fastest first."""
     if not memory.ran_out or state_of(memory) != "rising":
-        return None
-    return next((part for part in _causes(memory) if part.sites), None)
+        return []
+    return [part for part in _causes(memory) if part.sites]
 
 
 def _level(memory: DeviceMemory, state: State) -> str:
