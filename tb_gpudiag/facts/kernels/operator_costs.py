@@ -15,6 +15,7 @@ from tb_gpudiag.trace.vocabulary.shaped_operators import (
     CONVOLUTIONS,
     EXPERTS,
     attention_row,
+    gradients,
     streamed_times,
     whole_numbers,
 )
@@ -189,7 +190,10 @@ def _convolution(operator: str, inputs: Inputs) -> Cost | None:
         results = written * math.prod(weight[1:])  # weight[1]: channels of one group
     moved = (math.prod(data) + math.prod(weight) + written) * NUMBER_BYTES[number]
     sizes = (data[0], positions, weight[1], weight[0])
-    return Cost(Kind.CONVOLUTION, number, 2 * results * row.results, moved * row.results, sizes)
+    times = 1
+    if row.results is not None:
+        times = gradients(inputs.settings[row.results] if row.results < len(inputs.settings) else "")
+    return Cost(Kind.CONVOLUTION, number, 2 * results * times, moved * times, sizes)
 
 
 def _attention(operator: str, inputs: Inputs) -> Cost | None:

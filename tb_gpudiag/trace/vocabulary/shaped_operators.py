@@ -12,13 +12,15 @@ from typing import NamedTuple
 from tb_gpudiag.trace.vocabulary.operators import MATMUL_FACTORS
 from tb_gpudiag.trace.vocabulary.patterns import any_of
 
+_TRUTH = re.compile(r"True|False")
 _WHOLE_NUMBER = re.compile(r"-?\d{1,9}")
 
 
 class ConvolutionRow(NamedTuple):
     """Where a convolution has its input, weight and settings; `transposed` if it says so.
 
-    results: how many results of equal cost a backward pass computes; 1 for a forward pass.
+    results: of a backward pass, which results it computes, as `[True, True, False]`: the gradients of input
+    and weight cost as much as the forward pass, each.
     """
 
     input: int
@@ -28,7 +30,7 @@ class ConvolutionRow(NamedTuple):
     dilation: int
     groups: int
     transposed: int | None = None
-    results: int = 1
+    results: int | None = None
 
 
 _CUDNN = ConvolutionRow(0, 1, stride=3, padding=2, dilation=4, groups=5)
@@ -44,7 +46,7 @@ CONVOLUTIONS = {
     "aten::conv3d": _LAYER,
     "aten::cudnn_convolution": _CUDNN,
     "aten::miopen_convolution": _MIOPEN,
-    "aten::convolution_backward": ConvolutionRow(1, 2, 4, 5, 6, 9, transposed=7, results=2),
+    "aten::convolution_backward": ConvolutionRow(1, 2, 4, 5, 6, 9, transposed=7, results=10),
 }
 
 
@@ -64,14 +66,18 @@ ATTENTION: tuple[tuple[re.Pattern[str], AttentionRow], ...] = (
     (any_of(r"aten::_flash_attention_forward"), AttentionRow(0, 8, False)),
     (any_of(r"aten::_flash_attention_backward"), AttentionRow(1, 11, False, True)),
     (any_of(r"aten::_efficient_attention_forward"), AttentionRow(0, 9, False)),
-    (any_of(r"aten::_efficient_attention_backward"), AttentionRow(1, 12, False, True)),
-    (any_of(r"aten::(scaled_dot_product_attention)"), AttentionRow(0, 5, True)),
+    (any_of(r"aten::_efficient_attention_backward"), AttentionRow(1, 14, False, True)),
+    (any_of(r"aten::scaled_dot_product_attention"), AttentionRow(0, 5, True)),
     (any_of(r"aten::_scaled_dot_product_flash_attention"), AttentionRow(0, 4, True)),
     (any_of(r"aten::_scaled_dot_product_flash_attention_backward"), AttentionRow(1, 11, True, True)),
     (any_of(r"aten::_scaled_dot_product_efficient_attention"), AttentionRow(0, 6, True)),
-    (any_of(r"aten::_(scaled_dot_product_)?cudnn_attention(_forward)?"), AttentionRow(0, 6, True)),
+    (any_of(r"aten::_scaled_dot_product_efficient_attention_backward"), AttentionRow(1, 11, True, True)),
+    (any_of(r"aten::_scaled_dot_product_cudnn_attention"), AttentionRow(0, 6, True)),
+    (any_of(r"aten::_scaled_dot_product_cudnn_attention_backward"), AttentionRow(1, 14, True, True)),
+    (any_of(r"aten::_cudnn_attention_forward"), AttentionRow(0, 10, True)),
+    (any_of(r"aten::_scaled_dot_product_fused_attention_overrideable"), AttentionRow(0, 5, True)),
     (any_of(r"\w+::_?(flash_attn|fmha|mha)_(forward|fwd)"), AttentionRow(0, 5, False)),
-    (any_of(r"\w+::_?(flash_attn|fmha|mha)_(backward|bwd)"), AttentionRow(1, 9, False, True)),
+    (any_of(r"\w+::_?(flash_attn|fmha|mha)_(backward|bwd)"), AttentionRow(1, 11, False, True)),
 )
 """The first row that matches the whole name decides. Attention over packed sequences does not say how long
 they are: it has three dimensions, and no cost here."""
@@ -123,6 +129,12 @@ def has_settings(name: str) -> bool:
 def whole_numbers(setting: str) -> list[int]:
     """Return the whole numbers of an input that is not a tensor, such as `[1, 1]` or `(1,1)`."""
     return [int(found) for found in _WHOLE_NUMBER.findall(setting)]
+
+
+def gradients(mask: str) -> int:
+    """Return how many gradients of input and weight a mask such as `[True, True, False]` asks for."""
+    asked = _TRUTH.findall(mask)[:2]
+    return asked.count("True") if asked else 2
 
 
 def attention_row(name: str) -> AttentionRow | None:

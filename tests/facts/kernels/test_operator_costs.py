@@ -75,6 +75,12 @@ def test_libraries_have_a_convolution_s_settings_elsewhere() -> None:
     backward = ["", "", "", "[64]", "[2, 2]", "[3, 3]", "[1, 1]", "False", "[0, 0]", "1"]
     both = cost("aten::convolution_backward", [[32, 64, 112, 112], *shapes[:2]], settings=backward)
     assert both.operations == 2 * expected
+    first = cost(
+        "aten::convolution_backward",
+        [[32, 64, 112, 112], *shapes[:2]],
+        settings=[*backward, "[False, True, False]"],  # the images need no gradient
+    )
+    assert first.operations == expected
 
 
 def test_a_convolution_without_settings_has_no_cost() -> None:
@@ -90,6 +96,7 @@ def test_a_convolution_without_settings_has_no_cost() -> None:
         ("aten::_efficient_attention_forward", [1, 32768, 32, 128], (9, "1"), 0.5),
         ("aten::_scaled_dot_product_flash_attention", [1, 32, 32768, 128], (4, "False"), 1),
         ("aten::_scaled_dot_product_cudnn_attention", [1, 32, 32768, 128], (6, "True"), 0.5),
+        ("aten::_cudnn_attention_forward", [1, 32, 32768, 128], (10, "True"), 0.5),
         ("flash_attn::_flash_attn_forward", [1, 32768, 32, 128], (5, "True"), 0.5),
         ("aiter::_flash_attn_forward", [1, 32768, 32, 128], (5, ""), 1),
     ],
