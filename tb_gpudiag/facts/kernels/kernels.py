@@ -53,7 +53,11 @@ class Kernels:
         place = np.searchsorted(joined.event, self.event)
         # Shape (k,): the host call that launched each, else the operator that it names, or NONE.
         self.origin: Int64 = joined.origin[place]
-        self.blocks_per_sm = _blocks_per_sm(events, self.event, joined.launch[place], multiprocessors)
+        # Shape (k,): blocks of the grid, NaN where blocks_per_sm was recorded instead, and where neither was.
+        self.blocks = _blocks(events, self.event, joined.launch[place])
+        recorded = events.blocks_per_sm[self.event]
+        derived = self.blocks / np.float32(multiprocessors) if multiprocessors else recorded
+        self.blocks_per_sm: Float32 = np.where(np.isnan(recorded), derived, recorded)
         self.warps_per_block: UInt8 = events.warps_per_block[self.event]
         self.registers: UInt8 = events.registers[self.event]
         self.shared_bytes: Int32 = events.shared_bytes[self.event]
@@ -116,17 +120,13 @@ class Kernels:
         return found
 
 
-def _blocks_per_sm(events: Events, kernel: Int64, launch: Int64, multiprocessors: int) -> Float32:
-    """Return blocks of each kernel's grid / multiprocessors of the GPU; NaN where the trace does not say.
+def _blocks(events: Events, kernel: Int64, launch: Int64) -> Float32:
+    """Return the blocks of each kernel's grid; NaN where the trace does not say.
 
     A launch call says for certain whether its grid is in blocks or in threads.
     """
     launched = np.where(launch == NONE, np.float32(np.nan), events.blocks[launch])
-    blocks = np.where(np.isnan(launched), events.blocks[kernel], launched)
-    recorded = events.blocks_per_sm[kernel]
-    if not multiprocessors:
-        return recorded
-    return np.where(np.isnan(recorded), blocks / np.float32(multiprocessors), recorded)
+    return np.where(np.isnan(launched), events.blocks[kernel], launched)
 
 
 def _column(values: list[int] | list[bool] | list[Arithmetic], name: Int64) -> UInt8:

@@ -7,6 +7,7 @@ import numpy as np
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.concurrency import unused_ns
+from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.rule import (
     NO_GPU,
@@ -64,9 +65,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     kernels = time.kernels
     blocks = kernels.blocks_per_sm
     if np.isnan(blocks).all():
-        return CannotTell(
-            "the trace does not say how many blocks its kernels had for how many multiprocessors"
-        )
+        return CannotTell(_without_multiprocessors(kernels))
     chosen = (
         (blocks < 1)
         & kernels.is_kernel
@@ -111,6 +110,18 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         places=time.places(chosen, wasted_ns),
         ranges=time.ranges(chosen),
         claims={time.device.id: kernels.union(chosen)},
+    )
+
+
+def _without_multiprocessors(kernels: Kernels) -> str:
+    """What the trace lacks: the GPU's multiprocessors, or the kernels' blocks, too."""
+    known = ~np.isnan(kernels.blocks) & (kernels.duration_ns >= SHORTEST_NS)
+    if not known.any():
+        return "the trace does not say how many blocks its kernels had"
+    blocks = float(np.average(kernels.blocks[known], weights=kernels.duration_ns[known]))
+    return (
+        "the trace does not say how many multiprocessors the GPU has; its kernels have "
+        f"{blocks:,.0f} blocks on average"
     )
 
 

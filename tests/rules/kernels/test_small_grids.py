@@ -6,7 +6,7 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.kernels.small_grids import RULE
-from tb_gpudiag.rules.rule import Severity
+from tb_gpudiag.rules.rule import CannotTell, Severity
 from tb_gpudiag.wording.quantity import duration, mean, share_of
 from tests.builder import DeviceProperties, TraceBuilder
 from tests.builder.recording import GpuSpan
@@ -95,6 +95,16 @@ def test_reads_the_grid_on_rocm(tmp_path: Path) -> None:
     trace.recording.gpu.append(span)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert found.cost_ns == pytest.approx(800_000 * (1 - 8 / 304), abs=2)
+
+
+def test_without_multiprocessors_the_blocks_are_still_said(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    trace.thread().step(0, at=STEP_AT, us=STEP_US)
+    args = {"grid": [128, 1, 1], "block": [128, 1, 1], "blocks per SM": None}
+    trace.recording.gpu.append(GpuSpan("kernel", "attn_fwd", 0, 7, 120_000, 920_000, args=args))
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert isinstance(answer, CannotTell)
+    assert "128 blocks on average" in answer.reason
 
 
 def test_a_healthy_job_is_clear(tmp_path: Path) -> None:
