@@ -133,8 +133,9 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if usual_ns <= 0:
         return CannotTell("most steps have no GPU work in the trace")
     pattern = find_pattern(length, leading_slow_steps(length)[0])
+    least_ns = LEAST_SHARE * facts.window.duration_ns
     uneven = _Uneven(steps, pattern) if pattern is not None else None
-    if uneven is None or not uneven.usual_ns or uneven.excess_ns < LEAST_SHARE * facts.window.duration_ns:
+    if pattern is None or uneven is None or not uneven.usual_ns or uneven.excess_ns < least_ns:
         slowest = int(length[compared].max())
         return Clear(f"the slowest step took {time_ns(slowest)}, the median {time_ns(usual_ns)}")
     slow = np.isin(np.arange(len(steps)), uneven.slow)
