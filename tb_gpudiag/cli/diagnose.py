@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from tb_gpudiag.cli.memory import MemoryLimit
 from tb_gpudiag.cli.output import DEFECT, report_bug, tell
+from tb_gpudiag.cli.source_lines import add_source_lines
 from tb_gpudiag.errors import (
     Defect,
     GpudiagError,
@@ -165,7 +166,9 @@ def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool) -> None:
         for number, file in enumerate(files):
             try:
                 with memory.watched():
-                    result.reports.append(diagnose_file(file, partial(_show_within, show, number)))
+                    report = diagnose_file(file, partial(_show_within, show, number))
+                add_source_lines(report)
+                result.reports.append(report)
             except GpudiagError as error:
                 result.errors.append(error)
             except Exception as error:  # a bug must not cost the user the reports of the other files

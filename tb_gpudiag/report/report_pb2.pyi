@@ -313,7 +313,7 @@ class Evidence(_message.Message):
     def __init__(self, label: _Optional[str] = ..., value: _Optional[str] = ..., number: _Optional[float] = ..., unit: _Optional[str] = ...) -> None: ...
 
 class Place(_message.Message):
-    __slots__ = ("file", "line", "function", "operator", "us", "bytes", "line_kind", "module", "range", "caller")
+    __slots__ = ("file", "line", "function", "operator", "us", "bytes", "line_kind", "module", "range", "caller", "candidates")
     class LineKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNKNOWN: _ClassVar[Place.LineKind]
@@ -332,6 +332,7 @@ class Place(_message.Message):
     MODULE_FIELD_NUMBER: _ClassVar[int]
     RANGE_FIELD_NUMBER: _ClassVar[int]
     CALLER_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     file: str
     line: int
     function: str
@@ -342,7 +343,16 @@ class Place(_message.Message):
     module: str
     range: str
     caller: Place
-    def __init__(self, file: _Optional[str] = ..., line: _Optional[int] = ..., function: _Optional[str] = ..., operator: _Optional[str] = ..., us: _Optional[float] = ..., bytes: _Optional[float] = ..., line_kind: _Optional[_Union[Place.LineKind, str]] = ..., module: _Optional[str] = ..., range: _Optional[str] = ..., caller: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
+    candidates: _containers.RepeatedCompositeFieldContainer[SourceLine]
+    def __init__(self, file: _Optional[str] = ..., line: _Optional[int] = ..., function: _Optional[str] = ..., operator: _Optional[str] = ..., us: _Optional[float] = ..., bytes: _Optional[float] = ..., line_kind: _Optional[_Union[Place.LineKind, str]] = ..., module: _Optional[str] = ..., range: _Optional[str] = ..., caller: _Optional[_Union[Place, _Mapping[str, object]]] = ..., candidates: _Optional[_Iterable[_Union[SourceLine, _Mapping[str, object]]]] = ...) -> None: ...
+
+class SourceLine(_message.Message):
+    __slots__ = ("line", "text")
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    line: int
+    text: str
+    def __init__(self, line: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class Fix(_message.Message):
     __slots__ = ("text", "code", "url")

@@ -266,7 +266,11 @@ export interface Place {
   /** of record_function, if all of it is in one */
   range: string;
   /** the nearest function outside of installed packages, if this one is inside */
-  caller: Place | undefined;
+  caller:
+    | Place
+    | undefined;
+  /** lines that can be meant: command line only, where the source is at hand */
+  candidates: SourceLine[];
 }
 
 export enum Place_LineKind {
@@ -275,6 +279,12 @@ export enum Place_LineKind {
   DEFINITION = "DEFINITION",
   /** RUNNING - the line that ran: call stacks of torch 1.11 and earlier, memory snapshots */
   RUNNING = "RUNNING",
+}
+
+/** A line of a source file on the machine that wrote the report. */
+export interface SourceLine {
+  line: number;
+  text: string;
 }
 
 export interface Fix {

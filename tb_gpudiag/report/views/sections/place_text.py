@@ -21,8 +21,16 @@ def full_place(where: pb.Place) -> str:
         f"module {where.module}" if where.module else "",
         f"range {where.range}" if where.range else "",
         f"called from {code_place(where.caller)}" if where.HasField("caller") else "",
+        _candidates(where),
     ]
     return ", ".join(filter(None, parts))
+
+
+def _candidates(where: pb.Place) -> str:
+    """`probably line 45: x = resize(x)`, or the lines to choose from."""
+    lines = where.caller.candidates or where.candidates
+    word = "probably" if len(lines) == 1 else "one of"
+    return f"{word} {'; '.join(f'line {one.line}: {one.text}' for one in lines)}" if lines else ""
 
 
 def preposition(where: pb.Place) -> str:
