@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from tb_gpudiag.errors import LimitReached
-from tb_gpudiag.service.memory_limit import limit_memory
+from tb_gpudiag.service.memory_limit import limit_memory, release_memory
 from tb_gpudiag.service.settings import MIB, command_memory_limit_bytes
 
 _SIGNAL = signal.SIGUSR2
@@ -25,13 +25,16 @@ class MemoryLimit:
         self._limit_bytes = command_memory_limit_bytes()
         self._watched = False
         self._exceeded = False
+        self._lowest = False  # no lower limit of the process was there before
         if threading.current_thread() is threading.main_thread():
             signal.signal(_SIGNAL, self._stop)
-            limit_memory(self._limit_bytes, self._tell)
+            self._lowest = limit_memory(self._limit_bytes, self._tell)
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """Raise MemoryError if the code inside takes too much."""
+        if self._exceeded:  # by the file before, which is gone now
+            release_memory()
         self._exceeded = False
         self._watched = True
         try:
@@ -41,7 +44,7 @@ class MemoryLimit:
 
     def error(self, where: str) -> LimitReached:
         """Return the error for a file that took too much."""
-        if self._exceeded:
+        if self._exceeded or self._lowest:
             return LimitReached.of_memory(self._limit_bytes // MIB, where=where)
         return LimitReached(
             "There is not enough memory to diagnose it.",

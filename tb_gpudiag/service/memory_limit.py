@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import os
 import threading
 import time
 from collections.abc import Callable
 
+import pyarrow as pa
+
 # Memory fills up at a few gigabytes per second, so this is often enough.
 WATCH_EVERY_S = 0.05
 
-# The watch sees used memory only, and with a delay. The system refuses allocations past this many limits.
+# The watch sees used memory only, and with a delay. The system refuses allocations past this many limits and
+# what libraries and threads reserve without using it. Libraries may crash when memory is refused, so the
+# watch has to come first.
 REFUSED_AT = 2
+RESERVED_BYTES = 1 << 30
 
 
-def limit_memory(limit_bytes: int, exceeded: Callable[[], None]) -> None:
+def limit_memory(limit_bytes: int, exceeded: Callable[[], None]) -> bool:
     """From now on, call `exceeded` on a thread of its own, again and again, while this process takes more.
 
-    Allocations far past the limit fail with MemoryError.
+    Allocations far past the limit fail with MemoryError. Return False if this process has a lower limit
+    already (ulimit).
     """
-    _refuse_beyond(limit_bytes * REFUSED_AT)
+    lowest = _refuse_beyond(limit_bytes * REFUSED_AT + RESERVED_BYTES)
 
     def watch() -> None:
         while True:
@@ -28,6 +37,15 @@ def limit_memory(limit_bytes: int, exceeded: Callable[[], None]) -> None:
                 exceeded()
 
     threading.Thread(target=watch, name="gpudiag-memory", daemon=True).start()
+    return lowest
+
+
+def release_memory() -> None:
+    """Give back to the system what is not used any more."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def memory_bytes() -> int:
@@ -47,12 +65,16 @@ def memory_bytes() -> int:
         return 0
 
 
-def _refuse_beyond(limit_bytes: int) -> None:
+def _refuse_beyond(limit_bytes: int) -> bool:
+    """Return False if there is a lower limit already."""
     try:
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        if all(limit == resource.RLIM_INFINITY or limit_bytes < limit for limit in (soft, hard)):
-            resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, hard))
+        others = (soft, hard, resource.getrlimit(resource.RLIMIT_AS)[0])
+        if any(limit not in (resource.RLIM_INFINITY, -1) and limit <= limit_bytes for limit in others):
+            return False
+        resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, hard))
     except (ImportError, OSError, ValueError):  # not on this system, or not allowed here
         pass
+    return True

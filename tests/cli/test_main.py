@@ -139,12 +139,12 @@ sys.exit(main(["diagnose", sys.argv[1], "--format", "json"]))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 @pytest.mark.parametrize(
-    ("refused_at", "items", "words"),
-    [(1000, 1 << 20, "memory limit of"), (2, 1 << 34, "not enough memory")],
+    ("refused_at", "items"),
+    [(1000, 1 << 20), (2, 1 << 40)],
     ids=["eats", "gulps"],
 )
 def test_a_file_that_takes_too_much_memory_costs_only_its_report(
-    tmp_path: Path, refused_at: int, items: int, words: str
+    tmp_path: Path, refused_at: int, items: int
 ) -> None:
     for run in ("a", "greedy", "z"):
         slow_loader().write(tmp_path / run)
@@ -157,6 +157,6 @@ def test_a_file_that_takes_too_much_memory_costs_only_its_report(
     )
     assert done.returncode == 0
     assert [r["trace"]["run"] for r in json.loads(done.stdout)["reports"]] == ["a", "z"]
-    assert words in done.stderr
-    assert "GPUDIAG_MEMORY_LIMIT_MB" in done.stderr or words == "not enough memory"
+    assert "memory limit of" in done.stderr
+    assert "GPUDIAG_MEMORY_LIMIT_MB" in done.stderr
     assert "bug" not in done.stderr
