@@ -54,7 +54,13 @@ def read_trace(
     trace = _read(path, limits, progress or (lambda share, stage: None))
     # No view, log or cache may show them.
     events = trace.events
-    for texts in (events.names, events.call_stacks, trace.memory.stacks):
+    for texts in (
+        events.names,
+        events.call_stacks,
+        events.input_shapes,
+        events.input_types,
+        trace.memory.stacks,
+    ):
         remove_credentials(texts)
     shown = [text for thread in events.threads for text in (thread.pid, thread.tid, thread.name)]
     remove_credentials(shown)

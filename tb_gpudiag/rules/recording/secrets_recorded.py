@@ -14,6 +14,8 @@ from tb_gpudiag.rules.rule import (
     Rule,
 )
 from tb_gpudiag.trace.credential_search import MOST_COUNTED
+from tb_gpudiag.trace.events import Credential
+from tb_gpudiag.trace.vocabulary.credential_names import Name, kind_of_name
 from tb_gpudiag.wording.credential_words import described
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import number
@@ -33,8 +35,8 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     found = facts.trace.credentials
     if not found:
         return Clear("no tokens, keys or passwords found")
-    most_first = sorted(found.items(), key=lambda item: -item[1])
-    names = list(dict.fromkeys(one_line(c.name or c.form or "others", 60) for c, _ in most_first))
+    most_first = sorted(found.items(), key=lambda item: (not _is_telling(item[0]), -item[1]))
+    names = list(dict.fromkeys(one_line(_called(credential), 60) for credential, _ in most_first))
     named = ", ".join(names[:MOST_NAMED])
     if len(names) > MOST_NAMED:
         named += f" and {len(names) - MOST_NAMED} more"
@@ -58,6 +60,17 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             for credential, times in most_first[:MOST_LISTED]
         ],
     )
+
+
+def _is_telling(credential: Credential) -> bool:
+    """Return whether the name says what it is: that of an event says nothing."""
+    return kind_of_name(credential.name) is not Name.NOT
+
+
+def _called(credential: Credential) -> str:
+    if _is_telling(credential) or not credential.form:
+        return credential.name or "others"
+    return credential.form
 
 
 RULE = Rule("GD907", "secrets_recorded", "Credentials recorded", check)

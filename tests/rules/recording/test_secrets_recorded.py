@@ -39,6 +39,14 @@ def test_many_names_do_not_fill_the_title(tmp_path: Path) -> None:
     assert len(found.evidence) == 5
 
 
+def test_the_title_names_what_is_in_the_name_of_an_event(tmp_path: Path) -> None:
+    trace = _with_environment(healthy(), WANDB_API_KEY="0a" * 20)
+    for at in (150, 350):
+        trace.thread().annotation(f"login {TOKEN}", at=at, us=100)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.title == "The trace contains credentials: WANDB_API_KEY, Hugging Face token"
+
+
 def test_no_value_is_in_the_report(tmp_path: Path) -> None:
     trace = _with_environment(healthy(), HF_TOKEN=TOKEN)
     trace.thread(f"worker {TOKEN}").annotation(f"login {TOKEN}", at=150, us=100)
