@@ -28,6 +28,9 @@ LEAST_WAIT_NS = 100_000
 # another one's is the same graph if that one is launched at least this many times as often.
 USUAL_RATIO = 2
 
+# A place that launches more different graphs than this is compared with its most frequent ones only.
+MOST_LISTS = 16
+
 Names = tuple[int, ...]
 """Names of a launch's kernels, in order of start."""
 
@@ -111,7 +114,8 @@ def _usual(events: Events, launches: list[_Launch], steps: Steps) -> list[Names]
     usual: list[Names] = [launch.names for launch in launches]
     for (_, place), members in groups.items():
         seen = Counter(launches[i].names for i in members)
-        by_length = sorted((names for names in seen if names), key=len, reverse=True)
+        common = [names for names, _ in seen.most_common(MOST_LISTS + 1) if names]
+        by_length = sorted(common, key=len, reverse=True)
         for i in members:
             own = launches[i].names
             for fuller in by_length:
