@@ -6,6 +6,7 @@
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
 # make bench   measure reading, and how often the diagnosis is right
 # make fuzz    look for files and requests that break something
+# make soak    disturb a TensorBoard for half an hour
 # make wire    generate code: from report.proto, and from the words of tb_gpudiag/wording
 # make clean   remove what these have made
 #
@@ -28,7 +29,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo test quick lint docs bench rule fuzz wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo test quick lint docs bench rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -137,6 +138,11 @@ FUZZ_S ?= 60
 fuzz: .make/fuzz
 	for target in read trace pickled snapshot timeline request; do \
 		$(BIN)/python -m tests.fuzz $$target --seconds $(FUZZ_S) || exit 1; done
+
+SOAK_S ?= 1800
+
+soak: .make/venv
+	$(BIN)/python -m tests.soak $(SOAK_S)
 
 # The generated code
 

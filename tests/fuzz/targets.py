@@ -101,8 +101,9 @@ def _diagnose(content: bytes, name: str) -> None:
         for view in (to_text, to_markdown, to_html):
             assert view([report])
     arrays = prepare_timeline(facts)
-    for window_us in ((None, None), (0.0, 1.0), (-1e12, 1e12)):
-        shown = slice_timeline(arrays, *window_us, 500)
+    windows: tuple[tuple[float | None, float | None], ...] = ((None, None), (0.0, 1.0), (-1e12, 1e12))
+    for start_us, end_us in windows:
+        shown = slice_timeline(arrays, start_us, end_us, 500)
         assert sum(len(lane.box_start_us) for lane in shown.lanes) <= MOST_BOXES
     memory = prepare_memory(facts)
     for device in facts.memory:
@@ -119,21 +120,28 @@ def _read(path: Path) -> Trace | None:
         return None
 
 
+class _Crashes(logging.Handler):
+    """A rule that crashes is logged, so that users keep the other findings. Here it is a failure."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[BaseException] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1]:
+            self.errors.append(record.exc_info[1])
+
+
 @contextmanager
 def _rules_may_not_crash() -> Iterator[None]:
-    """A rule that crashes is logged, so that users keep the other findings. Here it is a failure."""
-    crashes: list[logging.LogRecord] = []
-    handler = logging.Handler(logging.ERROR)
-    handler.emit = crashes.append  # type: ignore[method-assign]
-    rules = logging.getLogger("tb_gpudiag.rules")
-    rules.addHandler(handler)
+    crashes, rules = _Crashes(), logging.getLogger("tb_gpudiag.rules")
+    rules.addHandler(crashes)
     try:
         yield
     finally:
-        rules.removeHandler(handler)
-    for record in crashes:
-        if record.exc_info and record.exc_info[1]:
-            raise record.exc_info[1]
+        rules.removeHandler(crashes)
+    if crashes.errors:
+        raise crashes.errors[0]
 
 
 @cache

@@ -1,0 +1,210 @@
+"""One soak: disturb, ask, measure, and compare every report with the command's at the end."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tb_gpudiag.errors import TraceError
+from tb_gpudiag.report.diagnosis import diagnose_file
+from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.trace.find import find_traces
+from tests.builder import TraceBuilder
+from tests.service.helpers import eventually
+from tests.simulator import simulate
+from tests.simulator.scenarios import SMALL
+from tests.soak.disturb import Disturber, children
+from tests.test_plugin_process import TensorBoard
+
+PAGES = 8
+CANCELS = 0.1
+CHANGE_EVERY_S = 0.3
+SAMPLE_EVERY_S = 0.5
+LIMITS = {"GPUDIAG_TIME_LIMIT_S": "15", "GPUDIAG_CACHE_MB": "4"}
+
+# Measured from here on: before, caches and thread pools fill.
+WARM_UP = 0.4
+
+# Threads of requests in flight, files that are being read, and an analysis more or less.
+ROOM = {"rss_mb": 40.0, "descriptors": 25.0, "threads": 12.0, "processes": 4.0}
+
+ANSWERS = {200, 400, 404}
+
+
+@dataclass
+class Soaked:
+    """What a soak saw. samples: what TensorBoard's process had, in order of time."""
+
+    answers: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    samples: list[dict[str, float]] = field(default_factory=list)
+    changes: dict[str, int] = field(default_factory=dict)
+    reports: int = 0
+    refused: int = 0
+
+    def grown(self) -> list[str]:
+        """What grew after the warm-up: its median over the last third against the third before."""
+        kept = self.samples[int(WARM_UP * len(self.samples)) :]
+        third = max(1, len(kept) // 3)
+        found = []
+        for name, room in ROOM.items():
+            before, after = (_median(part, name) for part in (kept[:third], kept[-third:]))
+            if after > before + room:
+                found.append(f"{name} grew from {before:.0f} to {after:.0f}")
+        return found
+
+
+def soak(folder: Path, seconds: float, seed: int = 0) -> Soaked:
+    """Soak a new TensorBoard for so long. It is killed at the end, whatever happens."""
+    log = folder / "log"
+    log.mkdir(parents=True)
+    tensorboard = TensorBoard(folder, f"--logdir={log}", **LIMITS)
+    found, stop = Soaked(), threading.Event()
+    pid = tensorboard.process.pid
+    disturber = Disturber(log, folder / "cache", _contents(), pid, seed)
+    pages = [threading.Thread(target=_page, args=(tensorboard, found, stop, n)) for n in range(PAGES)]
+    try:
+        for page in pages:
+            page.start()
+        _disturb(disturber, found, pid, time.monotonic() + seconds)
+        disturber.settle()
+        stop.set()
+        for page in pages:
+            page.join()
+        _compare(tensorboard, log, found)
+        found.changes = disturber.done
+    finally:
+        stop.set()
+        tensorboard.process.kill()
+        tensorboard.process.wait()
+    return found
+
+
+def _contents() -> list[bytes]:
+    tiny = TraceBuilder()
+    tiny.thread().step(0, at=0, us=500).launch("gemm", at=15, us=5, runs_at=30, runs_us=100)
+    return [tiny.bytes(), *(simulate(SMALL, seed=seed).bytes("C2") for seed in range(3))]
+
+
+def _disturb(disturber: Disturber, found: Soaked, pid: int, end_s: float) -> None:
+    pause, change_s, sample_s = threading.Event(), 0.0, 0.0
+    while (now_s := time.monotonic()) < end_s:
+        if now_s >= change_s:
+            try:
+                disturber.step()
+            except OSError:
+                pass  # what it chose has gone meanwhile
+            change_s = now_s + CHANGE_EVERY_S
+        if now_s >= sample_s:
+            found.samples.append(_sample(pid))
+            sample_s = now_s + SAMPLE_EVERY_S
+        pause.wait(0.05)
+
+
+def _sample(pid: int) -> dict[str, float]:
+    status = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
+    )
+    return {
+        "rss_mb": int(status["VmRSS"].split()[0]) / 1024,
+        "threads": int(status["Threads"]),
+        "descriptors": len(list(Path(f"/proc/{pid}/fd").iterdir())),
+        "processes": len(children(pid)),
+    }
+
+
+def _page(tensorboard: TensorBoard, found: Soaked, stop: threading.Event, number: int) -> None:
+    """Ask as an open page does: the list, then the parts of some trace."""
+    draw = random.Random(number)
+    ids = ["0" * 20]
+    while not stop.is_set():
+        id_ = draw.choice(ids)
+        start_us = draw.uniform(-1e3, 2e4)
+        route = draw.choice(
+            [
+                "traces",
+                "status",
+                f"report?id={id_}",
+                f"timeline?id={id_}&start_us={start_us}&end_us={start_us + draw.uniform(0, 1e4)}&width=1500",
+                f"memory?id={id_}",
+                f"gap?id={id_}&device=0&gap={draw.randrange(40)}",
+                *([f"cancel?id={id_}"] if draw.random() < CANCELS else []),
+            ]
+        )
+        body = _ask(tensorboard, route, found)
+        if route == "traces" and isinstance(body, dict) and body.get("traces"):
+            ids = [trace["id"] for trace in body["traces"]]
+        stop.wait(draw.uniform(0, 0.1))
+
+
+def _ask(tensorboard: TensorBoard, route: str, found: Soaked) -> Any:
+    try:
+        with urllib.request.urlopen(
+            f"{tensorboard.address}/data/plugin/gpudiag/{route}", timeout=60
+        ) as answer:
+            status, text = answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        status, text = error.code, error.read()
+    except OSError as error:
+        found.problems.append(f"{route}: {error}")
+        return None
+    found.answers[f"{route.partition('?')[0]} {status}"] += 1
+    if status not in ANSWERS:
+        found.problems.append(f"{route}: {status} {text[:200]!r}")
+    try:
+        return json.loads(text)
+    except ValueError:
+        found.problems.append(f"{route}: not JSON: {text[:200]!r}")
+        return None
+
+
+def _compare(tensorboard: TensorBoard, log: Path, found: Soaked) -> None:
+    """Wait until nothing is undecided, and compare with what the command says."""
+
+    def settled() -> bool:
+        listed = _everything(tensorboard)
+        for trace in listed:
+            if trace["state"] not in {"ready", "failed"}:
+                tensorboard.ask(f"report?id={trace['id']}")
+        files = set(log.rglob("*.pt.trace.json"))
+        return len(listed) == len(files) and all(trace["state"] in {"ready", "failed"} for trace in listed)
+
+    eventually(settled, "all traces are analyzed")
+    by_place = {(file.run, file.worker, file.span): file for file in find_traces(str(log)).files}
+    for trace in _everything(tensorboard):
+        file = by_place[trace["run"], trace["worker"], trace["span"]]
+        # A report that was evicted from the full cache, or damaged there, is computed again.
+        shown = eventually(partial(_decided, tensorboard, trace["id"]), file.path)
+        try:
+            own = to_dict(diagnose_file(file))
+        except TraceError as error:
+            found.refused += 1
+            if shown["state"] != "failed":
+                found.problems.append(f"{file.path}: the command refuses it: {error.what}")
+            continue
+        found.reports += 1
+        if shown.get("report") != json.loads(json.dumps(own)):
+            found.problems.append(f"{file.path}: another report than the command's: {shown['state']}")
+
+
+def _decided(tensorboard: TensorBoard, id_: str) -> dict[str, Any] | None:
+    state = tensorboard.ask(f"report?id={id_}")
+    return dict(state) if state["state"] in {"ready", "failed"} else None
+
+
+def _everything(tensorboard: TensorBoard) -> list[dict[str, Any]]:
+    return list(tensorboard.ask("traces")["traces"])
+
+
+def _median(samples: list[dict[str, float]], name: str) -> float:
+    values = sorted(sample[name] for sample in samples)
+    return values[len(values) // 2] if values else 0.0
