@@ -16,7 +16,6 @@ from tb_gpudiag.rules.shared.leak_state import (
     floor_allows,
     growth_per_unit,
     keepers,
-    kept_per_unit,
     least_per_unit,
     risen_bytes,
     state_of,
@@ -85,13 +84,13 @@ def _not_explained(memories: list[DeviceMemory]) -> CannotTell:
 
 
 def _keeps_anyway(memory: DeviceMemory) -> bool:
-    """Whether a line keeps more and more, and it is not known that this replaces older memory."""
-    kept = kept_per_unit(memory)
+    """Whether "Growing allocations" lists lines that the floor may hide: they do not replace older memory."""
+    kept = sum(site.per_unit for site in memory.sites if not site.in_optimizer)
     return kept >= least_per_unit(memory) and (floor_allows(memory, kept) or memory.misses_old_frees)
 
 
 def _keeps_but(memory: DeviceMemory, state: State) -> str:
-    site = keepers(memory)[0]
+    site = next(site for site in memory.sites if not site.in_optimizer)
     where = str(site.frame or site.operator or "one site")
     return f"{_level(memory, state)}, but {where} keeps {size(site.per_unit, f'more per {_unit(memory)}')}"
 
