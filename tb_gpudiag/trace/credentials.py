@@ -206,7 +206,9 @@ class CredentialFilter:
         """Judge a value that ends at a quote, a space or a separator."""
         value = _RUN_OF_VALUE.match(self._text, start, start + _JUDGED)
         kind = kind_of_name(name)
-        if value is None or not is_credential(_text(value.group()), kind):
+        if value is None or value.group().startswith(b"="):  # a comparison, or the version of a package
+            return None
+        if not is_credential(_text(value.group()), kind):
             return None
         return self._named_hit(name, _Hit(start, value.end(), _Rest(_RUN_OF_VALUE)), value.group())
 

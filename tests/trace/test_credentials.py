@@ -97,6 +97,8 @@ def test_a_credential_wherever_it_is(value: object, expected: dict[str, str]) ->
         {"name": "GET_TOKEN", "baseTimeNanoseconds": "12345678901234567"},
         {"name": "void task-sk-kernel<hf_device_map>(AKIA)", "kernel": "triton_poi_fused_key_token_0"},
         {"credentials": {"n": 1, "empty": "", "path": "/etc/some/file"}},
+        {"packages": ["PyJWT==2.10.1.post1", "azure-keyvault-secrets==4.8.0b12345", "tiktoken==0.9.0"]},
+        {"path": "/src/sk-learn_contrib-examples_of_pipelines/train.py"},
     ],
 )
 def test_what_only_sounds_like_a_credential(value: object) -> None:

@@ -138,7 +138,10 @@ _FORMS: Final = (
     ("Hugging Face token", rb"api_org_[A-Za-z0-9]{30,}"),
     ("GitHub token", rb"gh[opsur]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}"),
     ("GitLab token", rb"gl(?:pat|ptt|dt|rt)-[A-Za-z0-9_-]{16,}"),
-    ("API key", rb"sk-[A-Za-z0-9][A-Za-z0-9_-]{18,}|gsk_[A-Za-z0-9]{20,}|nvapi-[A-Za-z0-9_-]{20,}"),
+    (
+        "API key",
+        rb"sk-(?:[A-Za-z_-]*[0-9][A-Za-z0-9_-]{15,}|[A-Za-z0-9]{40,})|gsk_[A-Za-z0-9]{20,}|nvapi-[A-Za-z0-9_-]{20,}",
+    ),
     ("Stripe key", rb"[rs]k_(?:live|test)_[A-Za-z0-9]{10,}"),
     ("AWS access key", rb"(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Za-z])"),
     ("Google API key", rb"AIza[A-Za-z0-9_-]{35}"),
