@@ -38,13 +38,13 @@ TICK_S = 0.2
 # Failures of this many traces are remembered, so that the same analysis does not fail again and again.
 FAILURES_KEPT = 1000
 
-# A failure that may not be about the file is tried again if someone asks after this long.
+# A failure that may not be about the file is tried again if someone asks after this long. After two failures
+# of processes, the wait is longer.
 RETRY_AFTER_S = 20.0
+RETRY_LATER_S = 300.0
 
-# A process that crashed is started again this often, each time after a longer wait: the same file most likely
-# crashes it again. Files that cannot be read are tried again without end: a store may come back.
+# A file that has crashed this many processes most likely crashes the next one.
 MOST_CRASHES = 3
-LONGER_WAIT = 15.0
 
 # How much of the last output of a failed process goes to the log.
 LAST_OUTPUT_BYTES = 2000
@@ -78,7 +78,8 @@ class _Job:
     drafts: list[Path] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
     stopped: GpudiagError | None = None  # why its process was killed
-    crashes: int = 0  # of processes for this file, one after another
+    failures: int = 0  # of processes for this file, one after another
+    crashes: int = 0  # failures without a message
 
 
 class Jobs:
@@ -117,7 +118,8 @@ class Jobs:
             job = self._jobs.get(key)
             now_s = time.monotonic()
             if job is None or _may_be_retried(job, now_s):
-                job = self._jobs[key] = _Job(key, file, now_s, crashes=job.crashes if job else 0)
+                before = (job.failures, job.crashes) if job else (0, 0)
+                job = self._jobs[key] = _Job(key, file, now_s, failures=before[0], crashes=before[1])
                 if self._scheduler is None and not self._closed:
                     # It runs as long as this process: Linux kills a worker when the *thread* that started it
                     # ends.
@@ -298,6 +300,7 @@ class Jobs:
             elif entry is not None:
                 self._finish(job)
             else:
+                job.crashes += outcome is None
                 self._fail(job, _why_no_result(job, outcome, code))
         if last_output and job.stopped is None and job.state == "failed":
             _log_last_output(last_output, code)
@@ -324,7 +327,7 @@ class Jobs:
 
     def _fail(self, job: _Job, error: GpudiagError) -> None:
         job.state, job.error, job.ended_s = "failed", error, time.monotonic()
-        job.crashes += isinstance(error, JobFailed)
+        job.failures += isinstance(error, JobFailed)
         job.process = None
         self._tell(job)
 
@@ -351,7 +354,7 @@ def _state_of(job: _Job) -> JobState:
 def _may_be_retried(job: _Job, now_s: float) -> bool:
     if job.state != "failed" or not isinstance(job.error, TRANSIENT) or job.crashes >= MOST_CRASHES:
         return False
-    return now_s - job.ended_s > RETRY_AFTER_S * LONGER_WAIT ** max(0, job.crashes - 1)
+    return now_s - job.ended_s > (RETRY_AFTER_S if job.failures < 2 else RETRY_LATER_S)
 
 
 def _why_no_result(job: _Job, outcome: Done | Failed | None, code: int) -> GpudiagError:

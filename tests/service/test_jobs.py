@@ -198,6 +198,7 @@ def test_a_process_that_crashes_again_and_again_is_given_up(
     desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "RETRY_AFTER_S", 0.0)
+    monkeypatch.setattr(jobs, "RETRY_LATER_S", 0.0)
     here = desk()
     eventually(lambda: here.ask("a", "crash") and len(here.starts()) == jobs.MOST_CRASHES)
     here.failure("a", "crash")
@@ -206,14 +207,18 @@ def test_a_process_that_crashes_again_and_again_is_given_up(
     assert len(here.starts()) == jobs.MOST_CRASHES
 
 
-def test_the_wait_before_a_retry_grows_with_crashes() -> None:
+@pytest.mark.parametrize(
+    ("failures", "crashes", "waits"),
+    [(1, 0, [30, 400, 1e9]), (2, 0, [400, 1e9]), (9, 2, [400, 1e9]), (3, 3, [])],
+)
+def test_the_wait_before_a_retry_grows(failures: int, crashes: int, waits: list[float]) -> None:
+    """A full disk may be freed at any time. A crash most likely comes again."""
     path = TraceFile("p", ".", "w", "", 1, 1, "i")
-    failed = jobs._Job("k", path, 0.0, state="failed", error=JobFailed("crashed"), ended_s=100.0)
-    waits = []
-    for crashes in (1, 2, 3):
-        failed.crashes = crashes
-        waits.append([s for s in (10, 30, 200, 400, 1e9) if jobs._may_be_retried(failed, 100.0 + s)])
-    assert waits == [[30, 200, 400, 1e9], [400, 1e9], []]
+    error = JobFailed("The result cannot be saved.")
+    failed = jobs._Job(
+        "k", path, 0.0, "failed", error=error, ended_s=100.0, failures=failures, crashes=crashes
+    )
+    assert [s for s in (10, 30, 400, 1e9) if jobs._may_be_retried(failed, 100.0 + s)] == waits
 
 
 def test_a_command_that_cannot_be_started_is_a_clear_failure(desk: Callable[..., Desk]) -> None:
