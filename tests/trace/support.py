@@ -14,6 +14,7 @@ import numpy as np
 from tb_gpudiag.trace.events import Category, Int32, Trace
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.trace.vocabulary.shaped_operators import has_cost
 
 LONG_AGO_S = 1_000_000_000.0
 
@@ -44,14 +45,6 @@ CATEGORY_OF = {
     "dequeue": Category.ASCEND,
 }
 WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
-MATMULS = (
-    "aten::mm",
-    "aten::addmm",
-    "aten::bmm",
-    "aten::baddbmm",
-    "aten::linear",
-    "aten::_scaled_mm",
-)
 MARKS = ("ProfilerStep#", "enumerate(DataLoader)#", "Optimizer.")
 
 
@@ -178,7 +171,7 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
         _launched_as(args) if category == Category.KERNEL else (0, 0, -1),
         *(
             json.dumps(args[key], separators=(",", ":"))
-            if key in args and event.get("name", "") in MATMULS
+            if key in args and has_cost(event.get("name", ""))
             else ""
             for key in ("Input Dims", "Input type")
         ),
