@@ -30,7 +30,7 @@ KEPT_BYTES = 64 * MIB
 MOST_WAITING = 64
 
 # A slice takes some hundredths of a second. The first one of a large trace reads all of its entry.
-ANSWER_WITHIN_S = 60.0
+ANSWER_WITHIN_S = 20.0
 
 COMMAND = (sys.executable, "-m", "tb_gpudiag.service.cutter")
 
@@ -107,23 +107,22 @@ class Slices:
         return answer.content
 
     def _answer(self, question: Question) -> Answer:
-        """Ask the process, and once more if it dies: a file that was cut off is found to be so then."""
+        """Ask the process, and a new one if it dies or hangs: a file that was cut off is found to be so
+        then."""
+        what = ""
         for _ in range(2):
             try:
                 return self._exchange(question)
             except TimeoutError:
-                self._stop()
-                raise JobFailed(
-                    f"Cutting this part took more than {ANSWER_WITHIN_S:g} s.",
-                    where=question.path,
-                    remedy="Check whether the disk of the cache responds, and reload the page.",
-                ) from None
+                what = f"Cutting this part of the timeline took more than {ANSWER_WITHIN_S:g} s."
             except (OSError, EOFError):
-                self._stop()
+                what = "The process that cuts parts of the timeline ended unexpectedly."
+            self._stop()
         raise JobFailed(
-            "The process that cuts parts of the timeline ended unexpectedly.",
+            what,
             where=question.path,
-            remedy="Check whether this machine is out of memory or processes.",
+            remedy="Check whether the disk of the cache responds, and whether this machine is out of memory "
+            "or processes; then reload the page.",
         )
 
     def _exchange(self, question: Question) -> Answer:
