@@ -9,11 +9,12 @@ import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import Ledger
+from tb_gpudiag.facts.core.intervals import Intervals, coverage, union
 from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.core.ranges import Ranges, longest
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.transfers import Transfers
-from tb_gpudiag.trace.events import NONE, Int64, UInt8
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Category, Int64, UInt8
 from tb_gpudiag.trace.vocabulary import api_calls, operators, torch_frames
 
 
@@ -136,3 +137,22 @@ def sync_sites(
         )
         for i in np.lexsort((-held_ns, -refill_ns))
     ]
+
+
+def operators_around(host: Host, calls: Int64, little_ns: int) -> Intervals:
+    """Find the outermost operators that these calls are in, where they take at most `little_ns` longer than
+    the call."""
+    events = host.events
+    operator = host.tree.outermost(events.category == Category.CPU_OP)[calls]
+    calls, operator = calls[operator != NONE], operator[operator != NONE]
+    own = operator[events.duration_ns[operator] - events.duration_ns[calls] <= little_ns]
+    return union(events.start_ns[own], events.end_ns[own])
+
+
+def calls_in(host: Host, stretches: Intervals) -> Int64:
+    """Find the driver calls that begin in these stretches: event indices."""
+    events = host.events
+    calls = events.where(*CALL_CATEGORIES)
+    begins = events.start_ns[calls]
+    found: Int64 = calls[coverage(stretches, begins, begins + 1) > 0]
+    return found

@@ -8,13 +8,13 @@ import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, coverage, union
+from tb_gpudiag.facts.core.intervals import union
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.job_kind import JobKind
-from tb_gpudiag.facts.waiting.sync_sites import SyncKind, sync_kinds
+from tb_gpudiag.facts.waiting.sync_sites import SyncKind, calls_in, operators_around, sync_kinds
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
@@ -33,7 +33,7 @@ from tb_gpudiag.rules.shared.evidence import part_time, window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS
 from tb_gpudiag.rules.shared.lost_time import Lost, longest, lost_time, places
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Category, Int64, UInt8
+from tb_gpudiag.trace.events import NONE, Int64, UInt8
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number
 from tb_gpudiag.wording.vocabulary import CAUSES
@@ -236,23 +236,11 @@ def _removable(host: Host, transfers: Transfers, blocking: Int64, drained: Int64
     )
     removable = blocking[~copying]
     least = removable[np.isin(removable, drained)]
-    around = _operators_around(host, removable)
-    events = host.events
-    calls = events.where(*CALL_CATEGORIES)
-    launches = calls[coverage(around, events.start_ns[calls], events.start_ns[calls] + 1) > 0]
+    around = operators_around(host, removable, LONGEST_GAP_NS)
     return Removable(
         Change(unblocked=tuple(least.tolist())),
-        Change(around, unblocked=tuple(removable.tolist()), dropped=tuple(launches.tolist())),
+        Change(around, unblocked=tuple(removable.tolist()), dropped=tuple(calls_in(host, around).tolist())),
     )
-
-
-def _operators_around(host: Host, calls: Int64) -> Intervals:
-    """Find the outermost operators that these calls are in, as long as they do little else."""
-    events = host.events
-    operator = host.tree.outermost(events.category == Category.CPU_OP)[calls]
-    calls, operator = calls[operator != NONE], operator[operator != NONE]
-    little = events.duration_ns[operator] - events.duration_ns[calls] <= LONGEST_GAP_NS
-    return union(events.start_ns[operator[little]], events.end_ns[operator[little]])
 
 
 RULE = Rule("GD301", "host_sync", "Synchronizations", check, error_share=0.20)
