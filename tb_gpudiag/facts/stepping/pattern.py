@@ -144,5 +144,4 @@ def _trend(length: Float64) -> bool:
 
 def _line(length: Float64) -> Float64:
     at = np.arange(len(length), dtype=np.float64)
-    fit: Float64 = np.polyval(np.polyfit(at, length, 1), at)
-    return fit
+    return np.polyval(np.polyfit(at, length, 1), at).astype(np.float64)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from tb_gpudiag.facts.stepping.pattern import Pattern, Shape, find_pattern
 
 
-def _pattern(lengths: list[float], first: int = 0) -> Pattern | None:
+def _pattern(lengths: Sequence[float], first: int = 0) -> Pattern | None:
     return find_pattern(np.array(lengths, np.int64) * 1_000_000, first)
 
 
