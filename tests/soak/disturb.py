@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 MOST_FILES = 8
@@ -125,11 +126,10 @@ class Disturber:
 
 def children(pid: int) -> list[int]:
     """Processes started by a process, and by those."""
-    found = [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").glob("*/children")
-        for child in task.read_text().split()
-    ]
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended meanwhile
+            found += [int(child) for child in task.read_text().split()]
     return [*found, *(below for child in found for below in children(child))]
 
 
