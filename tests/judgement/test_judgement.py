@@ -25,6 +25,7 @@ def judged(shared_traces: Path) -> list[Judged]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # the first test diagnoses all recordings
 def test_verdicts_agree_with_independent_readings(judged: list[Judged]) -> None:
     print()
     for one in sorted(judged, key=lambda one: (not one.label.held_out, one.agrees)):
@@ -39,6 +40,7 @@ def test_verdicts_agree_with_independent_readings(judged: list[Judged]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_steady_window_is_as_busy_as_independent_readings_say(judged: list[Judged]) -> None:
     with_gpu = [one for one in judged if one.label.busy_share is not None and one.report.devices]
     other = [

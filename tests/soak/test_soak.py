@@ -11,6 +11,7 @@ SECONDS = 25
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)  # on a busy machine, analyses at the end take minutes
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
 def test_nothing_grows_sticks_or_differs_while_everything_changes(tmp_path: Path) -> None:
     found = soak(tmp_path, SECONDS)
