@@ -6,7 +6,7 @@ No request waits for an analysis, a scan or a store: it returns what is known no
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -248,30 +248,29 @@ class Service:
         """Look for results from earlier, or from another TensorBoard. Runs on the scanning thread."""
         before = self._listed.entries
         changed = {id_ for id_, entry in snapshot.entries.items() if before.get(id_) is not entry}
-        keys = {
-            id_: self._keys[id_] if id_ not in changed else _key(entry) if entry.content else ""
-            for id_, entry in snapshot.entries.items()
-        }
-        ids: dict[str, list[str]] = {}
-        for id_, key in keys.items():
-            ids.setdefault(key, []).append(id_)
-        there = self._cache.keys()
-        found = {
-            key: self._summaries.get(key) or (self._summary(key) if key in there else None)
-            for key in ids
-            if key
-        }
+        keys = {id_: self._keys[id_] for id_ in snapshot.entries if id_ not in changed}
+        keys.update({id_: _key_if_written(snapshot.entries[id_]) for id_ in changed})
+        ids = _by_key(keys)
+        found = self._found(ids)
         with self._lock:  # an analysis may have finished meanwhile
             summaries = {key: self._summaries.get(key) or summary for key, summary in found.items()}
-            for key, summary in summaries.items():
-                if summary is not None and self._summaries.get(key) is None:
-                    changed.update(ids[key])
+            new = [key for key in summaries if summaries[key] and not self._summaries.get(key)]
+            changed.update(*(ids[key] for key in new))
             self._summaries, self._keys, self._ids = summaries, keys, ids
             self._places = {id_: place for place, id_ in enumerate(snapshot.entries)}
             self._listed = snapshot
             self._listing.remove(before.keys() - snapshot.entries.keys())
             self._listing.change(id_ for id_ in snapshot.entries if id_ in changed)
             self._listing.touch()  # the problems may have changed
+
+    def _found(self, keys: Iterable[str]) -> dict[str, dict[str, str] | None]:
+        """Return the summary of each key that is not empty, None if there is no result."""
+        there = self._cache.keys()
+        return {
+            key: self._summaries.get(key) or (self._summary(key) if key in there else None)
+            for key in keys
+            if key
+        }
 
     def _summary(self, key: str) -> dict[str, str] | None:
         entry = self._cache.find(key)
@@ -294,3 +293,15 @@ def problem(error: GpudiagError) -> pb.Problem:
 def _key(entry: TraceEntry) -> str:
     file = entry.file
     return entry_key(entry.content, file.run, file.worker, file.span, file.path)
+
+
+def _key_if_written(entry: TraceEntry) -> str:
+    return _key(entry) if entry.content else ""
+
+
+def _by_key(keys: Mapping[str, str]) -> dict[str, list[str]]:
+    """Ids of each key."""
+    ids: dict[str, list[str]] = {}
+    for id_, key in keys.items():
+        ids.setdefault(key, []).append(id_)
+    return ids

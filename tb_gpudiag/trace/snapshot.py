@@ -89,9 +89,7 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
     _check_repetition(data, segments, traces, path)
     progress(0.6, "reading the history")
     notes: list[str] = []
-    if len(traces) > MOST_DEVICES:
-        notes.append(f"the history of {len(traces) - MOST_DEVICES:,} devices skipped: no process has more")
-        traces = traces[:MOST_DEVICES]
+    traces = _of_read_devices(traces, notes)
     stacks = Stacks()
     histories = [
         _history(device, entries, stacks) for device, entries in enumerate(traces) if type(entries) is list
@@ -153,6 +151,12 @@ def _parts(loaded: Any, path: str) -> tuple[list[Any], list[Any], Any]:
         where=path,
         remedy="name a file that torch.cuda.memory._dump_snapshot wrote",
     )
+
+
+def _of_read_devices(traces: list[Any], notes: list[str]) -> list[Any]:
+    if len(traces) > MOST_DEVICES:
+        notes.append(f"the history of {len(traces) - MOST_DEVICES:,} devices skipped: no process has more")
+    return traces[:MOST_DEVICES]
 
 
 def _check_repetition(data: bytes, segments: list[Any], traces: list[Any], path: str) -> None:
