@@ -85,15 +85,24 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
     clear = [(rule, answer) for rule, answer in asked if isinstance(answer, Clear)]
     unchecked = [(rule, answer) for rule, answer in asked if isinstance(answer, CannotTell)]
     replay = _replay_if_needed(facts, found)
-    if replay is not None:
-        found = [replace(f, finding=with_replayed_saving(replay, f.finding)) for f in found]
-    elif facts.device is not None and any(f.finding.removable is not None for f in found):
-        reason = why_not_replayed(facts.replay)
-        found = [replace(f, finding=with_upper_bound(facts.replay, f.finding, reason)) for f in found]
-    found = [replace(f, finding=with_bounded_saving(f.finding, window_ns)) for f in found]
+    found = [
+        replace(f, finding=with_bounded_saving(finding, window_ns))
+        for f, finding in zip(found, _with_savings(facts, replay, found), strict=True)
+    ]
     found.sort(key=lambda f: _rank(f, window_ns, facts.memory))
     plan = plan_fixes(replay, [f.finding for f in found]) if replay is not None else []
     return Outcome(found, sorted(clear, key=_rule_id), sorted(unchecked, key=_rule_id), plan)
+
+
+def _with_savings(facts: Facts, replay: Replay | None, found: Sequence[Found]) -> list[Finding]:
+    """The findings with replayed savings, or with upper bounds if the replay cannot be trusted."""
+    findings = [f.finding for f in found]
+    if replay is not None:
+        return [with_replayed_saving(replay, finding) for finding in findings]
+    if facts.device is None or all(finding.removable is None for finding in findings):
+        return findings
+    reason = why_not_replayed(facts.replay)
+    return [with_upper_bound(facts.replay, finding, reason) for finding in findings]
 
 
 def _ask_all(rules: Sequence[Rule], facts: Facts) -> list[tuple[Rule, Answer]]:

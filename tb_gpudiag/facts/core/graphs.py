@@ -113,19 +113,28 @@ def _usual(events: Events, launches: list[_Launch], steps: Steps) -> list[Names]
         counts[thread, step] += 1
     usual: list[Names] = [launch.names for launch in launches]
     for (_, place), members in groups.items():
-        seen = Counter(launches[i].names for i in members)
-        common = [names for names, _ in seen.most_common(MOST_LISTS + 1) if names]
-        by_length = sorted(common, key=len, reverse=True)
-        for i in members:
-            own = launches[i].names
-            for fuller in by_length:
-                often = not own or place != NONE or seen[fuller] >= USUAL_RATIO * seen[own]
-                if len(fuller) > len(own) and often and _contains(fuller, own):
-                    usual[i] = fuller
-                    break
-            if not own and not usual[i]:
-                usual[i] = (NONE,)
+        found = _usual_of_group([launches[i].names for i in members], at_a_place=place != NONE)
+        for i, names in zip(members, found, strict=True):
+            usual[i] = names
     return usual
+
+
+def _usual_of_group(group: list[Names], *, at_a_place: bool) -> list[Names]:
+    """The same for launches that are alike. at_a_place: they are at the same place in their steps."""
+    seen = Counter(group)
+    common = [names for names, _ in seen.most_common(MOST_LISTS + 1) if names]
+    by_length = sorted(common, key=len, reverse=True)
+
+    def usual(own: Names) -> Names:
+        least = 0.0 if not own or at_a_place else USUAL_RATIO * seen[own]
+        return _fuller(own, [names for names in by_length if seen[names] >= least]) or own or (NONE,)
+
+    return [usual(own) for own in group]
+
+
+def _fuller(own: Names, others: list[Names]) -> Names:
+    """Return the first of the other lists that has all of its own names, in their order, and more; or ()."""
+    return next((names for names in others if len(names) > len(own) and _contains(names, own)), ())
 
 
 def _contains(fuller: Names, own: Names) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -175,17 +175,9 @@ def _convolution(operator: str, inputs: Inputs) -> Cost | None:
         positions = math.prod(data[2:])
         written = data[0] * weight[1] * math.prod(d * s for d, s in zip(data[2:], stride, strict=True))
     else:
-        if not all(stride):
+        positions = _positions(data[2:], weight[2:], stride, padding, dilation)
+        if not positions:
             return None
-        out = [
-            (size + 2 * pad - apart * (kernel - 1) - 1) // step + 1
-            for size, pad, apart, kernel, step in zip(
-                data[2:], padding, dilation, weight[2:], stride, strict=True
-            )
-        ]
-        if min(out) < 1:
-            return None
-        positions = math.prod(out)
         written = data[0] * weight[0] * positions
         results = written * math.prod(weight[1:])  # weight[1]: channels of one group
     moved = (math.prod(data) + math.prod(weight) + written) * NUMBER_BYTES[number]
@@ -194,6 +186,23 @@ def _convolution(operator: str, inputs: Inputs) -> Cost | None:
     if row.results is not None:
         times = gradients(inputs.settings[row.results] if row.results < len(inputs.settings) else "")
     return Cost(Kind.CONVOLUTION, number, 2 * results * times, moved * times, sizes)
+
+
+def _positions(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> int:
+    """Number of positions at which the kernel is applied; 0 if these sizes do not fit together."""
+    if not all(stride):
+        return 0
+    out = [
+        (size + 2 * pad - apart * (side - 1) - 1) // step + 1
+        for size, pad, apart, side, step in zip(sizes, padding, dilation, kernel, stride, strict=True)
+    ]
+    return math.prod(out) if min(out) >= 1 else 0
 
 
 def _attention(operator: str, inputs: Inputs) -> Cost | None:

@@ -114,8 +114,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     found, reported = [], EMPTY
     for kind in HostTask:
         own = chosen & (kinds == kind)
-        least = LEAST_TASK_SHARE if kind in _RARELY_NEEDED else LEAST_SHARE
-        if lost.share(lost.total_ns(own)) < least:
+        if lost.share(lost.total_ns(own)) < _least_share(kind):
             continue
         on_host = _task_time(facts.main_thread_spans, tasks.kind, kind)
         found.append(
@@ -145,6 +144,10 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     return sorted(found, key=lambda f: -f.cost_ns) or _clear(lost, total_ns)
 
 
+def _least_share(kind: HostTask) -> float:
+    return LEAST_TASK_SHARE if kind in _RARELY_NEEDED else LEAST_SHARE
+
+
 def _on_cpu(
     host: Host, tasks: HostTasks, lost: Lost, hidden: Bool, overhead: Bool, steps: int, job: JobKind
 ) -> Answer:
@@ -158,8 +161,7 @@ def _on_cpu(
     found = []
     for kind in HostTask:
         own = free & (kinds == kind)
-        least = LEAST_TASK_SHARE if kind in _RARELY_NEEDED else LEAST_SHARE
-        if lost.share(lost.total_ns(own)) >= least:
+        if lost.share(lost.total_ns(own)) >= _least_share(kind):
             found.append(task_finding(host, tasks, lost, own, kind, steps, job))
             free &= ~own
     python, overhead = free & lost.of(Cause.PYTHON), free & overhead

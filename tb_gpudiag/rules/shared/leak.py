@@ -46,20 +46,24 @@ def look_for_leak(memories: list[DeviceMemory]) -> Answer:
     """Report the devices, at least one, whose memory floor rises for good."""
     judged = [(memory, state_of(memory)) for memory in memories]
     found = [_finding(memory) for memory, state in judged if state == "rising"]
-    if found:
-        return found
+    return found or _no_leak(judged)
+
+
+def _no_leak(judged: list[tuple[DeviceMemory, State | None]]) -> Answer:
+    """Say why no floor rises for good, or why that cannot be told."""
     if all(state is None for _, state in judged):
-        return _too_few_steps(memories)
+        return _too_few_steps([memory for memory, _ in judged])
     unexplained = [memory for memory, state in judged if state == "unclear" and _rises(memory)]
     if unexplained:
         return _not_explained(unexplained)
-    contradicted = [(memory, state) for memory, state in judged if state and _keeps_anyway(memory)]
+    known = [(memory, state) for memory, state in judged if state]
+    contradicted = [_keeps_but(memory, state) for memory, state in known if _keeps_anyway(memory)]
     if contradicted:
         return CannotTell(
-            "; ".join(_keeps_but(memory, state) for memory, state in contradicted),
+            "; ".join(contradicted),
             "Record more steps: a list that is cleared now and then looks the same.",
         )
-    return Clear("; ".join(_level(memory, state) for memory, state in judged if state))
+    return Clear("; ".join(_level(memory, state) for memory, state in known))
 
 
 def _not_explained(memories: list[DeviceMemory]) -> CannotTell:

@@ -320,14 +320,18 @@ def causes_of(sites: list[GrowingSite], *, has_modules: bool) -> list[Explained]
 
     What the first cause leaves is a leak of its own, if it is at least SECOND_SHARE of the growth.
     """
-    whole, rest = sum(site.per_unit for site in sites), list(sites)
-    found: list[Explained] = []
-    while rest and (not found or sum(site.per_unit for site in rest) >= SECOND_SHARE * whole):
-        growth = Growth(rest, has_modules)
-        fits = ((cause, explained(growth)) for explained, cause in _DETECTORS)
-        cause, own = next(((cause, own) for cause, own in fits if own), (OTHER, rest))
-        if any(one.cause == cause for one in found):
+    rest, found = list(sites), list[Explained]()
+    least = SECOND_SHARE * sum(site.per_unit for site in sites)
+    while rest and (not found or sum(site.per_unit for site in rest) >= least):
+        one = _explained(Growth(rest, has_modules))
+        if one.cause in [known.cause for known in found]:
             break
-        found.append(Explained(cause, own))
-        rest = [site for site in rest if site not in own]
+        found.append(one)
+        rest = [site for site in rest if site not in one.sites]
     return sorted(found, key=lambda one: -one.per_unit) or [Explained(OTHER, [])]
+
+
+def _explained(growth: Growth) -> Explained:
+    """The first cause that explains some of the sites, and those; OTHER with all of them if none does."""
+    fits = (Explained(cause, explained(growth)) for explained, cause in _DETECTORS)
+    return next((one for one in fits if one.sites), Explained(OTHER, growth.sites))
