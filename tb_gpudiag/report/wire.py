@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,17 +24,10 @@ def to_dict(message: Message) -> dict[str, Any]:
     report.proto has no 64-bit integers, bytes or maps, which JSON writes in other ways.
     """
     data: dict[str, Any] = {}
-    for name, repeated, nested, names in _fields(message.DESCRIPTOR):
-        value = getattr(message, name)
-        if nested and repeated:
-            data[name] = [to_dict(item) for item in value]
-        elif nested:
-            if message.HasField(name):
-                data[name] = to_dict(value)
-        elif names:
-            data[name] = names[value]
-        else:
-            data[name] = list(value) if repeated else value
+    for name, convert, optional in _fields(message.DESCRIPTOR):
+        if not optional or message.HasField(name):
+            value = getattr(message, name)
+            data[name] = value if convert is None else convert(value)
     return data
 
 
@@ -52,23 +46,34 @@ def to_json(message: Message) -> str:
 
 class _Field(NamedTuple):
     name: str
-    repeated: bool
-    nested: bool  # messages
-    names: dict[int, str]  # of an enumeration's values
+    convert: Callable[[Any], Any] | None  # None: the value is plain data already
+    optional: bool  # left out if it was never set
 
 
 @cache
 def _fields(descriptor: Any) -> tuple[_Field, ...]:
     return tuple(
-        _Field(
-            field.name,
-            # Before version 6, protobuf has the label only.
-            field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED,
-            field.message_type is not None,
-            {value.number: value.name for value in field.enum_type.values} if field.enum_type else {},
-        )
+        _Field(field.name, _converter(field), field.message_type is not None and not _is_repeated(field))
         for field in descriptor.fields
     )
+
+
+def _converter(field: Any) -> Callable[[Any], Any] | None:
+    """Return the function that turns a value of the field into plain data."""
+    if field.message_type is not None:
+        return _to_dicts if _is_repeated(field) else to_dict
+    if field.enum_type:
+        return {value.number: value.name for value in field.enum_type.values}.__getitem__
+    return list if _is_repeated(field) else None
+
+
+def _to_dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    return [to_dict(message) for message in messages]
+
+
+def _is_repeated(field: Any) -> bool:
+    # Before version 6, protobuf has the label only.
+    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
 
 
 def dump(data: Any) -> str:

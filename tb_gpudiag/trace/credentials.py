@@ -97,6 +97,16 @@ class _Inside:
     at_end_of_string: bool = False
     size: int = 0
 
+    def follow(self, mark: bytes) -> bool:
+        """Follow a bracket, comma or colon. Return whether the search goes on after it."""
+        if mark in (b"{", b"["):
+            self.open += mark
+        elif mark in (b"}", b"]"):
+            del self.open[-1:]
+            self.entry = ""
+        self.at_key = mark in (b"{", b",") and self.open.endswith(b"{")
+        return (mark == b":" or bool(self.open)) and self.size <= _MOST_INSIDE_BYTES
+
 
 @dataclass(frozen=True)
 class _Hit:
@@ -250,8 +260,8 @@ class CredentialFilter:
         inside.at_end_of_string = False
         while (token := _TOKEN.search(text, self._look)) is not None:
             inside.size += token.end() - self._look
-            opening = token.group()
-            if opening == b'"':
+            mark = token.group()
+            if mark == b'"':
                 if not final and len(text) - token.end() < _REACH:
                     self._look = token.start()
                     return None
@@ -261,15 +271,9 @@ class CredentialFilter:
                     return hit
                 continue
             self._look = token.end()
-            if opening in (b"{", b"["):
-                inside.open += opening
-            elif opening in (b"}", b"]"):
-                del inside.open[-1:]
-                inside.entry = ""
-            if (opening != b":" and not inside.open) or inside.size > _MOST_INSIDE_BYTES:
+            if not inside.follow(mark):
                 self._inside = None
                 return None
-            inside.at_key = opening in (b"{", b",") and inside.open[-1:] == b"{"
         self._look = len(text)
         return None
 

@@ -81,29 +81,37 @@ def kind_of_name(name: str) -> Name:
         return Name.NOT
     shouted = name.upper() == name
     last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if _PASSWORD_WORDS.intersection(words):
+    if _PASSWORD_WORDS.intersection(words) or _ends_as_password(before, last, shouted):
         return Name.PASSWORD
-    if (last == "pwd" and before not in {"", "old"}) or (last == "pass" and before and shouted):
-        return Name.PASSWORD
-    if (
-        _SECRET_WORDS.intersection(words)
-        or last.endswith("apikey")
-        or (before, last) == ("connection", "string")
-    ):
+    if _SECRET_WORDS.intersection(words) or _ends_as_secret(before, last):
         return Name.CLEAR
     if last == "key":
         return _kind_of_key(before, shouted)
     if last.endswith("token"):
-        if before in _TEXT_TOKENS:
-            return Name.NOT
-        return Name.CLEAR if before in _TOKENS or (shouted and name != "TOKEN") else Name.HINT
+        return _kind_of_token(before, shouted and name != "TOKEN")
     return Name.NOT
+
+
+def _ends_as_password(before: str, last: str, shouted: bool) -> bool:
+    if last == "pwd":
+        return before not in {"", "old"}
+    return last == "pass" and before != "" and shouted
+
+
+def _ends_as_secret(before: str, last: str) -> bool:
+    return last.endswith("apikey") or (before, last) == ("connection", "string")
 
 
 def _kind_of_key(before: str, shouted: bool) -> Name:
     if before in _KEYS:
         return Name.CLEAR
     return Name.HINT if shouted and before and before not in _PUBLIC_KEYS else Name.NOT
+
+
+def _kind_of_token(before: str, shouted: bool) -> Name:
+    if before in _TEXT_TOKENS:
+        return Name.NOT
+    return Name.CLEAR if shouted or before in _TOKENS else Name.HINT
 
 
 _PLACEHOLDER: Final = re.compile(
