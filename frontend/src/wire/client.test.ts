@@ -63,7 +63,9 @@ it("requests the list of traces until it has all parts", async () => {
     part("c", { generation: 2, more: true }),
     part("a", { generation: 3 }),
   ];
-  const fetched = vi.fn((_url: string) => Promise.resolve(new Response(JSON.stringify(parts.shift()))));
+  const fetched = vi.fn<(url: string) => Promise<Response>>(() =>
+    Promise.resolve(new Response(JSON.stringify(parts.shift()))),
+  );
   vi.stubGlobal("fetch", fetched);
   const list = await fetchTraces();
   expect(list.traces.map(({ id }) => id)).toEqual(["a", "b", "c"]);
