@@ -3,13 +3,7 @@
 import { rmSync } from "node:fs";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { openPage, openTab, startBrowser, type Browser } from "./browser";
-import {
-  makeFolder,
-  simulate,
-  startTensorBoard,
-  write,
-  type TensorBoard,
-} from "./tensorboard";
+import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
 
 let logdir: string;
 let tensorboard: TensorBoard;
@@ -31,22 +25,14 @@ afterAll(async () => {
 it("explains how to record, then finds the first trace, further ones, and a repaired one by itself", async () => {
   const { page, problems } = await openPage(browser.context);
   const frame = await openTab(page, tensorboard.url);
-  await frame
-    .getByRole("heading", { name: "No trace in this log directory yet" })
-    .waitFor();
+  await frame.getByRole("heading", { name: "No trace in this log directory yet" }).waitFor();
   await frame.getByRole("button", { name: "Copy recording block" }).click();
-  await frame
-    .getByRole("button", { name: "Copy recording block" })
-    .filter({ hasText: "Copied" })
-    .waitFor();
+  await frame.getByRole("button", { name: "Copy recording block" }).filter({ hasText: "Copied" }).waitFor();
   const copied = await page.evaluate(() => navigator.clipboard.readText());
   expect(copied).toContain("tensorboard_trace_handler");
 
   simulate(logdir, "healthy");
-  await frame
-    .getByRole("region", { name: "Verdict" })
-    .locator("h1", { hasText: "GPU computing" })
-    .waitFor();
+  await frame.getByRole("region", { name: "Verdict" }).locator("h1", { hasText: "GPU computing" }).waitFor();
 
   // A new run appears in the list, but the page keeps showing the current one.
   write(logdir, "later/w.1.pt.trace.json", '{"traceEvents": ');
@@ -65,9 +51,7 @@ it("explains how to record, then finds the first trace, further ones, and a repa
   write(logdir, "later/w.2.pt.trace.json", traceOf("aten::relu"));
   await frame.getByRole("button", { name: "1 newer recording" }).click();
   await frame.getByRole("cell", { name: "aten::relu", exact: true }).waitFor();
-  await frame
-    .getByRole("button", { name: "newer recording" })
-    .waitFor({ state: "detached" });
+  await frame.getByRole("button", { name: "newer recording" }).waitFor({ state: "detached" });
   expect(problems).toEqual([]);
   await page.close();
 });
