@@ -146,7 +146,8 @@ it("lists growing allocations, and marks them on the chart at a click", async ()
   const row = opened.memory.locator(".gd-memory-growing tbody tr").first();
   const text = await row.innerText();
   expect(text).toContain(memory.sites[0]?.operator);
-  expect(text).toContain(`${memory.sites[0]?.place?.file}:${memory.sites[0]?.place?.line}`);
+  const place = memory.sites[0]?.place;
+  expect(text).toContain(`${place?.function} (${place?.file}, defined at line ${place?.line})`);
   expect(text).toContain(`+${printed(memory.sites[0]?.bytes_per_step ?? 0)}`);
   await row.locator("td").first().click();
   await expect.poll(() => row.getAttribute("data-shown")).toBe("true");
