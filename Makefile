@@ -83,11 +83,10 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 	timeout 240 $(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH_VERSION) && touch $@ || \
 		echo "test: torch $(TORCH_VERSION) is not available: tests that record with it are skipped"
 
-# One phase after another, each on all cores.
+# Two phases, each on all cores. The browser tests wait much, so they run next to the others.
 test:
 	@$(MAKE) --no-print-directory -j2 lint test-frontend
-	@$(MAKE) --no-print-directory test-python
-	@$(MAKE) --no-print-directory test-browser
+	@$(MAKE) --no-print-directory -j2 test-python test-browser
 
 lint: lint-python lint-frontend
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tb_gpudiag.cli import memory
 
 # Hypothesis fails an example that takes over 200 ms. On a loaded machine that says nothing about the code.
 settings.register_profile("any_machine", deadline=None)
@@ -16,6 +19,14 @@ SHARED_TRACES = REPOSITORY.parent / "shared" / "traces"
 """Real traces, recorded by others; they are not part of the project. See real_traces.py."""
 
 BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def unlimited() -> Iterator[None]:
+    """Keep commands from limiting the memory of the process: tests that run one share it with all others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "limit_memory", lambda *_: False)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.soak.soak import soak
 
-SECONDS = 25
+SECONDS = 10
 
 
 @pytest.mark.slow
