@@ -16,6 +16,7 @@ FILES = sorted(path for path in CORPUS.rglob("*") if path.is_file())
 DOCUMENTS = [path for path in FILES if path.parent.name in {"trace", "timeline", "snapshot"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_corpus(file: Path) -> None:
     TARGETS[file.parent.name](file.read_bytes())

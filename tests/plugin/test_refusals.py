@@ -10,6 +10,8 @@ import pytest
 
 from tests.plugin.server import BASE, Server
 
+pytestmark = pytest.mark.slow  # each test has a TensorBoard of its own
+
 ROUTES = ["traces", "report", "timeline", "memory", "gap", "rule", "cancel", "status", "static/index.js"]
 
 

@@ -20,6 +20,8 @@ from tb_gpudiag.trace.find import Found
 from tests.plugin.server import Server
 from tests.service.helpers import eventually
 
+pytestmark = pytest.mark.slow  # each test has a TensorBoard of its own
+
 
 def test_from_the_list_to_report_timeline_and_gap(serve: Callable[..., Server], log: Path) -> None:
     server = serve()

@@ -31,6 +31,7 @@ def written(ns: int) -> str:
     return f"{sign}{abs(ns) // 1000}.{abs(ns) % 1000:03d}"
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(SPANS_NS, st.booleans())
 def test_timestamps_with_three_places(timestamps: list[tuple[int, int]], quoted: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from tests.rules.stage import one_gap
 pairs = st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 400_000)), max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces(), pairs)
 def test_claimed_time_is_not_lost_again(trace: TraceBuilder, spans: list[tuple[int, int]]) -> None:
@@ -41,6 +43,7 @@ def test_claimed_time_is_not_lost_again(trace: TraceBuilder, spans: list[tuple[i
     assert int(left.drained_ns.sum()) <= int(all_of_it.drained_ns.sum())
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces())
 def test_costs_never_add_up_to_more_than_the_window(trace: TraceBuilder) -> None:
