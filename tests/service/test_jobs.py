@@ -24,6 +24,8 @@ from tb_gpudiag.service.settings import MIB, Settings
 from tb_gpudiag.trace.find import TraceFile
 from tests.service.helpers import FAKE_WORKER, eventually, hasten, is_alive, trace_file, write_trace
 
+pytestmark = pytest.mark.slow  # each test starts processes and waits for them
+
 
 class Desk:
     """Jobs with their own cache, and a list of the processes started."""
