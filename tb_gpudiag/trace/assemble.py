@@ -12,6 +12,7 @@ import pyarrow as pa
 from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.devices import MOST_DEVICES, of_read_devices
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, MemoryAction, MemoryEvents, Thread
+from tb_gpudiag.trace.messages import message_of
 from tb_gpudiag.trace.stray import reach, within
 
 
@@ -138,6 +139,7 @@ class Assembly:
         shape, shapes = _texts([s.shapes for s in spans])
         kind, kinds = _texts([s.types for s in spans])
         setting, settings = _texts([s.settings for s in spans])
+        message, messages = _texts([s.messages for s in spans])
         thread = _joined([own[s.thread] for own, s in zip(threads_of_part, spans, strict=True)], np.int32)
         duration_ns = _joined([s.duration_ns for s in spans], np.int64)
         begin = kept & _joined([s.phase_begin for s in spans], np.bool_)
@@ -155,6 +157,7 @@ class Assembly:
         shape, shapes = _without_empty(shape[order], shapes)
         kind, kinds = _without_empty(kind[order], kinds)
         setting, settings = _without_empty(setting[order], settings)
+        message, messages = _without_empty(message[order], messages)
         return Events(
             category=column(lambda s: s.category, np.uint8),
             name=name[order],
@@ -179,12 +182,14 @@ class Assembly:
             shapes=shape,
             types=kind,
             settings=setting,
+            message=message,
             names=names,
             threads=threads,
             call_stacks=call_stacks,
             input_shapes=shapes,
             input_types=kinds,
             input_settings=settings,
+            messages=[message_of(text) for text in messages],
         )
 
     def _pair(self, begin: Bool, end: Bool, thread: Int32, start_ns: Int64, duration_ns: Int64) -> Bool:

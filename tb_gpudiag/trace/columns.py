@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Bool, Category, Float32, Int32, Int64, UInt8
 from tb_gpudiag.trace.grids import Seldom, blocks_of
+from tb_gpudiag.trace.messages import message_texts
 from tb_gpudiag.trace.snapshot_segments import MOST_BYTES
 from tb_gpudiag.trace.vocabulary.shaped_operators import has_cost, has_settings
 
@@ -66,6 +67,7 @@ class Spans:
     shapes: pa.DictionaryArray
     types: pa.DictionaryArray
     settings: pa.DictionaryArray
+    messages: pa.DictionaryArray  # texts of messages.py
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,7 @@ def _spans(
         shapes=_texts_where(has_cost, columns["input_shapes"].take(take), name),
         types=_texts_where(has_cost, columns["input_types"].take(take), name),
         settings=_settings(take, name, seldom),
+        messages=message_texts(take, name, seldom),
     )
     return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
 

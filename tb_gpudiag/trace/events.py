@@ -20,6 +20,22 @@ NONE = -1
 """Value of a column where the trace says nothing."""
 
 
+class Message(NamedTuple):
+    """What a collective or point-to-point operation sends, as the trace states it. Texts are "", and numbers
+    are NONE, where it does not."""
+
+    collective: str  # such as `allreduce`
+    group: str  # name of the process group
+    ranks: tuple[int, ...]  # of the group; Kineto writes at most 30
+    group_size: int
+    sequence: int  # counts the group's operations
+    elements_in: int
+    elements_out: int
+    element_type: str  # such as `Float`
+    source: int  # rank that sends, for point-to-point
+    destination: int
+
+
 class Category(IntEnum):
     """Kind of an event, the same for all generations of the format (see kineto.py)."""
 
@@ -101,12 +117,14 @@ class Events:
     shapes: Int32  # of an operator whose cost they give: index into `input_shapes`, or NONE
     types: Int32  # likewise: index into `input_types`, or NONE
     settings: Int32  # of convolutions and attention: index into `input_settings`, or NONE
+    message: Int32  # of `record_param_comms` and communication kernels: index into `messages`, or NONE
     names: list[str]
     threads: list[Thread]
     call_stacks: list[str]
     input_shapes: list[str]  # JSON, e.g. `[[128, 768], [768, 768]]`
     input_types: list[str]  # JSON, e.g. `["float", "c10::BFloat16"]`
     input_settings: list[str]  # JSON of inputs that are not tensors, e.g. `["", "", "[1, 1]", "False"]`
+    messages: list[Message]
 
     @classmethod
     def of_spans(
@@ -147,12 +165,14 @@ class Events:
             shapes=none32,
             types=none32,
             settings=none32,
+            message=none32,
             names=names,
             threads=threads,
             call_stacks=[],
             input_shapes=[],
             input_types=[],
             input_settings=[],
+            messages=[],
         )
 
     def __len__(self) -> int:

@@ -60,9 +60,22 @@ SELDOM: Final = {
         "launch_block": ("block dim", "VARCHAR"),
     },
     "settings": {"settings": ("Concrete Inputs", "VARCHAR")},
+    # In this order, these are the fields of events.Message.
+    "messages": {
+        "collective": ("Collective name", "VARCHAR"),
+        "group": ("Process Group Name", "VARCHAR"),
+        "group_ranks": ("Process Group Ranks", "VARCHAR"),
+        "group_size": ("Group size", "VARCHAR"),
+        "sequence_number": ("Seq", "VARCHAR"),
+        "elements_in": ("In msg nelems", "VARCHAR"),
+        "elements_out": ("Out msg nelems", "VARCHAR"),
+        "element_type": ("dtype", "VARCHAR"),
+        "source": ("Src Rank", "VARCHAR"),
+        "destination": ("Dst Rank", "VARCHAR"),
+    },
 }
-"""Groups of columns that few chunks need: of copies, of kernels without blocks per multiprocessor, and of
-convolutions and attention."""
+"""Groups of columns that few chunks need: of copies, of kernels without blocks per multiprocessor, of
+convolutions and attention, and of collectives."""
 
 _HIP_LAUNCH: Final = re.compile(r"hip\w*LaunchKernel\w*")
 _LAUNCH_IN_THREADS: Final = re.compile(r"hip(ExtModule|HccModule)Launch\w*")

@@ -69,8 +69,9 @@ class Parser:
         return np.asarray(pc.fill_null(table.column("valid"), False).to_numpy(), np.bool_)
 
     def _seldom(self, text: bytes, group: str) -> dict[str, pa.Array]:
-        """Return the columns of a group of kineto.SELDOM, of a text that is JSON."""
-        events = self._events(_SELDOM[group], text)
+        """Return the columns of a group of kineto.SELDOM, of a text that is JSON; {} if it has none."""
+        keys = (f'"{key}"'.encode() for key, _ in kineto.SELDOM[group].values())
+        events = self._events(_SELDOM[group], text) if any(key in text for key in keys) else None
         if events is None:
             return {}
         arguments = _fields(_fields(events)["args"])

@@ -119,8 +119,13 @@ def read_name(name: str) -> KernelName:
     return KernelName(family, arithmetic, unaligned, any_size, shortens=shortens)
 
 
+def communicates(name: str) -> bool:
+    """Return whether a kernel of this name communicates between GPUs."""
+    return COMMUNICATION_KERNEL.fullmatch(name, 0, LONGEST_MATCHED) is not None
+
+
 def _family(name: str) -> Family:
-    if COMMUNICATION_KERNEL.fullmatch(name, 0, LONGEST_MATCHED):
+    if communicates(name):
         return Family.COLLECTIVE
     function = function_name(name)[:LONGEST_MATCHED]
     for family, in_function, within in _FAMILIES:

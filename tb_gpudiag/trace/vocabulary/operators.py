@@ -56,6 +56,8 @@ def number_format(name: str) -> str:
 CAST = any_of(r"aten::(to|_to_copy|type_as|float|half|bfloat16|double)")
 LAYOUT_CHANGE = any_of(r"aten::(contiguous|clone|reshape|flatten|_reshape_copy|unfold)")
 COPY = any_of(r"aten::copy_")
+# c10d records each collective, with what it sends, as this.
+COLLECTIVE_PARAMETERS = "record_param_comms"
 # What all of these call in the end to launch the kernel or the copy.
 DATA_MOVER = any_of(r"aten::(copy_|clone|_to_copy)")
 # What may copy between host and device.

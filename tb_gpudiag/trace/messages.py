@@ -1,0 +1,72 @@
+"""What collectives send: the arguments of `record_param_comms` and of communication kernels."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tb_gpudiag.trace import kineto
+from tb_gpudiag.trace.events import NONE, Message
+from tb_gpudiag.trace.grids import Seldom
+from tb_gpudiag.trace.vocabulary.kernel_names import communicates
+from tb_gpudiag.trace.vocabulary.operators import COLLECTIVE_PARAMETERS
+
+_SEPARATOR: Final = "\x1f"
+# Kineto writes at most 30 ranks of a group, and names are shorter.
+_LONGEST: Final = 1_000
+_NAMES_REMEMBERED: Final = 10_000
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_RANK: Final = re.compile(r"[0-9]{1,9}")
+
+
+def message_texts(take: pa.Array, name: pa.DictionaryArray, seldom: Seldom) -> pa.DictionaryArray:
+    """Return the fields of each event's message, joined to one text; "" for events without one.
+
+    take: the events' places in the columns of `seldom`, shape (n,). name: shape (n,).
+    """
+    names = name.dictionary.to_pylist()
+    has = np.array([_has_message(n) for n in names] or [False], np.bool_)
+    found = seldom("messages") if has.any() else {}
+    if not found:
+        return pa.DictionaryArray.from_arrays(np.zeros(len(name), np.int32), [""])
+    columns = [pc.fill_null(found[key].take(take), "") for key in kineto.SELDOM["messages"]]
+    joined = pc.binary_join_element_wise(*columns, _SEPARATOR)
+    # Where all fields are empty, the text consists of separators.
+    said = pc.less(pc.binary_length(joined), _LONGEST)
+    said = pc.and_(said, pc.greater(pc.binary_length(joined), len(columns) - 1))
+    said = pc.and_(said, pa.array(has[name.indices.to_numpy()]))
+    return pc.if_else(said, joined, "").dictionary_encode()
+
+
+def message_of(text: str) -> Message:
+    """Return the message whose fields `message_texts` has joined to this text."""
+    fields = text.split(_SEPARATOR)
+    if len(fields) != len(Message._fields):  # a name with a separator in it
+        fields = [""] * len(Message._fields)
+    collective, group, ranks, size, sequence, inputs, outputs, kind, source, destination = fields
+    return Message(
+        collective=collective,
+        group=group,
+        ranks=tuple(int(rank) for rank in _RANK.findall(ranks)),
+        group_size=_number(size),
+        sequence=_number(sequence),
+        elements_in=_number(inputs),
+        elements_out=_number(outputs),
+        element_type=kind,
+        source=_number(source),
+        destination=_number(destination),
+    )
+
+
+@functools.lru_cache(_NAMES_REMEMBERED)
+def _has_message(name: str) -> bool:
+    return name == COLLECTIVE_PARAMETERS or communicates(name)
+
+
+def _number(text: str) -> int:
+    return int(text) if _NUMBER.fullmatch(text) else NONE
