@@ -1,5 +1,6 @@
-"""Imports point one way: cli, plugin -> service -> report -> rules -> wording -> facts -> trace; errors are
-open to all. Inside a layer, rooms: leaves of facts do not import one another, and a rule imports no rule."""
+"""Imports point one way: cli, plugin -> service -> jobs -> digest -> report -> rules -> wording -> facts ->
+trace; errors are open to all. Inside a layer, rooms: leaves of facts do not import one another, and a rule
+imports no rule."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tb_gpudiag.rules.all import RULES
 
 PACKAGE = Path(tb_gpudiag.__file__).parent
 
-LAYERS = ("trace", "facts", "wording", "rules", "report", "service", "cli")
+LAYERS = ("trace", "facts", "wording", "rules", "report", "digest", "jobs", "service", "cli")
 """From the bottom up: a module may import from its own layer and from those before it."""
 
 SAME_AS = {"plugin": "cli", "loader": "cli", "__main__": "cli", "fleet": "service"}
@@ -30,6 +31,8 @@ REASONS = {
     "wording": "words and formats know nothing of what is said with them",
     "rules": "a rule sees facts only: how its finding is shown or sent is no matter of a rule's",
     "report": "a Report is the same wherever it is read: it must not know who serves it",
+    "digest": "a digest is what one trace leaves behind: it knows nothing of the traces beside it",
+    "jobs": "jobs compare digests: they never open a trace",
     "service": "the service runs analyses: it must not know whether a page or a command asked",
     "cli": "the command and the plugin stand side by side on top",
 }

@@ -955,3 +955,590 @@ class HostSegment(_message.Message):
     duration_us: float
     place: str
     def __init__(self, cause: _Optional[str] = ..., name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., place: _Optional[str] = ...) -> None: ...
+
+class JobReport(_message.Message):
+    __slots__ = ("schema_version", "generator", "id", "run", "span", "world_size", "parallelism", "ranks", "missing_ranks", "missing", "clocks", "collectives", "slowdown", "verdict", "findings", "unchecked", "clear", "notes", "problems", "steps")
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    GENERATOR_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PARALLELISM_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_RANKS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    CLOCKS_FIELD_NUMBER: _ClassVar[int]
+    COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
+    SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    UNCHECKED_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    schema_version: int
+    generator: str
+    id: str
+    run: str
+    span: str
+    world_size: int
+    parallelism: str
+    ranks: _containers.RepeatedCompositeFieldContainer[JobRank]
+    missing_ranks: _containers.RepeatedScalarFieldContainer[int]
+    missing: int
+    clocks: Clocks
+    collectives: JobCollectives
+    slowdown: Slowdown
+    verdict: JobVerdict
+    findings: _containers.RepeatedCompositeFieldContainer[Finding]
+    unchecked: _containers.RepeatedCompositeFieldContainer[Unchecked]
+    clear: _containers.RepeatedCompositeFieldContainer[Clear]
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    problems: _containers.RepeatedCompositeFieldContainer[Problem]
+    steps: _containers.RepeatedCompositeFieldContainer[JobStep]
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., span: _Optional[str] = ..., world_size: _Optional[int] = ..., parallelism: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[JobRank, _Mapping[str, object]]]] = ..., missing_ranks: _Optional[_Iterable[int]] = ..., missing: _Optional[int] = ..., clocks: _Optional[_Union[Clocks, _Mapping[str, object]]] = ..., collectives: _Optional[_Union[JobCollectives, _Mapping[str, object]]] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[JobVerdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[JobStep, _Mapping[str, object]]]] = ...) -> None: ...
+
+class JobRank(_message.Message):
+    __slots__ = ("rank", "worker", "host", "id", "step_us", "busy_us", "waiting_us", "transfer_us", "exposed_communication_us", "clock_offset_us", "last_in", "window_us", "computing_us", "copying_us", "communicating_us", "idle_by_cause", "limiter", "device_name", "start_us", "findings")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_US_FIELD_NUMBER: _ClassVar[int]
+    BUSY_US_FIELD_NUMBER: _ClassVar[int]
+    WAITING_US_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_US_FIELD_NUMBER: _ClassVar[int]
+    EXPOSED_COMMUNICATION_US_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_OFFSET_US_FIELD_NUMBER: _ClassVar[int]
+    LAST_IN_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_US_FIELD_NUMBER: _ClassVar[int]
+    COMPUTING_US_FIELD_NUMBER: _ClassVar[int]
+    COPYING_US_FIELD_NUMBER: _ClassVar[int]
+    COMMUNICATING_US_FIELD_NUMBER: _ClassVar[int]
+    IDLE_BY_CAUSE_FIELD_NUMBER: _ClassVar[int]
+    LIMITER_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_NAME_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    worker: str
+    host: str
+    id: str
+    step_us: float
+    busy_us: float
+    waiting_us: float
+    transfer_us: float
+    exposed_communication_us: float
+    clock_offset_us: float
+    last_in: int
+    window_us: float
+    computing_us: float
+    copying_us: float
+    communicating_us: float
+    idle_by_cause: _containers.RepeatedCompositeFieldContainer[CauseTime]
+    limiter: str
+    device_name: str
+    start_us: float
+    findings: _containers.RepeatedCompositeFieldContainer[Finding]
+    def __init__(self, rank: _Optional[int] = ..., worker: _Optional[str] = ..., host: _Optional[str] = ..., id: _Optional[str] = ..., step_us: _Optional[float] = ..., busy_us: _Optional[float] = ..., waiting_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., exposed_communication_us: _Optional[float] = ..., clock_offset_us: _Optional[float] = ..., last_in: _Optional[int] = ..., window_us: _Optional[float] = ..., computing_us: _Optional[float] = ..., copying_us: _Optional[float] = ..., communicating_us: _Optional[float] = ..., idle_by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[str] = ..., device_name: _Optional[str] = ..., start_us: _Optional[float] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ...) -> None: ...
+
+class Clocks(_message.Message):
+    __slots__ = ("basis", "residual_us")
+    BASIS_FIELD_NUMBER: _ClassVar[int]
+    RESIDUAL_US_FIELD_NUMBER: _ClassVar[int]
+    basis: str
+    residual_us: float
+    def __init__(self, basis: _Optional[str] = ..., residual_us: _Optional[float] = ...) -> None: ...
+
+class JobCollectives(_message.Message):
+    __slots__ = ("matched", "unmatched", "waiting_us", "transfer_us", "worst", "sizes")
+    MATCHED_FIELD_NUMBER: _ClassVar[int]
+    UNMATCHED_FIELD_NUMBER: _ClassVar[int]
+    WAITING_US_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_US_FIELD_NUMBER: _ClassVar[int]
+    WORST_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    matched: int
+    unmatched: int
+    waiting_us: float
+    transfer_us: float
+    worst: _containers.RepeatedCompositeFieldContainer[JobCollective]
+    sizes: _containers.RepeatedCompositeFieldContainer[CollectiveSize]
+    def __init__(self, matched: _Optional[int] = ..., unmatched: _Optional[int] = ..., waiting_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., worst: _Optional[_Iterable[_Union[JobCollective, _Mapping[str, object]]]] = ..., sizes: _Optional[_Iterable[_Union[CollectiveSize, _Mapping[str, object]]]] = ...) -> None: ...
+
+class JobCollective(_message.Message):
+    __slots__ = ("index", "group", "kind", "name", "annotation", "bytes", "skew_us", "transfer_us", "last_rank", "first_rank", "waiting_us", "start_us", "end_us", "why", "why_us", "place")
+    class WaitingUsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ANNOTATION_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    SKEW_US_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_US_FIELD_NUMBER: _ClassVar[int]
+    LAST_RANK_FIELD_NUMBER: _ClassVar[int]
+    FIRST_RANK_FIELD_NUMBER: _ClassVar[int]
+    WAITING_US_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    WHY_US_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    group: str
+    kind: str
+    name: str
+    annotation: str
+    bytes: float
+    skew_us: float
+    transfer_us: float
+    last_rank: int
+    first_rank: int
+    waiting_us: _containers.ScalarMap[str, float]
+    start_us: float
+    end_us: float
+    why: str
+    why_us: float
+    place: Place
+    def __init__(self, index: _Optional[int] = ..., group: _Optional[str] = ..., kind: _Optional[str] = ..., name: _Optional[str] = ..., annotation: _Optional[str] = ..., bytes: _Optional[float] = ..., skew_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., last_rank: _Optional[int] = ..., first_rank: _Optional[int] = ..., waiting_us: _Optional[_Mapping[str, float]] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., why: _Optional[str] = ..., why_us: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
+
+class CollectiveSize(_message.Message):
+    __slots__ = ("kind", "bytes", "ranks", "count", "transfer_us", "algorithm_gb_per_s", "bus_gb_per_s", "slowest_gb_per_s")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_US_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_GB_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BUS_GB_PER_S_FIELD_NUMBER: _ClassVar[int]
+    SLOWEST_GB_PER_S_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    bytes: float
+    ranks: int
+    count: int
+    transfer_us: float
+    algorithm_gb_per_s: float
+    bus_gb_per_s: float
+    slowest_gb_per_s: float
+    def __init__(self, kind: _Optional[str] = ..., bytes: _Optional[float] = ..., ranks: _Optional[int] = ..., count: _Optional[int] = ..., transfer_us: _Optional[float] = ..., algorithm_gb_per_s: _Optional[float] = ..., bus_gb_per_s: _Optional[float] = ..., slowest_gb_per_s: _Optional[float] = ...) -> None: ...
+
+class Slowdown(_message.Message):
+    __slots__ = ("s", "low", "high", "by_rank", "by_kind", "basis", "error_share", "step_us", "ideal_step_us")
+    class ByRankEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class ByKindEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    S_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    BY_RANK_FIELD_NUMBER: _ClassVar[int]
+    BY_KIND_FIELD_NUMBER: _ClassVar[int]
+    BASIS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_SHARE_FIELD_NUMBER: _ClassVar[int]
+    STEP_US_FIELD_NUMBER: _ClassVar[int]
+    IDEAL_STEP_US_FIELD_NUMBER: _ClassVar[int]
+    s: float
+    low: float
+    high: float
+    by_rank: _containers.ScalarMap[str, float]
+    by_kind: _containers.ScalarMap[str, float]
+    basis: str
+    error_share: float
+    step_us: float
+    ideal_step_us: float
+    def __init__(self, s: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., by_rank: _Optional[_Mapping[str, float]] = ..., by_kind: _Optional[_Mapping[str, float]] = ..., basis: _Optional[str] = ..., error_share: _Optional[float] = ..., step_us: _Optional[float] = ..., ideal_step_us: _Optional[float] = ...) -> None: ...
+
+class JobVerdict(_message.Message):
+    __slots__ = ("limiter", "sentence")
+    LIMITER_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    limiter: str
+    sentence: str
+    def __init__(self, limiter: _Optional[str] = ..., sentence: _Optional[str] = ...) -> None: ...
+
+class JobStep(_message.Message):
+    __slots__ = ("name", "start_us", "duration_us", "last_rank", "rank_us", "rank_waiting_us")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    LAST_RANK_FIELD_NUMBER: _ClassVar[int]
+    RANK_US_FIELD_NUMBER: _ClassVar[int]
+    RANK_WAITING_US_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    start_us: float
+    duration_us: float
+    last_rank: int
+    rank_us: _containers.RepeatedScalarFieldContainer[float]
+    rank_waiting_us: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., last_rank: _Optional[int] = ..., rank_us: _Optional[_Iterable[float]] = ..., rank_waiting_us: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class History(_message.Message):
+    __slots__ = ("schema_version", "run", "points", "changes", "drifts", "problems", "notes")
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    DRIFTS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    schema_version: int
+    run: str
+    points: _containers.RepeatedCompositeFieldContainer[HistoryPoint]
+    changes: _containers.RepeatedCompositeFieldContainer[Change]
+    drifts: _containers.RepeatedCompositeFieldContainer[Drift]
+    problems: _containers.RepeatedCompositeFieldContainer[Problem]
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, schema_version: _Optional[int] = ..., run: _Optional[str] = ..., points: _Optional[_Iterable[_Union[HistoryPoint, _Mapping[str, object]]]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping[str, object]]]] = ..., drifts: _Optional[_Iterable[_Union[Drift, _Mapping[str, object]]]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class HistoryPoint(_message.Message):
+    __slots__ = ("id", "worker", "span", "time_s", "rank", "step_us", "low_step_us", "high_step_us", "steps", "busy_share", "shares", "floor_bytes", "peak_bytes", "limiter", "rules", "saving_us", "title", "severity", "device_name")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    TIME_S_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    STEP_US_FIELD_NUMBER: _ClassVar[int]
+    LOW_STEP_US_FIELD_NUMBER: _ClassVar[int]
+    HIGH_STEP_US_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMITER_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    SAVING_US_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    SEVERITY_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_NAME_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    worker: str
+    span: str
+    time_s: float
+    rank: int
+    step_us: float
+    low_step_us: float
+    high_step_us: float
+    steps: int
+    busy_share: float
+    shares: _containers.RepeatedCompositeFieldContainer[CauseTime]
+    floor_bytes: float
+    peak_bytes: float
+    limiter: str
+    rules: _containers.RepeatedScalarFieldContainer[str]
+    saving_us: float
+    title: str
+    severity: int
+    device_name: str
+    def __init__(self, id: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., time_s: _Optional[float] = ..., rank: _Optional[int] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., steps: _Optional[int] = ..., busy_share: _Optional[float] = ..., shares: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., floor_bytes: _Optional[float] = ..., peak_bytes: _Optional[float] = ..., limiter: _Optional[str] = ..., rules: _Optional[_Iterable[str]] = ..., saving_us: _Optional[float] = ..., title: _Optional[str] = ..., severity: _Optional[int] = ..., device_name: _Optional[str] = ...) -> None: ...
+
+class Change(_message.Message):
+    __slots__ = ("point", "what", "before", "after", "unit", "sentence", "causes")
+    POINT_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    CAUSES_FIELD_NUMBER: _ClassVar[int]
+    point: int
+    what: str
+    before: float
+    after: float
+    unit: str
+    sentence: str
+    causes: _containers.RepeatedCompositeFieldContainer[CauseTime]
+    def __init__(self, point: _Optional[int] = ..., what: _Optional[str] = ..., before: _Optional[float] = ..., after: _Optional[float] = ..., unit: _Optional[str] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ...) -> None: ...
+
+class Drift(_message.Message):
+    __slots__ = ("device", "bytes_per_hour", "low_bytes_per_hour", "high_bytes_per_hour", "hours", "total_bytes", "hours_until_full", "sentence", "sites", "points")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
+    LOW_BYTES_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
+    HIGH_BYTES_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
+    HOURS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HOURS_UNTIL_FULL_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    SITES_FIELD_NUMBER: _ClassVar[int]
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    device: str
+    bytes_per_hour: float
+    low_bytes_per_hour: float
+    high_bytes_per_hour: float
+    hours: float
+    total_bytes: float
+    hours_until_full: float
+    sentence: str
+    sites: _containers.RepeatedCompositeFieldContainer[MemorySite]
+    points: int
+    def __init__(self, device: _Optional[str] = ..., bytes_per_hour: _Optional[float] = ..., low_bytes_per_hour: _Optional[float] = ..., high_bytes_per_hour: _Optional[float] = ..., hours: _Optional[float] = ..., total_bytes: _Optional[float] = ..., hours_until_full: _Optional[float] = ..., sentence: _Optional[str] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., points: _Optional[int] = ...) -> None: ...
+
+class Comparison(_message.Message):
+    __slots__ = ("base", "candidate", "base_id", "candidate_id", "step_us", "verdict", "sentence", "causes", "operators", "kernels", "findings", "promised", "notes", "memory", "same_within_share", "mean_step_us", "launches")
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_FIELD_NUMBER: _ClassVar[int]
+    BASE_ID_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_US_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    CAUSES_FIELD_NUMBER: _ClassVar[int]
+    OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    KERNELS_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    PROMISED_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    SAME_WITHIN_SHARE_FIELD_NUMBER: _ClassVar[int]
+    MEAN_STEP_US_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    base: str
+    candidate: str
+    base_id: str
+    candidate_id: str
+    step_us: StepDifference
+    verdict: str
+    sentence: str
+    causes: _containers.RepeatedCompositeFieldContainer[CauseDifference]
+    operators: _containers.RepeatedCompositeFieldContainer[OperatorDifference]
+    kernels: _containers.RepeatedCompositeFieldContainer[OperatorDifference]
+    findings: FindingsDifference
+    promised: _containers.RepeatedCompositeFieldContainer[Promised]
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    memory: _containers.RepeatedCompositeFieldContainer[MemoryDifference]
+    same_within_share: float
+    mean_step_us: StepDifference
+    launches: CountDifference
+    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., base_id: _Optional[str] = ..., candidate_id: _Optional[str] = ..., step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., verdict: _Optional[str] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., findings: _Optional[_Union[FindingsDifference, _Mapping[str, object]]] = ..., promised: _Optional[_Iterable[_Union[Promised, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., memory: _Optional[_Iterable[_Union[MemoryDifference, _Mapping[str, object]]]] = ..., same_within_share: _Optional[float] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., launches: _Optional[_Union[CountDifference, _Mapping[str, object]]] = ...) -> None: ...
+
+class StepDifference(_message.Message):
+    __slots__ = ("base", "candidate", "difference", "low", "high", "base_steps", "candidate_steps")
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    BASE_STEPS_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_STEPS_FIELD_NUMBER: _ClassVar[int]
+    base: float
+    candidate: float
+    difference: float
+    low: float
+    high: float
+    base_steps: int
+    candidate_steps: int
+    def __init__(self, base: _Optional[float] = ..., candidate: _Optional[float] = ..., difference: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., base_steps: _Optional[int] = ..., candidate_steps: _Optional[int] = ...) -> None: ...
+
+class CountDifference(_message.Message):
+    __slots__ = ("base", "candidate")
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_FIELD_NUMBER: _ClassVar[int]
+    base: float
+    candidate: float
+    def __init__(self, base: _Optional[float] = ..., candidate: _Optional[float] = ...) -> None: ...
+
+class CauseDifference(_message.Message):
+    __slots__ = ("cause", "base_us", "candidate_us")
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    BASE_US_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_US_FIELD_NUMBER: _ClassVar[int]
+    cause: str
+    base_us: float
+    candidate_us: float
+    def __init__(self, cause: _Optional[str] = ..., base_us: _Optional[float] = ..., candidate_us: _Optional[float] = ...) -> None: ...
+
+class OperatorDifference(_message.Message):
+    __slots__ = ("name", "candidate_name", "base_us", "candidate_us", "base_count", "candidate_count", "path", "family")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_NAME_FIELD_NUMBER: _ClassVar[int]
+    BASE_US_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_US_FIELD_NUMBER: _ClassVar[int]
+    BASE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FAMILY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    candidate_name: str
+    base_us: float
+    candidate_us: float
+    base_count: float
+    candidate_count: float
+    path: str
+    family: str
+    def __init__(self, name: _Optional[str] = ..., candidate_name: _Optional[str] = ..., base_us: _Optional[float] = ..., candidate_us: _Optional[float] = ..., base_count: _Optional[float] = ..., candidate_count: _Optional[float] = ..., path: _Optional[str] = ..., family: _Optional[str] = ...) -> None: ...
+
+class MemoryDifference(_message.Message):
+    __slots__ = ("device", "what", "base_bytes", "candidate_bytes")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    BASE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    device: str
+    what: str
+    base_bytes: float
+    candidate_bytes: float
+    def __init__(self, device: _Optional[str] = ..., what: _Optional[str] = ..., base_bytes: _Optional[float] = ..., candidate_bytes: _Optional[float] = ...) -> None: ...
+
+class FindingsDifference(_message.Message):
+    __slots__ = ("gone", "new", "changed")
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    NEW_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    gone: _containers.RepeatedCompositeFieldContainer[Finding]
+    new: _containers.RepeatedCompositeFieldContainer[Finding]
+    changed: _containers.RepeatedCompositeFieldContainer[FindingChange]
+    def __init__(self, gone: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., new: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., changed: _Optional[_Iterable[_Union[FindingChange, _Mapping[str, object]]]] = ...) -> None: ...
+
+class FindingChange(_message.Message):
+    __slots__ = ("base", "candidate")
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_FIELD_NUMBER: _ClassVar[int]
+    base: Finding
+    candidate: Finding
+    def __init__(self, base: _Optional[_Union[Finding, _Mapping[str, object]]] = ..., candidate: _Optional[_Union[Finding, _Mapping[str, object]]] = ...) -> None: ...
+
+class Promised(_message.Message):
+    __slots__ = ("rule", "name", "low_us", "high_us", "real_us")
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LOW_US_FIELD_NUMBER: _ClassVar[int]
+    HIGH_US_FIELD_NUMBER: _ClassVar[int]
+    REAL_US_FIELD_NUMBER: _ClassVar[int]
+    rule: str
+    name: str
+    low_us: float
+    high_us: float
+    real_us: float
+    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., real_us: _Optional[float] = ...) -> None: ...
+
+class RunRow(_message.Message):
+    __slots__ = ("id", "run", "kind", "worker", "ranks", "recordings", "time_s", "step_us", "low_step_us", "high_step_us", "busy_share", "account", "limiter", "sentence", "first_rule", "first_title", "saving_share", "memory_share", "change", "state", "error", "trace_id", "severity")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    RECORDINGS_FIELD_NUMBER: _ClassVar[int]
+    TIME_S_FIELD_NUMBER: _ClassVar[int]
+    STEP_US_FIELD_NUMBER: _ClassVar[int]
+    LOW_STEP_US_FIELD_NUMBER: _ClassVar[int]
+    HIGH_STEP_US_FIELD_NUMBER: _ClassVar[int]
+    BUSY_SHARE_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    LIMITER_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_RULE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TITLE_FIELD_NUMBER: _ClassVar[int]
+    SAVING_SHARE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_SHARE_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    SEVERITY_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    run: str
+    kind: str
+    worker: str
+    ranks: int
+    recordings: int
+    time_s: float
+    step_us: float
+    low_step_us: float
+    high_step_us: float
+    busy_share: float
+    account: _containers.RepeatedCompositeFieldContainer[CauseTime]
+    limiter: str
+    sentence: str
+    first_rule: str
+    first_title: str
+    saving_share: float
+    memory_share: float
+    change: str
+    state: str
+    error: Problem
+    trace_id: str
+    severity: int
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[str] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ...) -> None: ...
+
+class RunTable(_message.Message):
+    __slots__ = ("rows", "generation", "scanned", "total", "unchanged", "removed", "whole", "more")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    SCANNED_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedCompositeFieldContainer[RunRow]
+    generation: int
+    scanned: bool
+    total: int
+    unchanged: bool
+    removed: _containers.RepeatedScalarFieldContainer[str]
+    whole: bool
+    more: bool
+    def __init__(self, rows: _Optional[_Iterable[_Union[RunRow, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., total: _Optional[int] = ..., unchanged: bool = ..., removed: _Optional[_Iterable[str]] = ..., whole: bool = ..., more: bool = ...) -> None: ...
+
+class JobState(_message.Message):
+    __slots__ = ("state", "progress", "error", "job", "stage")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    progress: float
+    error: Problem
+    job: JobReport
+    stage: str
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., job: _Optional[_Union[JobReport, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
+
+class HistoryState(_message.Message):
+    __slots__ = ("state", "progress", "error", "history", "stage")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    progress: float
+    error: Problem
+    history: History
+    stage: str
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., history: _Optional[_Union[History, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
+
+class ComparisonState(_message.Message):
+    __slots__ = ("state", "progress", "error", "comparison", "stage")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    COMPARISON_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    progress: float
+    error: Problem
+    comparison: Comparison
+    stage: str
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., comparison: _Optional[_Union[Comparison, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...

@@ -21,7 +21,7 @@ def to_dict(message: Message) -> dict[str, Any]:
     """Return the message as plain data. Only message fields that were never set are left out.
 
     This is what `json_format.MessageToDict` returns, without a function call for every number of a column.
-    report.proto has no 64-bit integers, bytes or maps, which JSON writes in other ways.
+    report.proto has no 64-bit integers and bytes, which JSON writes in other ways; its maps are of numbers.
     """
     data: dict[str, Any] = {}
     for name, convert, optional in _fields(message.DESCRIPTOR):
@@ -60,6 +60,8 @@ def _fields(descriptor: Any) -> tuple[_Field, ...]:
 
 def _converter(field: Any) -> Callable[[Any], Any] | None:
     """Return the function that turns a value of the field into plain data."""
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return dict
     if field.message_type is not None:
         return _to_dicts if _is_repeated(field) else to_dict
     if field.enum_type:

@@ -784,3 +784,431 @@ export interface HostSegment {
   /** file(line): function, in the user's code if known */
   place: string;
 }
+
+/**
+ * All ranks of one job, recorded at the same time. Times are microseconds per rank over its step window; absolute
+ * times are from the job's first recording's start, on the first rank's clock.
+ */
+export interface JobReport {
+  schema_version: number;
+  generator: string;
+  id: string;
+  run: string;
+  span: string;
+  /** 0 if no trace says */
+  world_size: number;
+  /** as far as the collectives show: DDP, FSDP, tensor, pipeline, expert, joined by " + " */
+  parallelism: string;
+  /** by rank */
+  ranks: JobRank[];
+  /** bounded */
+  missing_ranks: number[];
+  /** number of all missing ranks */
+  missing: number;
+  clocks: Clocks | undefined;
+  collectives:
+    | JobCollectives
+    | undefined;
+  /** absent if the collectives cannot be replayed */
+  slowdown: Slowdown | undefined;
+  verdict: JobVerdict | undefined;
+  findings: Finding[];
+  unchecked: Unchecked[];
+  clear: Clear[];
+  /** what does not fit together, one line each */
+  notes: string[];
+  /** ranks that cannot be read */
+  problems: Problem[];
+  /** bounded */
+  steps: JobStep[];
+}
+
+export interface JobRank {
+  rank: number;
+  worker: string;
+  host: string;
+  /** of its trace: request its report with it */
+  id: string;
+  /** median */
+  step_us: number;
+  /** over the step window, like all that follow */
+  busy_us: number;
+  /** in collectives, for ranks that arrived later */
+  waiting_us: number;
+  /** in collectives, after the last rank had arrived */
+  transfer_us: number;
+  exposed_communication_us: number;
+  /** added to its times */
+  clock_offset_us: number;
+  /** number of collectives that it reached last */
+  last_in: number;
+  window_us: number;
+  computing_us: number;
+  copying_us: number;
+  communicating_us: number;
+  idle_by_cause: CauseTime[];
+  /** of its own report */
+  limiter: string;
+  device_name: string;
+  /** when its recording started */
+  start_us: number;
+  /** the first ones of its own report; bounded, without ranges */
+  findings: Finding[];
+}
+
+export interface Clocks {
+  /** ONE_HOST (one clock), COLLECTIVES (offsets from the ends of shared collectives), NONE (cannot be compared) */
+  basis: string;
+  /** spread of the ends of collectives after correction */
+  residual_us: number;
+}
+
+export interface JobCollectives {
+  matched: number;
+  unmatched: number;
+  /** sum over collectives and ranks */
+  waiting_us: number;
+  /** sum over collectives of the time after the last rank's arrival */
+  transfer_us: number;
+  /** most waiting first; bounded */
+  worst: JobCollective[];
+  /** by kind and size, most transfer first; bounded */
+  sizes: CollectiveSize[];
+}
+
+export interface JobCollective {
+  /** in order of time */
+  index: number;
+  group: string;
+  kind: string;
+  name: string;
+  annotation: string;
+  bytes: number;
+  /** last arrival - first arrival */
+  skew_us: number;
+  transfer_us: number;
+  last_rank: number;
+  first_rank: number;
+  /** by rank */
+  waiting_us: { [key: string]: number };
+  /** first arrival */
+  start_us: number;
+  end_us: number;
+  /** cause that made the last rank late, empty if not known */
+  why: string;
+  why_us: number;
+  place: Place | undefined;
+}
+
+export interface JobCollective_WaitingUsEntry {
+  key: string;
+  value: number;
+}
+
+/** Collectives of one kind, group size and message size. */
+export interface CollectiveSize {
+  kind: string;
+  bytes: number;
+  ranks: number;
+  count: number;
+  /** median */
+  transfer_us: number;
+  /** bytes / transfer */
+  algorithm_gb_per_s: number;
+  /** as nccl-tests define it */
+  bus_gb_per_s: number;
+  /** of any of them */
+  slowest_gb_per_s: number;
+}
+
+/** How much faster the job would be without stragglers: S = T / T without. */
+export interface Slowdown {
+  s: number;
+  low: number;
+  high: number;
+  /** S of fixing only this rank */
+  by_rank: { [key: string]: number };
+  /** S of fixing only this kind of work */
+  by_kind: { [key: string]: number };
+  /** replayed, or why not */
+  basis: string;
+  /** of the replay with nothing changed */
+  error_share: number;
+  /** measured, all ranks */
+  step_us: number;
+  ideal_step_us: number;
+}
+
+export interface Slowdown_ByRankEntry {
+  key: string;
+  value: number;
+}
+
+export interface Slowdown_ByKindEntry {
+  key: string;
+  value: number;
+}
+
+export interface JobVerdict {
+  limiter: string;
+  sentence: string;
+}
+
+/** One step of all ranks. */
+export interface JobStep {
+  name: string;
+  start_us: number;
+  duration_us: number;
+  last_rank: number;
+  /** by rank, as in ranks; 0 if the rank lacks it */
+  rank_us: number[];
+  rank_waiting_us: number[];
+}
+
+/** Recordings of one worker of a run, in the order of time. */
+export interface History {
+  schema_version: number;
+  run: string;
+  points: HistoryPoint[];
+  changes: Change[];
+  drifts: Drift[];
+  problems: Problem[];
+  notes: string[];
+}
+
+export interface HistoryPoint {
+  id: string;
+  worker: string;
+  span: string;
+  /** Unix time of the recording's start */
+  time_s: number;
+  rank: number;
+  /** median; 0 without steps */
+  step_us: number;
+  /** quartiles */
+  low_step_us: number;
+  high_step_us: number;
+  steps: number;
+  busy_share: number;
+  /** computing, copying, communicating and causes of idle time: µs per step */
+  shares: CauseTime[];
+  floor_bytes: number;
+  peak_bytes: number;
+  limiter: string;
+  /** of the findings */
+  rules: string[];
+  /** most that the first finding saves, per step */
+  saving_us: number;
+  /** of the first finding */
+  title: string;
+  /** Finding.Severity of the worst one */
+  severity: number;
+  device_name: string;
+}
+
+/** Between two recordings, something changed for good. */
+export interface Change {
+  /** index of the first point after it */
+  point: number;
+  /** step, busy, memory */
+  what: string;
+  before: number;
+  after: number;
+  unit: string;
+  /** with what else changed there */
+  sentence: string;
+  /** difference, µs per step, largest first; bounded */
+  causes: CauseTime[];
+}
+
+/** Memory that grows over recordings. */
+export interface Drift {
+  device: string;
+  bytes_per_hour: number;
+  low_bytes_per_hour: number;
+  high_bytes_per_hour: number;
+  /** from the first point to the last */
+  hours: number;
+  total_bytes: number;
+  /** 0 if not known */
+  hours_until_full: number;
+  sentence: string;
+  /** bounded */
+  sites: MemorySite[];
+  points: number;
+}
+
+export interface Comparison {
+  /** name for readers */
+  base: string;
+  candidate: string;
+  base_id: string;
+  candidate_id: string;
+  step_us:
+    | StepDifference
+    | undefined;
+  /** FASTER, SLOWER, SAME, CANNOT_TELL */
+  verdict: string;
+  sentence: string;
+  /** per step; they add up to the difference of the mean step */
+  causes: CauseDifference[];
+  /** per step, largest difference first; bounded */
+  operators: OperatorDifference[];
+  /** likewise */
+  kernels: OperatorDifference[];
+  findings: FindingsDifference | undefined;
+  promised: Promised[];
+  /** what makes the two hard to compare */
+  notes: string[];
+  memory: MemoryDifference[];
+  same_within_share: number;
+  /** low and high are 0 */
+  mean_step_us:
+    | StepDifference
+    | undefined;
+  /** per step */
+  launches: CountDifference | undefined;
+}
+
+export interface StepDifference {
+  base: number;
+  candidate: number;
+  /** candidate - base */
+  difference: number;
+  /** bounds of the difference */
+  low: number;
+  high: number;
+  base_steps: number;
+  candidate_steps: number;
+}
+
+export interface CountDifference {
+  base: number;
+  candidate: number;
+}
+
+export interface CauseDifference {
+  /** computing, copying, communicating, or a cause of idle time */
+  cause: string;
+  base_us: number;
+  candidate_us: number;
+}
+
+export interface OperatorDifference {
+  name: string;
+  /** empty if it is the same */
+  candidate_name: string;
+  base_us: number;
+  candidate_us: number;
+  /** per step */
+  base_count: number;
+  candidate_count: number;
+  path: string;
+  family: string;
+}
+
+export interface MemoryDifference {
+  device: string;
+  /** peak, reserved, floor */
+  what: string;
+  base_bytes: number;
+  candidate_bytes: number;
+}
+
+export interface FindingsDifference {
+  /** in the base only */
+  gone: Finding[];
+  /** in the candidate only */
+  new: Finding[];
+  changed: FindingChange[];
+}
+
+export interface FindingChange {
+  base: Finding | undefined;
+  candidate: Finding | undefined;
+}
+
+/** What a finding of the base promised to save, and what the candidate saves where that finding is gone. */
+export interface Promised {
+  rule: string;
+  name: string;
+  /** per step */
+  low_us: number;
+  high_us: number;
+  real_us: number;
+}
+
+/** A row of the table of runs: the traces of one worker or the ranks of one job. */
+export interface RunRow {
+  id: string;
+  run: string;
+  /** trace, job, snapshot, memory_timeline */
+  kind: string;
+  worker: string;
+  ranks: number;
+  recordings: number;
+  /** Unix time of the newest recording */
+  time_s: number;
+  step_us: number;
+  low_step_us: number;
+  high_step_us: number;
+  busy_share: number;
+  /** of the step window */
+  account: CauseTime[];
+  limiter: string;
+  sentence: string;
+  first_rule: string;
+  first_title: string;
+  /** most that the first finding saves */
+  saving_share: number;
+  /** peak of reserved memory by capacity, 0 if not known */
+  memory_share: number;
+  /** what changed since the recording before it */
+  change: string;
+  /** as TraceEntry.state */
+  state: string;
+  error:
+    | Problem
+    | undefined;
+  /** of the newest recording */
+  trace_id: string;
+  severity: number;
+}
+
+/** Response of `runs`: the table of runs, or what has changed in it. */
+export interface RunTable {
+  rows: RunRow[];
+  generation: number;
+  scanned: boolean;
+  total: number;
+  unchanged: boolean;
+  removed: string[];
+  whole: boolean;
+  more: boolean;
+}
+
+/** Responses of `job`, `history` and `compare`. */
+export interface JobState {
+  /** as ReportState.state */
+  state: string;
+  progress: number;
+  error: Problem | undefined;
+  job: JobReport | undefined;
+  stage: string;
+}
+
+export interface HistoryState {
+  state: string;
+  progress: number;
+  error: Problem | undefined;
+  history: History | undefined;
+  stage: string;
+}
+
+export interface ComparisonState {
+  state: string;
+  progress: number;
+  error: Problem | undefined;
+  comparison: Comparison | undefined;
+  stage: string;
+}

@@ -1,0 +1,166 @@
+"""Digests as files: gzip of an Arrow stream, one row with a list per table. Contents are untrusted."""
+
+from __future__ import annotations
+
+import io
+import json
+import zlib
+from dataclasses import asdict, fields
+from typing import Any, Final, get_type_hints
+
+import pyarrow as pa
+from google.protobuf.message import DecodeError
+
+from tb_gpudiag.digest.digest import TABLES, VERSION, About, DeviceMemory, Digest
+from tb_gpudiag.errors import NotATrace, TooLarge
+from tb_gpudiag.report import report_pb2 as pb
+
+SUFFIX: Final = ".gpudiag-digest"
+
+# Digests of public traces unpack to 0.1 to 3 MB. The tables are bounded, so no digest needs more than this.
+MOST_BYTES: Final = 64 << 20
+_VERSION: Final = b"gpudiag_digest"
+_ABOUT: Final = b"about"
+_FINDINGS: Final = "findings"
+
+# What reading bytes that are not a digest raises. Arrow raises OSError for them, though no file is open.
+_DAMAGED: Final = (
+    pa.ArrowException,
+    zlib.error,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OSError,
+    RecursionError,
+    StopIteration,
+    DecodeError,
+)
+
+
+def to_bytes(digest: Digest) -> bytes:
+    """Return the content of the digest's file; the same for the same digest."""
+    columns: dict[str, pa.Array] = {}
+    for name, schema in TABLES.items():
+        table = digest.table(name).combine_chunks()
+        arrays = [_one(column) for column in table.columns]
+        rows = pa.StructArray.from_arrays(arrays, fields=list(schema))
+        columns[name] = pa.ListArray.from_arrays(pa.array([0, len(table)], pa.int32()), rows)
+    found = [finding.SerializeToString(deterministic=True) for finding in digest.findings]
+    columns[_FINDINGS] = pa.array([found], pa.list_(pa.binary()))
+    metadata = {_VERSION: str(VERSION).encode(), _ABOUT: json.dumps(asdict(digest.about)).encode()}
+    batch = pa.record_batch(list(columns.values()), schema=_schema().with_metadata(metadata))
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, batch.schema) as writer:
+        writer.write_batch(batch)
+    packer = zlib.compressobj(6, wbits=31)  # gzip, without a time
+    return packer.compress(out.getvalue()) + packer.flush()
+
+
+def from_bytes(content: bytes, where: str = "") -> Digest:
+    """Read what `to_bytes` wrote.
+
+    Raises:
+        NotATrace: it is not a digest, or one of another version.
+        TooLarge: it unpacks to more than any digest has.
+    """
+    try:
+        batch, metadata = _batch(_unpacked(content, where))
+        version = metadata.get(_VERSION, b"")
+        if version == str(VERSION).encode():
+            return _digest(batch, json.loads(metadata[_ABOUT]))
+    except _DAMAGED as error:
+        raise NotATrace("this is not a digest of gpudiag, or it is damaged", where=where) from error
+    raise NotATrace(
+        "this digest was written by another version of gpudiag",
+        where=where,
+        remedy="run `gpudiag digest` again with this version",
+    )
+
+
+def _unpacked(content: bytes, where: str) -> bytes:
+    unpacker = zlib.decompressobj(wbits=31)
+    unpacked = unpacker.decompress(content, MOST_BYTES)
+    if unpacker.unconsumed_tail:
+        raise TooLarge(f"a digest has at most {MOST_BYTES >> 20} MB, and this one has more", where=where)
+    if not unpacker.eof:
+        raise ValueError("cut off")
+    return unpacked
+
+
+def _batch(unpacked: bytes) -> tuple[pa.RecordBatch, dict[bytes, bytes]]:
+    with pa.ipc.open_stream(unpacked) as stream:
+        if not stream.schema.equals(_schema(), check_metadata=False):
+            # Another version has other columns: its number says so.
+            return pa.record_batch([], schema=pa.schema([])), _without_ours(stream.schema.metadata)
+        batch = stream.read_next_batch()
+        batch.validate(full=True)
+        if batch.num_rows != 1:
+            raise ValueError("not one row")
+        return batch, stream.schema.metadata or {}
+
+
+def _without_ours(metadata: dict[bytes, bytes] | None) -> dict[bytes, bytes]:
+    if not metadata or _VERSION not in metadata or metadata[_VERSION] == str(VERSION).encode():
+        raise ValueError("columns of no version")
+    return metadata
+
+
+def _digest(batch: pa.RecordBatch, about: dict[str, Any]) -> Digest:
+    tables = {}
+    for name, schema in TABLES.items():
+        rows = batch.column(name)[0].values
+        if rows is None or rows.null_count:
+            raise ValueError(name)
+        table = pa.Table.from_arrays(rows.flatten(), schema=schema)
+        if any(column.null_count for column in table.columns):
+            raise ValueError(name)
+        tables[name] = table
+    found = batch.column(_FINDINGS)[0].as_py()
+    read = _about(about)
+    digest = Digest(about=read, findings=[pb.Finding.FromString(content) for content in found], **tables)
+    _check_parts(digest)
+    return digest
+
+
+def _check_parts(digest: Digest) -> None:
+    """Raise ValueError if a row has not one part per cause."""
+    for table in (digest.steps, digest.collectives):
+        for column in ("idle_ns", "host_ns"):
+            lengths = table.column(column).combine_chunks().value_lengths()
+            if any(length != len(digest.about.causes) for length in lengths.unique().to_pylist()):
+                raise ValueError(column)
+
+
+def _about(values: dict[str, Any]) -> About:
+    """Return About with values of the right types. Raises ValueError, TypeError and KeyError."""
+    hints = get_type_hints(About)
+    plain = {}
+    for field in fields(About):
+        value = values[field.name]
+        expected = hints[field.name]
+        if expected is float:
+            value = float(value)
+        elif expected in (str, int, bool) and type(value) is not expected:
+            raise TypeError(field.name)
+        plain[field.name] = value
+    plain["groups"] = {str(k): [int(rank) for rank in v] for k, v in dict(plain["groups"]).items()}
+    for name in ("causes", "left_out", "notes"):
+        plain[name] = [str(text) for text in plain[name]]
+    plain["memory"] = [_memory(row) for row in plain["memory"]]
+    return About(**plain)
+
+
+def _memory(row: dict[str, Any]) -> DeviceMemory:
+    hints = get_type_hints(DeviceMemory)
+    return DeviceMemory(**{name: kind(row[name]) for name, kind in hints.items()})
+
+
+def _schema() -> pa.Schema:
+    lists = [(name, pa.list_(pa.struct(list(schema)))) for name, schema in TABLES.items()]
+    return pa.schema([*lists, (_FINDINGS, pa.list_(pa.binary()))])
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    whole: Any = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole

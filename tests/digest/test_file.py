@@ -1,0 +1,76 @@
+"""A digest is read as it was written, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tb_gpudiag.digest.digest import TABLES, Digest, numbers, per_cause
+from tb_gpudiag.digest.file import MOST_BYTES, from_bytes, to_bytes
+from tb_gpudiag.errors import NotATrace, TooLarge, TraceError
+from tb_gpudiag.report import report_pb2 as pb
+from tests.digest.made import CAUSES, digest, parts
+
+
+def example() -> Digest:
+    return digest(
+        steps=[{"name": "ProfilerStep#1", "end_ns": 10, "computing_ns": 4, "idle_ns": parts(input=6)}],
+        collectives=[{"kind": "all_reduce", "group": "0", "start_ns": 5, "end_ns": 7}],
+        findings=[pb.Finding(rule="GD101", title="title", cost_us=6)],
+        groups={"0": [0, 1]},
+        world_size=2,
+    )
+
+
+def test_a_digest_is_read_as_it_was_written() -> None:
+    written = example()
+    read = from_bytes(to_bytes(written))
+    assert read.about == written.about
+    assert read.findings == written.findings
+    for name in TABLES:
+        assert read.table(name).equals(written.table(name)), name
+    assert per_cause(read.steps, "idle_ns", len(CAUSES)).sum() == 6
+    assert numbers(read.collectives, "start_ns").tolist() == [5]
+    assert to_bytes(read) == to_bytes(written)
+
+
+def test_an_empty_digest() -> None:
+    assert len(from_bytes(to_bytes(digest())).collectives) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"x", gzip.compress(b""), gzip.compress(b"ARROW1"), b"\x80\x04N."])
+def test_other_files_are_not_digests(content: bytes) -> None:
+    with pytest.raises(NotATrace, match="digest"):
+        from_bytes(content, "x.gpudiag-digest")
+
+
+def test_another_version_is_named() -> None:
+    content = gzip.decompress(to_bytes(example())).replace(b"gpudiag_digest", b"gpudiag_digesT")
+    with pytest.raises(NotATrace, match="another version"):
+        from_bytes(gzip.compress(content))
+
+
+def test_a_bomb_is_refused() -> None:
+    with pytest.raises(TooLarge):
+        from_bytes(gzip.compress(bytes(MOST_BYTES + 1)))
+
+
+def test_parts_of_other_causes_are_refused() -> None:
+    with pytest.raises(NotATrace):
+        from_bytes(to_bytes(digest(steps=[{"idle_ns": [1, 2]}])))
+
+
+@given(at=st.integers(0, 1 << 16), byte=st.integers(0, 255), cut=st.booleans())
+def test_a_damaged_digest_is_read_or_refused(at: int, byte: int, cut: bool) -> None:
+    content = bytearray(gzip.decompress(to_bytes(example())))
+    at %= len(content)
+    content[at] = byte
+    damaged = bytes(content[:at] if cut else content)
+    try:
+        read = from_bytes(gzip.compress(damaged))
+    except TraceError:
+        return
+    assert per_cause(read.steps, "idle_ns", len(read.about.causes)).shape[0] == len(read.steps)
