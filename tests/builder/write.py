@@ -21,6 +21,7 @@ class TopLevel:
     simulated: bool = False
     rank: int | None = None
     world_size: int | None = None
+    distributed: dict[str, Any] = field(default_factory=dict)  # more of `distributedInfo`
     memory_as_spans: bool = False
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -72,7 +73,8 @@ def _keys(recording: Recording, generation: Generation, top: TopLevel) -> tuple[
     if generation != "A":
         before.update(_recorded(recording))
     if top.rank is not None:
-        before["distributedInfo"] = {"backend": "nccl", "rank": top.rank, "world_size": top.world_size or 1}
+        ranks = {"rank": top.rank, "world_size": top.world_size or 1}
+        before["distributedInfo"] = {"backend": "nccl", **ranks, **top.distributed}
     if top.simulated:
         before["simulated"] = True
     after: Document = {"traceName": "trace.json"}

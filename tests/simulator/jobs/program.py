@@ -1,0 +1,200 @@
+"""Program: the training loop of one rank, with its faults. Subclasses train a step of each parallelism."""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar
+
+from tests.simulator.jobs.layer import ATTENTION, MLP, Layer, loss
+from tests.simulator.jobs.links import Group
+from tests.simulator.jobs.network import Network
+from tests.simulator.jobs.rank import COMM_STREAM, COPY_STREAM, Rank
+from tests.simulator.jobs.settings import DistributedJob, FaultKind
+from tests.simulator.jobs.solver import Program, Work
+from tests.simulator.script import place
+
+BATCH_BYTES = 4 * 2**20
+WORLD = "0"  # c10d's name of the default group
+
+ENGINE = (
+    "torch/_tensor.py(626): backward",
+    "torch/autograd/__init__.py(340): backward",
+    "torch/autograd/graph.py(823): _engine_run_backward",
+    "<built-in method run_backward of torch._C._EngineBase object at 0x7f81a44c7010>",
+)
+
+
+class Training:
+    """One rank of the job. run() is its host."""
+
+    def __init__(self, job: DistributedJob, rank: Rank, network: Network, seed: str) -> None:
+        self.job = job
+        self.rank = rank
+        self.network = network
+        self.groups = groups_of(job, rank.number)
+        self._seed = seed
+        self.layer = Layer(rank, job.layer_us, job.tokens, job.noise)
+        self.steps: list[tuple[int, int]] = []  # on the host
+        self.optimized: list[Work] = []  # the last kernel of each step's optimizer
+        self._loss: Work | None = None
+
+    layer_elements: ClassVar[float] = 0
+
+    def run(self) -> Program:
+        rank = self.rank
+        late = self.amount("late_start", 0)
+        if late:
+            rank.now_ns += round(late * 1e6)
+        rank.recording.start_ns = rank.now_ns
+        with rank.frames(place("<module>"), place("main"), place("train")):
+            rank.spend(30_000)
+            for step in range(self.job.steps):
+                rank.step = step
+                start = rank.now_ns
+                with rank.span("annotation", f"ProfilerStep#{10 + step}"):
+                    yield from self._one_step(step)
+                self.steps.append((start, rank.now_ns))
+            with rank.frames("torch/profiler/profiler.py(850): stop"):
+                yield from rank.wait_for_all()
+
+    def train(self, tokens: int) -> Program:
+        """Run forward, backward and optimizer."""
+        raise NotImplementedError
+
+    def _one_step(self, step: int) -> Program:
+        rank = self.rank
+        rank.slower = self.amount("slow_gpu", step) or 1.0
+        self._load(step)
+        rank.spend(15_000)
+        with rank.frames(place("train_step")):
+            self._collect(step)
+            self._compute_on_the_host(step)
+            self._reallocate(step)
+            batch = rank.copy("HtoD", BATCH_BYTES, pinned=True, stream=COPY_STREAM)
+            rank.hold(7, batch)
+            yield from self.train(self._tokens(step))
+        last = rank.last()
+        assert last is not None
+        self.optimized.append(last)
+        if self._loss is not None:  # keeps the host from running ahead without bound
+            yield from rank.wait(self._loss)
+        with rank.frames("torch/profiler/profiler.py(870): step"):
+            rank.spend(20_000)
+
+    # Parts of a step
+
+    def forward_layer(self, number: int, tokens: int) -> None:
+        with self.rank.frames(f"nn.Module: Block_{number}", place("Block.forward")):
+            self.rank.spend(10_000)
+            self.layer.forward(ATTENTION + MLP, tokens)
+
+    def backward_layer(self, tokens: int) -> None:
+        self.layer.backward(ATTENTION + MLP, tokens)
+
+    def compute_loss(self, tokens: int) -> Program:
+        """Compute the loss and copy it to the host without waiting for it."""
+        loss(self.rank, tokens)
+        self._loss = self.rank.copy("DtoH", 4, pinned=True, stream=7)
+        yield from self._log(self.rank.step)
+
+    def all_reduce(self, elements: float, group: Group, stream: int = COMM_STREAM, told: float = 1.0) -> Work:
+        return self.network.collective(self.rank, "all_reduce", group, elements, stream=stream, told=told)
+
+    # Faults
+
+    def amount(self, kind: FaultKind, step: int) -> float:
+        """Return the fault's amount if it hits this rank in this step, else 0."""
+        fault = self.job.fault
+        if fault is None or fault.kind != kind or not fault.hits(self.rank.number, step):
+            return 0.0
+        return fault.amount
+
+    def has(self, kind: FaultKind) -> bool:
+        return self.job.fault is not None and self.job.fault.kind == kind
+
+    def _tokens(self, step: int) -> int:
+        fault = self.job.fault
+        factor = self.amount("uneven_work", step) or 1.0
+        if fault is not None and fault.kind == "uneven_batches":
+            draw = random.Random(f"{self._seed} uneven")
+            longest = [draw.randrange(self.job.ranks) for _ in range(self.job.steps)]
+            factor = fault.amount if longest[step] == self.rank.number else 1.0
+        return round(self.job.tokens * factor / 8) * 8
+
+    def _load(self, step: int) -> None:
+        """`next(loader)`: take a batch from a worker process, which may be late."""
+        rank = self.rank
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        with rank.frames("torch/utils/data/dataloader.py(720): __next__"), rank.span("annotation", name):
+            with rank.frames(
+                "torch/utils/data/dataloader.py(783): _next_data",
+                "torch/utils/data/dataloader.py(1275): _try_get_data",
+            ):
+                rank.spend(90_000)
+                self._spend_extra("loader", step)
+
+    def _spend_extra(self, kind: FaultKind, step: int) -> None:
+        amount = self.amount(kind, step)
+        if amount:
+            with self.rank.extra():
+                self.rank.spend(amount * 1e6)
+
+    def _collect(self, step: int) -> None:
+        if self.amount("gc", step):
+            with self.rank.frames(place("collect"), "<built-in function collect>"):
+                self._spend_extra("gc", step)
+
+    def _compute_on_the_host(self, step: int) -> None:
+        if self.amount("python", step):
+            with self.rank.frames(place("reweigh_tokens")):
+                self._spend_extra("python", step)
+
+    def _reallocate(self, step: int) -> None:
+        """The caching allocator finds nothing that fits: it frees its cache and asks the driver."""
+        amount = self.amount("allocator", step)
+        if amount:
+            with self.rank.extra(), self.rank.frames(place("grow_workspace")):
+                with self.rank.operators("aten::empty"):
+                    self.rank.call("cudaFree", amount * 0.6e6)
+                    self.rank.call("cudaMalloc", amount * 0.4e6)
+
+    def _log(self, step: int) -> Program:
+        """Read the loss on the host, and log it."""
+        amount = self.amount("logging", step)
+        if not amount:
+            return
+        rank = self.rank
+        with rank.extra(), rank.frames("wandb/sdk/wandb_run.py(1712): log"):
+            with rank.operators("aten::item", "aten::_local_scalar_dense"):
+                copied = rank.copy("DtoH", 4, pinned=False, stream=7)
+                yield from rank.wait(copied, "cudaStreamSynchronize")
+            rank.spend(amount * 1e6)
+
+
+def groups_of(job: DistributedJob, rank: int) -> dict[str, Group]:
+    """Return the rank's process groups by purpose: "world", and "inner" and "outer" where there is a degree.
+
+    Inner groups are the pipeline, the tensor or the expert groups; outer ones hold replicas of the same
+    weights. Tensor and expert groups are neighbors, so that they share a host. Stages of a pipeline are far
+    apart.
+    """
+    world = Group(WORLD, "default_pg", tuple(range(job.ranks)))
+    if job.degree == 1:
+        return {"world": world}
+    replicas = job.ranks // job.degree
+    if job.parallelism == "pp":
+        inner = [tuple(range(first, job.ranks, replicas)) for first in range(replicas)]
+        outer = [tuple(range(s * replicas, (s + 1) * replicas)) for s in range(job.degree)]
+    else:
+        inner = [tuple(range(r * job.degree, (r + 1) * job.degree)) for r in range(replicas)]
+        outer = [tuple(range(place, job.ranks, job.degree)) for place in range(job.degree)]
+    groups = {"world": world}
+    for what, names, first in (
+        ("inner", inner, 1),
+        ("outer", outer, 1 + len(inner)),
+    ):
+        for number, ranks in enumerate(names):
+            if rank in ranks and len(ranks) > 1:
+                purpose = job.parallelism if what == "inner" else "dp"
+                groups[what] = Group(str(first + number), f"mesh_{purpose}", ranks)
+    return groups

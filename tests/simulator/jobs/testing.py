@@ -1,0 +1,27 @@
+"""Simulated jobs for tests, each made once per process."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tb_gpudiag.facts.facts import Facts
+from tests.simulator.jobs.run import SimulatedJob, simulate_job
+from tests.simulator.jobs.settings import DistributedJob
+from tests.trace.support import read_bytes
+
+JOBS = {
+    "ddp": DistributedJob("ddp", ranks=4),
+    "ddp on two hosts": DistributedJob("ddp", ranks=4, hosts=2),
+}
+"""Healthy jobs of every parallelism."""
+
+
+@cache
+def simulated_job(job: DistributedJob, seed: int = 0) -> SimulatedJob:
+    return simulate_job(job, seed)
+
+
+@cache
+def rank_facts(job: DistributedJob, rank: int, seed: int = 0) -> Facts:
+    """What the diagnosis knows from the trace of one rank."""
+    return Facts(read_bytes(simulated_job(job, seed).bytes(rank)))
