@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.memory import MemoryLimit
 from tb_gpudiag.cli.output import DEFECT, report_bug, tell
 from tb_gpudiag.cli.source_lines import add_source_lines
@@ -21,21 +20,16 @@ from tb_gpudiag.errors import (
     Defect,
     GpudiagError,
     NothingToRead,
-    Unreadable,
     UsageError,
     is_out_of_memory,
 )
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_file
-from tb_gpudiag.report.views.html import to_html
-from tb_gpudiag.report.views.markdown import to_markdown
-from tb_gpudiag.report.views.text import print_reports, to_text
-from tb_gpudiag.report.wire import dump, to_dict
+from tb_gpudiag.report.views.compose import compose
+from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.rules.all import RULES, find_rule
 from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.trace.find import TraceFile, find_traces
-
-FORMATS = ("text", "json", "markdown", "html")
 
 Show = Callable[[float, str], None]
 """Called with the number of files done and the name of the stage."""
@@ -64,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
     for error in result.errors:
         tell(str(error))
     if result.reports or parsed.format == "json":
-        _write(result, parsed.format, parsed.output)
+        write(parsed, lambda: compose(result.reports), lambda: _data(result))
     if _met_a_bug(result):
         return DEFECT
     if not result.reports:
@@ -90,8 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         help="a trace file, a memory snapshot (.pickle), or a log directory",
     )
-    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of standard output")
+    add_options(parser)
     parser.add_argument(
         "--fail-on",
         metavar="ID|SEVERITY",
@@ -193,45 +186,11 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Show]:
         yield lambda done, stage: bar.update(task, completed=done, description=stage)
 
 
-def _write(result: Result, kind: str, output: str | None) -> None:
-    if kind == "text" and output is None and sys.stdout.isatty():
-        print_reports(result.reports, Console())
-        return
-    text = _render(result, kind)
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        _write_file(Path(output), text)
-
-
-def _render(result: Result, kind: str) -> str:
-    if kind == "markdown":
-        return to_markdown(result.reports)
-    if kind == "html":
-        return to_html(result.reports)
-    if kind == "text":
-        return to_text(result.reports)
+def _data(result: Result) -> dict[str, object]:
     document: dict[str, object] = {"reports": [to_dict(report) for report in result.reports]}
     if result.errors:
         document["errors"] = [{"what": e.what, "where": e.where, "remedy": e.remedy} for e in result.errors]
-    return dump(document) + "\n"
-
-
-def _write_file(path: Path, text: str) -> None:
-    """Write the whole file or nothing: nobody reads half a report, and after an error the old file stays."""
-    try:
-        path = path.resolve()  # replace the target of a link, not the link
-        if path.exists() and not path.is_file():  # /dev/null or a pipe cannot be replaced
-            path.write_text(text, encoding="utf-8")
-            return
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise Unreadable(f"cannot be written: {error.strerror or error}", where=str(path)) from error
+    return document
 
 
 def _fails(reports: list[pb.Report], conditions: list[str | Severity]) -> bool:

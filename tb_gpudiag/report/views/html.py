@@ -14,12 +14,18 @@ from markupsafe import Markup
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.account_figures import WHOLE, WINDOW, account_rows, account_total
 from tb_gpudiag.report.views.compose import compose
+from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.wording.palette import FILLS, PALETTE, Scheme, css_variables
 
 
 def to_html(reports: Sequence[pb.Report]) -> str:
     """Reports as one page, and a table of them first where there are several."""
-    return _template().render(document=compose(reports))
+    return document_html(compose(reports))
+
+
+def document_html(document: Document) -> str:
+    """A document as one page: its overview, then its reports one after another."""
+    return _template().render(document=document)
 
 
 @cache

@@ -12,6 +12,7 @@ from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.views.document import (
     Account,
     Column,
+    Document,
     FindingCard,
     Findings,
     Item,
@@ -31,7 +32,11 @@ _BREAKS = re.compile(r"[^\S\u00a0]+")
 
 def to_markdown(reports: Sequence[pb.Report]) -> str:
     """Reports one after another, and a table of them first where there are several."""
-    document = compose(reports)
+    return document_markdown(compose(reports))
+
+
+def document_markdown(document: Document) -> str:
+    """A document: its overview, then its reports one after another."""
     parts = ["\n".join(_table(document.overview)).strip()] if document.overview else []
     parts += ["\n".join(_report(report)) for report in document.reports]
     if document.example:

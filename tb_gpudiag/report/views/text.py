@@ -18,6 +18,7 @@ from tb_gpudiag.report.views.account_figures import WHOLE, WINDOW, Row, account_
 from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.views.document import (
     Account,
+    Document,
     FindingCard,
     Findings,
     Kind,
@@ -58,17 +59,26 @@ class _Prose(Text):
 
 def to_text(reports: Sequence[pb.Report]) -> str:
     """Reports as plain text, without colors."""
-    out = io.StringIO()
-    console = Console(
-        file=out, width=PLAIN_WIDTH, color_system=None, force_terminal=False, legacy_windows=False
-    )
-    print_reports(reports, console)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return document_text(compose(reports))
 
 
 def print_reports(reports: Sequence[pb.Report], console: Console) -> None:
     """Print reports one after another, and a table of them first where there are several."""
-    document = compose(reports)
+    print_document(compose(reports), console)
+
+
+def document_text(document: Document) -> str:
+    """A document as plain text, without colors."""
+    out = io.StringIO()
+    console = Console(
+        file=out, width=PLAIN_WIDTH, color_system=None, force_terminal=False, legacy_windows=False
+    )
+    print_document(document, console)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def print_document(document: Document, console: Console) -> None:
+    """Print a document: its overview, then its reports one after another."""
     if document.overview:
         console.print(_table(document.overview))
     for i, report in enumerate(document.reports):

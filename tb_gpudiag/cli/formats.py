@@ -1,0 +1,69 @@
+"""The formats that a command can write, and writing one of them to standard output or to a file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from tb_gpudiag.errors import Unreadable
+from tb_gpudiag.report.views.document import Document
+from tb_gpudiag.report.views.html import document_html
+from tb_gpudiag.report.views.markdown import document_markdown
+from tb_gpudiag.report.views.text import document_text, print_document
+from tb_gpudiag.report.wire import dump
+
+FORMATS = ("text", "json", "markdown", "html")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add --format and --output."""
+    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of standard output")
+
+
+def write(
+    parsed: argparse.Namespace,
+    document: Callable[[], Document],
+    data: Callable[[], Mapping[str, object]],
+) -> None:
+    """Write in the format and to the place that the options name. `data` is what JSON shows.
+
+    Raises:
+        Unreadable: the file cannot be written.
+    """
+    if parsed.format == "text" and parsed.output is None and sys.stdout.isatty():
+        print_document(document(), Console())
+        return
+    text = dump(data()) + "\n" if parsed.format == "json" else _rendered(document(), parsed.format)
+    if parsed.output is None:
+        sys.stdout.write(text)
+    else:
+        _write_file(Path(parsed.output), text)
+
+
+def _rendered(document: Document, kind: str) -> str:
+    if kind == "markdown":
+        return document_markdown(document)
+    return document_html(document) if kind == "html" else document_text(document)
+
+
+def _write_file(path: Path, text: str) -> None:
+    """Write the whole file or nothing: nobody reads half a report, and after an error the old file stays."""
+    try:
+        path = path.resolve()  # replace the target of a link, not the link
+        if path.exists() and not path.is_file():  # /dev/null or a pipe cannot be replaced
+            path.write_text(text, encoding="utf-8")
+            return
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise Unreadable(f"cannot be written: {error.strerror or error}", where=str(path)) from error
