@@ -294,6 +294,7 @@ class Metadata:
     with_flops: bool = False
     with_modules: bool = False
     simulated: bool = False  # written by a simulator, not recorded (top-level key `simulated`)
+    host_name: str = ""  # torch 2.12 and later
 
 
 @dataclass(frozen=True)

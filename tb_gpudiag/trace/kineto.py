@@ -142,6 +142,7 @@ METADATA_KEYS: Final = frozenset(
         "with_flops",
         "with_modules",
         "simulated",
+        "host_name",
     }
 )
 """Top-level keys that are kept; all others are skipped."""
@@ -222,6 +223,7 @@ def metadata(values: dict[str, Any]) -> Metadata:
         with_flops=bool(values.get("with_flops")),
         with_modules=bool(values.get("with_modules")),
         simulated=values.get("simulated") is True,
+        host_name=values["host_name"] if isinstance(values.get("host_name"), str) else "",
     )
 
 

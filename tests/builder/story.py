@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -150,9 +150,11 @@ class HostThread:
         types: Sequence[str] | None = None,
         sequence: int | None = None,
         forward_thread: int | None = None,
+        more: Mapping[str, Any] | None = None,
     ) -> HostThread:
-        """Add an operator. `sequence` and `forward_thread` link a backward operator to its forward one."""
-        args: dict[str, Any] = {}
+        """Add an operator. `sequence` and `forward_thread` link a backward operator to its forward one.
+        `more`: arguments by their names in Kineto."""
+        args: dict[str, Any] = dict(more or {})
         if shapes is not None:
             args["Input Dims"] = [list(shape) for shape in shapes]
         if types is not None:

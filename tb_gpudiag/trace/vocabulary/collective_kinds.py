@@ -35,3 +35,34 @@ NAMES = (
     (Collective.POINT_TO_POINT, any_of(r"(c10d::|\w+:)(batch_)?i?(send|recv)(_|\b).*", flags=_ANY)),
 )
 """The first row that matches the whole name decides."""
+
+
+BACK_END_MARK = any_of(r"(nccl|rccl|gloo|mpi|ucc|xccl|hccl):.*")
+"""A back end's mark around its operation: on the host for NCCL, while the operation runs for those on the
+CPU."""
+
+_OPERATIONS = tuple(
+    (name, re.compile(pattern, re.I))
+    for name, pattern in (
+        ("reduce_scatter", r"reduce_?scatter"),
+        ("all_gather", r"all_?gather"),
+        ("all_reduce", r"all_?reduce|cross_device_reduce"),
+        ("all_to_all", r"all_?to_?all|all2all"),
+        ("send_recv", r"send_?recv"),
+        ("send", r"(^|:|_|\b)i?send"),
+        ("recv", r"(^|:|_|\b)i?recv"),
+        ("broadcast", r"broadcast"),
+        ("barrier", r"barrier"),
+        ("scatter", r"scatter"),
+        ("gather", r"gather"),
+        ("reduce", r"reduce"),
+    )
+)
+_LONGEST_NAME = 200
+
+
+def operation(name: str) -> str:
+    """Return the operation that a name of c10d, of a back end or of a kernel contains, such as `all_reduce`;
+    "" if it contains none."""
+    shown = name[:_LONGEST_NAME]
+    return next((found for found, pattern in _OPERATIONS if pattern.search(shown)), "")

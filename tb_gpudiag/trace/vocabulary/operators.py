@@ -38,6 +38,7 @@ NUMBER_BYTES = {
     "unsigned char": 1,
     "signed char": 1,
     "char": 1,
+    "byte": 1,
     "bool": 1,
 }
 """Number format of an input -> bytes of one number, under the names that number_format returns."""

@@ -1,0 +1,1 @@
+"""Builds a Digest from facts and the Report."""

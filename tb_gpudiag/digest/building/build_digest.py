@@ -1,0 +1,212 @@
+"""Build the Digest of a trace. The only module here that takes facts out of Facts."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tb_gpudiag.digest.building.collective_table import collective_table
+from tb_gpudiag.digest.building.parts import part_columns, table
+from tb_gpudiag.digest.building.work_tables import kernel_table, operator_table
+from tb_gpudiag.digest.digest import MEMORY, SITES, STEPS, About, DeviceMemory, Digest
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.paths import Paths
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.trace.events import NONE, Bool, Int64
+from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.wording.format import one_line
+
+# Recordings have some tens of steps.
+MOST_STEPS: Final = 5_000
+# A job of ten thousand ranks with as many groups as ranks.
+_MOST_GROUPS: Final = 20_000
+_MOST_GROUP_RANKS: Final = 1_000_000
+_LONGEST_NAME: Final = 200
+
+
+def build_digest(facts: Facts, report: pb.Report, file: TraceFile) -> Digest:
+    """Build the Digest of a trace and its Report."""
+    left_out: list[str] = []
+    steps, basis = _steps(facts, left_out)
+    collectives = collective_table(facts, steps.column("start_ns").to_numpy(), left_out)
+    paths = Paths(facts.host)
+    kernels = facts.device.kernels if facts.device is not None else None
+    return Digest(
+        about=_about(facts, report, file, basis, left_out),
+        steps=steps,
+        collectives=collectives,
+        kernels=kernel_table(kernels, facts.host, paths),
+        operators=operator_table(facts.host, facts.work, facts.window, paths),
+        memory=_memory(report),
+        sites=_sites(report),
+        findings=[_without_ranges(finding) for finding in report.findings],
+    )
+
+
+def _steps(facts: Facts, left_out: list[str]) -> tuple[pa.Table, str]:
+    found, window = facts.step_times, facts.window
+    if found is None or not len(found):
+        start, end = np.array([window.start_ns]), np.array([window.end_ns])
+        names, steady, basis = [""], np.ones(1, np.bool_), "none"
+    else:
+        names, start, end = found.times.names, found.times.start_ns, found.times.end_ns
+        steady = found.host_start_ns >= window.start_ns
+        basis = "recorded" if len(facts.recorded_steps) else "inferred"
+    if len(start) > MOST_STEPS:
+        left_out.append(f"{len(start) - MOST_STEPS:,} of {len(start):,} steps")
+        names, start, end, steady = (
+            names[:MOST_STEPS],
+            start[:MOST_STEPS],
+            end[:MOST_STEPS],
+            steady[:MOST_STEPS],
+        )
+    return _step_table(facts, names, start, end, steady), basis
+
+
+def _step_table(facts: Facts, names: list[str], start: Int64, end: Int64, steady: Bool) -> pa.Table:
+    main_thread = facts.host_time.main_thread_spans(_around(facts.window, start, end))
+    return table(
+        STEPS,
+        {
+            "name": [one_line(name, _LONGEST_NAME) for name in names],
+            "start_ns": start,
+            "end_ns": end,
+            "steady": steady,
+            **part_columns(facts.device, main_thread, start, end),
+        },
+    )
+
+
+def _around(window: Window, start: Int64, end: Int64) -> Window:
+    """Return the window, extended to the steps before it."""
+    return Window(
+        min(window.start_ns, int(start.min(initial=window.start_ns))),
+        max(window.end_ns, int(end.max(initial=window.end_ns))),
+    )
+
+
+def _about(facts: Facts, report: pb.Report, file: TraceFile, basis: str, left_out: list[str]) -> About:
+    trace, info = facts.trace, report.trace
+    device = facts.device
+    properties = facts.properties(device.id) if device is not None else None
+    capability = properties.compute_capability if properties is not None else None
+    return About(
+        id=file.identity,
+        generator=report.generator,
+        kind=trace.kind,
+        run=info.run,
+        worker=info.worker,
+        span=info.span,
+        path=info.path,
+        status=pb.TraceInfo.Status.Name(info.status),
+        simulated=info.simulated,
+        host=one_line(trace.metadata.host_name, _LONGEST_NAME) or info.host,
+        pid=_pid(facts),
+        rank=info.rank,
+        world_size=info.world_size,
+        groups=_groups(facts),
+        origin_ns=trace.metadata.base_time_ns + trace.start_ns,
+        recording_ns=facts.recording.duration_ns,
+        window_start_ns=facts.window.start_ns,
+        window_end_ns=facts.window.end_ns,
+        steps_basis=basis,
+        device_name=one_line(device.name, _LONGEST_NAME) if device is not None else "",
+        compute_capability=".".join(map(str, capability))
+        if capability
+        else (properties.architecture if properties is not None else ""),
+        devices=len(facts.devices),
+        causes=[cause.label for cause in Cause],
+        stacks=facts.recorded.stacks,
+        shapes=facts.recorded.shapes,
+        limiter=report.verdict.limiter,
+        sentence=report.verdict.sentence,
+        busy_share=report.verdict.busy_share,
+        first_run_ns=facts.steady.first_run_ns,
+        memory=[_device_memory(memory) for memory in report.memory],
+        left_out=left_out,
+        notes=list(info.notes),
+    )
+
+
+def _pid(facts: Facts) -> int:
+    """Return the process of the main thread, or NONE."""
+    pid = facts.events.threads[facts.main_thread].pid if facts.main_thread != NONE else ""
+    return int(pid) if pid.isdecimal() and len(pid) < 10 else NONE
+
+
+def _groups(facts: Facts) -> dict[str, list[int]]:
+    """Return the ranks of each process group, as the metadata lists them, else as messages do."""
+    found: dict[str, list[int]] = {}
+    room = _MOST_GROUP_RANKS
+    configured = facts.trace.metadata.distributed.get("pg_config")
+    listed: list[tuple[Any, Any]] = [
+        (entry.get("pg_name"), entry.get("ranks"))
+        for entry in (configured if isinstance(configured, list) else [])
+        if isinstance(entry, dict)
+    ]
+    listed += [(said.group, list(said.ranks)) for said in facts.events.messages]
+    for name, ranks in listed:
+        if not isinstance(name, str) or not isinstance(ranks, list) or len(found) >= _MOST_GROUPS:
+            continue
+        numbers = sorted({rank for rank in ranks if type(rank) is int and 0 <= rank < 2**31})
+        known = found.get(one_line(name, _LONGEST_NAME), [])
+        if len(known) < len(numbers) <= room:
+            found[one_line(name, _LONGEST_NAME)] = numbers
+            room -= len(numbers)
+    return found
+
+
+def _device_memory(memory: pb.DeviceMemory) -> DeviceMemory:
+    return DeviceMemory(
+        device=memory.name or str(memory.device),
+        peak_allocated_bytes=int(memory.peak_allocated_bytes),
+        peak_reserved_bytes=int(memory.peak_reserved_bytes),
+        capacity_bytes=int(memory.capacity_bytes),
+        slope_bytes_per_step=memory.floor_slope_bytes_per_step,
+        slope_state=memory.trend.state,
+        slope_unit=memory.trend.unit,
+    )
+
+
+def _memory(report: pb.Report) -> pa.Table:
+    rows = [(memory.name or str(memory.device), floor) for memory in report.memory for floor in memory.floors]
+    return table(
+        MEMORY,
+        {
+            "device": [device for device, _ in rows],
+            "name": [floor.name for _, floor in rows],
+            "time_ns": [round(floor.us * 1_000) for _, floor in rows],
+            "floor_bytes": [int(floor.bytes) for _, floor in rows],
+            "warm_up": [floor.excused for _, floor in rows],
+        },
+    )
+
+
+def _sites(report: pb.Report) -> pa.Table:
+    rows = [(memory.name or str(memory.device), site) for memory in report.memory for site in memory.sites]
+    return table(
+        SITES,
+        {
+            "device": [device for device, _ in rows],
+            "operator": [site.operator for _, site in rows],
+            "place": [_place_text(site.place) for _, site in rows],
+            "bytes_per_step": [int(site.bytes_per_step) for _, site in rows],
+            "bytes": [int(site.bytes) for _, site in rows],
+        },
+    )
+
+
+def _place_text(place: pb.Place) -> str:
+    return f"{place.function} ({place.file})" if place.file else place.function
+
+
+def _without_ranges(finding: pb.Finding) -> pb.Finding:
+    """Return the finding without its places on one trace's timeline."""
+    copy = pb.Finding()
+    copy.CopyFrom(finding)
+    del copy.ranges[:]
+    return copy

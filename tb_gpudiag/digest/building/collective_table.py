@@ -1,0 +1,165 @@
+"""The table of collectives: who arrived when, and what the rank did before."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tb_gpudiag.digest.building.parts import part_columns, table
+from tb_gpudiag.digest.digest import COLLECTIVES
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.handover import CauseSpans
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Intervals, coverage, expand, overlapping, union
+from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.collective_calls import on_cpu, on_device
+from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.launching.collective_launches import collective_launches
+from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.trace.vocabulary.marks import STEP
+from tb_gpudiag.wording.format import one_line
+
+# Steps of large jobs have some hundred collectives each, and recordings have some tens of steps.
+MOST: Final = 20_000
+_LONGEST_NAME: Final = 120
+# Odd, so that no two sizes become equal.
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
+
+Hashes = npt.NDArray[np.uint64]
+
+
+def collective_table(facts: Facts, step_starts: Int64, left_out: list[str]) -> pa.Table:
+    """Return COLLECTIVES of the busiest device; without one, of the CPU's back ends.
+
+    step_starts: when each row of STEPS begins, in order. left_out: gets a line if there are too many.
+    """
+    host, window, device = facts.host, facts.window, facts.device
+    calls = on_device(host, device.kernels) if device is not None else on_cpu(host, window)
+    if len(calls) > MOST:
+        left_out.append(f"{len(calls) - MOST:,} of {len(calls):,} collectives")
+        calls = calls.first(MOST)
+    events = host.events
+    start, end = calls.start_ns, calls.end_ns
+    since = np.r_[np.int64(window.start_ns), start[:-1]][: len(start)]
+    launch = facts.work.launch[np.searchsorted(facts.work.event, calls.event)] if device else calls.event
+    called = np.where(calls.call == NONE, launch, calls.call)
+    computing = device.busy.computing if device is not None else _operating(facts.main_thread_spans)
+    step = np.searchsorted(step_starts, start, side="right") - 1
+    place, place_ns = _places(host, device, facts.main_thread_spans, since, start)
+    annotation = collective_launches(host, calls.event, launch).annotation
+    return table(
+        COLLECTIVES,
+        {
+            "kind": calls.kind,
+            "name": [one_line(events.names[i], _LONGEST_NAME) for i in events.name[calls.event]],
+            "group": [one_line(said.group, _LONGEST_NAME) for said in calls.message],
+            "sequence": [said.sequence for said in calls.message],
+            "source": [said.source for said in calls.message],
+            "destination": [said.destination for said in calls.message],
+            "bytes": calls.bytes,
+            "host_start_ns": np.where(called == NONE, NONE, events.start_ns[called]),
+            "start_ns": start,
+            "end_ns": end,
+            "device": events.device[calls.event].astype(np.int64),
+            "stream": events.stream[calls.event].astype(np.int64),
+            "exposed_ns": end - start - coverage(computing, start, end),
+            "annotation": [one_line(name, _LONGEST_NAME) for name in annotation],
+            "step": step.astype(np.int64),
+            "since_ns": since,
+            **part_columns(device, facts.main_thread_spans, since, start),
+            **_work(device.kernels if device is not None else None, host, since, start),
+            "place": place,
+            "place_ns": place_ns,
+        },
+    )
+
+
+def _places(
+    host: Host, device: DeviceFacts | None, main_thread: CauseSpans, since: Int64, until: Int64
+) -> tuple[list[str], Int64]:
+    """Return where the host spent most of the idle time of each stretch, and how long."""
+    spans = device.ledger if device is not None else main_thread
+    known = spans.event != NONE
+    event, start, end = spans.event[known], spans.start_ns[known], spans.end_ns[known]
+    label, labels = _labels(host, event)
+    left, right = overlapping(Intervals(start, end), since, until)
+    owner, index = expand(left, right)
+    inside = np.minimum(end[index], until[owner]) - np.maximum(start[index], since[owner])
+    base = len(labels) + 1
+    keys, member = np.unique(owner * base + label[index], return_inverse=True)
+    total = np.zeros(len(keys), np.int64)
+    np.add.at(total, member, inside)
+    best = np.lexsort((total, keys // base))  # the last of each stretch has most time
+    last = best[np.r_[np.diff(keys[best] // base) > 0, True][: len(best)]]
+    place, place_ns = [""] * len(since), np.zeros(len(since), np.int64)
+    for key, ns in zip(keys[last].tolist(), total[last].tolist(), strict=True):
+        place[key // base] = labels[key % base]
+        place_ns[key // base] = ns
+    return place, place_ns
+
+
+def _labels(host: Host, event: Int64) -> tuple[Int64, list[str]]:
+    """Return the function of each event, else its operator, else the event itself: as numbers, and their
+    texts."""
+    frame = host.place[event]
+    operator = np.where(host.operator[event] == NONE, event, host.operator[event])
+    name = host.events.name[operator].astype(np.int64)
+    codes, member = np.unique(np.where(frame == NONE, -2 - name, frame), return_inverse=True)
+    texts = []
+    for code in codes.tolist():
+        found = host.frame(code) if code >= 0 else None
+        text = f"{found.function} ({found.file})" if found is not None else host.events.names[-2 - code]
+        texts.append("" if STEP.fullmatch(text) else one_line(text, _LONGEST_NAME))
+    return member, texts
+
+
+def _operating(main_thread: CauseSpans) -> Intervals:
+    """When the main thread of a job on the CPU computes: inside operators."""
+    some = main_thread.cause == Cause.DISPATCH
+    return union(main_thread.start_ns[some], main_thread.end_ns[some])
+
+
+def _work(kernels: Kernels | None, host: Host, since: Int64, until: Int64) -> dict[str, Int64]:
+    """Count the kernels that start in each stretch and compute, and hash which they are."""
+    zero = np.zeros(len(since), np.int64)
+    if kernels is None:
+        return {"kernels": zero, "work": zero, "work_sizes": zero}
+    chosen = np.flatnonzero(kernels.is_kernel & (kernels.family != Family.COLLECTIVE))
+    starts = kernels.start_ns[chosen]
+    left, right = np.searchsorted(starts, since), np.searchsorted(starts, until)
+    names = _name_hashes(host, kernels.event[chosen])
+    blocks = np.where(np.isnan(kernels.blocks), kernels.blocks_per_sm, kernels.blocks)[chosen]
+    sizes = np.nan_to_num(blocks).view(np.uint32).astype(np.uint64) * _SPREAD
+    return {
+        "kernels": (right - left).astype(np.int64),
+        "work": _ordered_hash(names, left, right),
+        "work_sizes": _ordered_hash(names ^ sizes, left, right),
+    }
+
+
+def _name_hashes(host: Host, kernel: Int64) -> Hashes:
+    events = host.events
+    number, member = np.unique(events.name[kernel], return_inverse=True)
+    hashes = np.array([_text_hash(events.names[i]) for i in number], np.uint64)
+    return hashes[member] if len(hashes) else hashes
+
+
+def _text_hash(text: str) -> int:
+    """Return 64 bits that are the same in every process."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def _ordered_hash(values: Hashes, left: Int64, right: Int64) -> Int64:
+    """Hash the values of each range left:right, in order. Shape of `left`."""
+    owner, index = expand(left, right)
+    place = (index - left[owner]).astype(np.uint64)
+    total = np.zeros(len(left), np.uint64)
+    np.add.at(total, owner, values[index] * (np.uint64(2) * place + np.uint64(1)))
+    return total.view(np.int64)

@@ -1,0 +1,67 @@
+"""Columns of parts: the GPU's and the host's time by what it was spent on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tb_gpudiag.facts.core.account import Account, account_of
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.handover import CauseSpans
+from tb_gpudiag.facts.core.intervals import Intervals, coverage
+from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.trace.events import Int64
+
+Columns = dict[str, Any]
+"""Columns of a table by name."""
+
+
+def part_columns(device: DeviceFacts | None, main_thread: CauseSpans, start: Int64, end: Int64) -> Columns:
+    """Return the columns of parts for the stretches [start, end), shape (k,) each; the GPU's are 0 without a
+    device."""
+    zero = np.zeros(len(start), np.int64)
+    none = np.zeros((len(start), len(Cause)), np.int64)
+    account = (
+        account_of([""] * len(start), start, end, device.busy, device.ledger)
+        if device is not None
+        else Account([], start, end, zero, zero, zero, none)
+    )
+    return {
+        "computing_ns": account.computing_ns,
+        "copying_ns": account.copying_ns,
+        "communicating_ns": account.communicating_ns,
+        "idle_ns": lists(account.idle_ns),
+        "host_ns": lists(host_time(main_thread, start, end)),
+    }
+
+
+def host_time(main_thread: CauseSpans, start: Int64, end: Int64) -> npt.NDArray[np.int64]:
+    """Return what the main thread did in each stretch, shape (k, causes)."""
+    spent = np.zeros((len(start), len(Cause)), np.int64)
+    for cause in Cause:
+        some = main_thread.cause == cause
+        spent[:, cause] = coverage(
+            Intervals(main_thread.start_ns[some], main_thread.end_ns[some]), start, end
+        )
+    return spent
+
+
+def lists(values: npt.NDArray[np.int64]) -> pa.ListArray:
+    """Return rows of numbers as a column of lists."""
+    rows, width = values.shape
+    offsets = np.arange(rows + 1, dtype=np.int32) * width
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.reshape(-1)))
+
+
+def table(schema: pa.Schema, columns: Columns) -> pa.Table:
+    """Make a table of columns: arrays or lists by name."""
+    arrays = []
+    for field in schema:
+        values = columns[field.name]
+        arrays.append(
+            values.cast(field.type) if isinstance(values, pa.Array) else pa.array(values, field.type)
+        )
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -1,0 +1,129 @@
+"""The tables of kernels and operators."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from tb_gpudiag.digest.building.parts import table
+from tb_gpudiag.digest.digest import KERNELS, OPERATORS, PATH_SEPARATOR, REST
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.paths import Paths
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Int64
+from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.wording.format import one_line
+
+# Models with thousands of layers have this many distinct kernels by path. The rest takes little time.
+MOST: Final = 2_000
+_LONGEST_NAME: Final = 300
+
+
+def kernel_table(kernels: Kernels | None, host: Host, paths: Paths) -> pa.Table:
+    """Return KERNELS of one device."""
+    if kernels is None:
+        return KERNELS.empty_table()
+    events = host.events
+    operator = kernels.operators(host)
+    origin = np.where(operator == NONE, kernels.origin, operator)
+    path = np.where(origin == NONE, NONE, paths.of_event[origin])
+    shapes = np.where(operator == NONE, NONE, events.shapes[operator]).astype(np.int64)
+    first, member, count = _groups(events.name[kernels.event].astype(np.int64), path, shapes)
+    time = np.bincount(member, weights=kernels.duration_ns, minlength=len(first)).astype(np.int64)
+    order = np.argsort(-time, kind="stable")
+    shown, rest = order[:MOST], order[MOST:]
+    at = first[shown]
+    columns = {
+        "name": [one_line(events.names[i], _LONGEST_NAME) for i in events.name[kernels.event[at]]],
+        "family": [Family(family).label for family in kernels.family[at].tolist()],
+        "operator": _texts(host, operator[at]),
+        "path": [one_line(paths.text(number, PATH_SEPARATOR), 600) for number in path[at].tolist()],
+        "shapes": ["" if code == NONE else events.input_shapes[code] for code in shapes[at].tolist()],
+        "count": count[shown].tolist(),
+        "time_ns": time[shown].tolist(),
+    }
+    if len(rest):
+        _add_rest(columns, count=int(count[rest].sum()), time_ns=int(time[rest].sum()), family="other")
+    return table(KERNELS, columns)
+
+
+def operator_table(host: Host, work: Work, window: Window, paths: Paths) -> pa.Table:
+    """Return OPERATORS of all threads in the window."""
+    events = host.events
+    is_operator = (events.category == Category.CPU_OP) & (host.tree.depth >= 0)
+    self_ns = np.where(is_operator, events.duration_ns, 0)
+    parent = np.where(host.tree.parent == NONE, NONE, host.operator[host.tree.parent])
+    inner = np.flatnonzero(is_operator & (parent != NONE))
+    np.subtract.at(self_ns, parent[inner], events.duration_ns[inner])
+    launches, launch_ns = _launches(host, work, len(events))
+    inside: Bool = is_operator & (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
+    own = np.flatnonzero(inside)
+    path = paths.of_event[own]
+    first, member, count = _groups(events.name[own].astype(np.int64), path)
+
+    def total(values: Int64) -> Int64:
+        return np.bincount(member, weights=values[own], minlength=len(first)).astype(np.int64)
+
+    host_ns = total(np.maximum(self_ns, 0))
+    launched, launching = total(launches), total(launch_ns)
+    order = np.argsort(-host_ns, kind="stable")
+    shown, rest = order[:MOST], order[MOST:]
+    at = first[shown]
+    columns = {
+        "operator": _texts(host, own[at]),
+        "path": [one_line(paths.text(number, PATH_SEPARATOR), 600) for number in path[at].tolist()],
+        "count": count[shown].tolist(),
+        "host_ns": host_ns[shown].tolist(),
+        "launches": launched[shown].tolist(),
+        "launch_ns": launching[shown].tolist(),
+    }
+    if len(rest):
+        _add_rest(
+            columns,
+            count=int(count[rest].sum()),
+            host_ns=int(host_ns[rest].sum()),
+            launches=int(launched[rest].sum()),
+            launch_ns=int(launching[rest].sum()),
+        )
+    return table(OPERATORS, columns)
+
+
+def _launches(host: Host, work: Work, n: int) -> tuple[Int64, Int64]:
+    """Return how many launch calls each operator made, and the time in them, shape (n,) each."""
+    events = host.events
+    calls = np.unique(work.launch[work.launch != NONE])
+    calls = calls[np.isin(events.category[calls], np.array(CALL_CATEGORIES, np.uint8))]
+    operator = host.operator[calls]
+    calls, operator = calls[operator != NONE], operator[operator != NONE]
+    count, time = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    np.add.at(count, operator, 1)
+    np.add.at(time, operator, events.duration_ns[calls])
+    return count, time
+
+
+def _groups(*columns: Int64) -> tuple[Int64, Int64, Int64]:
+    """Group equal rows: the first row of each group, the group of each row, and how many rows it has."""
+    key = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        # Renumbered each time, so that the key never exceeds rows x values.
+        _, numbers = np.unique(column, return_inverse=True)
+        _, key = np.unique(key * (int(numbers.max(initial=0)) + 1) + numbers, return_inverse=True)
+    _, first, member, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    return first.astype(np.int64), member.astype(np.int64), count.astype(np.int64)
+
+
+def _texts(host: Host, event: Int64) -> list[str]:
+    names = host.events.names
+    codes = np.where(event == NONE, NONE, host.events.name[event]).tolist()
+    return ["" if code == NONE else one_line(names[code], _LONGEST_NAME) for code in codes]
+
+
+def _add_rest(columns: dict[str, list[object]], **values: object) -> None:
+    """Add a row with the sums of what the table has no room for."""
+    for name, column in columns.items():
+        text = not isinstance(column[0], int)
+        column.append(values.get(name, REST if name in ("name", "operator") else "" if text else 0))
