@@ -66,12 +66,68 @@ def test_no_work_begins_before_its_launch_and_no_stream_runs_two_things(job: Dis
             assert all(end <= start for (_, end), (start, _) in pairwise(sorted(spans)))
 
 
-def test_each_rank_waits_little_in_a_healthy_job(job: DistributedJob) -> None:
+def test_each_rank_waits_little_in_a_healthy_job_without_a_pipeline(job: DistributedJob) -> None:
     truth = simulated_job(job).truth
     assert truth.healthy
     for rank in truth.by_rank.values():
-        assert rank.waiting_ns < 0.05 * truth.window_ns
+        assert rank.waiting_ns < 0.05 * truth.window_ns or job.parallelism == "pp"
         assert rank.busy_ns > 0.9 * truth.window_ns
+
+
+def test_a_pipeline_has_its_bubble() -> None:
+    """With 1F1B, (stages - 1) / microbatches of the computing time, on the stages together."""
+    job = JOBS["pp"]
+    run = simulated_job(job)
+    for rank in range(job.ranks):
+        kernels = [w for w in run.recordings[rank].gpu if w.kind == "kernel" and "nccl" not in w.name]
+        computing = sum(w.end_ns - w.start_ns for w in kernels) / job.steps
+        bubble = run.truth.step_ns - computing
+        assert bubble > (job.degree - 1) / job.microbatches * computing
+    one = [c for c in run.truth.collectives if c.kind == "send"]
+    assert len(one) == job.steps * 2 * (job.degree - 1) * job.microbatches
+
+
+def test_every_rank_calls_the_same_collectives_of_a_group_in_the_same_order(job: DistributedJob) -> None:
+    calls = defaultdict(set)
+    for rank, recording in enumerate(simulated_job(job).recordings):
+        own = defaultdict(list)
+        for w in recording.gpu:
+            if w.args.get("Collective name", "send") not in ("send", "recv"):
+                own[w.args["Process Group Name"]].append((w.args["Seq"], w.args["Collective name"]))
+        for group, sequence in own.items():
+            assert [number for number, _ in sequence] == list(range(1, len(sequence) + 1))
+            assert rank in simulated_job(job).truth.groups[group]
+            calls[group].add(tuple(sequence))
+    assert all(len(sequences) == 1 for sequences in calls.values())
+
+
+def test_a_send_names_its_peer_and_both_sides_agree() -> None:
+    run = simulated_job(JOBS["pp"])
+    sizes: dict[tuple[str, int, int], list[int]] = defaultdict(list)
+    for rank, recording in enumerate(run.recordings):
+        for w in recording.gpu:
+            if "Dst Rank" in w.args:
+                sizes["send", rank, w.args["Dst Rank"]].append(w.args["In msg nelems"])
+            if "Src Rank" in w.args:
+                sizes["recv", w.args["Src Rank"], rank].append(w.args["Out msg nelems"])
+    assert sizes
+    for (_, source, target), sent in sizes.items():
+        assert sizes["recv", source, target] == sizes["send", source, target] == sent
+
+
+def test_tokens_of_an_all_to_all_arrive_where_they_were_sent() -> None:
+    run = simulated_job(JOBS["ep"])
+    splits = [
+        [
+            (json.loads(w.args["In split size"]), json.loads(w.args["Out split size"]))
+            for w in recording.gpu
+            if w.args.get("Collective name") == "all_to_allv"
+        ]
+        for recording in run.recordings[:2]
+    ]
+    for first, second in zip(*splits, strict=True):
+        assert first[0][1] == second[1][0]
+        assert second[0][0] == first[1][1]
 
 
 def test_the_diagnosis_reads_each_rank(job: DistributedJob) -> None:

@@ -97,6 +97,45 @@ def test_communication_after_backward_is_exposed() -> None:
     assert run.truth.step_ns > 1.05 * run.without().truth.step_ns
 
 
+@pytest.mark.parametrize("name", JOBS)
+def test_a_slow_gpu_slows_every_parallelism(name: str) -> None:
+    run = faulty("slow_gpu", JOBS[name], ranks=(1,))
+    assert run.truth.step_ns > 1.1 * run.without().truth.step_ns
+    usual = run.without().truth
+    for rank in {0, JOBS[name].ranks - 1} - {1}:
+        assert run.truth.by_rank[rank].waiting_ns > usual.by_rank[rank].waiting_ns
+
+
+def test_an_uneven_stage_has_more_layers_and_a_hot_expert_more_tokens() -> None:
+    pipeline = faulty("uneven_work", JOBS["pp"], ranks=(1,), amount=2.0)
+    launched = [len(recording.gpu) for recording in pipeline.recordings]
+    assert launched[1] > 1.5 * launched[2]
+    assert pipeline.truth.step_ns > 1.3 * pipeline.without().truth.step_ns
+    experts = faulty("uneven_work", JOBS["ep"], ranks=(1,), amount=2.0)
+    received = [
+        sum(w.args["Out msg nelems"] for w in recording.gpu if "all_to_allv" in w.args.values())
+        for recording in experts.recordings
+    ]
+    assert max(received) == received[1]
+    assert experts.truth.step_ns > 1.05 * experts.without().truth.step_ns
+
+
+def test_a_slow_network_card_slows_what_leaves_the_host() -> None:
+    job = JOBS["fsdp within hosts"]
+    run = faulty("slow_link", job, ranks=(1,))
+    by_name = {(c.group, c.sequence): c for c in run.without().truth.collectives}
+    for slow in run.truth.collectives:
+        usual = by_name[slow.group, slow.sequence]
+        crosses = slow.kind == "all_reduce" and 1 in slow.arrival_ns
+        assert (slow.transfer_ns > 2 * usual.transfer_ns) == crosses
+
+
+def test_gathering_weights_when_they_are_needed_is_exposed() -> None:
+    run = faulty("not_overlapped", JOBS["fsdp"])
+    assert run.truth.by_rank[0].exposed_ns > 2 * run.without().truth.by_rank[0].exposed_ns
+    assert run.truth.step_ns > 1.05 * run.without().truth.step_ns
+
+
 @pytest.mark.parametrize("kind", ["loader", "gc", "slow_gpu"])
 def test_a_fault_of_some_steps_changes_no_other_step(kind: FaultKind) -> None:
     run = faulty(kind, steps=(1,))

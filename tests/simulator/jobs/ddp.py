@@ -1,4 +1,4 @@
-"""DistributedDataParallel: the gradients of each bucket are reduced while backward goes on."""
+"""DistributedDataParallel: the gradients of each layer are reduced while backward goes on."""
 
 from __future__ import annotations
 
@@ -9,47 +9,50 @@ from tests.simulator.jobs.rank import COMM_STREAM
 from tests.simulator.jobs.solver import Program
 from tests.simulator.script import place
 
-MIB = 2**20
-MISMATCHED = 1  # the bucket whose size differs where collectives do not match
-
 
 class Ddp(Training):
-    """Without a group of replicas, no gradients are reduced."""
+    """Data parallel over all ranks. Subclasses are data parallel over their replicas."""
 
     def train(self, tokens: int) -> Program:
-        yield from self.forward(tokens)
+        self.forward(tokens)
+        yield from self.compute_loss(tokens)
         self.backward(tokens)
         self.update()
 
-    def forward(self, tokens: int) -> Program:
-        rank = self.rank
-        with rank.frames("torch/nn/parallel/distributed.py(1637): forward", place("Model.forward")):
+    def forward(self, tokens: int) -> None:
+        with self.rank.frames("torch/nn/parallel/distributed.py(1637): forward", place("Model.forward")):
             for number in range(self.job.layers):
                 self.forward_layer(number, tokens)
-        yield from self.compute_loss(tokens)
 
-    def backward(self, tokens: int) -> None:
-        """Run backward; reduce each layer's gradients when they are complete, or all of them at the end."""
-        rank, group = self.rank, self.replicas()
+    def backward(self, tokens: int, *, reduce: bool = True) -> None:
+        """Run backward. reduce: reduce each layer's gradients when they are complete, or all at the end."""
+        rank, group = self.rank, self.replicas() if reduce else None
+        overlapped = not self.has("not_overlapped")
         with rank.frames(*ENGINE), rank.on_autograd():
-            for bucket in range(self.job.layers):
-                self.backward_layer(tokens)
-                if group and not self.has("not_overlapped"):
-                    self._reduce(bucket, group)
-            if group and self.has("not_overlapped"):
-                for bucket in range(self.job.layers):
-                    self._reduce(bucket, group)
+            for number in reversed(range(self.job.layers)):
+                self.backward_layer(number, tokens)
+                if group and overlapped:
+                    self._reduce(number, group)
+            if group and not overlapped:
+                for number in reversed(range(self.job.layers)):
+                    self._reduce(number, group)
             last = rank.last(COMM_STREAM)
-            if last is not None:
+            if group and last is not None:
                 rank.hold(7, last)
 
     def replicas(self) -> Group | None:
-        """The group that reduces gradients."""
+        """Return the group that reduces gradients."""
         return self.groups["world"]
 
     def update(self) -> None:
         optimizer(self.rank, 12 * self.job.layers)
 
-    def _reduce(self, bucket: int, group: Group) -> None:
-        told = self.amount("mismatch", self.rank.step) if bucket == MISMATCHED else 0.0
-        self.all_reduce(self.job.layer_mib * MIB / 2, group, told=told or 1.0)
+    def _reduce(self, number: int, group: Group) -> None:
+        self.network.collective(
+            self.rank,
+            "all_reduce",
+            group,
+            self.layer_elements,
+            stream=COMM_STREAM,
+            told=self.told(number),
+        )

@@ -47,8 +47,7 @@ NAMES: dict[Kind, Naming] = {
     "broadcast": Naming("c10d::broadcast_", "broadcast", "nccl:broadcast", "Broadcast_RING_LL"),
 }
 
-_SHORT = {"BFloat16": "bf16", "Float": "f32", "Long": "u64"}
-BYTES = {"BFloat16": 2, "Float": 4, "Long": 8}
+_SHORT = {"BFloat16": "bf16"}
 
 
 def kernel_name(kind: Kind, dtype: str) -> str:
@@ -75,7 +74,7 @@ class Group:
 
 
 class Links:
-    """The job's network. The slow link of a fault belongs to ranks: all that they exchange passes it."""
+    """The job's network. A slow link of a rank is its network card, or its NVLink if all are on one host."""
 
     def __init__(self, job: DistributedJob) -> None:
         self._job = job
@@ -101,4 +100,5 @@ class Links:
         fault = self._job.fault
         if fault is None or fault.kind != "slow_link":
             return 1.0
-        return fault.amount if any(fault.hits(rank, step) for rank in ranks) else 1.0
+        passes = self._job.hosts == 1 or self.hosts(ranks) > 1
+        return fault.amount if passes and any(fault.hits(rank, step) for rank in ranks) else 1.0

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulator.jobs.links import BYTES, NAMES, Group, Kind, Links
+from tests.simulator.jobs.links import NAMES, Group, Kind, Links
 from tests.simulator.jobs.rank import Rank
 from tests.simulator.jobs.settings import DistributedJob
 from tests.simulator.jobs.solver import Meeting, Work
 
+DTYPE, BYTES = "BFloat16", 2
 TRANSFER_NOISE = 0.02
 LISTED_RANKS = 30
 """c10d lists that many ranks of a group, the last one after three dots."""
@@ -48,22 +50,48 @@ class Network:
         elements: float,
         *,
         stream: int,
-        dtype: str = "BFloat16",
+        after_compute: bool = True,
         told: float = 1.0,
     ) -> Work:
         """Launch a rank's part of a collective. elements: of the full tensor.
 
         told: factor on the recorded size.
         """
-        number = self._next((rank.number, group.name))
-        key = (group.name, number)
-        called = self._meet(key, kind, group, number, elements, dtype, rank.step, group.ranks)
+        called = self._next_of(rank, kind, group, elements)
         full = round(elements * told)
         shard = full // len(group.ranks)
         into = shard if kind == "all_gather" else full
         out = shard if kind == "reduce_scatter" else full
-        recorded = self._recorded(kind, group, into, out, dtype, number + 1)
-        return rank.collective(kind, group, Work(rank.number, 0, 0, called.meeting), stream, recorded, dtype)
+        recorded = self._recorded(kind, group, into, out, called.number + 1)
+        return self._launch(rank, kind, called, stream, recorded, after_compute=after_compute)
+
+    def all_to_all(
+        self, rank: Rank, group: Group, sends: Sequence[int], receives: Sequence[int], *, stream: int
+    ) -> Work:
+        """Launch a rank's part of an all-to-all. sends, receives: elements, by place in the group."""
+        called = self._next_of(rank, "all_to_all", group, max(sum(sends), sum(receives)))
+        recorded = self._recorded("all_to_all", group, sum(sends), sum(receives), called.number + 1)
+        if self.job.with_groups:
+            recorded |= {"In split size": str(list(sends)), "Out split size": str(list(receives))}
+        return self._launch(rank, "all_to_all", called, stream, recorded)
+
+    def _next_of(self, rank: Rank, kind: Kind, group: Group, elements: float) -> Called:
+        """Return the next collective that the rank calls in the group."""
+        number = self._next((rank.number, group.name))
+        return self._meet((group.name, number), kind, group, number, elements, rank.step, group.ranks)
+
+    def _launch(
+        self,
+        rank: Rank,
+        kind: Kind,
+        called: Called,
+        stream: int,
+        recorded: dict[str, Any],
+        *,
+        after_compute: bool = True,
+    ) -> Work:
+        work = Work(rank.number, 0, 0, called.meeting)
+        return rank.collective(kind, work, stream, recorded, DTYPE, after_compute=after_compute)
 
     def send_or_receive(
         self, rank: Rank, kind: Kind, group: Group, peer: int, elements: float, *, stream: int
@@ -72,14 +100,13 @@ class Network:
         pair = (rank.number, peer) if kind == "send" else (peer, rank.number)
         number = self._next((rank.number, group.name, "pair", pair))
         key = (group.name, "pair", pair, number)
-        called = self._meet(key, "send", group, number, elements, "BFloat16", rank.step, pair)
+        called = self._meet(key, "send", group, number, elements, rank.step, pair)
         own = self._next((rank.number, group.name, "p2p"))  # c10d counts each rank's own
         size = round(elements)
-        recorded = self._recorded(kind, group, size, size, "BFloat16", own + 1)
+        recorded = self._recorded(kind, group, size, size, own + 1)
         if self.job.with_groups:
             recorded["Dst Rank" if kind == "send" else "Src Rank"] = peer
-        work = Work(rank.number, 0, 0, called.meeting)
-        return rank.collective(kind, group, work, stream, recorded, "BFloat16")
+        return self._launch(rank, kind, called, stream, recorded)
 
     def _next(self, key: tuple[Any, ...]) -> int:
         self._counts[key] += 1
@@ -92,13 +119,12 @@ class Network:
         group: Group,
         number: int,
         elements: float,
-        dtype: str,
         step: int,
         ranks: tuple[int, ...],
     ) -> Called:
         """Return the collective, new for the first rank that calls it."""
         if key not in self._meetings:
-            size = round(elements * BYTES[dtype])
+            size = round(elements * BYTES)
             draw = random.Random(f"{self._seed} {key}")
             noise = max(0.7, 1 + TRANSFER_NOISE * draw.gauss(0, 1))
             transfer = round(self._links.transfer_ns(kind, ranks, size, step) * noise)
@@ -107,9 +133,7 @@ class Network:
             self.called.append(self._meetings[key])
         return self._meetings[key]
 
-    def _recorded(
-        self, kind: Kind, group: Group, into: int, out: int, dtype: str, sequence: int
-    ) -> dict[str, Any]:
+    def _recorded(self, kind: Kind, group: Group, into: int, out: int, sequence: int) -> dict[str, Any]:
         """Return the arguments of `record_param_comms`, which the kernel has too."""
         if not self.job.with_groups:
             return {
@@ -121,7 +145,7 @@ class Network:
             "In msg nelems": into,
             "Out msg nelems": out,
             "Group size": len(group.ranks),
-            "dtype": dtype,
+            "dtype": DTYPE,
             "In split size": "[]",
             "Out split size": "[]",
             "Process Group Name": group.name,

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
-from typing import ClassVar
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tests.simulator.jobs.layer import ATTENTION, MLP, Layer, loss
 from tests.simulator.jobs.links import Group
 from tests.simulator.jobs.network import Network
-from tests.simulator.jobs.rank import COMM_STREAM, COPY_STREAM, Rank
+from tests.simulator.jobs.rank import COPY_STREAM, Rank
 from tests.simulator.jobs.settings import DistributedJob, FaultKind
 from tests.simulator.jobs.solver import Program, Work
 from tests.simulator.script import place
 
-BATCH_BYTES = 4 * 2**20
+MIB = 2**20
+BATCH_BYTES = 4 * MIB
+MISMATCHED = 1  # the layer whose gradients differ in size where collectives do not match
+MORE_OF_ELSE = ("pp", "ep")  # uneven work is not longer batches, but more layers, or more tokens for experts
 WORLD = "0"  # c10d's name of the default group
 
 ENGINE = (
@@ -37,8 +41,6 @@ class Training:
         self.steps: list[tuple[int, int]] = []  # on the host
         self.optimized: list[Work] = []  # the last kernel of each step's optimizer
         self._loss: Work | None = None
-
-    layer_elements: ClassVar[float] = 0
 
     def run(self) -> Program:
         rank = self.rank
@@ -69,27 +71,40 @@ class Training:
         with rank.frames(place("train_step")):
             self._collect(step)
             self._compute_on_the_host(step)
-            self._reallocate(step)
+            yield from self._reallocate(step)
             batch = rank.copy("HtoD", BATCH_BYTES, pinned=True, stream=COPY_STREAM)
             rank.hold(7, batch)
-            yield from self.train(self._tokens(step))
+            yield from self.train(self.tokens_of(rank.number, step))
         last = rank.last()
         assert last is not None
         self.optimized.append(last)
-        if self._loss is not None:  # keeps the host from running ahead without bound
-            yield from rank.wait(self._loss)
+        yield from self._wait_for_progress()
         with rank.frames("torch/profiler/profiler.py(870): step"):
             rank.spend(20_000)
+
+    def _wait_for_progress(self) -> Program:
+        """Wait for this step's loss, or the last step's work: this keeps the host from running far ahead."""
+        if self._loss is not None:
+            yield from self.rank.wait(self._loss)
+        elif len(self.optimized) > 1:
+            yield from self.rank.wait(self.optimized[-2])
 
     # Parts of a step
 
     def forward_layer(self, number: int, tokens: int) -> None:
-        with self.rank.frames(f"nn.Module: Block_{number}", place("Block.forward")):
-            self.rank.spend(10_000)
+        """Run a layer's forward pass."""
+        with self.block(number):
             self.layer.forward(ATTENTION + MLP, tokens)
 
-    def backward_layer(self, tokens: int) -> None:
+    def backward_layer(self, number: int, tokens: int) -> None:
         self.layer.backward(ATTENTION + MLP, tokens)
+
+    @contextmanager
+    def block(self, number: int) -> Iterator[None]:
+        """Frames of a layer's module."""
+        with self.rank.frames(f"nn.Module: Block_{number}", place("Block.forward")):
+            self.rank.spend(10_000)
+            yield
 
     def compute_loss(self, tokens: int) -> Program:
         """Compute the loss and copy it to the host without waiting for it."""
@@ -97,8 +112,14 @@ class Training:
         self._loss = self.rank.copy("DtoH", 4, pinned=True, stream=7)
         yield from self._log(self.rank.step)
 
-    def all_reduce(self, elements: float, group: Group, stream: int = COMM_STREAM, told: float = 1.0) -> Work:
-        return self.network.collective(self.rank, "all_reduce", group, elements, stream=stream, told=told)
+    @property
+    def layer_elements(self) -> float:
+        """Weights of one layer, and gradients."""
+        return self.job.layer_mib * MIB / 2
+
+    def told(self, bucket: int) -> float:
+        """Return the factor on the recorded size of a collective for a layer's gradients."""
+        return self.amount("mismatch", self.rank.step) or 1.0 if bucket == MISMATCHED else 1.0
 
     # Faults
 
@@ -112,14 +133,15 @@ class Training:
     def has(self, kind: FaultKind) -> bool:
         return self.job.fault is not None and self.job.fault.kind == kind
 
-    def _tokens(self, step: int) -> int:
-        fault = self.job.fault
-        factor = self.amount("uneven_work", step) or 1.0
+    def tokens_of(self, rank: int, step: int) -> int:
+        """Return how long a rank's batch is."""
+        job, fault, factor = self.job, self.job.fault, 1.0
+        if fault is not None and fault.kind == "uneven_work" and fault.hits(rank, step):
+            factor = fault.amount if job.parallelism not in MORE_OF_ELSE else 1.0
         if fault is not None and fault.kind == "uneven_batches":
-            draw = random.Random(f"{self._seed} uneven")
-            longest = [draw.randrange(self.job.ranks) for _ in range(self.job.steps)]
-            factor = fault.amount if longest[step] == self.rank.number else 1.0
-        return round(self.job.tokens * factor / 8) * 8
+            longest = random.Random(f"{self._seed} uneven {step}").randrange(replicas_of(job))
+            factor = fault.amount if longest == replica_of(job, rank) else 1.0
+        return round(job.tokens * factor / 8) * 8
 
     def _load(self, step: int) -> None:
         """`next(loader)`: take a batch from a worker process, which may be late."""
@@ -149,14 +171,13 @@ class Training:
             with self.rank.frames(place("reweigh_tokens")):
                 self._spend_extra("python", step)
 
-    def _reallocate(self, step: int) -> None:
+    def _reallocate(self, step: int) -> Program:
         """The caching allocator finds nothing that fits: it frees its cache and asks the driver."""
-        amount = self.amount("allocator", step)
+        amount, rank = self.amount("allocator", step), self.rank
         if amount:
-            with self.rank.extra(), self.rank.frames(place("grow_workspace")):
-                with self.rank.operators("aten::empty"):
-                    self.rank.call("cudaFree", amount * 0.6e6)
-                    self.rank.call("cudaMalloc", amount * 0.4e6)
+            with rank.extra(), rank.frames(place("grow_workspace")), rank.operators("aten::empty"):
+                yield from rank.wait_for_all("cudaFree", amount * 0.6e6)
+                rank.call("cudaMalloc", amount * 0.4e6)
 
     def _log(self, step: int) -> Program:
         """Read the loss on the host, and log it."""
@@ -171,12 +192,22 @@ class Training:
             rank.spend(amount * 1e6)
 
 
+def replicas_of(job: DistributedJob) -> int:
+    """Return how many batches a step has: ranks of one tensor group or pipeline share theirs."""
+    return job.ranks // job.degree if job.parallelism in ("pp", "tp") else job.ranks
+
+
+def replica_of(job: DistributedJob, rank: int) -> int:
+    replicas = replicas_of(job)
+    return rank % replicas if job.parallelism == "pp" else rank * replicas // job.ranks
+
+
 def groups_of(job: DistributedJob, rank: int) -> dict[str, Group]:
     """Return the rank's process groups by purpose: "world", and "inner" and "outer" where there is a degree.
 
-    Inner groups are the pipeline, the tensor or the expert groups; outer ones hold replicas of the same
-    weights. Tensor and expert groups are neighbors, so that they share a host. Stages of a pipeline are far
-    apart.
+    Inner groups are the pipeline, the tensor or the expert groups, or with "fsdp" those that share one set of
+    weights; outer ones hold replicas of the same weights. Members of an inner group are neighbors, so that
+    they share a host, except for the stages of a pipeline, which are far apart.
     """
     world = Group(WORLD, "default_pg", tuple(range(job.ranks)))
     if job.degree == 1:

@@ -11,11 +11,13 @@ from typing import Any
 from tests.builder import DeviceProperties, GpuSpan, HostSpan, Recording, copy_name
 from tests.builder.recording import GpuKind, HostKind
 from tests.builder.story import DEFAULT_STREAM, Direction
-from tests.simulator.jobs.links import NAMES, Group, Kind, kernel_name
+from tests.simulator.jobs.links import NAMES, Kind, kernel_name
 from tests.simulator.jobs.solver import Program, Solver, Work
 
 COPY_STREAM = 20
-COMM_STREAM = 24
+COMM_STREAM = 24  # gradients
+INNER_STREAM = 28  # collectives of a pipeline, tensor or expert group
+GATHER_STREAM = 32  # weights in shards
 
 LAUNCH_NS, DISPATCH_NS, LATENCY_NS, TURNAROUND_NS, WAKE_NS = 4_500, 6_000, 2_000, 1_100, 6_000
 HICCUP = 1 / 500  # of host actions: the operating system runs something else
@@ -147,11 +149,12 @@ class Rank:
             self.spend(1_500)
             yield from self._until(work)
 
-    def wait_for_all(self, call: str = "cudaDeviceSynchronize") -> Program:
+    def wait_for_all(self, call: str = "cudaDeviceSynchronize", ns: float = 1_500) -> Program:
+        """Block the host until all streams are empty, in a call that takes about `ns` more."""
         with self._call(call):
-            self.spend(1_500)
             for work in list(self._last.values()):
                 yield from self._until(work)
+            self.spend(ns)
 
     def _until(self, work: Work) -> Program:
         if work.end_ns is None:
@@ -222,9 +225,16 @@ class Rank:
         return self._last.get(stream)
 
     def collective(
-        self, kind: Kind, group: Group, work: Work, stream: int, recorded: Mapping[str, Any], dtype: str
+        self,
+        kind: Kind,
+        work: Work,
+        stream: int,
+        recorded: Mapping[str, Any],
+        dtype: str,
+        *,
+        after_compute: bool,
     ) -> Work:
-        """Launch a collective that waits for what the compute stream has been given so far.
+        """Launch a collective. after_compute: it waits for what the compute stream has been given so far.
 
         recorded: what c10d records about it; work: its meeting is set.
         """
@@ -234,7 +244,7 @@ class Rank:
             with self.span("annotation", naming.mark):
                 with self._call("cudaEventRecord"):
                     self.spend(1_200)
-                if last is not None and stream != DEFAULT_STREAM:
+                if last is not None and after_compute:
                     self.hold(stream, last)
                 with self._call("cudaLaunchKernelExC") as correlation:
                     self.spend(LAUNCH_NS + 6_000)

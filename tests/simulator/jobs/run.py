@@ -12,11 +12,15 @@ from typing import Any
 from tests.builder import EPOCH_NS, Recording, TopLevel, to_bytes
 from tests.simulator.gpu_truth import union
 from tests.simulator.jobs.ddp import Ddp
+from tests.simulator.jobs.expert import Expert
+from tests.simulator.jobs.fsdp import Fsdp
 from tests.simulator.jobs.network import Network
+from tests.simulator.jobs.pipeline import Pipeline
 from tests.simulator.jobs.program import Training
 from tests.simulator.jobs.rank import Rank
 from tests.simulator.jobs.settings import DistributedJob, Parallelism
 from tests.simulator.jobs.solver import Solver, run_together
+from tests.simulator.jobs.tensor import Tensor
 from tests.simulator.jobs.truth import (
     Clock,
     CollectiveTruth,
@@ -26,7 +30,13 @@ from tests.simulator.jobs.truth import (
     slow_ranks,
 )
 
-PROGRAMS: dict[Parallelism, type[Training]] = {"ddp": Ddp}
+PROGRAMS: dict[Parallelism, type[Training]] = {
+    "ddp": Ddp,
+    "fsdp": Fsdp,
+    "pp": Pipeline,
+    "tp": Tensor,
+    "ep": Expert,
+}
 
 START_SPREAD_NS = 300_000  # between the ranks' starts: each one's profiler takes its time
 DEVICE_SPREAD = 0.003  # between GPUs of the same model
