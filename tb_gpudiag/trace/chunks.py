@@ -20,8 +20,9 @@ from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.parser import Parser
-from tb_gpudiag.trace.pieces import plausible_begin
+from tb_gpudiag.trace.pieces import BETWEEN
 from tb_gpudiag.trace.settle import Settled, Settler
+from tb_gpudiag.trace.structure import Scanner
 from tb_gpudiag.trace.top import Stream
 
 # DuckDB releases the GIL: two workers keep two cores busy while this thread cuts.
@@ -30,6 +31,7 @@ _WORKERS: Final = 2
 _CHUNKS_AHEAD: Final = 4
 
 _CUT: Final = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
+_AFTER_ELEMENT: Final = re.compile(rb"\A[ \t\r\n]*,")
 _FIRST_LOOK_BYTES: Final = 8 << 10
 # The text between two events is shorter. Keeping this much finds it across the border of two chunks.
 _GAP_BYTES: Final = 1 << 10
@@ -72,6 +74,26 @@ class Workers:
             self._parsers.put(parser)
 
 
+class _Skipped:
+    """An element that is too large to be read. Only what shows its end is kept of it."""
+
+    def __init__(self, text: bytes) -> None:
+        self._scanner = Scanner()
+        self._scanner.skip_element(text)
+        self._tail = text[-_GAP_BYTES:]
+
+    def text_after(self, text: bytes) -> bytes | None:
+        """Return the part of the next text that follows the element; None if it does not end in there."""
+        end = self._scanner.skip_element(text)
+        text, end = self._tail + text, len(self._tail) + end if end >= 0 else -1
+        # If the element is broken, its quotes and brackets mean nothing, but the start of an event does.
+        event = BETWEEN.search(text)
+        if event is not None and not 0 <= end < event.end():
+            end = event.end()
+        self._tail = text[-_GAP_BYTES:]
+        return text[end:] if end >= 0 else None
+
+
 class EventArray:
     """Reads one array of events from a stream into an Assembly."""
 
@@ -96,7 +118,7 @@ class EventArray:
         self._carry = b""  # text after the last cut
         self._stream_ended = False
         self._leftover = b""  # start of an element that ends in a later chunk
-        self._skipping = False  # inside an element that is too large: look for the next one
+        self._skipped: _Skipped | None = None  # an element that is too large: look for the next one
 
     def read(self) -> bool:
         """Read up to the end of the array and leave the stream just after it.
@@ -125,7 +147,7 @@ class EventArray:
 
     def _add_parsed(self, chunk: _Chunk) -> bool:
         """Add the chunk if it starts and ends between two events. Return False if it has to be settled."""
-        if self._leftover or self._skipping or chunk.parsing is None:
+        if self._leftover or self._skipped or chunk.parsing is None:
             return False
         part = chunk.parsing.result()
         if part is None:
@@ -135,15 +157,13 @@ class EventArray:
 
     def _text_to_settle(self, chunk: _Chunk) -> bytes | None:
         """Return what is not settled yet, up to the end of the chunk; None if all of it is to be skipped."""
-        text = self._leftover + chunk.raw
-        if not self._skipping:
-            return text
-        begin = plausible_begin(text)
-        if begin < 0:
-            self._leftover = text[-_GAP_BYTES:]
-            return None
-        self._skipping = False
-        return text[begin:]
+        if self._skipped is None:
+            # Without a leftover, the last element has ended. The comma after it may be in this chunk.
+            return self._leftover + chunk.raw if self._leftover else _AFTER_ELEMENT.sub(b"", chunk.raw)
+        text = self._skipped.text_after(chunk.raw)
+        if text is not None:
+            self._skipped = None
+        return text
 
     def _settle(self, text: bytes) -> Settled:
         final = self._stream_ended and not self._carry and not self._chunks
@@ -151,8 +171,9 @@ class EventArray:
         if self._weight(settled.leftover) > self._limits.max_element_bytes:
             self._take(settled)
             settled = self._settler.give_up(settled.leftover)
-            self._skipping = bool(settled.leftover)
-            settled = replace(settled, leftover=b"", malformed=settled.malformed + self._skipping)
+            if settled.leftover:
+                self._skipped = _Skipped(settled.leftover)
+                settled = replace(settled, leftover=b"", malformed=settled.malformed + 1)
         self._take(settled)
         self._leftover = settled.leftover
         return settled
@@ -160,8 +181,8 @@ class EventArray:
     def _take(self, settled: Settled) -> None:
         self._assembly.malformed += settled.malformed
         self._assembly.repaired |= settled.repaired
-        if settled.part is not None:
-            self._add(settled.part)
+        for part in settled.parts:
+            self._add(part)
 
     def _add(self, part: Part) -> None:
         self._assembly.add(part)
@@ -218,10 +239,7 @@ class EventArray:
 
     def _weight(self, text: bytes) -> int:
         """Return how long the text counts as: parsing takes memory for each event, however short."""
-        events, values = text.count(b"{"), text.count(b",")
-        return max(
-            len(text), events * self._limits.least_event_bytes, values * self._limits.least_value_bytes
-        )
+        return max(len(text), text.count(b"{") * self._limits.least_event_bytes)
 
 
 def _last_cut(text: bytes) -> re.Match[bytes] | None:

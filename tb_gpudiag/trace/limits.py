@@ -38,10 +38,9 @@ class Limits:
     # Text that is parsed at a time. Measured: with 0.25 MiB, reading takes three times as long; with 1 MiB,
     # 1.5 times as long; with 8 MiB, as long, but more memory.
     chunk_bytes: int = 4 << 20
-    # A parsed event takes about 500 bytes, even an empty one. When text is cut into chunks, each event counts
-    # as at least this long, and each comma as this. Real events have 150 bytes or more, and 20 per comma.
+    # While it is parsed, an event takes about 2 KB, even an empty one. When text is cut into chunks, each
+    # event counts as at least this long. Real events have 150 bytes or more.
     least_event_bytes: int = 64
-    least_value_bytes: int = 12
 
 
 DEFAULT_LIMITS: Final = Limits()

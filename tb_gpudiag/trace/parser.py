@@ -13,12 +13,16 @@ import pyarrow.compute as pc
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.columns import Part, part_of
 from tb_gpudiag.trace.events import Bool
+from tb_gpudiag.trace.structure import most_elements
 
 # Before version 2, DuckDB converted a number to a decimal by way of a double. It parses a quoted number digit
 # by digit in all versions.
 _MAY_ROUND: Final = int(duckdb.__version__.split(".")[0]) < 2
 # Below this, rounding the double to three places gives the number that was written.
 _EXACT_IN_DOUBLE_US: Final = 2**41
+# Elements parsed at a time. Meanwhile, each takes about 2 KB, even one that is not an object. A chunk of real
+# events has fewer than 30,000.
+MOST_ELEMENTS: Final = 1 << 16
 
 
 def _query(schema: dict[str, Any]) -> str:
@@ -53,7 +57,12 @@ class Parser:
         self._connection.close()
 
     def parse(self, text: bytes) -> Part | None:
-        """Parse a JSON array of events; return None if the text is not JSON."""
+        """Parse a JSON array of events.
+
+        Return None if the text is not JSON, or has more than MOST_ELEMENTS elements.
+        """
+        if most_elements(text) > MOST_ELEMENTS and not self._fits(text):
+            return None
         events = self._events(_EVENTS, text)
         if events is not None and _MAY_ROUND and _beyond_double(events.field(kineto.FIELDS["start_us"][0])):
             events = self._events(_EVENTS, kineto.quoted_timestamps(text))
@@ -67,6 +76,11 @@ class Parser:
         if table is None:  # impossible: json_valid returns false instead of failing
             return np.zeros(len(texts), np.bool_)
         return np.asarray(pc.fill_null(table.column("valid"), False).to_numpy(), np.bool_)
+
+    def _fits(self, text: bytes) -> bool:
+        """Return whether an array has MOST_ELEMENTS elements at most. This costs a sixth of parsing it."""
+        table = self._run("SELECT json_array_length(text) AS elements FROM chunk", [text])
+        return table is not None and bool(table.column("elements")[0].as_py() <= MOST_ELEMENTS)
 
     def _seldom(self, text: bytes, group: str) -> dict[str, pa.Array]:
         """Return the columns of a group of kineto.SELDOM, of a text that is JSON; {} if it has none."""

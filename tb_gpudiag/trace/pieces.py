@@ -152,12 +152,6 @@ def ends_array(text: bytes, at: int) -> bool:
     return text[at : at + 1] == b"]" and _AFTER_ARRAY.match(text, at + 1) is not None
 
 
-def plausible_begin(text: bytes) -> int:
-    """Find the start of the first event that follows another one; -1 if there is none."""
-    match = BETWEEN.search(text)
-    return -1 if match is None else match.end()
-
-
 def broken_end(text: bytes) -> int:
     """Find the end of the array inside an element too broken for brackets to show it; -1 if there is none.
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.parser import Parser
+from tb_gpudiag.trace.parser import MOST_ELEMENTS, Parser
 from tb_gpudiag.trace.pieces import BETWEEN, broken_end, ends_array, salvage
 from tb_gpudiag.trace.repair import repaired
 from tb_gpudiag.trace.structure import Elements, elements
@@ -26,8 +26,8 @@ _SPACE: Final = b" \t\r\n"
 class Settled:
     """What was read from a text."""
 
-    part: Part | None  # the whole elements
-    malformed: int = 0  # elements skipped, in addition to those that `part` counts
+    parts: list[Part]  # the whole elements
+    malformed: int = 0  # elements skipped, in addition to those that `parts` count
     repaired: bool = False  # something was not JSON and could be repaired
     leftover: bytes = b""  # the start of an element that ends after the text
     ended: bool = False  # the array ends in the text
@@ -61,7 +61,7 @@ class Settler:
     def give_up(self, text: bytes) -> Settled:
         """Settle text that may be one endless element. The leftover is that element, if there is one."""
         if b"{" not in text:  # no events, and perhaps millions of numbers
-            return Settled(None, leftover=text)
+            return Settled([], leftover=text)
         return self._by_pieces(repaired(text), final=False)
 
     def _by_structure(self, text: bytes, final: bool) -> Settled | None:
@@ -78,27 +78,35 @@ class Settler:
             if text[end : end + 1] != b"]" or BETWEEN.search(text, end):
                 return None  # more events follow: a stray bracket
             if not final and len(text) <= self._limits.max_element_bytes:
-                return Settled(None, leftover=text)  # more text shows whether events follow
-        part = self._parsed(text[:end], found.depth)
-        return None if part is None else Settled(part, ended=True, rest=text[end + 1 :])
+                return Settled([], leftover=text)  # more text shows whether events follow
+        parts = self._parsed(text[:end], found)
+        return None if parts is None else Settled(parts, ended=True, rest=text[end + 1 :])
 
     def _open_array(self, text: bytes, found: Elements, final: bool) -> Settled | None:
         """Settle text after which the array continues."""
-        part = self._parsed(text[: found.last_end], found.depth)
-        if part is None:
+        parts = self._parsed(text[: found.last_end], found)
+        if parts is None:
             return None
         leftover = text[found.last_end :].lstrip(_SPACE).removeprefix(b",").lstrip(_SPACE)
         if BETWEEN.search(leftover) or broken_end(leftover) >= 0:
             # An unbalanced quote or bracket may have swallowed events. The depth inside it means nothing.
-            return None if final else Settled(part, leftover=leftover)
+            return None if final else Settled(parts, leftover=leftover)
         self._check_depth(found.open_depth)
-        return Settled(part, leftover=leftover)
+        return Settled(parts, leftover=leftover)
 
-    def _parsed(self, whole_elements: bytes, depth: int) -> Part | None:
-        part = self._parser.parse(b"[" + whole_elements + b"]")
-        if part is not None:
-            self._check_depth(depth)
-        return part
+    def _parsed(self, whole_elements: bytes, found: Elements) -> list[Part] | None:
+        """Parse elements, a bounded number at a time; return None if they are not JSON."""
+        parts = []
+        begin = 0
+        commas = found.commas[found.commas < len(whole_elements)]
+        for end in [*commas[MOST_ELEMENTS - 1 :: MOST_ELEMENTS].tolist(), len(whole_elements)]:
+            part = self._parser.parse(b"[" + whole_elements[begin:end] + b"]")
+            if part is None:
+                return None
+            parts.append(part)
+            begin = end + 1
+        self._check_depth(found.depth)
+        return parts
 
     def _check_depth(self, depth: int) -> None:
         if depth > self._limits.max_depth:
@@ -109,7 +117,7 @@ class Settler:
         salvaged = salvage(text, self._parser, final)
         self._check_depth(salvaged.max_depth)
         return Settled(
-            self._parser.parse(b"[" + salvaged.accepted + b"]"),
+            self._parsed(salvaged.accepted, elements(salvaged.accepted)) or [],
             salvaged.malformed,
             leftover=salvaged.leftover,
             ended=salvaged.rest is not None,

@@ -8,10 +8,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.trace.events import Int32, Int64
+from tb_gpudiag.trace.events import Bool, Int32, Int64
 
 _QUOTE: Final = ord('"')
 _BACKSLASH: Final = ord("\\")
+_COMMA: Final = ord(",")
+_BRACE: Final = ord("{")
+_CLOSING: Final = ord("]")
+_KEY_END: Final = int.from_bytes(b'":', "little")
 _STEP: Final = np.zeros(256, np.int8)
 _STEP[[ord("{"), ord("[")]] = 1
 _STEP[[ord("}"), ord("]")]] = -1
@@ -75,6 +79,27 @@ def segmented(text: bytes, starts: Int64) -> Marks:
     return Marks(at, total - before[segment], segment)
 
 
+@dataclass(frozen=True)
+class Scan:
+    """What a Scanner found in a piece of text: positions in that piece, in text order."""
+
+    at: Int64  # brackets outside strings, shape (n,)
+    depth: Int32  # after each bracket, shape (n,)
+    _depth_before: int  # at the start of the piece
+    _in_string: bool  # at the start of the piece
+    _codes: npt.NDArray[np.uint8]
+    _quotes: Int64  # that start or end strings
+
+    def top_commas(self) -> Int64:
+        """Positions of the commas at depth 0 outside strings, shape (m,)."""
+        commas: Int64 = np.flatnonzero(self._codes == _COMMA)
+        depths = np.concatenate([np.array([self._depth_before], np.int32), self.depth])
+        commas = commas[depths[np.searchsorted(self.at, commas)] == 0]
+        outside: Bool = (np.searchsorted(self._quotes, commas) + self._in_string) % 2 == 0
+        top: Int64 = commas[outside]
+        return top
+
+
 class Scanner:
     """Scans text piece by piece and keeps the depth and string state in between."""
 
@@ -83,8 +108,9 @@ class Scanner:
         self.in_string = False
         self._escaped = False
 
-    def feed(self, text: bytes) -> Marks:
-        """Return the marks of the next piece, with positions in that piece."""
+    def feed(self, text: bytes) -> Scan:
+        """Scan the next piece."""
+        depth_before, in_string = self.depth, self.in_string
         codes = np.frombuffer(text, np.uint8)
         quotes, self._escaped = unescaped_quotes(codes, self._escaped)
         step = _STEP[codes]
@@ -95,14 +121,31 @@ class Scanner:
         self.in_string = (len(quotes) + self.in_string) % 2 == 1
         if len(depth):
             self.depth = int(depth[-1])
-        return Marks(at, depth, np.zeros(len(at), np.int64))
+        return Scan(at, depth, depth_before, in_string, codes, quotes)
+
+    def skip_element(self, text: bytes) -> int:
+        """Scan text that continues an element of an array, and find where the element ends.
+
+        Return the position just after the comma that follows it, or of the bracket that closes the array.
+        Return -1 if the element does not end in this text.
+        """
+        found = -1
+        for offset in range(0, len(text), _SCAN_BYTES):
+            block = text[offset : offset + _SCAN_BYTES]
+            scan = self.feed(block)
+            below = scan.at[scan.depth == -1]
+            ends = [*(scan.top_commas()[:1] + 1), *(at for at in below[:1] if block[at] == _CLOSING)]
+            if ends and found < 0:
+                found = offset + int(min(ends))
+        return found
 
 
 @dataclass(frozen=True)
 class Elements:
     """What brackets say about the elements of an array."""
 
-    last_end: int  # just after the last element that is an object or an array; 0 if none has ended
+    last_end: int  # just after the last element that has ended: a bracket or a comma shows that
+    commas: Int64  # positions of the commas between elements, shape (n,)
     array_end: int  # position of the bracket that closes the array, or -1
     depth: int  # greatest depth of the elements that have ended
     open_depth: int  # greatest depth of the one that has not
@@ -112,19 +155,43 @@ def elements(text: bytes) -> Elements:
     """Scan the inside of an array, from just after its `[` or from between two of its elements."""
     scanner = Scanner()
     last_end = depth = open_depth = 0
+    array_end = -1
+    commas = [np.zeros(0, np.int64)]
     for offset in range(0, len(text), _SCAN_BYTES):
-        marks = scanner.feed(text[offset : offset + _SCAN_BYTES])
-        below = np.flatnonzero(marks.depth < 0)
-        stop = int(below[0]) if len(below) else len(marks.depth)
+        scan = scanner.feed(text[offset : offset + _SCAN_BYTES])
+        between = scan.top_commas()
+        below = np.flatnonzero(scan.depth < 0)
+        stop = int(below[0]) if len(below) else len(scan.depth)
         # Only a closing bracket reaches depth 0: an element opens to 1.
-        closed = np.flatnonzero(marks.depth[:stop] == 0)
+        closed = np.flatnonzero(scan.depth[:stop] == 0)
         if len(closed):
             last = int(closed[-1])
-            last_end = offset + int(marks.at[last]) + 1
-            depth = max(depth, open_depth, int(marks.depth[:last].max(initial=0)))
-            open_depth = int(marks.depth[last:stop].max(initial=0))
+            last_end = offset + int(scan.at[last]) + 1
+            depth = max(depth, open_depth, int(scan.depth[:last].max(initial=0)))
+            open_depth = int(scan.depth[last:stop].max(initial=0))
         else:
-            open_depth = max(open_depth, int(marks.depth[:stop].max(initial=0)))
+            open_depth = max(open_depth, int(scan.depth[:stop].max(initial=0)))
         if len(below):
-            return Elements(last_end, offset + int(marks.at[stop]), depth, open_depth)
-    return Elements(last_end, -1, depth, open_depth)
+            between = between[between < scan.at[stop]]
+        commas.append(offset + between)
+        if len(between):
+            last_end = max(last_end, offset + int(between[-1]))
+        if len(below):
+            array_end = offset + int(scan.at[stop])
+            break
+    return Elements(last_end, np.concatenate(commas), array_end, depth, open_depth)
+
+
+def most_elements(text: bytes) -> int:
+    """Return an upper bound of the number of elements of an array, without looking for strings and brackets.
+
+    Of the commas inside an object, each but one less than its keys separates keys.
+    """
+    codes = np.frombuffer(text, np.uint8)
+    commas, objects, slashes = (np.count_nonzero(codes == code) for code in (_COMMA, _BRACE, _BACKSLASH))
+    keys = sum(
+        np.count_nonzero(np.frombuffer(text, "<u2", (len(text) - shift) // 2, shift) == _KEY_END)
+        for shift in (0, 1)
+    )
+    # In a string, `":` needs a backslash.
+    return int(commas + objects - keys + slashes) + 1

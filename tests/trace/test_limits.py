@@ -82,7 +82,10 @@ DENSE_TRACES = [
     b'{"args":{}},',
     b"[],",
     b"1,",
+    b"null,",
+    b'"\\":",',
     b"{}," + b"null," * 10,
+    b'{"ph":"X","a":"aaaaaaaaaaaaaaaaaaaa"},' + b'"aaaaaaaaaa",' * 10,
     b'{"ph":"X","ts":1,"dur":1},',
 ]
 DENSE_PICKLES = [b"}", b"]", b"}K\x01K\x02s", b"}NNNNNNN", b"N", b"K\x01K\x02\x86", b"\x8c\x02ab"]
@@ -136,7 +139,7 @@ def test_text_that_is_cut_into_small_chunks_is_read_as_a_whole(unit: bytes) -> N
     begin = b'{"traceEvents": ['
     content = begin + unit * count + document(span()).removeprefix(begin)
     values = unit.count(b",") * count
-    small = Limits(chunk_bytes=4096, least_event_bytes=64, least_value_bytes=12)
+    small = Limits(chunk_bytes=4096, least_event_bytes=64)
     trace = read_bytes(content, limits=small)
     assert names(trace) == ["aten::mm"]
     assert trace.malformed_events == values == read_bytes(content).malformed_events

@@ -1,0 +1,90 @@
+"""Values in `traceEvents` that are not objects are counted, and cost no event."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.parser import MOST_ELEMENTS
+from tests.trace.support import document, names, read_bytes, span
+
+GOOD = "GOOD"
+VALUES = [
+    *("null", "true", "0", "-1.5e3", "123456789"),
+    *('""', '"a, b"', r'"a},{\"ph\": 1"', r'"\\"', '"]}"', '"[{"'),
+    *("[]", "[1, 2]", "[[], [[]]]", "[{}]", '[{"a": 1}, {"b": "],"}]', '["x", {"c": [{}, {}]}]'),
+]
+ELEMENTS = st.tuples(st.sampled_from([GOOD, GOOD, *VALUES]), st.integers(1, 30))
+
+
+def text_of(elements: list[str], separator: str = ",") -> bytes:
+    """Make a trace of these values. Events are named by their number."""
+    count = 0
+    texts = []
+    for element in elements:
+        if element == GOOD:
+            element = f'{{"ph":"X","ts":{count},"dur":1,"name":"{count}"}}'
+            count += 1
+        texts.append(element)
+    return b'{"traceEvents": [' + separator.join(texts).encode() + b'], "with_stack": 1}'
+
+
+@settings(deadline=None)
+@given(
+    runs=st.lists(ELEMENTS, min_size=1, max_size=12),
+    separator=st.sampled_from([",", ", ", " ,\n"]),
+    chunk_bytes=st.integers(1, 200),
+    max_element_bytes=st.sampled_from([320, 8 << 20]),
+)
+def test_all_events_between_other_values_are_read(
+    runs: list[tuple[str, int]], separator: str, chunk_bytes: int, max_element_bytes: int
+) -> None:
+    elements = [element for element, count in runs for _ in range(count)]
+    limits = Limits(chunk_bytes=chunk_bytes, max_element_bytes=max_element_bytes)
+    trace = read_bytes(text_of(elements, separator), limits=limits)
+    good = elements.count(GOOD)
+    assert names(trace) == [str(i) for i in range(good)]
+    assert (trace.events_read, trace.malformed_events) == (good, len(elements) - good)
+    assert (trace.status, trace.metadata.with_stack) == ("COMPLETE", True)
+
+
+LONG = {
+    "a string": '"' + "x" * 2_000 + '"',
+    "a string like events": '"' + r"},{\"ph\": 1" * 200 + '"',
+    "numbers": "[" + "1," * 1_000 + "1]",
+    "lists": "[" + "[[],1]," * 300 + "1]",
+    "an event": json.dumps(span("x" * 2_000)),
+}
+
+
+@pytest.mark.parametrize("chunk_bytes", [1 << 22, 700, 50, 7])
+@pytest.mark.parametrize("after", [[], ["null"], ["[]", "1"]])
+@pytest.mark.parametrize("long", LONG.values(), ids=LONG)
+def test_a_value_over_the_limit_costs_only_itself(long: str, after: list[str], chunk_bytes: int) -> None:
+    limits = Limits(chunk_bytes=chunk_bytes, max_element_bytes=400)
+    trace = read_bytes(text_of([GOOD, GOOD, long, *after, GOOD, GOOD, long]), limits=limits)
+    assert [name for name in names(trace) if len(name) == 1] == ["0", "1", "2", "3"]
+    assert trace.events_read + trace.malformed_events == 6 + len(after)
+    assert (trace.status, trace.metadata.with_stack) == ("COMPLETE", True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("value", ["null", "[]", '"text"', "{}"])
+def test_a_run_of_values_longer_than_any_bound(value: str) -> None:
+    """More than are parsed at a time, and more text than the largest element may have."""
+    count = max(2 * MOST_ELEMENTS, (9 << 20) // (len(value) + 1))
+    content = text_of([GOOD, *[value] * count, GOOD, GOOD, "null", GOOD])
+    trace = read_bytes(content)
+    assert names(trace) == ["0", "1", "2", "3"]
+    assert (trace.malformed_events, trace.status) == (count + 1, "COMPLETE")
+
+
+def test_a_cut_off_file_that_ends_in_other_values() -> None:
+    content = document(span("a"), "null", span("b"), "[]", "1")
+    trace = read_bytes(content.removesuffix(b"1]}"))
+    assert names(trace) == ["a", "b"]
+    assert (trace.malformed_events, trace.status) == (2, "PARTIAL")
