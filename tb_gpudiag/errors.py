@@ -33,9 +33,17 @@ class GpudiagError(Exception):
         self.remedy = _shown(remedy)
         super().__init__(self.what, self.where, self.remedy)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.what, self.where, self.remedy)
+
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
         return f"{text} ({self.remedy})" if self.remedy else text
+
+
+def _restored(kind: type[GpudiagError], what: str, where: str, remedy: str) -> GpudiagError:
+    """Make the error again, in another process."""
+    return kind(what, where=where, remedy=remedy)
 
 
 def _shown(text: str) -> str:

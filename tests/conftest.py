@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tb_gpudiag.cli import memory
+from tb_gpudiag.service import guarded_memory
 
 # Hypothesis fails an example that takes over 200 ms. On a loaded machine that says nothing about the code.
 settings.register_profile("any_machine", deadline=None)
@@ -25,7 +25,7 @@ BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
 def unlimited() -> Iterator[None]:
     """Keep commands from limiting the memory of the process: tests that run one share it with all others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "limit_memory", lambda *_: False)
+        patch.setattr(guarded_memory, "limit_memory", lambda *_: False)
         yield
 
 

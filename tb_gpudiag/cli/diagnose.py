@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
 from tb_gpudiag.cli.formats import add_options, write
-from tb_gpudiag.cli.memory import MemoryLimit
+from tb_gpudiag.cli.inputs import Show, find_files, progress_bar
 from tb_gpudiag.cli.output import DEFECT, report_bug, tell
 from tb_gpudiag.cli.source_lines import add_source_lines
 from tb_gpudiag.errors import (
     Defect,
     GpudiagError,
-    NothingToRead,
     UsageError,
     is_out_of_memory,
 )
@@ -29,10 +24,8 @@ from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.rules.all import RULES, find_rule
 from tb_gpudiag.rules.rule import Severity
-from tb_gpudiag.trace.find import TraceFile, find_traces
-
-Show = Callable[[float, str], None]
-"""Called with the number of files done and the name of the stage."""
+from tb_gpudiag.service.guarded_memory import MemoryLimit
+from tb_gpudiag.trace.find import TraceFile
 
 
 @dataclass
@@ -53,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     if not paths:
         raise UsageError("PATH is missing", remedy="name a trace file, a memory snapshot or a log directory")
     result = Result()
-    files = _find(paths, parsed.run, result)
+    files, result.errors = find_files(paths, parsed.run)
     _diagnose(files, result, quiet=parsed.quiet)
     for error in result.errors:
         tell(str(error))
@@ -124,38 +117,9 @@ def _sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[str | Severity
     return conditions, paths
 
 
-def _find(paths: list[str], run: str | None, result: Result) -> list[TraceFile]:
-    """Return the trace files below the paths, each once, in the order of the paths."""
-    files: dict[str, TraceFile] = {}
-    runs: set[str] = set()
-    for path in paths:
-        try:
-            found = find_traces(path)
-        except GpudiagError as error:
-            result.errors.append(error)
-            continue
-        result.errors += found.problems
-        if not found.files and not found.problems:
-            result.errors.append(
-                NothingToRead(
-                    "no trace found",
-                    where=path,
-                    remedy="traces are named *.json[.gz], memory snapshots *.pickle[.gz]",
-                )
-            )
-        for file in found.files:
-            runs.add(file.run)
-            if run is None or file.run == run:
-                files.setdefault(file.path, file)
-    if run is not None and runs and not files:
-        names = ", ".join(sorted(runs)[:10])
-        raise NothingToRead("this run has no traces", where=run, remedy=f"the runs are: {names}")
-    return list(files.values())
-
-
 def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool) -> None:
     memory = MemoryLimit()
-    with _progress(len(files), quiet=quiet) as show:
+    with progress_bar(len(files), quiet=quiet) as show:
         for number, file in enumerate(files):
             try:
                 with memory.watched():
@@ -171,19 +135,6 @@ def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool) -> None:
 
 def _show_within(show: Show, number: int, share: float, stage: str) -> None:
     show(number + share, stage)
-
-
-@contextlib.contextmanager
-def _progress(total: int, *, quiet: bool) -> Iterator[Show]:
-    """Show a progress bar on standard error if that is a terminal."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal or not total:
-        yield lambda _done, _stage: None
-        return
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("reading", total=total)
-        yield lambda done, stage: bar.update(task, completed=done, description=stage)
 
 
 def _data(result: Result) -> dict[str, object]:

@@ -43,7 +43,7 @@ def write(
     if parsed.output is None:
         sys.stdout.write(text)
     else:
-        _write_file(Path(parsed.output), text)
+        write_file(Path(parsed.output), text.encode("utf-8"))
 
 
 def _rendered(document: Document, kind: str) -> str:
@@ -52,16 +52,16 @@ def _rendered(document: Document, kind: str) -> str:
     return document_html(document) if kind == "html" else document_text(document)
 
 
-def _write_file(path: Path, text: str) -> None:
+def write_file(path: Path, content: bytes) -> None:
     """Write the whole file or nothing: nobody reads half a report, and after an error the old file stays."""
     try:
         path = path.resolve()  # replace the target of a link, not the link
         if path.exists() and not path.is_file():  # /dev/null or a pipe cannot be replaced
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(content)
             return
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_bytes(content)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

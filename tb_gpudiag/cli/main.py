@@ -21,6 +21,7 @@ from tb_gpudiag.version import __version__
 
 COMMANDS = {
     "diagnose": "find out why a job is slow or runs out of memory, from traces and memory snapshots",
+    "digest": "write what job, history and compare need of each trace, for clusters",
     "explain": "show what a rule checks, and how to fix what it finds",
     "scrub": "copy a trace without the tokens and passwords in it",
 }

@@ -25,6 +25,16 @@ def diagnose_file(file: TraceFile, progress: Progress | None = None) -> pb.Repor
         TraceError: the file cannot be read.
     """
 
+    return build_report(read_facts(file, progress), file)
+
+
+def read_facts(file: TraceFile, progress: Progress | None = None) -> Facts:
+    """Read a trace file and return its facts, which are computed when they are used.
+
+    Raises:
+        TraceError: the file cannot be read.
+    """
+
     def reading(share: float, stage: str) -> None:
         if progress is not None:
             progress(share * _READING_SHARE, stage)
@@ -32,7 +42,7 @@ def diagnose_file(file: TraceFile, progress: Progress | None = None) -> pb.Repor
     trace = read_trace(file.path, progress=reading)
     if progress is not None:
         progress(_READING_SHARE, "diagnosing")
-    return build_report(Facts(trace), file)
+    return Facts(trace)
 
 
 def diagnose_path(path: str) -> pb.Report:

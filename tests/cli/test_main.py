@@ -75,7 +75,7 @@ def test_a_bug_exits_with_3_and_one_line(
     def broken(*_: object) -> str:
         raise KeyError("secret")
 
-    monkeypatch.setattr("tb_gpudiag.cli.diagnose.to_text", broken)
+    monkeypatch.setattr("tb_gpudiag.cli.formats.document_text", broken)
     assert main(["diagnose", str(slow_loader().write(tmp_path)), "--fail-on", "info"]) == 3
     shown = capsys.readouterr()
     assert len(shown.err.splitlines()) == 1
@@ -115,12 +115,12 @@ def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
 EATS = """
 import sys, time
 import numpy as np
-from tb_gpudiag.cli import diagnose, memory
+from tb_gpudiag.cli import diagnose
 from tb_gpudiag.cli.main import main
-from tb_gpudiag.service import memory_limit
+from tb_gpudiag.service import guarded_memory, memory_limit
 
 memory_limit.REFUSED_AT = {refused_at}
-memory.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() + (100 << 20)
+guarded_memory.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() + (100 << 20)
 read = diagnose.diagnose_file
 kept = []
 

@@ -1,4 +1,4 @@
-"""The memory limit of a command: a file that takes more costs only its own report."""
+"""A limit on memory for each of several files: one that takes more costs only its own result."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SIGNAL = signal.SIGUSR2
 
 
 class MemoryLimit:
-    """Stops the analysis of a file that takes more memory than GPUDIAG_MEMORY_LIMIT_MB.
+    """Stops the analysis of a file that takes more memory than the limit (default: that of a command).
 
     It raises MemoryError in the main thread, by a signal: that also interrupts waiting for other threads.
     """
 
-    def __init__(self) -> None:
-        self._limit_bytes = command_memory_limit_bytes()
+    def __init__(self, limit_bytes: int | None = None) -> None:
+        self._limit_bytes = command_memory_limit_bytes() if limit_bytes is None else limit_bytes
         self._watched = False
         self._exceeded = False
         self._lowest = False  # no lower limit of the process was there before

@@ -1,0 +1,140 @@
+"""What commands read: the files below the paths that they name, with a progress bar."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.digest.digest_files import find_digests, read_digest
+from tb_gpudiag.digest.file import SUFFIX
+from tb_gpudiag.errors import GpudiagError, NothingToRead
+from tb_gpudiag.service.digests import Digested, digest_all
+from tb_gpudiag.trace.find import TraceFile, find_traces
+
+Show = Callable[[float, str], None]
+"""Called with the number of files done and the name of the stage."""
+
+
+def find_files(
+    paths: Sequence[str], run: str | None = None, *, may_be_none: Sequence[str] = ()
+) -> tuple[list[TraceFile], list[GpudiagError]]:
+    """Return the trace files below the paths, each once, in the order of the paths, and what went wrong.
+
+    may_be_none: paths that may have none.
+
+    Raises:
+        NothingToRead: there are traces, but none of this run.
+    """
+    errors: list[GpudiagError] = []
+    files: dict[str, TraceFile] = {}
+    runs: set[str] = set()
+    for path in paths:
+        try:
+            found = find_traces(path)
+        except GpudiagError as error:
+            errors.append(error)
+            continue
+        errors += found.problems
+        if not found.files and not found.problems and path not in may_be_none:
+            errors.append(
+                NothingToRead(
+                    "no trace found",
+                    where=path,
+                    remedy="traces are named *.json[.gz], memory snapshots *.pickle[.gz]",
+                )
+            )
+        for file in found.files:
+            runs.add(file.run)
+            if run is None or file.run == run:
+                files.setdefault(file.path, file)
+    if run is not None and runs and not files:
+        names = ", ".join(sorted(runs)[:10])
+        raise NothingToRead("this run has no traces", where=run, remedy=f"the runs are: {names}")
+    return list(files.values()), errors
+
+
+def read_digests(
+    paths: Sequence[str], run: str | None = None, *, processes: int | None, dask: str | None, quiet: bool
+) -> tuple[list[Digest], list[GpudiagError]]:
+    """Return the digests below the paths: those of digest files, and those made of traces. Also return what
+    went wrong.
+
+    processes: how many analyze traces at once; None for as many as the machine has room for.
+    dask: address of a scheduler whose workers analyze them instead.
+
+    Raises:
+        NothingToRead: there are traces, but none of this run.
+    """
+    digests: list[Digest] = []
+    errors: list[GpudiagError] = []
+    with_digests: list[str] = []
+    for path in paths:
+        try:
+            found = find_digests(path)
+            with_digests += [path] * bool(found)
+            for name in found:
+                digests.append(read_digest(name))
+        except GpudiagError as error:
+            errors.append(error)
+    files, problems = find_files(
+        [path for path in paths if not path.endswith(SUFFIX)], run, may_be_none=with_digests
+    )
+    digests = [digest for digest in digests if run is None or digest.about.run == run]
+    known = {digest.about.id for digest in digests}
+    todo = [file for file in files if file.identity not in known]
+    for done in digested(todo, processes=processes, dask=dask, quiet=quiet):
+        if done.digest is not None:
+            digests.append(done.digest)
+        if done.error is not None:
+            problems.append(done.error)
+    return digests, [*errors, *problems]
+
+
+def digested(
+    files: Sequence[TraceFile], *, processes: int | None, dask: str | None, quiet: bool
+) -> Iterator[Digested]:
+    """Digest the files, with a progress bar. Yield them in the order in which they are done."""
+    if dask is not None:
+        from tb_gpudiag.service.dask_digests import digest_on_cluster
+
+        outcomes = digest_on_cluster(files, dask)
+    else:
+        outcomes = digest_all(files, processes)
+    with progress_bar(len(files), quiet=quiet) as show:
+        for number, done in enumerate(outcomes, 1):
+            show(number, "diagnosing")
+            yield done
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add --processes, --dask and --quiet."""
+    parser.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="analyze N traces at once (default: as many as this machine has cores and memory for)",
+    )
+    parser.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="analyze traces on the workers of this Dask scheduler, such as tcp://host:8786",
+    )
+    parser.add_argument("--quiet", action="store_true", help="do not show progress")
+
+
+@contextlib.contextmanager
+def progress_bar(total: int, *, quiet: bool) -> Iterator[Show]:
+    """Show a progress bar on standard error if that is a terminal."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal or not total:
+        yield lambda _done, _stage: None
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("reading", total=total)
+        yield lambda done, stage: bar.update(task, completed=done, description=stage)

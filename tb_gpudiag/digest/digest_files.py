@@ -1,0 +1,61 @@
+"""Find digest files below a path, and read them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Final
+
+import fsspec
+
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.digest.file import MOST_BYTES, SUFFIX, from_bytes
+from tb_gpudiag.errors import TooLarge, Unreadable
+from tb_gpudiag.trace.source import is_remote, unreadable
+
+# A directory of digests has one file per rank, or per rank and recording.
+MOST_FILES: Final = 1 << 20
+
+
+def find_digests(root: str) -> list[str]:
+    """Return the paths of the digest files below a directory, sorted; if `root` is one, itself.
+
+    Raises:
+        Unreadable: a remote store cannot be listed.
+    """
+    if root.endswith(SUFFIX):
+        return [root]
+    if is_remote(root):
+        try:
+            system, path = fsspec.core.url_to_fs(root)
+            names = [system.unstrip_protocol(name) for name in system.find(path) if name.endswith(SUFFIX)]
+        except Exception as error:  # back ends raise anything
+            raise unreadable(error, root) from error
+        return sorted(names)
+    found: list[str] = []
+    for folder, _, names in os.walk(root):
+        found += [os.path.join(folder, name) for name in names if name.endswith(SUFFIX)]
+        if len(found) > MOST_FILES:
+            break
+    return sorted(found)
+
+
+def read_digest(path: str) -> Digest:
+    """Read a digest file: a local path or an fsspec URL.
+
+    Raises:
+        Unreadable: it cannot be read.
+        NotATrace, TooLarge: it is not a digest.
+    """
+    try:
+        if not is_remote(path) and not stat.S_ISREG(os.stat(path).st_mode):
+            raise Unreadable("it is not a regular file", where=path, remedy="name a digest file")
+        with fsspec.open(path, "rb") if is_remote(path) else open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except Unreadable:
+        raise
+    except Exception as error:
+        raise unreadable(error, path) from error
+    if len(content) > MOST_BYTES:
+        raise TooLarge("this file is too large to be a digest", where=path)
+    return from_bytes(content, path)

@@ -1,0 +1,116 @@
+"""`gpudiag digest` writes one small file per trace, and keeps what is done."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.cli.main import main
+from tb_gpudiag.digest.digest import texts
+from tb_gpudiag.digest.digest_files import find_digests, read_digest
+from tb_gpudiag.digest.digested import digest_file
+from tb_gpudiag.errors import GpudiagError, JobFailed, NotATrace, Unreadable
+from tb_gpudiag.service import digests
+from tb_gpudiag.service.digests import digest_all
+from tb_gpudiag.trace.find import TraceFile, find_traces
+from tests.builder import TraceBuilder
+
+
+def write(folder: Path, *names: str) -> Path:
+    for name in names:
+        trace = TraceBuilder()
+        main_thread = trace.thread()
+        main_thread.step(0, at=0, us=1000)
+        main_thread.launch(name, at=5, us=5, runs_at=20, runs_us=900)
+        trace.write(folder / name)
+    return folder
+
+
+def test_a_digest_of_each_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = write(tmp_path / "logs", "a", "b")
+    out = tmp_path / "out"
+    assert main(["digest", str(logs), "-o", str(out), "--processes", "1"]) == 0
+    found = [read_digest(path) for path in find_digests(str(out))]
+    assert [(d.about.run, texts(d.kernels, "name")) for d in found] == [("a", ["a"]), ("b", ["b"])]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = write(tmp_path / "logs", "a", "b")
+    out = tmp_path / "out"
+    main(["digest", str(logs / "a"), "-o", str(out)])
+    read: list[str] = []
+
+    def counted(file: TraceFile) -> object:
+        read.append(file.run)
+        return digest_file(file)
+
+    monkeypatch.setattr(digests, "digest_file", counted)
+    assert main(["digest", str(logs), "-o", str(out), "--processes", "1"]) == 0
+    assert read == ["b"]
+    assert len(find_digests(str(out))) == 2
+
+
+def test_a_bad_trace_costs_only_its_own_digest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = write(tmp_path / "logs", "a")
+    (logs / "bad.1.pt.trace.json").write_text("not a trace")
+    out = tmp_path / "out"
+    assert main(["digest", str(logs), "-o", str(out), "--processes", "2"]) == 0
+    assert len(find_digests(str(out))) == 1
+    assert "bad.1.pt.trace.json" in capsys.readouterr().err
+
+
+def test_nothing_to_digest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["digest", str(tmp_path), "-o", str(tmp_path / "out")]) == 2
+    assert "no trace found" in capsys.readouterr().err
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = write(tmp_path / "logs", "a")
+    (tmp_path / "out").write_text("a file")
+    assert main(["digest", str(logs), "-o", str(tmp_path / "out")]) == 2
+    assert "cannot be created" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_killed_process_costs_only_its_own_trace(tmp_path: Path) -> None:
+    logs = write(tmp_path / "logs", "a", "b", "c", "deadly")
+    files = find_traces(str(logs)).files
+    done = {d.file.run: d.error or d.digest for d in digest_all(_deadly(files, tmp_path), processes=2)}
+    assert isinstance(done.pop("deadly"), JobFailed)
+    assert sorted(done) == ["a", "b", "c"]
+    assert not any(isinstance(outcome, GpudiagError) for outcome in done.values())
+
+
+def _deadly(files: list[TraceFile], folder: Path) -> list[TraceFile]:
+    """Replace one file by one that kills the process that reads it."""
+    return [_Killer(**vars(file)) if file.run == "deadly" else file for file in files]
+
+
+class _Killer(TraceFile):
+    """A file whose path, when another process asks for it, kills that process."""
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "path" and os.environ.get("GPUDIAG_TEST_PARENT") != str(os.getpid()):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getattribute__(name)
+
+
+@pytest.fixture(autouse=True)
+def parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUDIAG_TEST_PARENT", str(os.getpid()))
+
+
+def test_what_is_no_digest_is_said(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.gpudiag-digest"
+    bad.write_bytes(b"x")
+    with pytest.raises(NotATrace, match="not a digest"):
+        read_digest(str(bad))
+    with pytest.raises(Unreadable, match="no such file"):
+        read_digest(str(tmp_path / "none.gpudiag-digest"))
+    os.mkfifo(tmp_path / "pipe.gpudiag-digest")
+    with pytest.raises(Unreadable, match="regular file"):
+        read_digest(str(tmp_path / "pipe.gpudiag-digest"))
