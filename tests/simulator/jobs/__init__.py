@@ -13,7 +13,8 @@
         collective.waiting_ns(rank), collective.transfer_ns, collective.last_rank
 
 Settings are in settings.py: parallelisms "ddp", "fsdp", "pp" (1F1B), "tp" and "ep" with their `degree`, and
-what each fault's `amount` means. `cases(seed)` draws a benchmark set of faulty and healthy jobs.
+what each fault's `amount` means. `cases(seed)` in cases.py draws a benchmark set of faulty and healthy jobs.
+`run.cost_share` is the share of the step that the fault costs; `run.write(folder, ranks=...)` loses ranks.
 
 How it works: each rank is a Python generator (program.py and its subclasses) that runs the host's actions on
 the rank's own clock (rank.py) and puts work on streams. solver.py settles when work runs: after its launch,

@@ -85,6 +85,17 @@ class Links:
     def jitter_ns(self, ranks: Sequence[int]) -> int:
         return LOCAL_JITTER_NS if self.hosts(ranks) == 1 else REMOTE_JITTER_NS
 
+    def are_slow(self, ranks: Sequence[int], step: int) -> bool:
+        """Return whether what these ranks exchange passes the slow link of a fault."""
+        fault = self._job.fault
+        if fault is None or fault.kind != "slow_link" or not self.pass_links(ranks):
+            return False
+        return any(fault.hits(rank, step) for rank in ranks)
+
+    def pass_links(self, ranks: Sequence[int]) -> bool:
+        """Return whether what these ranks exchange passes links of the kind that a fault slows."""
+        return self._job.hosts == 1 or self.hosts(ranks) > 1
+
     def transfer_ns(self, kind: Kind, ranks: Sequence[int], bytes: float, step: int) -> float:
         """Return the time from the last arrival to the end. bytes: of the full tensor, not of a shard."""
         n = len(ranks)
@@ -94,11 +105,6 @@ class Links:
             on_one_host = max(1, n // self.hosts(ranks))
             ring = 1 if kind in ("send", "recv", "all_to_all") else on_one_host
             speed, launch = min(LOCAL_GB_PER_S, REMOTE_GB_PER_S * ring), REMOTE_LAUNCH_NS
-        return launch + bytes * share.get(kind, (n - 1) / n) / speed * self._slower(ranks, step)
-
-    def _slower(self, ranks: Sequence[int], step: int) -> float:
         fault = self._job.fault
-        if fault is None or fault.kind != "slow_link":
-            return 1.0
-        passes = self._job.hosts == 1 or self.hosts(ranks) > 1
-        return fault.amount if passes and any(fault.hits(rank, step) for rank in ranks) else 1.0
+        slower = fault.amount if fault and self.are_slow(ranks, step) else 1.0
+        return launch + bytes * share.get(kind, (n - 1) / n) / speed * slower

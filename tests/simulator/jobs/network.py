@@ -21,7 +21,10 @@ LISTED_RANKS = 30
 
 @dataclass(frozen=True)
 class Called:
-    """One collective. number: its place among the group's collectives, from 0."""
+    """One collective. number: its place among the group's collectives, from 0.
+
+    passes: it passes links of the kind that a fault slows; slowed: it passes that link.
+    """
 
     group: Group
     kind: Kind
@@ -29,6 +32,8 @@ class Called:
     bytes: int
     step: int
     meeting: Meeting
+    passes: bool
+    slowed: bool
 
 
 class Network:
@@ -129,7 +134,16 @@ class Network:
             noise = max(0.7, 1 + TRANSFER_NOISE * draw.gauss(0, 1))
             transfer = round(self._links.transfer_ns(kind, ranks, size, step) * noise)
             meeting = Meeting(ranks, transfer, self._links.jitter_ns(ranks), draw)
-            self._meetings[key] = Called(group, kind, number, size, step, meeting)
+            self._meetings[key] = Called(
+                group,
+                kind,
+                number,
+                size,
+                step,
+                meeting,
+                passes=self._links.pass_links(ranks),
+                slowed=self._links.are_slow(ranks, step),
+            )
             self.called.append(self._meetings[key])
         return self._meetings[key]
 

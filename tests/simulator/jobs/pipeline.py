@@ -11,6 +11,9 @@ from tests.simulator.jobs.links import Group
 from tests.simulator.jobs.rank import INNER_STREAM
 from tests.simulator.jobs.solver import Program, Work
 
+SHARE = 1 / 8
+"""Of the activations, that one rank sends: with sequence parallelism each rank of a stage sends its part."""
+
 
 class Pipeline(Ddp):
     """One stage. Uneven work means that the stage has more layers."""
@@ -67,7 +70,7 @@ class Pipeline(Ddp):
         if not 0 <= peer < len(self._stages):
             return None
         stream = INNER_STREAM + 4 * ((kind == "recv") + (way > 0) * 2)
-        group, elements = self.groups["inner"], tokens * HIDDEN
+        group, elements = self.groups["inner"], SHARE * tokens * HIDDEN
         return self.network.send_or_receive(
             self.rank, kind, group, self._stages[peer], elements, stream=stream
         )

@@ -141,7 +141,9 @@ class Training:
         if fault is not None and fault.kind == "uneven_batches":
             longest = random.Random(f"{self._seed} uneven {step}").randrange(replicas_of(job))
             factor = fault.amount if longest == replica_of(job, rank) else 1.0
-        return round(job.tokens * factor / 8) * 8
+        replica = replica_of(job, rank)
+        usual = 1 + job.batch_spread * random.Random(f"{self._seed} batch {replica} {step}").gauss(0, 1)
+        return round(job.tokens * factor * usual / 8) * 8
 
     def _load(self, step: int) -> None:
         """`next(loader)`: take a batch from a worker process, which may be late."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from tests.simulator.jobs.truth import (
     RankTruth,
     collective_truth,
     slow_ranks,
+    suspected,
 )
 
 PROGRAMS: dict[Parallelism, type[Training]] = {
@@ -38,7 +39,6 @@ PROGRAMS: dict[Parallelism, type[Training]] = {
     "ep": Expert,
 }
 
-START_SPREAD_NS = 300_000  # between the ranks' starts: each one's profiler takes its time
 DEVICE_SPREAD = 0.003  # between GPUs of the same model
 
 
@@ -60,14 +60,20 @@ class SimulatedJob:
         """Return the same job without the fault."""
         return self._without
 
+    @property
+    def cost_share(self) -> float:
+        """Share of the step time that the fault costs."""
+        return 1 - self.without().truth.step_ns / self.truth.step_ns
+
     def bytes(self, rank: int) -> bytes:
         return to_bytes(self.recordings[rank], "C2", self._top(rank))
 
-    def write(self, folder: Path) -> list[Path]:
-        """Write one file per rank, named as torch names them; return the paths by rank."""
+    def write(self, folder: Path, ranks: Iterable[int] | None = None) -> list[Path]:
+        """Write one file for each rank, or for those given, named as torch names them."""
         folder.mkdir(parents=True, exist_ok=True)
         paths = []
-        for rank, recording in enumerate(self.recordings):
+        for rank in range(self.job.ranks) if ranks is None else ranks:
+            recording = self.recordings[rank]
             worker = f"{self.job.host_of(rank)}_{recording.pid}"
             path = folder / f"{worker}.{EPOCH_NS + recording.last_ns()}.pt.trace.json"
             path.write_bytes(self.bytes(rank))
@@ -101,7 +107,7 @@ def simulate_job(job: DistributedJob, seed: int = 0) -> SimulatedJob:
             number % job.ranks_per_host,
             solver,
             seed=name,
-            start_ns=round(draw.random() * START_SPREAD_NS),
+            start_ns=round(draw.random() * job.start_spread_us * 1_000),
             speed=1 + DEVICE_SPREAD * draw.gauss(0, 1),
             stacks=job.with_stacks,
         )
@@ -148,12 +154,13 @@ def _truth(
     collectives = collective_truth(network.called)
     starts = [program.rank.recording.start_ns for program in programs]
     ends = [program.rank.recording.last_ns() for program in programs]
-    fault = job.fault
+    fault, ranks = job.fault, slow_ranks(job)
     return JobTruth(
         healthy=fault is None,
         rule=fault.rule if fault else None,
         cause=fault.cause if fault else None,
-        ranks=slow_ranks(job),
+        ranks=ranks,
+        suspects=suspected(network.called, ranks),
         groups={group.name: group.ranks for program in programs for group in program.groups.values()},
         clocks=clocks,
         collectives=collectives,

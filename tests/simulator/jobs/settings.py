@@ -103,6 +103,8 @@ class DistributedJob:
     microbatches: int = 8  # with "pp"
     fault: JobFault | None = None
     noise: float = 0.015  # relative spread of a kernel's duration (standard deviation)
+    batch_spread: float = 0.0  # likewise, of the tokens of batches
+    start_spread_us: float = 300  # between the ranks' starts: each one's profiler takes its time
     skew_s: float = 5_000  # greatest difference of a host's clock from the true time
     drift_ppm: float = 20  # greatest drift of a host's clock
     with_sequence: bool = True  # `Seq` of collectives: torch 2.5 and later record it

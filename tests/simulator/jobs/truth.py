@@ -26,8 +26,8 @@ class Clock:
 class CollectiveTruth:
     """One collective, or a send with its receive. index: place in order of the last arrival.
 
-    arrival_ns and end_ns: of each rank's kernel. sequence: as c10d counts it in the group, from 1; for sends,
-    the number of the pair's transfers.
+    slowed: its transfer passes the slow link of a fault. arrival_ns and end_ns: of each rank's kernel.
+    sequence: as c10d counts it in the group, from 1; for sends, the number of the pair's transfers.
     """
 
     index: int
@@ -36,6 +36,7 @@ class CollectiveTruth:
     sequence: int
     bytes: int
     step: int
+    slowed: bool
     arrival_ns: dict[int, int]
     end_ns: dict[int, int]
 
@@ -77,7 +78,10 @@ class RankTruth:
 
 @dataclass(frozen=True)
 class JobTruth:
-    """What was planted and what it did. ranks: those with the fault; empty where it is no rank's own.
+    """What was planted and what it did.
+
+    ranks: those with the fault; empty where it is not one rank's. suspects: those that transfers alone cannot
+    tell from them, for a slow link; all of a group if all that it sends is slow, or none if everything is.
 
     step_ns: mean over the steps after the first, from the end of one step's optimizer on the GPU to that of
     the next, of the slowest rank. window_ns: from the first rank's start to the end of all work.
@@ -87,6 +91,7 @@ class JobTruth:
     rule: str | None
     cause: str | None
     ranks: tuple[int, ...]
+    suspects: tuple[int, ...]
     groups: dict[str, tuple[int, ...]]
     clocks: dict[str, Clock]
     collectives: list[CollectiveTruth]
@@ -104,7 +109,9 @@ def collective_truth(called: list[Called]) -> list[CollectiveTruth]:
         found.append((max(arrival.values()), one, arrival, end))
     found.sort(key=lambda row: row[0])
     return [
-        CollectiveTruth(i, one.group.name, one.kind, one.number + 1, one.bytes, one.step, arrival, end)
+        CollectiveTruth(
+            i, one.group.name, one.kind, one.number + 1, one.bytes, one.step, one.slowed, arrival, end
+        )
         for i, (_, one, arrival, end) in enumerate(found)
     ]
 
@@ -112,3 +119,16 @@ def collective_truth(called: list[Called]) -> list[CollectiveTruth]:
 def slow_ranks(job: DistributedJob) -> tuple[int, ...]:
     fault = job.fault
     return () if fault is None or fault.kind in ("uneven_batches", "not_overlapped") else fault.ranks
+
+
+def suspected(called: list[Called], ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the ranks that take part in all slow transfers, and in no usual one while the link was slow."""
+    slowed = [one for one in called if one.slowed]
+    if not slowed:
+        return ranks
+    steps = {one.step for one in slowed}
+    usual = [one for one in called if one.passes and not one.slowed and one.step in steps]
+    if not usual and steps == {one.step for one in called}:
+        return ()
+    found = set.intersection(*(set(one.meeting.ranks) for one in slowed))
+    return tuple(sorted(found.difference(*(one.meeting.ranks for one in usual))))
