@@ -1,0 +1,118 @@
+"""Channels: what the operations that can match have in common. A process group, or a sender and a receiver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.jobs.ranks.operations import RankOperations
+from tb_gpudiag.trace.events import NONE, Bool, Int32
+
+SEND = "send"
+RECEIVE = "recv"
+
+
+@dataclass(frozen=True)
+class Channel:
+    """group: the process group's name, or "". ranks: of the members that take part, ascending; shape (k,).
+
+    Where the trace does not say who takes part, these are the members that have such operations.
+    """
+
+    group: str
+    members: tuple[int, ...]
+    size: int  # ranks of the group, with those that are missing
+    pair: tuple[int, int] | None  # ranks: sender, receiver
+
+
+@dataclass(frozen=True)
+class Channels:
+    """of: each operation's channel, or NONE; shape (n,)."""
+
+    of: Int32
+    channels: list[Channel]
+
+    def __len__(self) -> int:
+        return len(self.channels)
+
+
+def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channels:
+    """Find the channel of each operation.
+
+    Names of process groups are counted up in each process: two tensor-parallel groups can have one name on
+    different ranks, so a group is its name and its lowest rank. Operations without a group belong to the
+    world, by kind: on several streams, kinds have no common order.
+    """
+    ranks = [member.about.rank for member in members]
+    index_of = {rank: index for index, rank in enumerate(ranks)}
+    listed = _listed_groups(members)
+    world = max((member.about.world_size for member in members), default=0) or len(ranks)
+    of = np.full(len(operations), NONE, np.int32)
+    found: dict[tuple[object, ...], int] = {}
+    channels: list[Channel] = []
+    key = np.stack(
+        [
+            operations.member.astype(np.int64),
+            operations.group.code.astype(np.int64),
+            operations.kind.code.astype(np.int64),
+            operations.source,
+            operations.destination,
+        ],
+        axis=1,
+    )
+    distinct, inverse = np.unique(key, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    taking_part: dict[int, set[int]] = {}
+    assigned = np.full(len(distinct), NONE, np.int32)
+    for i, (member, group_code, kind_code, source, destination) in enumerate(distinct.tolist()):
+        group, kind = operations.group.texts[group_code], operations.kind.texts[kind_code]
+        rank = ranks[member]
+        name: tuple[object, ...]
+        pair = None
+        size = world
+        if kind in (SEND, RECEIVE):
+            source = rank if kind == SEND and source == NONE else source
+            destination = rank if kind == RECEIVE and destination == NONE else destination
+            if source == NONE or destination == NONE or source == destination:
+                continue
+            pair, size = (source, destination), 2
+            name = ("pair", group, source, destination)
+        elif group:
+            own = listed.get((group, rank))
+            name = ("group", group, own[0] if own else NONE)
+            size = len(own) if own else world
+        else:
+            name = ("world", kind)
+        if name not in found:
+            found[name] = len(channels)
+            channels.append(Channel(group, (), size, pair))
+        assigned[i] = found[name]
+        taking_part.setdefault(found[name], set()).add(member)
+        if pair is not None:
+            taking_part[found[name]] |= {index_of[end] for end in pair if end in index_of}
+        elif group and (own := listed.get((group, rank))):
+            taking_part[found[name]] |= {index_of[other] for other in own if other in index_of}
+    of[:] = assigned[inverse] if len(distinct) else NONE
+    whole = [
+        Channel(channel.group, tuple(sorted(taking_part[i])), max(channel.size, len(taking_part[i])), channel.pair)
+        for i, channel in enumerate(channels)
+    ]
+    return Channels(of, whole)
+
+
+def _listed_groups(members: Sequence[Digest]) -> dict[tuple[str, int], list[int]]:
+    """Ranks of each process group that a rank is in, by group and rank: the longest list that any rank has."""
+    lists: dict[tuple[str, int], list[int]] = {}
+    for member in members:
+        for group, ranks in member.about.groups.items():
+            if ranks and len(ranks) > len(lists.get((group, min(ranks)), [])):
+                lists[group, min(ranks)] = sorted(ranks)
+    return {(group, rank): ranks for (group, _), ranks in lists.items() for rank in ranks}
+
+
+def is_pair(channels: Channels) -> Bool:
+    """Mask of the channels of a sender and a receiver, shape (channels,)."""
+    return np.array([channel.pair is not None for channel in channels.channels], np.bool_)

@@ -1,0 +1,201 @@
+"""Clocks of the ranks. Ranks of a host share one; between hosts, collectives that all ranks leave together
+show the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.jobs.ranks.collective_matching import Matching
+from tb_gpudiag.jobs.ranks.operations import RankOperations
+from tb_gpudiag.trace.events import NONE, Bool, Int32, Int64
+
+Float64 = npt.NDArray[np.float64]
+
+ONE_HOST: Final = "ONE_HOST"
+COLLECTIVES: Final = "COLLECTIVES"
+NO_CLOCK: Final = "NONE"
+
+# No rank can leave these before all have arrived. Others, such as a broadcast, let the sender go.
+BLOCKING: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
+
+# A drift is the slope between thirds of the recording: fewer collectives do not show one.
+_LEAST_FOR_DRIFT: Final = 24
+# Quartz oscillators of servers are off by some tens of ppm. More is not a drift.
+_MOST_DRIFT: Final = 500e-6
+# Hosts whose names are not known share a clock if their ends differ by no more than ends on one host do. Ends
+# of eight GPUs of a public job differ by 1 to 7 µs.
+_SAME_CLOCK_NS: Final = 50_000
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """basis: ONE_HOST, COLLECTIVES or NONE. host: number of each member's clock, shape (members,).
+
+    offset_ns is added to a member's times, shape (members,); known: mask of the members that it is known for.
+    drift: of each member's clock, ns per ns since `middle_ns`. residual_ns: 90% of the collectives have ends
+    within this, after correction. NaN without any.
+    """
+
+    basis: str
+    host: Int32
+    offset_ns: Int64
+    drift: Float64
+    middle_ns: int
+    known: Bool
+    residual_ns: float
+
+    def corrected(self, operations: RankOperations, times: Int64) -> Int64:
+        """Return times of operations on the reference clock, shape (n,)."""
+        m = operations.member
+        drifted = np.rint(self.drift[m] * (times - self.middle_ns)).astype(np.int64)
+        return times + self.offset_ns[m] + drifted
+
+
+def clocks_of(members: Sequence[Digest], operations: RankOperations, matching: Matching) -> Clocks:
+    """Find each host's offset from the clock of the first member's host."""
+    named = [member.about.host for member in members]
+    hosts = list(dict.fromkeys(name or f"?{i}" for i, name in enumerate(named)))
+    host = np.array([hosts.index(name or f"?{i}") for i, name in enumerate(named)], np.int32)
+    blocking = np.array([name in BLOCKING for name in operations.kind.texts] or [False], np.bool_)
+    rows = np.flatnonzero((matching.collective != NONE) & blocking[operations.kind.code])
+    ends = _Ends(host, operations, matching, rows)
+    middle = int(np.median(operations.end_ns[rows])) if len(rows) else 0
+    zero = _same_clock(host, len(members), middle)
+    if len(hosts) == 1:
+        return _with_residual(zero, ends)
+    offset, known = _offsets(ends, len(hosts))
+    found = Clocks(
+        COLLECTIVES, host, offset[host], np.zeros(len(members)), middle, known[host], float("nan")
+    )
+    unnamed = not any(named)
+    if unnamed and known.all() and _is_one(found, ends):
+        return _with_residual(_same_clock(np.zeros(len(members), np.int32), len(members), middle), ends)
+    if known.sum() < 2:
+        return Clocks(NO_CLOCK, host, zero.offset_ns, zero.drift, middle, known[host] & False, float("nan"))
+    return _with_residual(_with_drift(found, ends, len(hosts)), ends)
+
+
+def _same_clock(host: Int32, members: int, middle: int) -> Clocks:
+    return Clocks(
+        ONE_HOST,
+        host,
+        np.zeros(members, np.int64),
+        np.zeros(members),
+        middle,
+        np.ones(members, np.bool_),
+        float("nan"),
+    )
+
+
+class _Ends:
+    """Ends of blocking collectives by host: the median of the host's ranks. Shape (h,) each."""
+
+    def __init__(self, host: Int32, operations: RankOperations, matching: Matching, rows: Int64) -> None:
+        self.operations, self.matching, self.rows = operations, matching, rows
+        hosts = int(host.max(initial=0)) + 1
+        key = matching.collective[rows].astype(np.int64) * hosts + host[operations.member[rows]]
+        order = np.lexsort((operations.end_ns[rows], key))
+        distinct, first, count = np.unique(key[order], return_index=True, return_counts=True)
+        self.collective, self.host = distinct // hosts, distinct % hosts
+        self.end_ns: Int64 = operations.end_ns[rows[order[first + (count - 1) // 2]]] if len(rows) else np.zeros(0, np.int64)
+        self.collectives = len(matching)
+
+
+def _offsets(ends: _Ends, hosts: int) -> tuple[Int64, Bool]:
+    """Offsets of the hosts that share collectives with the first one, directly or over others."""
+    offset = np.zeros(hosts, np.int64)
+    known = np.zeros(hosts, np.bool_)
+    known[0] = True
+    while True:
+        reference = _reference(ends, offset, known)
+        usable = reference[ends.collective] != np.iinfo(np.int64).min
+        new = np.flatnonzero(usable & ~known[ends.host])
+        if not len(new):
+            break
+        for host in np.unique(ends.host[new]).tolist():
+            own = new[ends.host[new] == host]
+            offset[host] = int(np.median(reference[ends.collective[own]] - ends.end_ns[own]))
+        known[np.unique(ends.host[new])] = True
+    return offset, known
+
+
+def _reference(ends: _Ends, offset: Int64, known: Bool) -> Int64:
+    """End of each collective on the reference clock: the earliest of the known hosts, or the lowest int64."""
+    lowest = np.iinfo(np.int64).min
+    first = np.full(ends.collectives, np.iinfo(np.int64).max)
+    have = known[ends.host]
+    np.minimum.at(first, ends.collective[have], ends.end_ns[have] + offset[ends.host[have]])
+    return np.where(first == np.iinfo(np.int64).max, lowest, first)
+
+
+def _is_one(found: Clocks, ends: _Ends) -> bool:
+    return int(np.abs(found.offset_ns).max(initial=0)) <= _SAME_CLOCK_NS and len(ends.rows) > 0
+
+
+def _with_drift(found: Clocks, ends: _Ends, hosts: int) -> Clocks:
+    """Add each host's drift if the collectives show one that is larger than their scatter."""
+    offset = np.zeros(hosts, np.int64)
+    offset[found.host] = found.offset_ns
+    known = np.zeros(hosts, np.bool_)
+    known[found.host] = found.known
+    only_first = np.zeros(hosts, np.bool_)
+    only_first[0] = True
+    drift = np.zeros(hosts)
+    reference = _reference(ends, offset, only_first)
+    for host in np.flatnonzero(known)[1:].tolist():
+        own = np.flatnonzero((ends.host == host) & (reference[ends.collective] != np.iinfo(np.int64).min))
+        if len(own) < _LEAST_FOR_DRIFT:
+            continue
+        time = ends.end_ns[own] - found.middle_ns
+        differs = (reference[ends.collective[own]] - ends.end_ns[own] - offset[host]).astype(np.float64)
+        slope, level = _slope(time.astype(np.float64), differs)
+        if slope:
+            drift[host] = slope
+            offset[host] += round(level)
+    return Clocks(
+        found.basis, found.host, offset[found.host], drift[found.host], found.middle_ns, found.known, float("nan")
+    )
+
+
+def _slope(time: Float64, differs: Float64) -> tuple[float, float]:
+    """Slope and level of a line through the medians of the first and the last third; 0 if it is scatter."""
+    order = np.argsort(time)
+    third = len(time) // 3
+    first, last = order[:third], order[-third:]
+    across = float(np.median(time[last]) - np.median(time[first]))
+    rise = float(np.median(differs[last]) - np.median(differs[first]))
+    if across <= 0 or abs(rise / across) > _MOST_DRIFT:
+        return 0.0, 0.0
+    slope = rise / across
+    rest = differs - slope * time
+    level = float(np.median(rest))
+    scatter = float(np.median(np.abs(rest - level)))
+    certain = 3 * 1.4826 * scatter * np.sqrt(2 * np.pi / 2 / third)  # of a difference of two medians
+    return (slope, level) if abs(rise) > certain else (0.0, 0.0)
+
+
+def _with_residual(clocks: Clocks, ends: _Ends) -> Clocks:
+    """Add the spread of ends over collectives of more than one member."""
+    operations, rows = ends.operations, ends.rows[clocks.known[ends.operations.member[ends.rows]]]
+    if not len(rows):
+        return clocks
+    collective = ends.matching.collective[rows]
+    end = clocks.corrected(operations, operations.end_ns)[rows]
+    order = np.argsort(collective, kind="stable")
+    bounds = np.flatnonzero(np.diff(collective[order], prepend=-1))
+    spread = np.maximum.reduceat(end[order], bounds) - np.minimum.reduceat(end[order], bounds)
+    return Clocks(
+        clocks.basis,
+        clocks.host,
+        clocks.offset_ns,
+        clocks.drift,
+        clocks.middle_ns,
+        clocks.known,
+        float(np.percentile(spread, 90)),
+    )

@@ -1,0 +1,252 @@
+"""Which digests are ranks of one job, recorded at the same time. What does not fit is said and left out."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import pyarrow as pa
+
+from tb_gpudiag.digest.digest import About, Digest
+from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.wording.format import count, one_line
+
+NAMES_SHOWN: Final = 8
+"""Ranks or files that a note lists."""
+
+# Two recordings of one rank are of the same time if they share this much of the shorter one.
+_SAME_TIME: Final = 0.5
+
+
+@dataclass(frozen=True)
+class JobSet:
+    """Recordings of one job at one time, one per rank, by rank. world_size: 0 if no trace says."""
+
+    run: str
+    world_size: int
+    members: tuple[Digest, ...]
+    missing: tuple[int, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ranks(self) -> list[int]:
+        """Ranks of the members."""
+        return [member.about.rank for member in self.members]
+
+
+@dataclass
+class Sets:
+    """Sets of at least two ranks, and notes on the digests that are in none."""
+
+    sets: list[JobSet] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def slim(digest: Digest) -> Digest:
+    """Return the digest with only what the analysis of ranks reads, in memory of its own.
+
+    A table that was read from a file keeps the whole file's memory: a thousand of them would take gigabytes.
+    """
+    return replace(
+        digest,
+        steps=_copied(digest.steps),
+        collectives=_copied(digest.collectives),
+        kernels=_copied(digest.kernels.slice(0, 0)),
+        operators=_copied(digest.operators.slice(0, 0)),
+        memory=_copied(digest.memory.slice(0, 0)),
+        sites=_copied(digest.sites.slice(0, 0)),
+    )
+
+
+def _copied(table: pa.Table) -> pa.Table:
+    return table.take(pa.array(range(len(table)), pa.int64()))
+
+
+def find_sets(digests: Iterable[Digest]) -> Sets:
+    """Sort digests into jobs, by run, world size and time."""
+    found = Sets()
+    by_job: dict[tuple[str, int], list[Digest]] = defaultdict(list)
+    contents: set[str] = set()
+    for digest in digests:
+        about = digest.about
+        if about.kind != "trace":
+            continue
+        if about.id in contents:
+            found.notes.append(f"{_name(about)} has the same content as another file: it counts once")
+        elif about.rank == NONE:
+            found.notes.append(
+                f"{_name(about)} does not say which rank it is: record it in the process of the rank, "
+                "after init_process_group()"
+            )
+        elif 0 < about.world_size <= about.rank:
+            found.notes.append(f"{_name(about)} is rank {about.rank} of {about.world_size}, which cannot be")
+        else:
+            by_job[about.run, about.world_size].append(digest)
+        contents.add(about.id)
+    sizes = Counter(run for run, _ in by_job)
+    for (run, world_size), members in sorted(by_job.items(), key=lambda item: item[0]):
+        notes = []
+        if sizes[run] > 1:
+            others = sorted(size for name, size in by_job if name == run and size != world_size)
+            notes.append(
+                f"This folder has ranks of different jobs: of world size {world_size}, and of "
+                f"{', '.join(map(str, others[:NAMES_SHOWN]))}"
+            )
+        _sort_by_time(run, world_size, members, notes, found)
+    return found
+
+
+def _sort_by_time(run: str, world_size: int, members: list[Digest], notes: list[str], found: Sets) -> None:
+    by_rank: dict[int, list[Digest]] = defaultdict(list)
+    for member in members:
+        by_rank[member.about.rank].append(member)
+    for rank, own in sorted(by_rank.items()):
+        own.sort(key=lambda digest: digest.about.origin_ns)
+        twice = _overlapping(own)
+        if twice:
+            names = _listed([_name(digest.about) for digest in twice])
+            found.notes.append(
+                f"Rank {rank} has {count(len(twice), 'recording')} of the same time ({names}): none is used, "
+                "because nothing says which one belongs to the other ranks"
+            )
+            by_rank[rank] = [digest for digest in own if not any(digest is other for other in twice)]
+    rest = [digest for own in by_rank.values() for digest in own]
+    together = [rest] if _simultaneous(rest) else _by_overlap(rest)
+    kept = [cluster for cluster in together if len(cluster) > 1]
+    for cluster in together:
+        if len(cluster) == 1 and kept:
+            found.notes.append(
+                f"{_name(cluster[0].about)} (rank {cluster[0].about.rank}) was not recorded at the time of "
+                "the other ranks, so it is left out"
+            )
+        elif len(cluster) == 1:
+            found.notes.append(f"{_name(cluster[0].about)}: no other rank was recorded at the same time")
+    for cluster in kept:
+        more = list(notes)
+        if len(kept) > 1:
+            more.append(f"The folder has {len(kept)} recordings of this job: each has a report of its own")
+        found.sets.append(_set(run, world_size, cluster, more))
+
+
+def _overlapping(own: Sequence[Digest]) -> list[Digest]:
+    """Recordings of one rank that share most of their time with another one of them."""
+    found = []
+    for i, digest in enumerate(own):
+        if any(_shared(digest.about, other.about) for j, other in enumerate(own) if i != j):
+            found.append(digest)
+    return found
+
+
+def _interval(about: About) -> tuple[int, int]:
+    return about.origin_ns, about.origin_ns + max(1, about.recording_ns)
+
+
+def _overlap_ns(one: About, other: About) -> int:
+    (a, b), (c, d) = _interval(one), _interval(other)
+    return min(b, d) - max(a, c)
+
+
+def _shared(one: About, other: About) -> bool:
+    shorter = min(one.recording_ns, other.recording_ns)
+    return _overlap_ns(one, other) > _SAME_TIME * shorter
+
+
+def _simultaneous(members: Sequence[Digest]) -> bool:
+    """Return whether each rank has one recording, and those of one host overlap.
+
+    Clocks of different hosts may differ by hours: then the numbers of shared collectives have to agree.
+    """
+    if len({member.about.rank for member in members}) < len(members) or len(members) < 2:
+        return False
+    clusters = _by_overlap(members)
+    if len(clusters) == 1:
+        return True
+    hosts = [{member.about.host for member in cluster} for cluster in clusters]
+    apart = all(host and not any(host in other for other in hosts[:i]) for i, own in enumerate(hosts) for host in own)
+    return apart or _numbers_agree(clusters)
+
+
+def _numbers_agree(clusters: Sequence[Sequence[Digest]]) -> bool:
+    numbered = [set().union(*(_numbers(member) for member in cluster)) for cluster in clusters]
+    return all(numbered[0] & other for other in numbered[1:])
+
+
+def _numbers(digest: Digest) -> set[tuple[str, int]]:
+    groups = digest.collectives.column("group").to_pylist()
+    sequences = digest.collectives.column("sequence").to_pylist()
+    return {(g, s) for g, s in zip(groups, sequences, strict=True) if g and s != NONE}
+
+
+def _by_overlap(members: Sequence[Digest]) -> list[list[Digest]]:
+    """Sort recordings into clusters that overlap in time, with each rank once."""
+    clusters: list[list[Digest]] = []
+    spans: list[tuple[int, int]] = []
+    ranks: list[set[int]] = []
+    for member in sorted(members, key=lambda digest: digest.about.origin_ns):
+        start, end = _interval(member.about)
+        best, most = -1, 0
+        for i, (low, high) in enumerate(spans):
+            shared = min(end, high) - max(start, low)
+            if shared > most and member.about.rank not in ranks[i]:
+                best, most = i, shared
+        if best < 0:
+            clusters.append([member])
+            spans.append((start, end))
+            ranks.append({member.about.rank})
+        else:
+            clusters[best].append(member)
+            spans[best] = min(start, spans[best][0]), max(end, spans[best][1])
+            ranks[best].add(member.about.rank)
+    return clusters
+
+
+def _set(run: str, world_size: int, members: list[Digest], notes: list[str]) -> JobSet:
+    members = sorted(members, key=lambda member: member.about.rank)
+    ranks = {member.about.rank for member in members}
+    missing = tuple(rank for rank in range(world_size) if rank not in ranks)
+    if not world_size:
+        notes.append("No trace says how many ranks the job has, so missing ranks are not known")
+    if missing:
+        notes.append(
+            f"{count(len(missing), 'rank')} of {world_size:,} missing: {_listed([str(r) for r in missing])}"
+        )
+    cut = [str(member.about.rank) for member in members if member.about.status != "COMPLETE"]
+    if cut:
+        notes.append(f"The recording of rank {_listed(cut)} is truncated or still being written")
+    short = [str(member.about.rank) for member in members if _lacks_collectives(member.about)]
+    if short:
+        notes.append(f"The digest of rank {_listed(short)} has no room for all of its collectives")
+    notes += _group_notes(members)
+    return JobSet(run, world_size, tuple(members), missing, tuple(notes))
+
+
+def _lacks_collectives(about: About) -> bool:
+    return any("collective" in line for line in about.left_out)
+
+
+def _group_notes(members: Sequence[Digest]) -> list[str]:
+    """Say which process groups the ranks do not agree on."""
+    first: dict[tuple[str, int], tuple[int, list[int]]] = {}
+    said = []
+    for member in members:
+        for name, ranks in member.about.groups.items():
+            if not ranks:
+                continue
+            rank, known = first.setdefault((name, min(ranks)), (member.about.rank, ranks))
+            if known != ranks and len(said) < NAMES_SHOWN:
+                said.append(
+                    f"Ranks {rank} and {member.about.rank} disagree on process group {one_line(name, 40)}: "
+                    f"{len(known)} and {len(ranks)} ranks"
+                )
+    return said
+
+
+def _name(about: About) -> str:
+    return one_line(about.path or about.worker or about.id, 200)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,144 @@
+"""Who waits for whom: arrivals, waiting and transfer of each matched collective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tb_gpudiag.jobs.ranks.clocks import Clocks
+from tb_gpudiag.jobs.ranks.collective_matching import Matching
+from tb_gpudiag.jobs.ranks.operations import RankOperations
+from tb_gpudiag.trace.events import NONE, Bool, Int32, Int64
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Matched operations, by collective and then by arrival; collectives are in order of their first arrival.
+
+    row: of the operations, shape (m,). collective: shape (m,), 0 to c - 1. bounds: where each collective's
+    operations begin, and the end; shape (c + 1,). original: each collective's number in the Matching.
+    arrival_ns, end_ns: on the reference clock, shape (m,). Members whose clock is not known are left out, and
+    so are the collectives of which fewer than two remain.
+    """
+
+    row: Int64
+    collective: Int64
+    bounds: Int64
+    original: Int64
+    arrival_ns: Int64
+    end_ns: Int64
+    member: Int32
+    exposed_ns: Int64
+
+    def __len__(self) -> int:
+        """Return the number of collectives."""
+        return len(self.bounds) - 1
+
+    @cached_property
+    def size(self) -> Int64:
+        """Members of each collective, shape (c,)."""
+        return np.diff(self.bounds)
+
+    @cached_property
+    def first_ns(self) -> Int64:
+        """First arrival, shape (c,)."""
+        return self.arrival_ns[self.bounds[:-1]]
+
+    @cached_property
+    def last_ns(self) -> Int64:
+        """Last arrival, shape (c,)."""
+        return self.arrival_ns[self.bounds[1:] - 1]
+
+    @cached_property
+    def middle_ns(self) -> Int64:
+        """Median arrival, the earlier one of two; shape (c,)."""
+        return self.arrival_ns[self.bounds[:-1] + (self.size - 1) // 2]
+
+    @cached_property
+    def skew_ns(self) -> Int64:
+        """Last arrival - first arrival, shape (c,)."""
+        return self.last_ns - self.first_ns
+
+    @cached_property
+    def over_ns(self) -> Int64:
+        """Last end, shape (c,)."""
+        return np.maximum.reduceat(self.end_ns, self.bounds[:-1]) if len(self) else self.end_ns
+
+    @cached_property
+    def transfer_ns(self) -> Int64:
+        """Last end - last arrival, shape (c,)."""
+        return np.maximum(0, self.over_ns - self.last_ns)
+
+    @cached_property
+    def last_member(self) -> Int32:
+        """Member that arrived last, shape (c,)."""
+        return self.member[self.bounds[1:] - 1]
+
+    @cached_property
+    def first_member(self) -> Int32:
+        """Member that arrived first, shape (c,)."""
+        return self.member[self.bounds[:-1]]
+
+    @cached_property
+    def last_row(self) -> Int64:
+        """Operation of the member that arrived last, shape (c,)."""
+        return self.row[self.bounds[1:] - 1]
+
+    @cached_property
+    def waiting_ns(self) -> Int64:
+        """Time until the last arrival, at most to its own end; shape (m,)."""
+        until = np.minimum(self.last_ns[self.collective], self.end_ns)
+        return np.maximum(0, until - self.arrival_ns)
+
+    @cached_property
+    def transferring_ns(self) -> Int64:
+        """Time from the last arrival to its own end, shape (m,)."""
+        return np.maximum(0, self.end_ns - self.last_ns[self.collective])
+
+    @cached_property
+    def exposed_waiting_ns(self) -> Int64:
+        """Waiting while nothing computes, at most; shape (m,).
+
+        What is exposed of an operation is attributed to waiting first: computing that overlaps with it was
+        launched before."""
+        return np.minimum(self.waiting_ns, self.exposed_ns)
+
+    @cached_property
+    def exposed_transfer_ns(self) -> Int64:
+        """Transfer while nothing computes, at least; shape (m,)."""
+        return np.clip(self.exposed_ns - self.waiting_ns, 0, self.transferring_ns)
+
+    @cached_property
+    def overlapping(self) -> Bool:
+        """Mask of collectives in which nobody left before the last one arrived, shape (c,)."""
+        earliest = np.minimum.reduceat(self.end_ns, self.bounds[:-1]) if len(self) else self.end_ns
+        return earliest >= self.last_ns
+
+
+def waits_of(operations: RankOperations, matching: Matching, clocks: Clocks) -> Waits:
+    """Put the matched operations on one clock, and sort them by collective and arrival."""
+    start = clocks.corrected(operations, operations.start_ns)
+    end = clocks.corrected(operations, operations.end_ns)
+    row = np.flatnonzero((matching.collective != NONE) & clocks.known[operations.member])
+    count = np.bincount(matching.collective[row], minlength=len(matching))
+    row = row[count[matching.collective[row]] > 1]
+    own = matching.collective[row]
+    first = np.full(len(matching), np.iinfo(np.int64).max)
+    np.minimum.at(first, own, start[row])
+    order = np.lexsort((start[row], own, first[own]))
+    row = row[order]
+    own = matching.collective[row]
+    new = np.diff(own, prepend=-1) != 0 if len(own) else np.zeros(0, np.bool_)
+    begins = np.flatnonzero(new)
+    return Waits(
+        row=row,
+        collective=np.cumsum(new) - 1,
+        bounds=np.r_[begins, len(row)].astype(np.int64),
+        original=own[begins].astype(np.int64),
+        arrival_ns=start[row],
+        end_ns=end[row],
+        member=operations.member[row],
+        exposed_ns=operations.exposed_ns[row],
+    )
