@@ -1,9 +1,9 @@
-"""Channels: what the operations that can match have in common. A process group, or a sender and a receiver."""
+"""Channels: process groups, and pairs of a sender and a receiver. Operations match within a channel."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -76,7 +76,7 @@ def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channe
         if kind in (SEND, RECEIVE):
             source = rank if kind == SEND and source == NONE else source
             destination = rank if kind == RECEIVE and destination == NONE else destination
-            if source == NONE or destination == NONE or source == destination:
+            if NONE in (source, destination) or source == destination:
                 continue
             pair, size = (source, destination), 2
             name = ("pair", group, source, destination)
@@ -97,14 +97,14 @@ def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channe
             taking_part[found[name]] |= {index_of[other] for other in own if other in index_of}
     of[:] = assigned[inverse] if len(distinct) else NONE
     whole = [
-        Channel(channel.group, tuple(sorted(taking_part[i])), max(channel.size, len(taking_part[i])), channel.pair)
-        for i, channel in enumerate(channels)
+        replace(channel, members=tuple(sorted(own)), size=max(channel.size, len(own)))
+        for channel, own in ((channel, taking_part[i]) for i, channel in enumerate(channels))
     ]
     return Channels(of, whole)
 
 
 def _listed_groups(members: Sequence[Digest]) -> dict[tuple[str, int], list[int]]:
-    """Ranks of each process group that a rank is in, by group and rank: the longest list that any rank has."""
+    """Ranks of each process group, by its name and a rank in it: the longest list that any rank has."""
     lists: dict[tuple[str, int], list[int]] = {}
     for member in members:
         for group, ranks in member.about.groups.items():

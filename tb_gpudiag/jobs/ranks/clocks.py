@@ -4,7 +4,7 @@ show the difference."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -70,14 +70,13 @@ def clocks_of(members: Sequence[Digest], operations: RankOperations, matching: M
     if len(hosts) == 1:
         return _with_residual(zero, ends)
     offset, known = _offsets(ends, len(hosts))
-    found = Clocks(
-        COLLECTIVES, host, offset[host], np.zeros(len(members)), middle, known[host], float("nan")
-    )
+    found = Clocks(COLLECTIVES, host, offset[host], np.zeros(len(members)), middle, known[host], float("nan"))
     unnamed = not any(named)
     if unnamed and known.all() and _is_one(found, ends):
         return _with_residual(_same_clock(np.zeros(len(members), np.int32), len(members), middle), ends)
     if known.sum() < 2:
-        return Clocks(NO_CLOCK, host, zero.offset_ns, zero.drift, middle, known[host] & False, float("nan"))
+        none = np.zeros(len(members), np.bool_)
+        return _with_residual(replace(zero, basis=NO_CLOCK, known=none), ends)
     return _with_residual(_with_drift(found, ends, len(hosts)), ends)
 
 
@@ -103,7 +102,7 @@ class _Ends:
         order = np.lexsort((operations.end_ns[rows], key))
         distinct, first, count = np.unique(key[order], return_index=True, return_counts=True)
         self.collective, self.host = distinct // hosts, distinct % hosts
-        self.end_ns: Int64 = operations.end_ns[rows[order[first + (count - 1) // 2]]] if len(rows) else np.zeros(0, np.int64)
+        self.end_ns: Int64 = operations.end_ns[rows[order[first + (count - 1) // 2]]]
         self.collectives = len(matching)
 
 
@@ -158,9 +157,7 @@ def _with_drift(found: Clocks, ends: _Ends, hosts: int) -> Clocks:
         if slope:
             drift[host] = slope
             offset[host] += round(level)
-    return Clocks(
-        found.basis, found.host, offset[found.host], drift[found.host], found.middle_ns, found.known, float("nan")
-    )
+    return replace(found, offset_ns=offset[found.host], drift=drift[found.host])
 
 
 def _slope(time: Float64, differs: Float64) -> tuple[float, float]:
@@ -190,12 +187,4 @@ def _with_residual(clocks: Clocks, ends: _Ends) -> Clocks:
     order = np.argsort(collective, kind="stable")
     bounds = np.flatnonzero(np.diff(collective[order], prepend=-1))
     spread = np.maximum.reduceat(end[order], bounds) - np.minimum.reduceat(end[order], bounds)
-    return Clocks(
-        clocks.basis,
-        clocks.host,
-        clocks.offset_ns,
-        clocks.drift,
-        clocks.middle_ns,
-        clocks.known,
-        float(np.percentile(spread, 90)),
-    )
+    return replace(clocks, residual_ns=float(np.percentile(spread, 90)))

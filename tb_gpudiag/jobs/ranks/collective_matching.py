@@ -14,7 +14,9 @@ from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.trace.events import NONE, Bool, Int32, Int64
 
 # Kinds whose message has the same size on all ranks.
-SAME_BYTES: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "barrier"})
+SAME_BYTES: Final = frozenset(
+    {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "barrier"}
+)
 
 # Ranks that start to record at different times differ by some steps, each of some hundred collectives.
 _MOST_SHIFT: Final = 512
@@ -219,7 +221,7 @@ def _differing(
         low, high = _extremes(value, collective, count)
         odd = (low != high) & ~wrong
         wrong |= odd
-        for one in np.flatnonzero(odd)[: MISMATCHES_KEPT].tolist():
+        for one in np.flatnonzero(odd)[:MISMATCHES_KEPT].tolist():
             own = rows[collective == one]
             mismatches.append(_mismatch(operations, what, own, value[collective == one]))
     return wrong
@@ -262,9 +264,8 @@ def _find_missing(
 ) -> None:
     """Say which ranks lack a collective between two that they have. Ranks start and stop recording at
     different times, so what is missing at the ends is not a mismatch."""
-    partial = np.flatnonzero(~whole)
-    if not len(partial):
-        return
+    numbered = operations.sequence[rows[_firsts(collective, len(channel))]] != NONE if len(rows) else whole
+    partial = np.flatnonzero(~whole & numbered)
     member = operations.member[rows]
     bounds: dict[tuple[int, int], tuple[int, int]] = {}
     key = np.stack([channel[collective], member.astype(np.int64)], axis=1)
@@ -297,6 +298,13 @@ def _find_missing(
             )
 
 
+def _firsts(group: Int64, count: int) -> Int64:
+    """Return the first row of each group, shape (count,)."""
+    found = np.zeros(count, np.int64)
+    found[group[::-1]] = np.arange(len(group))[::-1]
+    return found
+
+
 def _say_apart(
     operations: RankOperations,
     channels: Channels,
@@ -316,5 +324,7 @@ def _say_apart(
         lows, highs = zip(*own.values(), strict=True)
         if max(lows) > min(highs):
             middle = sorted(lows)[len(lows) // 2]
-            away = tuple(m for m, (low, high) in own.items() if high < middle or low > sorted(highs)[len(highs) // 2])
+            away = tuple(
+                m for m, (low, high) in own.items() if high < middle or low > sorted(highs)[len(highs) // 2]
+            )
             mismatches.append(Mismatch("apart", of.group, NONE, away or of.members[-1:]))

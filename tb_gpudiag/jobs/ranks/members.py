@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from tb_gpudiag.digest.digest import About, Digest
+from tb_gpudiag.jobs.ranks.kernels_compared import ROWS_COMPARED
 from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.wording.format import count, one_line
 
@@ -53,7 +54,7 @@ def slim(digest: Digest) -> Digest:
         digest,
         steps=_copied(digest.steps),
         collectives=_copied(digest.collectives),
-        kernels=_copied(digest.kernels.slice(0, 0)),
+        kernels=_copied(digest.kernels.slice(0, ROWS_COMPARED)),
         operators=_copied(digest.operators.slice(0, 0)),
         memory=_copied(digest.memory.slice(0, 0)),
         sites=_copied(digest.sites.slice(0, 0)),
@@ -163,8 +164,8 @@ def _simultaneous(members: Sequence[Digest]) -> bool:
     clusters = _by_overlap(members)
     if len(clusters) == 1:
         return True
-    hosts = [{member.about.host for member in cluster} for cluster in clusters]
-    apart = all(host and not any(host in other for other in hosts[:i]) for i, own in enumerate(hosts) for host in own)
+    hosts = [host for cluster in clusters for host in {member.about.host for member in cluster}]
+    apart = all(hosts) and len(set(hosts)) == len(hosts)
     return apart or _numbers_agree(clusters)
 
 
@@ -229,7 +230,7 @@ def _lacks_collectives(about: About) -> bool:
 def _group_notes(members: Sequence[Digest]) -> list[str]:
     """Say which process groups the ranks do not agree on."""
     first: dict[tuple[str, int], tuple[int, list[int]]] = {}
-    said = []
+    said: list[str] = []
     for member in members:
         for name, ranks in member.about.groups.items():
             if not ranks:

@@ -33,7 +33,7 @@ class Names:
     texts: list[str]
 
     def __getitem__(self, row: int) -> str:
-        return self.texts[self.code[row]]
+        return self.texts[int(self.code[row])]
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ class Waits:
 
     row: of the operations, shape (m,). collective: shape (m,), 0 to c - 1. bounds: where each collective's
     operations begin, and the end; shape (c + 1,). original: each collective's number in the Matching.
-    arrival_ns, end_ns: on the reference clock, shape (m,). Members whose clock is not known are left out, and
-    so are the collectives of which fewer than two remain.
+    arrival_ns, end_ns: on the reference clock, shape (m,). Left out are members whose clock is not known, but
+    in collectives on one host.
     """
 
     row: Int64
@@ -64,12 +64,14 @@ class Waits:
     @cached_property
     def over_ns(self) -> Int64:
         """Last end, shape (c,)."""
-        return np.maximum.reduceat(self.end_ns, self.bounds[:-1]) if len(self) else self.end_ns
+        if not len(self):
+            return np.zeros(0, np.int64)
+        return np.asarray(np.maximum.reduceat(self.end_ns, self.bounds[:-1]), np.int64)
 
     @cached_property
     def transfer_ns(self) -> Int64:
         """Last end - last arrival, shape (c,)."""
-        return np.maximum(0, self.over_ns - self.last_ns)
+        return np.asarray(np.maximum(0, self.over_ns - self.last_ns), np.int64)
 
     @cached_property
     def last_member(self) -> Int32:
@@ -90,12 +92,12 @@ class Waits:
     def waiting_ns(self) -> Int64:
         """Time until the last arrival, at most to its own end; shape (m,)."""
         until = np.minimum(self.last_ns[self.collective], self.end_ns)
-        return np.maximum(0, until - self.arrival_ns)
+        return np.asarray(np.maximum(0, until - self.arrival_ns), np.int64)
 
     @cached_property
     def transferring_ns(self) -> Int64:
         """Time from the last arrival to its own end, shape (m,)."""
-        return np.maximum(0, self.end_ns - self.last_ns[self.collective])
+        return np.asarray(np.maximum(0, self.end_ns - self.last_ns[self.collective]), np.int64)
 
     @cached_property
     def exposed_waiting_ns(self) -> Int64:
@@ -103,12 +105,12 @@ class Waits:
 
         What is exposed of an operation is attributed to waiting first: computing that overlaps with it was
         launched before."""
-        return np.minimum(self.waiting_ns, self.exposed_ns)
+        return np.asarray(np.minimum(self.waiting_ns, self.exposed_ns), np.int64)
 
     @cached_property
     def exposed_transfer_ns(self) -> Int64:
         """Transfer while nothing computes, at least; shape (m,)."""
-        return np.clip(self.exposed_ns - self.waiting_ns, 0, self.transferring_ns)
+        return np.asarray(np.clip(self.exposed_ns - self.waiting_ns, 0, self.transferring_ns), np.int64)
 
     @cached_property
     def overlapping(self) -> Bool:
@@ -121,7 +123,8 @@ def waits_of(operations: RankOperations, matching: Matching, clocks: Clocks) -> 
     """Put the matched operations on one clock, and sort them by collective and arrival."""
     start = clocks.corrected(operations, operations.start_ns)
     end = clocks.corrected(operations, operations.end_ns)
-    row = np.flatnonzero((matching.collective != NONE) & clocks.known[operations.member])
+    row = np.flatnonzero(matching.collective != NONE)
+    row = row[_comparable(matching, clocks, matching.collective[row], operations.member[row])]
     count = np.bincount(matching.collective[row], minlength=len(matching))
     row = row[count[matching.collective[row]] > 1]
     own = matching.collective[row]
@@ -142,3 +145,13 @@ def waits_of(operations: RankOperations, matching: Matching, clocks: Clocks) -> 
         member=operations.member[row],
         exposed_ns=operations.exposed_ns[row],
     )
+
+
+def _comparable(matching: Matching, clocks: Clocks, collective: Int32, member: Int32) -> Bool:
+    """Mask of the operations whose times can be compared within their collective."""
+    host = clocks.host[member]
+    low = np.full(len(matching), np.iinfo(np.int32).max, np.int32)
+    high = np.full(len(matching), -1, np.int32)
+    np.minimum.at(low, collective, host)
+    np.maximum.at(high, collective, host)
+    return np.asarray(clocks.known[member] | (low == high)[collective], np.bool_)

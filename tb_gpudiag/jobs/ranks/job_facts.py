@@ -1,0 +1,106 @@
+"""Facts about the ranks of one job, each computed once and on demand. Rules and reports read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tb_gpudiag.jobs.ranks.bandwidth import SizeClass, size_classes
+from tb_gpudiag.jobs.ranks.channels import Channels, channels_of
+from tb_gpudiag.jobs.ranks.clocks import Clocks, clocks_of
+from tb_gpudiag.jobs.ranks.collective_matching import Matching, match_operations
+from tb_gpudiag.jobs.ranks.kernels_compared import KernelsCompared, compare_kernels
+from tb_gpudiag.jobs.ranks.late_causes import LateCauses
+from tb_gpudiag.jobs.ranks.late_start import Starts, starts_of
+from tb_gpudiag.jobs.ranks.members import JobSet
+from tb_gpudiag.jobs.ranks.operations import RankOperations, operations_of
+from tb_gpudiag.jobs.ranks.own_time import OwnTime, own_time_of
+from tb_gpudiag.jobs.ranks.parallelism import parallelisms
+from tb_gpudiag.jobs.ranks.waits import Waits, waits_of
+from tb_gpudiag.trace.events import Int64
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What the digests of a job's ranks say together."""
+
+    set: JobSet
+
+    @cached_property
+    def operations(self) -> RankOperations:
+        """Collectives of all ranks."""
+        return operations_of(self.set.members)
+
+    @cached_property
+    def channels(self) -> Channels:
+        """Process groups and pairs of ranks that exchange messages."""
+        return channels_of(self.operations, self.set.members)
+
+    @cached_property
+    def matching(self) -> Matching:
+        """Operations of different ranks that are one collective."""
+        return match_operations(self.operations, self.channels)
+
+    @cached_property
+    def clocks(self) -> Clocks:
+        """Offsets between the ranks' clocks."""
+        return clocks_of(self.set.members, self.operations, self.matching)
+
+    @cached_property
+    def waits(self) -> Waits:
+        """Arrivals, waiting and transfer of the matched collectives."""
+        return waits_of(self.operations, self.matching, self.clocks)
+
+    @cached_property
+    def own_time(self) -> OwnTime:
+        """What each rank did itself, by step."""
+        return own_time_of(self.set.members, self.operations, self.channels, self.waits)
+
+    @cached_property
+    def kernels(self) -> KernelsCompared:
+        """The same kernels on different ranks."""
+        return compare_kernels(self.set.members, self.own_time.role)
+
+    @cached_property
+    def starts(self) -> Starts:
+        """Starts of the recordings and the first collective."""
+        return starts_of(self.set.members, self.operations, self.clocks, self.waits)
+
+    @cached_property
+    def sizes(self) -> list[SizeClass]:
+        """Transfer times by kind and size."""
+        return size_classes(self.operations, self.channels, self.waits, self.clocks)
+
+    @cached_property
+    def late_causes(self) -> LateCauses:
+        """Why ranks came last, collective by collective."""
+        return LateCauses(self.operations, self.waits)
+
+    @cached_property
+    def parallelism(self) -> list[str]:
+        """Parallelisms, as far as collectives show them."""
+        return parallelisms(self.operations, self.channels, self.waits)
+
+    @cached_property
+    def window_ns(self) -> Int64:
+        """Length of each member's step window, shape (members,)."""
+        abouts = [member.about for member in self.set.members]
+        return np.array([about.window_end_ns - about.window_start_ns for about in abouts], np.int64)
+
+    @property
+    def job_ns(self) -> int:
+        """Median length of the ranks' step windows: what costs are shares of."""
+        return int(np.median(self.window_ns)) if len(self.window_ns) else 0
+
+    def ranks(self, members: Int64) -> list[int]:
+        """Ranks of members."""
+        numbers = self.set.ranks
+        return [numbers[member] for member in members.tolist()]
+
+    def by_member(self, values: Int64) -> Int64:
+        """Add up a value of each matched operation by member, shape (members,)."""
+        sums = np.bincount(self.waits.member, weights=values, minlength=len(self.set.members))
+        found: Int64 = sums.astype(np.int64)
+        return found

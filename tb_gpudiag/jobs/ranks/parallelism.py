@@ -1,0 +1,68 @@
+"""Which parallelisms a job uses, as far as its collectives show."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.jobs.ranks.channels import Channels
+from tb_gpudiag.jobs.ranks.operations import RankOperations
+from tb_gpudiag.jobs.ranks.waits import Waits
+from tb_gpudiag.trace.events import Int64
+
+DDP: Final = "DDP"
+FSDP: Final = "FSDP"
+TENSOR: Final = "tensor"
+PIPELINE: Final = "pipeline"
+EXPERT: Final = "expert"
+
+# Tensor-parallel layers wait for each all-reduce. DDP overlaps its own with the backward pass.
+_BLOCKING_SHARE: Final = 0.9
+
+
+def parallelisms(operations: RankOperations, channels: Channels, waits: Waits) -> list[str]:
+    """Return the parallelisms in a fixed order."""
+    if not len(waits):
+        return []
+    row = waits.last_row
+    kinds = np.array(operations.kind.texts, object)[operations.kind.code[row]]
+    has = set(kinds.tolist())
+    of = channels.of[row]
+    found = []
+    reduced = np.flatnonzero(kinds == "all_reduce")
+    tensor = _tensor_channels(operations, channels, waits, reduced)
+    sharded = {"all_gather", "reduce_scatter"} <= has
+    if sharded:
+        found.append(FSDP)
+    elif np.isin(of[reduced], list(tensor), invert=True).any():
+        found.append(DDP)
+    if tensor:
+        found.append(TENSOR)
+    if has & {"send", "recv", "send_recv"}:
+        found.append(PIPELINE)
+    if "all_to_all" in has:
+        found.append(EXPERT)
+    return found
+
+
+def _tensor_channels(
+    operations: RankOperations,
+    channels: Channels,
+    waits: Waits,
+    reduced: Int64,
+) -> set[int]:
+    """Channels whose all-reduces are many, of one size, and overlap with nothing."""
+    found = set()
+    of = channels.of[waits.last_row[reduced]]
+    for channel in np.unique(of).tolist():
+        own = reduced[of == channel]
+        rows = waits.last_row[own]
+        length = operations.end_ns[rows] - operations.start_ns[rows]
+        exposed = operations.exposed_ns[rows].sum() >= _BLOCKING_SHARE * max(1, int(length.sum()))
+        steps = max(1, len(np.unique(operations.step.code[rows])))
+        several = len(own) >= 4 * steps
+        sizes = len(np.unique(operations.bytes[rows]))
+        if exposed and several and sizes <= 2 and channels.channels[channel].group:
+            found.add(channel)
+    return found

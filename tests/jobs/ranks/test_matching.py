@@ -1,0 +1,104 @@
+"""Collectives of different ranks are matched by number, else by order, and mismatches are found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tb_gpudiag.digest.digest import Digest
+from tests.digest.made import table
+from tests.jobs.ranks.stage import facts_of, job
+
+
+def without(digest: Digest, *numbers: int) -> Digest:
+    """The digest without these collectives."""
+    rows = [row for i, row in enumerate(digest.collectives.to_pylist()) if i not in numbers]
+    return replace(digest, collectives=table("collectives", rows))
+
+
+def test_by_sequence_number() -> None:
+    facts = facts_of(job(4, 3))
+    assert len(facts.matching) == 6
+    assert not facts.matching.mismatches
+
+
+def test_by_order_without_sequence_numbers_and_groups() -> None:
+    facts = facts_of(job(4, 3, sequence=False, group=""))
+    assert len(facts.matching) == 6
+    assert not facts.matching.mismatches
+
+
+def test_a_rank_that_began_to_record_later_matches_from_there() -> None:
+    for sequence in (True, False):
+        digests = job(3, 4, sequence=sequence)
+        digests[1] = without(digests[1], 0, 1, 2)
+        facts = facts_of(digests)
+        assert len(facts.matching) == 5
+        assert not facts.matching.mismatches
+        assert facts.waits.overlapping.all()
+
+
+def test_a_collective_that_a_rank_lacks_in_the_middle_is_a_mismatch() -> None:
+    digests = job(3, 4)
+    digests[2] = without(digests[2], 3)
+    facts = facts_of(digests)
+    assert len(facts.matching) == 7
+    (found,) = facts.matching.mismatches
+    assert (found.what, found.sequence, found.members) == ("missing", 3, (2,))
+
+
+def test_another_size_is_a_mismatch() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["bytes"] *= 2 if (rank, number) == (1, 2) else 1
+
+    facts = facts_of(job(3, 4, change=change))
+    (found,) = facts.matching.mismatches
+    assert (found.what, found.members, found.values) == ("bytes", (1,), ("16777216", "33554432"))
+    assert len(facts.matching) == 7
+
+
+def test_another_kind_is_a_mismatch() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["kind"] = "broadcast" if (rank, number) == (1, 2) else row["kind"]
+
+    (found,) = facts_of(job(3, 4, change=change)).matching.mismatches
+    assert (found.what, found.members, found.values) == ("kind", (1,), ("all_reduce", "broadcast"))
+
+
+def test_another_order_without_numbers_is_a_mismatch() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["bytes"] += number + (100 if (rank, number) == (1, 4) else 0)
+
+    facts = facts_of(job(3, 4, sequence=False, change=change))
+    assert [(one.what, one.members) for one in facts.matching.mismatches] == [("order", (1,))]
+    assert len(facts.matching) == 7
+
+
+def test_sampled_traces_without_a_common_collective() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["sequence"] += 1000 * (rank == 2)
+
+    facts = facts_of(job(3, 4, change=change))
+    assert len(facts.matching) == 0
+    assert [(one.what, one.members) for one in facts.matching.mismatches] == [("apart", (2,))]
+
+
+def test_groups_of_one_name_on_other_ranks_are_different_groups() -> None:
+    def about(rank: int) -> Mapping[str, Any]:
+        return {"groups": {"3": [0, 1] if rank < 2 else [2, 3]}}
+
+    facts = facts_of(job(4, 3, group="3", about=about))
+    assert len(facts.matching) == 12
+    assert sorted(channel.members for channel in facts.channels.channels) == [(0, 1), (2, 3)]
+
+
+def test_a_send_matches_its_receive() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["kind"] = "send" if rank == 0 else "recv"
+        row["sequence"] = -1
+        row["destination" if rank == 0 else "source"] = 1 - rank
+
+    facts = facts_of(job(2, 3, change=change))
+    assert len(facts.matching) == 6
+    assert {channel.pair for channel in facts.channels.channels} == {(0, 1)}
