@@ -10,6 +10,7 @@ import argparse
 import errno
 import importlib
 import logging
+import math
 import os
 import signal
 import sys
@@ -27,6 +28,10 @@ COMMANDS = {
 }
 """One line of help by name of the subcommand, which is a module in tb_gpudiag.cli."""
 
+# With less address space, libraries end the process as soon as they cannot start a thread. A trace of a few
+# events takes 1.15 GB of it, a large one up to 3 GB. `explain` and `scrub` do not load these libraries.
+LEAST_ADDRESS_SPACE_MB = 1400
+
 DONE = 0
 UNUSABLE = 2
 INTERRUPTED = 128 + signal.SIGINT
@@ -38,6 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log_output.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.ERROR, handlers=[log_output])
     parsed = _parser().parse_args(arguments)
+    if parsed.command == "diagnose" and (limit_mb := _address_space_mb()) < LEAST_ADDRESS_SPACE_MB:
+        tell(
+            f"This process may use {limit_mb:.0f} MB of address space, which is not enough memory. "
+            f"(Raise the limit to {LEAST_ADDRESS_SPACE_MB} MB or more: `ulimit -v`.)"
+        )
+        return UNUSABLE
     # Import only the subcommand that runs: `explain` needs neither duckdb nor protobuf.
     command = importlib.import_module(f"tb_gpudiag.cli.{parsed.command}")
     try:
@@ -56,6 +67,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # one line: a traceback has exit status 1, which means that --fail-on is met
         return _failed(error)
     return status
+
+
+def _address_space_mb() -> float:
+    """Return how much memory this process may map; infinity if there is no limit."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return math.inf
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return math.inf if limit in (resource.RLIM_INFINITY, -1) else limit / 1e6
 
 
 def _failed(error: Exception) -> int:

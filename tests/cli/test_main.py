@@ -57,6 +57,16 @@ def test_python_dash_m_is_the_command(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no limit of this kind")
+def test_too_little_address_space_is_said_before_a_library_crashes(tmp_path: Path) -> None:
+    path = slow_loader().write(tmp_path)
+    command = f'ulimit -v 600000; "{sys.executable}" -m tb_gpudiag diagnose "{path}"'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert "614 MB of address space, which is not enough memory" in line
+
+
 def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     path = slow_loader().write(tmp_path)
     command = [sys.executable, "-m", "tb_gpudiag", "diagnose", "--format", "json", str(path)]
