@@ -1,0 +1,110 @@
+"""Findings of both sides: which are gone, new or changed, and what was promised for those that are gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tb_gpudiag.jobs.compare.side import Side
+from tb_gpudiag.report import report_pb2 as pb
+
+# A change of the cost that the verdict would not call a difference of the whole step either.
+CHANGED_SHARE: Final = 0.02
+# Sizes of memory are exact, and alignment and caching move them by a few percent.
+CHANGED_SIZE: Final = 0.1
+# A fix that removes half of a cost was made. What is left still is a finding.
+MOSTLY_GONE: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding of a side: on the rank where it costs most, per step."""
+
+    finding: pb.Finding
+    cost_us: float
+    low_us: float
+    high_us: float
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where it is, as far as it survives a change of the code around it."""
+        places = self.finding.places
+        return (places[0].function, places[0].operator) if places else ("", "")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Findings by what became of them. `kept` has pairs that did not change; `changed` has those that did."""
+
+    gone: list[Found]
+    new: list[Found]
+    changed: list[tuple[Found, Found]]
+    kept: list[tuple[Found, Found]]
+
+
+def compare_findings(base: Side, candidate: Side) -> Findings:
+    """Match findings by rule and place, then by rule in their order."""
+    of_base, of_candidate = _found(base), _found(candidate)
+    pairs = _matched(of_base, of_candidate, by_place=True)
+    pairs += _matched(of_base, of_candidate, by_place=False)
+    differs = [_differs(*pair, base.mean_step_ns / 1e3) for pair in pairs]
+    return Findings(
+        gone=of_base,
+        new=of_candidate,
+        changed=[pair for pair, changed in zip(pairs, differs, strict=True) if changed],
+        kept=[pair for pair, changed in zip(pairs, differs, strict=True) if not changed],
+    )
+
+
+def _matched(base: list[Found], candidate: list[Found], *, by_place: bool) -> list[tuple[Found, Found]]:
+    """Remove pairs of the same rule from both lists and return them."""
+    pairs = []
+    for one in list(base):
+        for other in candidate:
+            if one.finding.rule == other.finding.rule and (not by_place or one.place == other.place):
+                pairs.append((one, other))
+                base.remove(one)
+                candidate.remove(other)
+                break
+    return pairs
+
+
+def _found(side: Side) -> list[Found]:
+    """Findings of all ranks, each rule and place once."""
+    worst: dict[tuple[str, tuple[str, str], int], Found] = {}
+    for digest in side.digests:
+        seen: dict[tuple[str, tuple[str, str]], int] = {}
+        for finding in digest.findings:
+            # per_step is also a mean of the ranks; a finding costs its own rank's step.
+            factor = side.per_step(digest) * len(side.digests)
+            saving = finding.saving
+            found = Found(
+                finding,
+                finding.cost_us * factor,
+                saving.low_per_step_us or saving.low_us * factor,
+                saving.high_per_step_us or saving.high_us * factor,
+            )
+            # A rule may have several findings at one place: the n-th of one rank is the n-th of the others.
+            at = (finding.rule, found.place)
+            seen[at] = seen.get(at, 0) + 1
+            key = (*at, seen[at])
+            if key not in worst or found.cost_us > worst[key].cost_us:
+                worst[key] = found
+    return list(worst.values())
+
+
+def _differs(base: Found, candidate: Found, step_us: float) -> bool:
+    one, other = base.finding, candidate.finding
+    if one.severity != other.severity or abs(candidate.cost_us - base.cost_us) > CHANGED_SHARE * step_us:
+        return True
+    sizes = ((one.cost_bytes, other.cost_bytes), (one.cost_bytes_per_step, other.cost_bytes_per_step))
+    return any(abs(b - a) > CHANGED_SIZE * max(abs(a), abs(b)) for a, b in sizes)
+
+
+def promised(findings: Findings) -> list[Found]:
+    """Findings of the base with a saving that are gone or mostly gone, largest saving first."""
+    pairs = [*findings.changed, *findings.kept]
+    fixed = [base for base, now in pairs if now.cost_us <= MOSTLY_GONE * base.cost_us > 0]
+    return sorted(
+        (found for found in (*findings.gone, *fixed) if found.high_us > 0), key=lambda found: -found.high_us
+    )

@@ -1,0 +1,111 @@
+"""Whether two sides do the same work: input shapes of the operators that both of them run."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from tb_gpudiag.digest.digest import numbers, texts
+from tb_gpudiag.jobs.compare.side import Side
+
+_NUMBER: Final = re.compile(r"\d+")
+
+Times = dict[str, float]
+"""GPU time by input shapes."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Shapes of an operator on both sides: each dimension is the same or `factor` times as large."""
+
+    factor: float
+    operator: str
+    base: str
+    candidate: str
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Input shapes of the operators that both sides run and recorded shapes of.
+
+    other: share of their GPU time with other shapes on the other side. Shapes that only one side has, while
+    the other has nothing instead, do not count: CUDA graphs hide operators.
+    scaling: the most common factor among the other shapes, with its largest example. scaled: share of the
+    base's time that it explains.
+    """
+
+    other: float
+    scaling: Scaling | None
+    scaled: float
+
+
+def compare_shapes(base: Side, candidate: Side) -> Shapes | None:
+    """Compare the shapes by operator; None if no operator has recorded shapes on both sides."""
+    of_base, of_candidate = _by_operator(base), _by_operator(candidate)
+    pairs = {name: (times, of_candidate[name]) for name, times in of_base.items() if name in of_candidate}
+    if not pairs:
+        return None
+    totals = [sum(sum(pair[side].values()) for pair in pairs.values()) for side in (0, 1)]
+    if not all(totals):
+        return None
+    replaced = sum(min(_alone(own, other), _alone(other, own)) for own, other in pairs.values())
+    scaling, scaled_ns = _most_common_scaling(pairs)
+    return Shapes(replaced / min(totals), scaling, scaled_ns / totals[0])
+
+
+def _by_operator(side: Side) -> dict[str, Times]:
+    found: defaultdict[str, Times] = defaultdict(dict)
+    for digest in side.digests:
+        table = digest.kernels
+        columns = (texts(table, "operator"), texts(table, "shapes"), numbers(table, "time_ns").tolist())
+        for operator, shapes, time_ns in zip(*columns, strict=True):
+            if operator and _NUMBER.search(shapes):
+                times = found[operator]
+                times[shapes] = times.get(shapes, 0.0) + time_ns * side.per_step(digest)
+    return dict(found)
+
+
+def _alone(own: Times, other: Times) -> float:
+    """Time with shapes that the other side lacks."""
+    return sum(time for shapes, time in own.items() if shapes not in other)
+
+
+def _most_common_scaling(pairs: dict[str, tuple[Times, Times]]) -> tuple[Scaling | None, float]:
+    """The factor that explains most of the base's time, and how much it explains."""
+    time_ns: defaultdict[float, float] = defaultdict(float)
+    largest: dict[float, tuple[float, Scaling]] = {}
+    for operator, (own, other) in pairs.items():
+        for shapes, time in own.items():
+            scaling = None if shapes in other else _scaling(operator, shapes, other)
+            if scaling is None:
+                continue
+            time_ns[scaling.factor] += time
+            if scaling.factor not in largest or time > largest[scaling.factor][0]:
+                largest[scaling.factor] = (time, scaling)
+    if not time_ns:
+        return None, 0.0
+    factor = max(time_ns, key=lambda each: time_ns[each])
+    return largest[factor][1], time_ns[factor]
+
+
+def _scaling(operator: str, shapes: str, others: Iterable[str]) -> Scaling | None:
+    form, sizes = _form(shapes)
+    for other in others:
+        its_form, its_sizes = _form(other)
+        if its_form != form:
+            continue
+        ratios = {b / a for a, b in zip(sizes, its_sizes, strict=True) if a and a != b}
+        if len(ratios) == 1:
+            return Scaling(ratios.pop(), operator, shapes, other)
+    return None
+
+
+@lru_cache(maxsize=1 << 14)
+def _form(shapes: str) -> tuple[str, tuple[int, ...]]:
+    """Shapes without their numbers, and the numbers."""
+    # Sizes of tensors have up to 19 digits; a hostile trace may have a number that takes long to convert.
+    return _NUMBER.sub("#", shapes), tuple(int(number[:19]) for number in _NUMBER.findall(shapes))

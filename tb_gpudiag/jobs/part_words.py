@@ -1,0 +1,30 @@
+"""Parts of a step, and differences, in words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tb_gpudiag.wording.format import time_ns
+from tb_gpudiag.wording.term import Term, term
+from tb_gpudiag.wording.vocabulary import CAUSES, WORK_PARTS
+
+OTHER: Final = "other"
+"""Part of a step that its digest attributes to nothing."""
+
+_OTHER: Final = Term(OTHER, "Not attributed", "Time that the digest attributes to nothing.")
+
+
+def part_term(part: str) -> Term:
+    """Return the words for a part of a step: work, or a cause of idle time."""
+    return _OTHER if part == OTHER else term(WORK_PARTS if part in WORK_PARTS else CAUSES, part)
+
+
+def part_noun(part: str) -> str:
+    """Return the name of a part in a sentence."""
+    return part_term(part).noun
+
+
+def signed_ns(nanoseconds: float) -> str:
+    """Return a time with its sign, such as `+1.20 ms`."""
+    text = time_ns(nanoseconds)
+    return text if nanoseconds < 0 or text.startswith("0") else f"+{text}"
