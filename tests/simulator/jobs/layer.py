@@ -51,6 +51,12 @@ class Part:
             return ((tokens // 512, 32, 512, 128),) * 3
         return ((tokens, HIDDEN),)
 
+    def blocks(self, tokens: int) -> int:
+        """Return the blocks of its grid: tiles of a matmul's output, rows of others."""
+        if self.columns:
+            return -(-tokens // 128) * HIDDEN * self.columns[1] // 256
+        return -(-tokens // 128) * 32 if self.is_attention else tokens
+
 
 ATTENTION = (
     Part("aten::native_layer_norm", _NORM, 0.02),
@@ -104,7 +110,15 @@ class Layer:
         ratio = tokens / self._usual
         # Longer sequences, not more of them: attention grows with the square.
         us = self._us * part.share * times * (ratio**2 if part.is_attention else ratio)
-        self._rank.kernel(operator, kernel, us, part.dims(tokens), noise=self._noise)
+        self._rank.kernel(
+            operator,
+            kernel,
+            us,
+            part.dims(tokens),
+            blocks=part.blocks(tokens),
+            registers=168 if part.columns or part.is_attention else 32,
+            noise=self._noise,
+        )
 
 
 def loss(rank: Rank, tokens: int) -> None:

@@ -23,6 +23,7 @@ LAUNCH_NS, DISPATCH_NS, LATENCY_NS, TURNAROUND_NS, WAKE_NS = 4_500, 6_000, 2_000
 HICCUP = 1 / 500  # of host actions: the operating system runs something else
 HICCUP_NS = 60_000
 PINNED_BYTES_PER_US = 24_000
+MULTIPROCESSORS = 108
 
 
 @dataclass(frozen=True)
@@ -191,10 +192,15 @@ class Rank:
         us: float,
         dims: Sequence[Sequence[int]] = (),
         *,
+        blocks: int = 216,
+        registers: int = 32,
         stream: int = DEFAULT_STREAM,
         noise: float = 0.015,
     ) -> Work:
-        """Run an operator that launches one kernel of about `us`."""
+        """Run an operator that launches one kernel of about `us`.
+
+        blocks: of its grid; registers: of each thread.
+        """
         draw = self._extra if self._in_extra else self._kernels
         duration = us * 1_000 * self.slower / self._speed * max(0.5, 1 + noise * draw.gauss(0, 1))
         args = {"Input Dims": [list(d) for d in dims], "Input type": ["c10::BFloat16"] * len(dims)}
@@ -202,7 +208,7 @@ class Rank:
             with self._call("cudaLaunchKernel") as correlation:
                 self.spend(LAUNCH_NS)
             work = Work(self.number, self.now_ns + LATENCY_NS, max(1, round(duration)))
-            self._put("kernel", name, stream, correlation, work)
+            self._put("kernel", name, stream, correlation, work, _grid(blocks, 256, registers))
         self.spend(3_000)
         return work
 
@@ -249,7 +255,8 @@ class Rank:
                 with self._call("cudaLaunchKernelExC") as correlation:
                     self.spend(LAUNCH_NS + 6_000)
                 work.ready_ns = self.now_ns + LATENCY_NS
-                self._put("kernel", kernel_name(kind, dtype), stream, correlation, work, recorded)
+                args = {**_grid(24, 544, 96), **recorded}
+                self._put("kernel", kernel_name(kind, dtype), stream, correlation, work, args)
         self.work.append(Recorded("annotation", naming.mark, stream, None, work, {}, None, self.step))
         return work
 
@@ -257,7 +264,7 @@ class Rank:
 
     def finish(self, devices: int) -> None:
         """Complete the recording when all work has settled."""
-        self.recording.devices = [DeviceProperties("Simulated GPU", 80 * 2**30, 108)] * devices
+        self.recording.devices = [DeviceProperties("Simulated GPU", 80 * 2**30, MULTIPROCESSORS)] * devices
         for one in self.work:
             end = one.work.end_ns
             assert end is not None, f"rank {self.number}: {one.name} has not ended"
@@ -274,3 +281,14 @@ class Rank:
                     one.args,
                 )
             )
+
+
+def _grid(blocks: int, threads: int, registers: int) -> dict[str, Any]:
+    """Return the arguments of a kernel that say how it was launched."""
+    return {
+        "registers per thread": registers,
+        "blocks per SM": blocks / MULTIPROCESSORS,
+        "warps per SM": blocks * threads / 32 / MULTIPROCESSORS,
+        "grid": [blocks, 1, 1],
+        "block": [threads, 1, 1],
+    }
