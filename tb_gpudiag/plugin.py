@@ -22,8 +22,9 @@ from werkzeug import wrappers
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_json
+from tb_gpudiag.service.pending import Pending
 from tb_gpudiag.service.roots import roots_from
-from tb_gpudiag.service.service import Pending, Service, UnknownTrace, problem
+from tb_gpudiag.service.service import Service, UnknownTrace, problem
 from tb_gpudiag.service.settings import settings_from
 
 PLUGIN_NAME = "gpudiag"
@@ -62,7 +63,16 @@ _NOT_BUILT = f"""export function render() {{
 }}
 """
 
-Answer = TypeVar("Answer", pb.ReportState, pb.Timeline, pb.MemorySlice)
+State = TypeVar("State", pb.ReportState, pb.JobState, pb.HistoryState, pb.ComparisonState)
+Answer = TypeVar(
+    "Answer",
+    pb.ReportState,
+    pb.JobState,
+    pb.HistoryState,
+    pb.ComparisonState,
+    pb.Timeline,
+    pb.MemorySlice,
+)
 
 Route = Callable[[wrappers.Request], wrappers.Response]
 
@@ -92,10 +102,14 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
     def get_plugin_apps(self) -> Mapping[str, Any]:
         routes: dict[str, Route] = {
             "/traces": self._traces,
+            "/runs": self._table_of_runs,
             "/report": self._report,
             "/timeline": self._timeline,
             "/memory": self._memory,
             "/gap": self._gap,
+            "/job": self._job,
+            "/history": self._history,
+            "/compare": self._compare,
             "/rule": self._rule,
             "/cancel": self._cancel,
             "/status": self._status,
@@ -106,18 +120,13 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
     def _traces(self, request: wrappers.Request) -> wrappers.Response:
         # Each open page polls this every few seconds, and the list can be long: send what has changed. Not as
         # a 304, because TensorBoard warns about responses without a Content-Type.
-        known = None
-        if "known" in request.args:
-            known = _integer(request, "known", None, low=-1, high=2**32 - 1)
-        return _json(request, to_json(self._service.traces(known)))
+        return _json(request, to_json(self._service.traces(_known(request))))
+
+    def _table_of_runs(self, request: wrappers.Request) -> wrappers.Response:
+        return _json(request, to_json(self._service.runs(_known(request))))
 
     def _report(self, request: wrappers.Request) -> wrappers.Response:
-        found = self._service.report(_text(request, "id"))
-        if isinstance(found, Pending):
-            state = _pending(pb.ReportState, found)
-            state.stage = found.stage
-            return _json(request, to_json(state))
-        return _zipped(request, found)
+        return _stated(request, pb.ReportState, self._service.report(_text(request, "id")))
 
     def _timeline(self, request: wrappers.Request) -> wrappers.Response:
         start_us, end_us, width = _range(request)
@@ -146,6 +155,16 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
                 request, to_json(pb.GapChain(state=found.state, device=device, gap=gap, error=error))
             )
         return _zipped(request, found)
+
+    def _job(self, request: wrappers.Request) -> wrappers.Response:
+        return _stated(request, pb.JobState, self._service.job(_text(request, "id")))
+
+    def _history(self, request: wrappers.Request) -> wrappers.Response:
+        return _stated(request, pb.HistoryState, self._service.history(_text(request, "run")))
+
+    def _compare(self, request: wrappers.Request) -> wrappers.Response:
+        found = self._service.compare(_text(request, "base"), _text(request, "candidate"))
+        return _stated(request, pb.ComparisonState, found)
 
     def _rule(self, request: wrappers.Request) -> wrappers.Response:
         # Imported on use: the rules take 0.3 s to import, which must not delay TensorBoard's start.
@@ -221,6 +240,13 @@ def _text(request: wrappers.Request, name: str) -> str:
     return value
 
 
+def _known(request: wrappers.Request) -> int | None:
+    """Return the generation that the page knows; None if it says nothing."""
+    if "known" not in request.args:
+        return None
+    return _integer(request, "known", None, low=-1, high=2**32 - 1)
+
+
 def _range(request: wrappers.Request) -> tuple[float | None, float | None, int]:
     """Return start and end in µs (None: those of the trace), and the width in pixels."""
     start_us, end_us = _number(request, "start_us"), _number(request, "end_us")
@@ -271,6 +297,14 @@ def _pending(kind: type[Answer], found: Pending) -> Answer:
     """Return a message without content, which says that it is not ready, or why there is none."""
     error = problem(found.error) if found.error else None
     return kind(state=found.state, progress=found.progress, error=error)
+
+
+def _stated(request: wrappers.Request, kind: type[State], found: bytes | Pending) -> wrappers.Response:
+    if isinstance(found, Pending):
+        state = _pending(kind, found)
+        state.stage = found.stage
+        return _json(request, to_json(state))
+    return _zipped(request, found)
 
 
 def _problem(request: wrappers.Request, code: int, error: GpudiagError, **more: Any) -> wrappers.Response:

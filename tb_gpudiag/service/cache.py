@@ -34,7 +34,7 @@ from tb_gpudiag.version import __version__
 SCHEMA = 2
 
 # The parts of the package that a result depends on.
-ANALYSIS_LAYERS = ("trace", "facts", "wording", "rules", "report")
+ANALYSIS_LAYERS = ("trace", "facts", "wording", "rules", "report", "digest", "jobs")
 
 SUFFIX = ".gpudiag"
 DRAFT_PREFIX = "gpudiag-"
@@ -46,6 +46,11 @@ _EARLIER_ENTRY = re.compile(r"[0-9a-f]{32}")
 
 # Writing an entry never takes this long. Older drafts were left by a process that died.
 DRAFT_ABANDONED_S = 24 * 3600.0
+
+# A job is answered when the digests of all its ranks are there. They are this small, and stay longer than
+# timelines, which are a hundred times as large.
+SMALL_BYTES = 512 * 1024
+SMALL_STAYS_LONGER_S = 7 * 24 * 3600.0
 
 # Precision of the time of last use. Writing it on every request would be too often.
 USED_EVERY_S = 60.0
@@ -166,7 +171,9 @@ class Cache:
                 _delete(path)
         self._remove_leftovers()
         room_bytes = self._limit_bytes
-        for number, (_, size_bytes, path) in enumerate(sorted(self._on_disk(), reverse=True)):
+        for number, (_, size_bytes, path) in enumerate(
+            sorted(self._on_disk(), key=_kept_until, reverse=True)
+        ):
             room_bytes -= size_bytes
             if number > 0 and room_bytes < 0:
                 self._remove(path)
@@ -287,6 +294,12 @@ class Cache:
                 f"Results are deleted when TensorBoard exits: {reason}. Set GPUDIAG_CACHE_DIR to keep them."
             )
             logger.warning("gpudiag: %s", self.note)
+
+
+def _kept_until(entry: tuple[float, int, Path]) -> tuple[float, Path]:
+    """Sort key: entries with the least one are deleted first."""
+    used_s, size_bytes, path = entry
+    return used_s + SMALL_STAYS_LONGER_S * (size_bytes <= SMALL_BYTES), path
 
 
 def _size_bytes(path: Path) -> int:

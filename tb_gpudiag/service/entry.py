@@ -83,11 +83,20 @@ class Entry:
             OSError: it cannot be read now.
         """
         with _opened(self.path) as file:
-            file.seek(self.report.offset)
-            content = file.read(min(self.report.size_bytes, REPORT_BYTES))
-        if len(content) != self.report.size_bytes or zlib.crc32(content) != self.report.checksum:
+            return _read(file, self.report, self.path)
+
+    def content(self, name: str) -> bytes:
+        """Read one array's bytes.
+
+        Raises:
+            CorruptEntry: the file is missing or has changed, or has no such array.
+            OSError: it cannot be read now.
+        """
+        column = self.columns.get(name)
+        if column is None:
             raise CorruptEntry(self.path)
-        return content
+        with _opened(self.path) as file:
+            return _read(file, column.section, self.path)
 
     def arrays(self) -> Arrays:
         """Map the arrays of the timeline into memory, read-only. They keep one file open.
@@ -200,6 +209,14 @@ def _parsed(path: Path, size_bytes: int, header: bytes) -> Entry:
 
 def _section(offset: int, size_bytes: int, checksum: int) -> Section:
     return Section(int(offset), int(size_bytes), int(checksum))
+
+
+def _read(file: IO[bytes], section: Section, path: Path) -> bytes:
+    file.seek(section.offset)
+    content = file.read(min(section.size_bytes, REPORT_BYTES))
+    if len(content) != section.size_bytes or zlib.crc32(content) != section.checksum:
+        raise CorruptEntry(path)
+    return content
 
 
 def _opened(path: Path) -> IO[bytes]:

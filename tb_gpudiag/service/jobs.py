@@ -78,6 +78,9 @@ class _Job:
     drafts: list[Path] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
     stopped: GpudiagError | None = None  # why its process was killed
+    kind: str = "diagnose"  # this and the next two: see Task
+    sources: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
     failures: int = 0  # of processes for this file, one after another
     crashes: int = 0  # failures without a message
 
@@ -109,17 +112,34 @@ class Jobs:
         self._scheduler: threading.Thread | None = None
         atexit.register(self.close)
 
-    def ask(self, key: str, file: TraceFile) -> JobState:
+    def ask(
+        self,
+        key: str,
+        file: TraceFile,
+        kind: str = "diagnose",
+        sources: tuple[str, ...] = (),
+        ids: tuple[str, ...] = (),
+    ) -> JobState:
         """Return the state of the analysis of `file`, and queue it if there is none.
 
         Its result gets the key `key`. The analysis goes on as long as somebody asks.
+        kind, sources, ids: see Task.
         """
         with self._changed:
             job = self._jobs.get(key)
             now_s = time.monotonic()
             if job is None or _may_be_retried(job, now_s):
                 before = (job.failures, job.crashes) if job else (0, 0)
-                job = self._jobs[key] = _Job(key, file, now_s, failures=before[0], crashes=before[1])
+                job = self._jobs[key] = _Job(
+                    key,
+                    file,
+                    now_s,
+                    kind=kind,
+                    sources=sources,
+                    ids=ids,
+                    failures=before[0],
+                    crashes=before[1],
+                )
                 if self._scheduler is None and not self._closed:
                     # It runs as long as this process: Linux kills a worker when the *thread* that started it
                     # ends.
@@ -231,6 +251,9 @@ class Jobs:
             drafts=[str(draft) for draft in job.drafts],
             memory_limit_bytes=self._settings.memory_limit_bytes,
             parent=os.getpid(),
+            kind=job.kind,
+            sources=job.sources,
+            ids=job.ids,
         )
         try:
             process = subprocess.Popen(

@@ -19,14 +19,26 @@ LINE_BYTES = 64 * 1024
 TRANSIENT = (errors.JobFailed, errors.Unreadable)
 
 
+BETWEEN_SIDES = ""
+
+
 @dataclass(frozen=True)
 class Task:
-    """Task of a worker. It writes the result to the first of `drafts` that it can create."""
+    """Task of a worker. It writes the result to the first of `drafts` that it can create.
+
+    kind: diagnose or digest (the file), job, history or compare (the digests in `sources`).
+    sources: cache entries. For digest, an entry of the diagnosis, which contains the digest; for compare,
+    those of the base, BETWEEN_SIDES, and those of the candidate.
+    ids: of the traces of the digests, as the page knows them; for job, the first one is a rank of it.
+    """
 
     file: TraceFile
     drafts: list[str]
     memory_limit_bytes: int
     parent: int  # process id of TensorBoard
+    kind: str = "diagnose"
+    sources: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
 
     def to_line(self) -> bytes:
         return _line(asdict(self))
@@ -34,7 +46,8 @@ class Task:
     @classmethod
     def from_line(cls, line: bytes) -> Task:
         data = json.loads(line)
-        return cls(**{**data, "file": TraceFile(**data["file"])})
+        lists = {name: tuple(data[name]) for name in ("sources", "ids")}
+        return cls(**{**data, **lists, "file": TraceFile(**data["file"])})
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tb_gpudiag.errors import GpudiagError, Unreadable, UsageError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.service.cache import Cache, entry_key
+from tb_gpudiag.service.cache import Cache
 from tb_gpudiag.service.entry import CorruptEntry, Entry
 from tb_gpudiag.service.index import LogIndex, Snapshot, TraceEntry
 from tb_gpudiag.service.jobs import COMMAND, Jobs
 from tb_gpudiag.service.listing import Listing
+from tb_gpudiag.service.pending import Pending, diagnosis_key
+from tb_gpudiag.service.reductions import Reductions
+from tb_gpudiag.service.related import ranks_of, recordings_of
 from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.runs import Runs
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.service.slice_messages import Question
 from tb_gpudiag.service.slices import Busy, Slices
@@ -33,16 +36,6 @@ MOST_PROBLEMS = 100
 
 class UnknownTrace(Exception):
     """The log directory has no trace with this id."""
-
-
-@dataclass(frozen=True)
-class Pending:
-    """State of an analysis without a result: it is still running, or has failed."""
-
-    state: str  # queued, running, failed
-    progress: float = 0.0
-    stage: str = ""
-    error: GpudiagError | None = None
 
 
 class Service:
@@ -68,6 +61,8 @@ class Service:
         self._note = ""
         self._summaries: dict[str, dict[str, str] | None] = {}
         self._slices = Slices()
+        self._runs = Runs()
+        self._reductions = Reductions(self._cache, self._jobs)
         self._index = LogIndex(roots, on_change=self._look_up)
         self._index.start()
 
@@ -116,6 +111,14 @@ class Service:
             more=part.more,
         )
 
+    def runs(self, known: int | None = None) -> pb.RunTable:
+        """Return the rows of the table of runs that have changed since the generation `known`."""
+        scanned = self._index.snapshot().scanned
+        with self._lock:
+            table = self._runs.table(known, self._described, self._summary_of)
+        table.scanned = scanned
+        return table
+
     def report(self, id_: str) -> bytes | Pending:
         """Return the ReportState as gzipped JSON, or queue the analysis.
 
@@ -156,13 +159,41 @@ class Service:
         """
         return self._slice(id_, "gap", device, gap)
 
+    def job(self, id_: str) -> bytes | Pending:
+        """Return the JobState of the job that this trace is a rank of, as gzipped JSON.
+
+        Raises:
+            UnknownTrace: there is no such trace, or no longer.
+        """
+        self._entry(id_)
+        return self._reductions.ask("job", [ranks_of(self._index.snapshot().entries, id_)])
+
+    def history(self, run: str) -> bytes | Pending:
+        """Return the HistoryState of a run, as gzipped JSON.
+
+        Raises:
+            UnknownTrace: there is no such run, or no longer.
+        """
+        found = recordings_of(self._index.snapshot().entries, run)
+        if not found:
+            raise UnknownTrace(run)
+        return self._reductions.ask("history", [found])
+
+    def compare(self, base: str, candidate: str) -> bytes | Pending:
+        """Return the ComparisonState of two traces, as gzipped JSON.
+
+        Raises:
+            UnknownTrace: one of them is not there, or no longer.
+        """
+        return self._reductions.ask("compare", [[self._entry(base)], [self._entry(candidate)]])
+
     def cancel(self, id_: str) -> bool:
         """Stop the queued or running analysis of this trace. Return False if there is none.
 
         Raises:
             UnknownTrace: there is no such trace, or no longer.
         """
-        return self._jobs.cancel(_key(self._entry(id_)))
+        return self._jobs.cancel(diagnosis_key(self._entry(id_)))
 
     def status(self) -> dict[str, Any]:
         """Return the state of the service, for troubleshooting."""
@@ -196,7 +227,7 @@ class Service:
         trace = self._entry(id_)
         if not trace.content:
             return Pending("queued", stage="The file is still being written.")
-        key = _key(trace)
+        key = diagnosis_key(trace)
         path = self._cache.place(key)
         if path is not None:
             try:
@@ -222,7 +253,7 @@ class Service:
     def _forget(self, key: str) -> None:
         with self._lock:
             self._summaries[key] = None
-            self._listing.change(self._ids.get(key, ()))
+            self._note_change(key)
 
     def _described(self, entry: TraceEntry) -> pb.TraceEntry:
         key = self._keys.get(entry.id, "")
@@ -244,12 +275,15 @@ class Service:
             kind=entry.file.kind,
         )
 
+    def _summary_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
+        return self._summaries.get(self._keys.get(entry.id, ""))
+
     def _look_up(self, snapshot: Snapshot) -> None:
         """Look for results from earlier, or from another TensorBoard. Runs on the scanning thread."""
         before = self._listed.entries
         changed = {id_ for id_, entry in snapshot.entries.items() if before.get(id_) is not entry}
         keys = {id_: self._keys[id_] for id_ in snapshot.entries if id_ not in changed}
-        keys.update({id_: _key_if_written(snapshot.entries[id_]) for id_ in changed})
+        keys.update({id_: diagnosis_key(snapshot.entries[id_]) for id_ in changed})
         ids = _by_key(keys)
         found = self._found(ids)
         with self._lock:  # an analysis may have finished meanwhile
@@ -262,6 +296,8 @@ class Service:
             self._listing.remove(before.keys() - snapshot.entries.keys())
             self._listing.change(id_ for id_ in snapshot.entries if id_ in changed)
             self._listing.touch()  # the problems may have changed
+            self._runs.update(snapshot.entries)
+            self._runs.change(snapshot.entries[id_].file.run for key in new for id_ in ids[key])
 
     def _found(self, keys: Iterable[str]) -> dict[str, dict[str, str] | None]:
         """Return the summary of each key that is not empty, None if there is no result."""
@@ -282,21 +318,19 @@ class Service:
 
     def _changed(self, key: str) -> None:
         with self._lock:
-            self._listing.change(self._ids.get(key, ()))
+            self._note_change(key)
+
+    def _note_change(self, key: str) -> None:
+        """Note that the state of the traces with this key has changed. The lock is held."""
+        ids = self._ids.get(key, ())
+        self._listing.change(ids)
+        entries = self._listed.entries
+        self._runs.change(entries[id_].file.run for id_ in ids if id_ in entries)
 
 
 def problem(error: GpudiagError) -> pb.Problem:
     """Convert an error to its message."""
     return pb.Problem(what=error.what, where=error.where, remedy=error.remedy)
-
-
-def _key(entry: TraceEntry) -> str:
-    file = entry.file
-    return entry_key(entry.content, file.run, file.worker, file.span, file.path)
-
-
-def _key_if_written(entry: TraceEntry) -> str:
-    return _key(entry) if entry.content else ""
 
 
 def _by_key(keys: Mapping[str, str]) -> dict[str, list[str]]:

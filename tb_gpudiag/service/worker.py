@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import gzip
 import os
 import sys
 import threading
@@ -22,9 +21,6 @@ from tb_gpudiag.errors import Defect, GpudiagError, JobFailed, LimitReached, is_
 from tb_gpudiag.service.memory_limit import limit_memory
 from tb_gpudiag.service.protocol import Done, Failed, Progress, Task
 from tb_gpudiag.service.settings import MIB
-
-# Reading is most of the work. The other stages share the rest of the progress bar.
-SHARE_OF_READING = 0.7
 
 # More often than a progress bar can show is useless.
 SAY_EVERY_S = 0.1
@@ -96,27 +92,10 @@ def main(analyze: Callable[[Task, Callable[[float, str], None]], Path]) -> None:
 
 
 def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
-    """Read and diagnose the trace and save the result. Return the draft with the result."""
-    from tb_gpudiag.facts.facts import Facts
-    from tb_gpudiag.report import report_pb2
-    from tb_gpudiag.report.building.build import build_report
-    from tb_gpudiag.report.slices.memory_history import prepare_memory
-    from tb_gpudiag.report.slices.timeline import prepare_timeline
-    from tb_gpudiag.report.wire import to_json
-    from tb_gpudiag.trace.read import read_trace
+    """Do the task and save the result. Return the draft with the result."""
+    from tb_gpudiag.service.tasks import do
 
-    trace = read_trace(
-        task.file.path, progress=lambda share, stage: progress(share * SHARE_OF_READING, stage)
-    )
-    progress(SHARE_OF_READING, "diagnosing")
-    facts = Facts(trace)
-    report = build_report(facts, task.file)
-    progress(0.9, "preparing the timeline")
-    arrays = prepare_timeline(facts) | prepare_memory(facts)
-    progress(0.95, "saving")
-    ready = to_json(report_pb2.ReportState(state="ready", progress=1.0, report=report)).encode("utf-8")
-    summary = {"limiter": report.verdict.limiter, "sentence": report.verdict.sentence}
-    return save(task, gzip.compress(ready, mtime=0), arrays, summary)
+    return save(task, *do(task, progress))
 
 
 def save(task: Task, report_gz: bytes, arrays: Mapping[str, Any], summary: Mapping[str, str]) -> Path:

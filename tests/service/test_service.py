@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.service.pending import Pending
 from tb_gpudiag.service.roots import Root
-from tb_gpudiag.service.service import Pending, Service, UnknownTrace
+from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
 from tests.builder import SnapshotBuilder
 from tests.service.helpers import FAKE_WORKER, eventually, hasten, write_trace

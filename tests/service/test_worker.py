@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tb_gpudiag.digest.file import from_bytes
 from tb_gpudiag.errors import JobFailed, NotATrace
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
@@ -40,10 +41,10 @@ def test_an_analysis_saves_report_timeline_and_memory(tmp_path: Path) -> None:
     state = from_json(gzip.decompress(entry.report_gz()).decode(), pb.ReportState)
     assert (state.state, state.progress) == ("ready", 1.0)
     assert (state.report.trace.run, state.report.trace.worker, state.report.trace.span) == ("run", "w", "1")
-    assert entry.summary == {
-        "limiter": state.report.verdict.limiter,
-        "sentence": state.report.verdict.sentence,
-    }
+    row = from_json(entry.summary["row"], pb.RunRow)
+    assert (entry.summary["limiter"], entry.summary["sentence"]) == (row.limiter, row.sentence)
+    assert (row.limiter, row.sentence) == (state.report.verdict.limiter, state.report.verdict.sentence)
+    assert from_bytes(entry.content("digest")).findings[0].rule == state.report.findings[0].rule
     assert {"level_key", "memory_made_ns"} <= set(entry.arrays())
     shares = [share for share, _ in stages]
     assert shares == sorted(shares)

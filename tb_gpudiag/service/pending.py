@@ -1,0 +1,25 @@
+"""Results that are not there yet, and the keys of those that are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.service.cache import entry_key
+from tb_gpudiag.service.index import TraceEntry
+
+
+@dataclass(frozen=True)
+class Pending:
+    """State of an analysis without a result: it is still running, or has failed."""
+
+    state: str  # queued, running, failed
+    progress: float = 0.0
+    stage: str = ""
+    error: GpudiagError | None = None
+
+
+def diagnosis_key(entry: TraceEntry) -> str:
+    """Return the key of the trace's diagnosis in the cache; "" while there is nothing to read."""
+    file = entry.file
+    return entry_key(entry.content, file.run, file.worker, file.span, file.path) if entry.content else ""

@@ -1,0 +1,109 @@
+"""Answers that need the digests of several recordings: a job's ranks, a run's history, a comparison.
+
+Each recording is digested by a process, and so is the answer computed. Both are kept in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.service.cache import Cache, entry_key
+from tb_gpudiag.service.entry import CorruptEntry
+from tb_gpudiag.service.index import TraceEntry
+from tb_gpudiag.service.jobs import Jobs
+from tb_gpudiag.service.pending import Pending, diagnosis_key
+from tb_gpudiag.service.protocol import BETWEEN_SIDES
+
+Group = Sequence[TraceEntry]
+
+
+@dataclass(frozen=True)
+class _Digests:
+    """State of the digests of some recordings."""
+
+    paths: list[str]  # cache entries
+    keys: list[str]
+    ids: list[str]
+    total: int
+    errors: list[GpudiagError]  # of the recordings that cannot be read
+
+    @property
+    def complete(self) -> bool:
+        return len(self.paths) + len(self.errors) == self.total
+
+
+class Reductions:
+    """Computes answers on demand. Safe for threads, like the cache and the jobs."""
+
+    def __init__(self, cache: Cache, jobs: Jobs) -> None:
+        self._cache = cache
+        self._jobs = jobs
+
+    def ask(self, kind: str, groups: Sequence[Group]) -> bytes | Pending:
+        """Return the answer as gzipped JSON, or how far it is.
+
+        kind: job, history or compare. groups: one, or two for compare; each has a recording at least.
+        """
+        found = [self._digests(group) for group in groups]
+        total, done = sum(f.total for f in found), sum(len(f.paths) + len(f.errors) for f in found)
+        if not all(f.complete for f in found):
+            stage = f"{done:,} of {total:,} recordings are analyzed"
+            return Pending("running", progress=done / (total + 1), stage=stage)
+        for digests in found:
+            if not digests.paths:
+                return Pending("failed", error=digests.errors[0])
+        key = entry_key(
+            kind, *(part for digests in found for part in (*digests.keys, *digests.ids, BETWEEN_SIDES))
+        )
+        content = self._kept(key)
+        if content is not None:
+            return content
+        sources = [path for digests in found for path in (*digests.paths, BETWEEN_SIDES)]
+        ids = [id_ for digests in found for id_ in (*digests.ids, BETWEEN_SIDES)]
+        job = self._jobs.ask(key, groups[0][0].file, kind, tuple(sources[:-1]), tuple(ids[:-1]))
+        if job.state == "failed":
+            for digests in found:
+                self._drop_damaged(digests.keys)
+        return Pending(job.state, job.progress, job.stage, job.error)
+
+    def _digests(self, group: Group) -> _Digests:
+        """Return where the digests are, and ask for those that are not there."""
+        found = _Digests([], [], [], len(group), [])
+        for entry in group:
+            diagnosis = diagnosis_key(entry)
+            if not diagnosis:  # it is still being written
+                continue
+            key = entry_key("digest", diagnosis)
+            path = self._cache.place(key)
+            if path is not None:
+                found.paths.append(str(path))
+                found.keys.append(key)
+                found.ids.append(entry.id)
+                continue
+            whole = self._cache.place(diagnosis)
+            sources = (str(whole),) if whole is not None else ()
+            state = self._jobs.ask(key, entry.file, "digest", sources)
+            if state.state == "failed" and state.error is not None:
+                found.errors.append(state.error)
+        return found
+
+    def _drop_damaged(self, keys: Sequence[str]) -> None:
+        """Delete digests that cannot be read, so that they are made again."""
+        for key in keys:
+            self._kept(key)
+
+    def _kept(self, key: str) -> bytes | None:
+        path: Path | None = self._cache.place(key)
+        if path is None:
+            return None
+        try:
+            entry = self._cache.find(key)
+            return entry.report_gz() if entry is not None else None
+        except CorruptEntry:
+            self._cache.drop(path)
+        except OSError:
+            pass
+        return None

@@ -1,0 +1,68 @@
+"""Rows of the table of runs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.digest.digest import Digest, numbers, per_cause
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.trace.events import Int64
+
+
+def run_row(digest: Digest) -> pb.RunRow:
+    """Return the row of one recording."""
+    about = digest.about
+    first = digest.findings[0] if digest.findings else pb.Finding()
+    low, middle, high = _quartiles(steady_steps_ns(digest))
+    return pb.RunRow(
+        run=about.run,
+        kind=about.kind,
+        worker=about.worker,
+        ranks=1,
+        recordings=1,
+        time_s=about.origin_ns / 1e9,
+        step_us=middle / 1_000,
+        low_step_us=low / 1_000,
+        high_step_us=high / 1_000,
+        busy_share=about.busy_share,
+        account=_account(digest),
+        limiter=about.limiter,
+        sentence=about.sentence,
+        first_rule=first.rule,
+        first_title=first.title,
+        saving_share=first.saving.high_share,
+        memory_share=_memory_share(digest),
+        severity=max((finding.severity for finding in digest.findings), default=0),
+    )
+
+
+def steady_steps_ns(digest: Digest) -> Int64:
+    """Return the durations of the steady steps; none if no steps are known."""
+    if digest.about.steps_basis == "none":
+        return np.zeros(0, np.int64)
+    steps = digest.steps
+    steady = np.asarray(steps.column("steady").to_numpy(zero_copy_only=False), np.bool_)
+    return (numbers(steps, "end_ns") - numbers(steps, "start_ns"))[steady]
+
+
+def _quartiles(durations: Int64) -> tuple[float, float, float]:
+    if not len(durations):
+        return 0.0, 0.0, 0.0
+    low, middle, high = np.quantile(durations, [0.25, 0.5, 0.75]).tolist()
+    return low, middle, high
+
+
+def _account(digest: Digest) -> list[pb.CauseTime]:
+    """Return the parts of the step window: the GPU's, or the host's without one."""
+    steps, causes = digest.steps, digest.about.causes
+    on_gpu = bool(digest.about.device_name) or digest.about.devices > 0
+    work = ("computing", "copying", "communicating")
+    parts = {part: int(numbers(steps, f"{part}_ns").sum()) for part in work}
+    spent = per_cause(steps, "idle_ns" if on_gpu else "host_ns", len(causes)).sum(axis=0).tolist()
+    parts |= dict(zip(causes, spent, strict=True))
+    return [pb.CauseTime(cause=name, us=ns / 1_000) for name, ns in parts.items() if ns]
+
+
+def _memory_share(digest: Digest) -> float:
+    shares = [m.peak_reserved_bytes / m.capacity_bytes for m in digest.about.memory if m.capacity_bytes > 0]
+    return max(shares, default=0.0)

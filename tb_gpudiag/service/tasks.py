@@ -1,0 +1,124 @@
+"""What an analysis process does, by the kind of its task. Imported in that process only."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from google.protobuf.message import Message
+
+from tb_gpudiag.digest.building.build_digest import build_digest
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.digest.digested import digest_file
+from tb_gpudiag.digest.file import from_bytes, to_bytes
+from tb_gpudiag.errors import JobFailed
+from tb_gpudiag.jobs.compare.comparison import compare
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.build import build_report
+from tb_gpudiag.report.diagnosis import Progress, read_facts
+from tb_gpudiag.report.slices.memory_history import prepare_memory
+from tb_gpudiag.report.slices.timeline import prepare_timeline
+from tb_gpudiag.report.wire import to_json
+from tb_gpudiag.service.entry import CorruptEntry, Entry, read_entry
+from tb_gpudiag.service.protocol import BETWEEN_SIDES, Task
+from tb_gpudiag.service.run_rows import run_row
+
+DIGEST = "digest"
+"""Name of the array of a diagnosis's entry that is its digest."""
+
+
+class Result(NamedTuple):
+    """Contents of a cache entry: see entry.write_entry."""
+
+    content: bytes
+    arrays: Mapping[str, Any]
+    summary: Mapping[str, str]
+
+
+def do(task: Task, progress: Progress) -> Result:
+    """Do the task.
+
+    Raises:
+        TraceError: the file cannot be read.
+        JobFailed: a source is gone.
+    """
+    return _KINDS[task.kind](task, progress)
+
+
+def _diagnose(task: Task, progress: Progress) -> Result:
+    facts = read_facts(task.file, progress)
+    report = build_report(facts, task.file)
+    digest = build_digest(facts, report, task.file)
+    progress(0.9, "preparing the timeline")
+    arrays = prepare_timeline(facts) | prepare_memory(facts)
+    arrays[DIGEST] = np.frombuffer(to_bytes(digest), np.uint8)
+    progress(0.95, "saving")
+    content = _zipped(pb.ReportState(state="ready", progress=1.0, report=report))
+    return Result(content, arrays, _summary(report, digest))
+
+
+def _digest(task: Task, progress: Progress) -> Result:
+    for path in task.sources:
+        entry = _entry(path)
+        if entry is not None and DIGEST in entry.columns:
+            return Result(entry.content(DIGEST), {}, entry.summary)
+    report, digest = digest_file(task.file, progress)
+    return Result(to_bytes(digest), {}, _summary(report, digest))
+
+
+def _compare(task: Task, progress: Progress) -> Result:
+    progress(0.1, "comparing")
+    between = task.sources.index(BETWEEN_SIDES)
+    digests = _digests(task)
+    found = compare(digests[:between], digests[between:])
+    return Result(_zipped(pb.ComparisonState(state="ready", progress=1.0, comparison=found)), {}, {})
+
+
+def _digests(task: Task) -> list[Digest]:
+    """Read the digests. Their ids are those that the page knows."""
+    digests = []
+    for path, id_ in zip(task.sources, task.ids, strict=True):
+        if path != BETWEEN_SIDES:
+            digest = from_bytes(_content(path), path)
+            digests.append(replace(digest, about=replace(digest.about, id=id_)))
+    return digests
+
+
+def _content(path: str) -> bytes:
+    entry = _entry(path)
+    try:
+        if entry is not None:
+            return entry.report_gz()
+    except (CorruptEntry, OSError):
+        pass
+    raise JobFailed("The result of one of the recordings is gone.", where=path, remedy="Reload the page.")
+
+
+def _entry(path: str) -> Entry | None:
+    try:
+        return read_entry(Path(path))
+    except (CorruptEntry, OSError):
+        return None
+
+
+def _zipped(message: Message) -> bytes:
+    return gzip.compress(to_json(message).encode("utf-8"), mtime=0)
+
+
+def _summary(report: pb.Report, digest: Digest) -> dict[str, str]:
+    return {
+        "limiter": report.verdict.limiter,
+        "sentence": report.verdict.sentence,
+        "row": to_json(run_row(digest)),
+    }
+
+
+_KINDS: Final[Mapping[str, Callable[[Task, Progress], Result]]] = {
+    "diagnose": _diagnose,
+    "digest": _digest,
+    "compare": _compare,
+}

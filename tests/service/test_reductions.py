@@ -1,0 +1,137 @@
+"""Answers about several recordings, with real processes; and the table of runs."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.wire import from_json
+from tb_gpudiag.service.pending import Pending
+from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.service import Service, UnknownTrace
+from tb_gpudiag.service.settings import Settings
+from tests.builder import TraceBuilder
+from tests.service.helpers import eventually, hasten, write_trace
+
+pytestmark = pytest.mark.slow
+
+
+def write(folder: Path, worker: str, kernel_us: float, span: int) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for step in range(8):
+        main.step(step, at=step * 1000, us=1000)
+        main.launch("gemm", at=step * 1000 + 5, us=5, runs_at=step * 1000 + 20, runs_us=kernel_us)
+    trace.write(folder, worker=worker, time=span)
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Service]]:
+    hasten(monkeypatch)
+    made: list[Service] = []
+
+    def start() -> Service:
+        made.append(Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "cache")))
+        eventually(lambda: made[-1].traces().scanned)
+        eventually(lambda: all(entry.content for entry in made[-1].traces().traces))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def answer(ask: Callable[[], bytes | Pending]) -> str:
+    def ready() -> bytes | None:
+        found = ask()
+        assert isinstance(found, bytes) or found.state != "failed", found
+        return found if isinstance(found, bytes) else None
+
+    return gzip.decompress(eventually(ready)).decode()
+
+
+def test_two_traces_are_compared(service: Callable[[], Service], tmp_path: Path) -> None:
+    write(tmp_path / "log" / "a", "w_1", 600, 1)
+    write(tmp_path / "log" / "b", "w_1", 300, 2)
+    served = service()
+    base, candidate = (entry.id for entry in served.traces().traces)
+    state = from_json(answer(lambda: served.compare(base, candidate)), pb.ComparisonState)
+    assert (state.state, state.comparison.base_id, state.comparison.candidate_id) == (
+        "ready",
+        base,
+        candidate,
+    )
+    computing = {part.cause: part.candidate_us - part.base_us for part in state.comparison.causes}[
+        "computing"
+    ]
+    assert computing == pytest.approx(-300, abs=1)
+    again = served.compare(base, candidate)
+    assert isinstance(again, bytes)  # from the cache
+
+
+def test_a_trace_that_cannot_be_read_is_the_answer_s_problem(
+    service: Callable[[], Service], tmp_path: Path
+) -> None:
+    write(tmp_path / "log" / "a", "w_1", 600, 1)
+    write_trace(tmp_path / "log" / "b", "w.2", "not a trace")
+    served = service()
+    base, candidate = (entry.id for entry in served.traces().traces)
+
+    def failed() -> Pending | None:
+        found = served.compare(base, candidate)
+        return found if isinstance(found, Pending) and found.state == "failed" else None
+
+    error = eventually(failed).error
+    assert error is not None
+    assert error.where.endswith("w.2.pt.trace.json")
+
+
+def test_a_damaged_digest_is_made_again(service: Callable[[], Service], tmp_path: Path) -> None:
+    write(tmp_path / "log" / "a", "w_1", 600, 1)
+    served = service()
+    (entry,) = served.traces().traces
+    answer(lambda: served.compare(entry.id, entry.id))
+    for path in (tmp_path / "cache" / "entries").iterdir():
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 255
+        path.write_bytes(content)
+
+    def ready() -> bytes | None:
+        found = served.compare(entry.id, entry.id)
+        return found if isinstance(found, bytes) else None
+
+    assert eventually(ready)
+
+
+def test_unknown_traces_and_runs(service: Callable[[], Service], tmp_path: Path) -> None:
+    write(tmp_path / "log" / "a", "w_1", 600, 1)
+    served = service()
+    (entry,) = served.traces().traces
+    with pytest.raises(UnknownTrace):
+        served.compare(entry.id, "../../etc/passwd")
+
+
+def test_the_table_of_runs_has_a_row_for_each_and_then_what_changed(
+    service: Callable[[], Service], tmp_path: Path
+) -> None:
+    for rank in range(2):
+        write(tmp_path / "log" / "job", f"rank{rank}_1", 600, 1)
+    write(tmp_path / "log" / "one", "w_1", 600, 1)
+    served = service()
+    table = served.runs()
+    assert [(row.run, row.kind, row.ranks, row.state) for row in table.rows] == [
+        ("job", "job", 2, "new"),
+        ("one", "trace", 1, "new"),
+    ]
+    assert served.runs(table.generation).unchanged
+    id_ = table.rows[1].trace_id
+    answer(lambda: served.report(id_))
+    eventually(lambda: any(row.state == "ready" for row in served.runs(table.generation).rows))
+    changed = served.runs(table.generation)
+    assert [row.run for row in changed.rows] == ["one"]
+    assert changed.rows[0].step_us == pytest.approx(1000, rel=0.01)
+    assert changed.rows[0].busy_share == pytest.approx(0.6, abs=0.01)
