@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from tb_gpudiag.version import __version__
 
 if TYPE_CHECKING:
-    from tb_gpudiag.report.report_pb2 import Report
+    from tb_gpudiag.report.report_pb2 import Comparison, Report
 
-__all__ = ["__version__", "diagnose"]
+__all__ = ["__version__", "compare", "diagnose"]
 
 
 def diagnose(path: str) -> Report:
@@ -25,3 +25,19 @@ def diagnose(path: str) -> Report:
     from tb_gpudiag.report.diagnosis import diagnose_path
 
     return diagnose_path(path)
+
+
+def compare(base: str, candidate: str) -> Comparison:
+    """Compare two traces or jobs. Each is a trace file, a digest file, or a directory or fsspec URL with one
+    trace, or with one trace per rank of a job.
+
+    Returns the Comparison of report.proto. Times in it are in µs per step, sizes in bytes. Raises errors of
+    `tb_gpudiag.errors`: NothingToRead if there is nothing at a path, UsageError if there are several
+    recordings, and a TraceError if a file cannot be read.
+    """
+    from tb_gpudiag.digest.read_path import digests_at
+    from tb_gpudiag.jobs.compare import comparison
+    from tb_gpudiag.jobs.compare.selection import one_side
+
+    sides = [one_side(digests_at(path), path) for path in (base, candidate)]
+    return comparison.compare(*sides)

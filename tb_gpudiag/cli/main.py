@@ -21,6 +21,7 @@ from tb_gpudiag.errors import GpudiagError, is_out_of_memory
 from tb_gpudiag.version import __version__
 
 COMMANDS = {
+    "compare": "compare two traces or jobs: which is faster, and where the difference went",
     "diagnose": "find out why a job is slow or runs out of memory, from traces and memory snapshots",
     "digest": "write what job, history and compare need of each trace, for clusters",
     "explain": "show what a rule checks, and how to fix what it finds",

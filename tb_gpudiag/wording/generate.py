@@ -53,6 +53,8 @@ TABLES: Mapping[str, Table] = {
     "TREND_STATES": kinds.TREND_STATES,
     "SAVING_BASES": kinds.SAVING_BASES,
     "FILE_KINDS": kinds.FILE_KINDS,
+    "COMPARISON_VERDICTS": kinds.COMPARISON_VERDICTS,
+    "MEMORY_FIGURES": kinds.MEMORY_FIGURES,
     "COLUMNS": COLUMNS,
 }
 """What the page shows. The names are the same in TypeScript."""

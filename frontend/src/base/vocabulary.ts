@@ -840,6 +840,47 @@ export const FILE_KINDS: Readonly<Record<string, Term>> = {
   }
 };
 
+export const COMPARISON_VERDICTS: Readonly<Record<string, Term>> = {
+  "FASTER": {
+    "word": "Faster",
+    "noun": "faster",
+    "explanation": "A step of the candidate takes less time than one of the base."
+  },
+  "SLOWER": {
+    "word": "Slower",
+    "noun": "slower",
+    "explanation": "A step of the candidate takes more time than one of the base."
+  },
+  "SAME": {
+    "word": "No difference",
+    "noun": "no difference",
+    "explanation": "Steps of both take the same time, within the share that is given."
+  },
+  "CANNOT_TELL": {
+    "word": "Cannot tell",
+    "noun": "cannot tell",
+    "explanation": "The traces do not show which is faster. The sentence says why."
+  }
+};
+
+export const MEMORY_FIGURES: Readonly<Record<string, Term>> = {
+  "peak": {
+    "word": "Allocated at the peak",
+    "noun": "allocated at the peak",
+    "explanation": "Highest allocated memory of the recording."
+  },
+  "reserved": {
+    "word": "Reserved at the peak",
+    "noun": "reserved at the peak",
+    "explanation": "Highest memory that the caching allocator has reserved."
+  },
+  "floor": {
+    "word": "Floor",
+    "noun": "floor",
+    "explanation": "Lowest allocated memory of a step, median over the steps after the warm-up."
+  }
+};
+
 export const COLUMNS: Readonly<Record<string, Term>> = {
   "launches": {
     "word": "Launches",

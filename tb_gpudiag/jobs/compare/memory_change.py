@@ -10,7 +10,7 @@ import numpy as np
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.jobs.compare.side import Side
 
-WHATS: Final = ("peak", "reserved", "floor")
+FIGURES: Final = ("peak", "reserved", "floor")
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class MemoryChange:
     """One figure of one device's memory on both sides."""
 
     device: str
-    what: str  # of WHATS
+    what: str  # of FIGURES
     base_bytes: int
     candidate_bytes: int
 
@@ -31,7 +31,7 @@ def compare_memory(base: Side, candidate: Side) -> list[MemoryChange]:
     return [
         MemoryChange(device, what, figures[what], of_candidate[device][what])
         for device, figures in of_base.items()
-        for what in WHATS
+        for what in FIGURES
         if device in of_candidate and what in figures and what in of_candidate[device]
     ]
 

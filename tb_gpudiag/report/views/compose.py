@@ -29,7 +29,7 @@ def compose(reports: Sequence[pb.Report]) -> Document:
     """Build the document of these reports."""
     table = overview(reports)
     return Document(
-        title=table.title if table else " ".join(heading(report.trace) for report in reports),
+        title=f"Diagnosis: {table.title if table else ' '.join(heading(report.trace) for report in reports)}",
         overview=table,
         reports=tuple(_view(report) for report in reports),
         example=_any_rule(reports),

@@ -1,0 +1,111 @@
+"""`gpudiag compare BASE CANDIDATE`: is the candidate faster, and where did the difference go?"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+
+from tb_gpudiag.cli.formats import add_options, write
+from tb_gpudiag.cli.inputs import add_engine_options, read_digests
+from tb_gpudiag.cli.output import DEFECT, tell
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.errors import Defect, GpudiagError, UsageError
+from tb_gpudiag.jobs.compare.comparison import compare
+from tb_gpudiag.jobs.compare.comparison_view import comparison_document
+from tb_gpudiag.jobs.compare.conclusion import CANNOT_TELL, SLOWER
+from tb_gpudiag.jobs.compare.selection import one_side
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.wire import to_dict
+
+_NEW_FINDINGS = "new-findings"
+_SLOWER = "slower"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Return 0 on success, 1 if a --fail-on condition is met, 2 if a side was not read, 3 after a bug.
+
+    Raises UsageError and NothingToRead.
+    """
+    parsed = _parser().parse_args(arguments)
+    slower, new_findings = _conditions(parsed.fail_on)
+    sides = []
+    for path in (parsed.base, parsed.candidate):
+        digests, errors = _read(path, parsed)
+        if errors:
+            return DEFECT if any(isinstance(error, Defect) for error in errors) else 2
+        sides.append(one_side(digests, path))
+    comparison = compare(*sides)
+    write(parsed, lambda: comparison_document(comparison), lambda: {"comparison": to_dict(comparison)})
+    if slower is not None and comparison.verdict == CANNOT_TELL:
+        tell(f"--fail-on slower does not apply. {comparison.sentence}")
+    return 1 if _is_slower(comparison, slower) or (new_findings and comparison.findings.new) else 0
+
+
+def _read(path: str, parsed: argparse.Namespace) -> tuple[list[Digest], list[GpudiagError]]:
+    """Return the digests at a path. A side with a part that cannot be read is not compared."""
+    digests, errors = read_digests([path], processes=parsed.processes, dask=parsed.dask, quiet=parsed.quiet)
+    for error in errors:
+        tell(str(error))
+    return digests, errors
+
+
+def _is_slower(comparison: pb.Comparison, percent: float | None) -> bool:
+    if percent is None or comparison.verdict != SLOWER:
+        return False
+    return comparison.step_us.difference >= percent / 100 * comparison.step_us.base
+
+
+def _conditions(values: Sequence[str]) -> tuple[float | None, bool]:
+    """Return the percentage of `slower`, or None, and whether new findings fail."""
+    percent: float | None = None
+    new_findings = False
+    for value in (part for each in values for part in each.split(",") if part):
+        name, colon, number = value.partition(":")
+        if value == _NEW_FINDINGS:
+            new_findings = True
+        elif name == _SLOWER:
+            percent = _percent(number, value) if colon else 0.0
+        else:
+            raise _bad_condition(value)
+    return percent, new_findings
+
+
+def _percent(number: str, value: str) -> float:
+    try:
+        percent = float(number)
+    except ValueError:
+        raise _bad_condition(value) from None
+    if not math.isfinite(percent) or percent < 0:
+        raise _bad_condition(value)
+    return percent
+
+
+def _bad_condition(value: str) -> UsageError:
+    return UsageError(
+        "--fail-on takes slower, slower:PERCENT and new-findings", where=value, remedy="such as slower:5"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpudiag compare",
+        description="Compare two traces, or two jobs with a trace per rank: which is faster, where did the "
+        "difference go, and what became of the findings?",
+        epilog="Exit status: 0 success, 1 a --fail-on condition is met, 2 invalid usage or a side cannot be "
+        "read, 3 a bug in gpudiag.",
+    )
+    side = "a trace, a digest, or a directory with one trace or with one per rank of a job"
+    parser.add_argument("base", metavar="BASE", help=side)
+    parser.add_argument("candidate", metavar="CANDIDATE", help="the same, after the change")
+    add_options(parser)
+    parser.add_argument(
+        "--fail-on",
+        metavar="CONDITION",
+        action="append",
+        default=[],
+        help="exit with status 1 if the candidate is slower (slower), by a percentage or more (slower:5), or "
+        "if it has findings that the base lacks (new-findings)",
+    )
+    add_engine_options(parser)
+    return parser

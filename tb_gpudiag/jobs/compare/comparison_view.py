@@ -1,0 +1,199 @@
+"""A Comparison as the document that text, Markdown and HTML show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from tb_gpudiag.digest.digest import PATH_SEPARATOR
+from tb_gpudiag.jobs.part_words import part_term, signed_ns
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.document import (
+    Column,
+    Document,
+    Kind,
+    Lines,
+    ReportView,
+    Section,
+    Table,
+    lines,
+    table,
+)
+from tb_gpudiag.version import __version__
+from tb_gpudiag.wording.format import figures, one_line, size_bytes, time_us
+from tb_gpudiag.wording.kinds import COMPARISON_VERDICTS, MEMORY_FIGURES
+from tb_gpudiag.wording.quantity import duration, size
+from tb_gpudiag.wording.term import term
+
+ROWS_SHOWN: Final = 10
+"""Rows of kernels and of operators. The Comparison has more."""
+
+_LONGEST: Final = 60
+_JOIN: Final = " + "
+_PARAMETERS: Final = re.compile(r"(?<![\s:<,])\((?!anonymous namespace\)).*", re.S)
+
+_SIDES: Final = (Column("Base", Kind.NUMBER), Column("Candidate", Kind.NUMBER))
+_DIFFERENCE: Final = Column("Difference", Kind.NUMBER)
+
+
+def comparison_document(comparison: pb.Comparison) -> Document:
+    """Build the document of a comparison."""
+    sections: list[Section] = [
+        _parts(comparison),
+        _figures(comparison),
+        _findings(comparison.findings),
+        _promised(comparison.promised),
+        _work("kernels", "GPU work that changed most, per step", comparison.kernels),
+        _work(
+            "operators", "Operators that changed most, self time on the host per step", comparison.operators
+        ),
+        _notes(comparison),
+    ]
+    view = ReportView(
+        heading="Comparison",
+        path=f"base: {comparison.base}",
+        about=f"candidate: {comparison.candidate}",
+        limiter=term(COMPARISON_VERDICTS, comparison.verdict).word,
+        verdict=comparison.sentence,
+        sections=tuple(section for section in sections if section),
+    )
+    return Document(
+        title=f"Comparison of {comparison.base} and {comparison.candidate}",
+        overview=None,
+        reports=(view,),
+        example=next(iter(_rules(comparison.findings)), ""),
+        generator=f"gpudiag {__version__}",
+    )
+
+
+def _parts(comparison: pb.Comparison) -> Table:
+    """Parts of the mean step. They add up to it."""
+    rows = [
+        (
+            part_term(row.cause).word,
+            duration(row.base_us * 1e3),
+            duration(row.candidate_us * 1e3),
+            _signed_us(row.candidate_us - row.base_us),
+        )
+        for row in comparison.causes
+    ]
+    mean = comparison.mean_step_us
+    if rows:
+        whole = duration(mean.base * 1e3), duration(mean.candidate * 1e3)
+        rows.append(("Mean step", *whole, _signed_us(mean.difference)))
+    return table("parts", "Where the difference went", (Column("Part"), *_SIDES, _DIFFERENCE), rows)
+
+
+def _figures(comparison: pb.Comparison) -> Table:
+    """Launches and memory."""
+    launches = comparison.launches
+    rows = []
+    if launches.base or launches.candidate:
+        moved = launches.candidate - launches.base
+        rows.append(
+            (
+                "Launches per step",
+                figures(launches.base),
+                figures(launches.candidate),
+                f"+{figures(moved)}" if moved > 0 else figures(moved),
+            )
+        )
+    for row in comparison.memory:
+        moved = row.candidate_bytes - row.base_bytes
+        rows.append(
+            (
+                f"{row.device}: {term(MEMORY_FIGURES, row.what).noun}",
+                str(size(row.base_bytes)),
+                str(size(row.candidate_bytes)),
+                f"+{size_bytes(moved)}" if moved > 0 else size_bytes(moved),
+            )
+        )
+    return table("figures", "Launches and memory", (Column("Figure"), *_SIDES, _DIFFERENCE), rows)
+
+
+def _findings(findings: pb.FindingsDifference) -> Table:
+    rows = [
+        *((_rule(found), "gone", one_line(found.title), "") for found in findings.gone),
+        *((_rule(found), "new", "", one_line(found.title)) for found in findings.new),
+        *(
+            (_rule(pair.base), "changed", one_line(pair.base.title), one_line(pair.candidate.title))
+            for pair in findings.changed
+        ),
+    ]
+    columns = (Column("Finding"), Column("Is"), Column("In the base"), Column("In the candidate"))
+    return table("findings", "Findings", columns, rows)
+
+
+def _rule(found: pb.Finding | pb.Promised) -> str:
+    return one_line(f"{found.rule} {found.name}")
+
+
+def _rules(findings: pb.FindingsDifference) -> Iterable[str]:
+    yield from (found.rule for found in findings.new)
+    yield from (found.rule for found in findings.gone)
+    yield from (pair.candidate.rule for pair in findings.changed)
+
+
+def _promised(promised: Iterable[pb.Promised]) -> Table:
+    """Estimated savings of what was fixed. The measured saving is that of all fixes together."""
+    rows = [
+        (
+            _rule(row),
+            f"{time_us(row.low_us)} to {time_us(row.high_us)}"
+            if row.low_us
+            else f"up to {time_us(row.high_us)}",
+            time_us(row.real_us),
+        )
+        for row in promised
+    ]
+    title = "Estimated and measured saving, per step"
+    if len(rows) > 1:
+        title += " (measured: of all fixes together)"
+    columns = (Column("Fixed"), Column("Estimated", Kind.NUMBER), Column("Measured", Kind.NUMBER))
+    return table("promised", title, columns, rows)
+
+
+def _work(id: str, title: str, rows: Iterable[pb.OperatorDifference]) -> Table:
+    changed = [
+        row for row in rows if row.candidate_us != row.base_us or row.candidate_count != row.base_count
+    ]
+    shown = [
+        (
+            f"{_short(row.name)} → {_short(row.candidate_name)}" if row.candidate_name else _short(row.name),
+            duration(row.base_us * 1e3),
+            duration(row.candidate_us * 1e3),
+            _signed_us(row.candidate_us - row.base_us),
+            _calls(row),
+            row.path.rpartition(PATH_SEPARATOR)[2],
+        )
+        for row in changed[:ROWS_SHOWN]
+    ]
+    columns = (
+        Column("Name", Kind.CODE),
+        *_SIDES,
+        _DIFFERENCE,
+        Column("Calls", Kind.NUMBER),
+        Column("Inside", Kind.CODE),
+    )
+    return table(id, title, columns, shown)
+
+
+def _short(names: str) -> str:
+    """Names of kernels without the types of their parameters, bounded."""
+    return _JOIN.join(
+        one_line(_PARAMETERS.sub("", name).removeprefix("void "), _LONGEST) for name in names.split(_JOIN)
+    )
+
+
+def _calls(row: pb.OperatorDifference) -> str:
+    base, candidate = figures(row.base_count), figures(row.candidate_count)
+    return base if base == candidate else f"{base} → {candidate}"
+
+
+def _notes(comparison: pb.Comparison) -> Lines:
+    return lines("notes", "Notes", comparison.notes)
+
+
+def _signed_us(microseconds: float) -> str:
+    return signed_ns(microseconds * 1e3)
