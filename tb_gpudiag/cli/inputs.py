@@ -70,29 +70,36 @@ def read_digests(
     Raises:
         NothingToRead: there are traces, but none of this run.
     """
-    digests: list[Digest] = []
-    errors: list[GpudiagError] = []
-    with_digests: list[str] = []
-    for path in paths:
-        try:
-            found = find_digests(path)
-            with_digests += [path] * bool(found)
-            for name in found:
-                digests.append(read_digest(name))
-        except GpudiagError as error:
-            errors.append(error)
-    files, problems = find_files(
-        [path for path in paths if not path.endswith(SUFFIX)], run, may_be_none=with_digests
-    )
+    digests, errors, with_digests = _digest_files(paths)
+    traces = [path for path in paths if not path.endswith(SUFFIX)]
+    files, problems = find_files(traces, run, may_be_none=with_digests)
     digests = [digest for digest in digests if run is None or digest.about.run == run]
     known = {digest.about.id for digest in digests}
     todo = [file for file in files if file.identity not in known]
-    for done in digested(todo, processes=processes, dask=dask, quiet=quiet):
-        if done.digest is not None:
-            digests.append(done.digest)
-        if done.error is not None:
-            problems.append(done.error)
+    outcomes = list(digested(todo, processes=processes, dask=dask, quiet=quiet))
+    digests += [done.digest for done in outcomes if done.digest is not None]
+    problems += [done.error for done in outcomes if done.error is not None]
     return digests, [*errors, *problems]
+
+
+def _digest_files(paths: Sequence[str]) -> tuple[list[Digest], list[GpudiagError], list[str]]:
+    """Read the digest files below the paths. Also return what went wrong, and which paths have some."""
+    digests: list[Digest] = []
+    errors: list[GpudiagError] = []
+    having: list[str] = []
+    for path in paths:
+        try:
+            found = find_digests(path)
+        except GpudiagError as error:
+            errors.append(error)
+            continue
+        having += [path] * bool(found)
+        for name in found:
+            try:
+                digests.append(read_digest(name))
+            except GpudiagError as error:
+                errors.append(error)
+    return digests, errors, having
 
 
 def digested(

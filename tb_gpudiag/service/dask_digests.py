@@ -46,7 +46,9 @@ def digest_on_cluster(files: Sequence[TraceFile], address: str) -> Iterator[Dige
             client.submit(digest_content, file, pure=False, retries=MOST_TRIES): number
             for number, file in waiting.items()
         }
-        for future in dask.as_completed(list(futures)):
+        with client.as_current():
+            completed = dask.as_completed(list(futures))
+        for future in completed:
             number = futures.pop(future)
             yield _of_future(waiting.pop(number), future)
             future.release()

@@ -1,0 +1,78 @@
+"""Digests made on a real Dask cluster: what is done is kept, whatever is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tb_gpudiag.digest.digest import texts
+from tb_gpudiag.errors import JobFailed, NotATrace, UsageError
+from tb_gpudiag.service.dask_digests import digest_on_cluster
+from tb_gpudiag.trace.find import TraceFile, find_traces
+from tests.builder import TraceBuilder
+
+distributed = pytest.importorskip("dask.distributed")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as started:
+        yield started
+
+
+def write(folder: Path, *names: str) -> list[TraceFile]:
+    for name in names:
+        trace = TraceBuilder()
+        main = trace.thread()
+        main.step(0, at=0, us=1000)
+        main.launch(name, at=5, us=5, runs_at=20, runs_us=900)
+        trace.write(folder / name)
+    return find_traces(str(folder)).files
+
+
+def test_a_cluster_digests_each_trace(cluster: Any, tmp_path: Path) -> None:
+    files = write(tmp_path, "a", "b", "c")
+    (tmp_path / "bad.1.pt.trace.json").write_text("not a trace")
+    done = list(digest_on_cluster(find_traces(str(tmp_path)).files, cluster.scheduler_address))
+    kernels = {d.file.run: texts(d.digest.kernels, "name") for d in done if d.digest is not None}
+    assert kernels == {"a": ["a"], "b": ["b"], "c": ["c"]}
+    (error,) = [d.error for d in done if d.error is not None]
+    assert isinstance(error, NotATrace)
+    assert len(files) == 3
+
+
+def test_a_lost_worker_costs_time_and_no_trace(cluster: Any, tmp_path: Path) -> None:
+    files = write(tmp_path, *"abcdefgh")
+    outcomes = digest_on_cluster(files, cluster.scheduler_address)
+    first = next(outcomes)
+    worker = next(iter(cluster.workers.values()))
+    os.kill(worker.pid, signal.SIGKILL)
+    done = [first, *outcomes]
+    assert sorted(d.file.run for d in done) == list("abcdefgh")
+    assert [d.error for d in done if d.error is not None] == []
+
+
+def test_a_lost_scheduler_keeps_what_is_done(cluster: Any, tmp_path: Path) -> None:
+    files = write(tmp_path, *"abcdefgh")
+    outcomes = digest_on_cluster(files, cluster.scheduler_address)
+    done = [next(outcomes)]
+    cluster.close()
+    done += outcomes
+    assert sorted(d.file.run for d in done) == list("abcdefgh")
+    assert done[0].digest is not None
+    lost = [d for d in done if d.digest is None]
+    assert all(isinstance(d.error, JobFailed) for d in lost)
+
+
+def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tb_gpudiag.service.dask_digests.CONNECT_S", 1)
+    with pytest.raises(UsageError, match="does not answer"):
+        list(digest_on_cluster(write(tmp_path, "a"), "tcp://127.0.0.1:9"))
