@@ -30,8 +30,10 @@ COMMANDS = {
 """One line of help by name of the subcommand, which is a module in tb_gpudiag.cli."""
 
 # With less address space, libraries end the process as soon as they cannot start a thread. A trace of a few
-# events takes 1.15 GB of it, a large one up to 3 GB. `explain` and `scrub` do not load these libraries.
+# events takes 1.15 GB of it, a large one up to 3 GB.
 LEAST_ADDRESS_SPACE_MB = 1400
+# These commands do not load such libraries.
+LIGHT = ("explain", "scrub")
 
 DONE = 0
 UNUSABLE = 2
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log_output.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.ERROR, handlers=[log_output])
     parsed = _parser().parse_args(arguments)
-    if parsed.command == "diagnose" and (limit_mb := _address_space_mb()) < LEAST_ADDRESS_SPACE_MB:
+    if parsed.command not in LIGHT and (limit_mb := _address_space_mb()) < LEAST_ADDRESS_SPACE_MB:
         tell(
             f"This process may use {limit_mb:.0f} MB of address space, which is not enough memory. "
             f"(Raise the limit to {LEAST_ADDRESS_SPACE_MB} MB or more: `ulimit -v`.)"

@@ -1,6 +1,6 @@
 """Open pages that poll and zoom, as one program, so that they do not share Python's lock with the server.
 
-    python -m tests.benchmarks.tabs ADDRESS TABS SECONDS ID…
+    python -m tests.benchmarks.tabs PLUGIN_ADDRESS TABS SECONDS ID…
 
 Each page polls the list of traces, asks for its report until it is there, and then for the slices that
 zooming in and out of the timeline needs. Prints the number of answers and the waiting times of the slices.
@@ -82,7 +82,7 @@ class Page:
     async def _get(self, route: str) -> bytes:
         """Return the body."""
         reader, writer = await asyncio.open_connection(self._url.hostname, self._url.port)
-        path = f"{self._url.path}/data/plugin/gpudiag/{route}"
+        path = f"{self._url.path}/{route}"
         writer.write(f"GET {path} HTTP/1.0\r\nHost: tensorboard\r\nAccept-Encoding: gzip\r\n\r\n".encode())
         answer = await reader.read()
         writer.close()

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.load import rows, table
+from tests.benchmarks.load import ANALYZING, FLOOR, IDLE, ZOOMING, samples, table
 
 
 @pytest.mark.benchmark
 @pytest.mark.timeout(900)
 def test_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = rows(tmp_path)
+    found = samples(tmp_path)
     with capsys.disabled():
         print(f"\n{table(found)}")
-    for row in found[1:]:
-        assert row.requests > 500
-        # The goal is twice the idle time. Other programs on the machine disturb: this fails where requests
-        # compute again.
-        assert row.median_s < 4 * found[0].median_s
+    for name in (ANALYZING, ZOOMING):
+        assert found[name].requests > 300
+        # The goal: at most twice as long as without gpudiag, where the machine allows that.
+        assert found[name].median_s < 2 * max(found[IDLE].median_s, found[FLOOR].median_s)
+        assert found[name].p95_s < 2 * max(found[IDLE].p95_s, found[FLOOR].p95_s)
