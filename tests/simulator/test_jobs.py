@@ -88,7 +88,7 @@ def test_a_pipeline_has_its_bubble() -> None:
 
 
 def test_every_rank_calls_the_same_collectives_of_a_group_in_the_same_order(job: DistributedJob) -> None:
-    calls = defaultdict(set)
+    calls: dict[str, set[tuple[tuple[int, str], ...]]] = defaultdict(set)
     for rank, recording in enumerate(simulated_job(job).recordings):
         own = defaultdict(list)
         for w in recording.gpu:

@@ -133,6 +133,7 @@ def _varied(job: DistributedJob, draw: random.Random) -> DistributedJob:
         layer_us=layer_us,
         layer_mib=24 * layer_us / 900 * draw.uniform(0.5, 1.0),
         microbatches=draw.choice((6, 8, 12)),
+        clips=draw.random() < 0.8,
         noise=draw.uniform(0.005, 0.03),
         batch_spread=draw.choice((0, 0, 0.005, 0.01)),
         start_spread_us=10 ** draw.uniform(2, 2.7),

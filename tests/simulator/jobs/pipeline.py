@@ -28,10 +28,19 @@ class Pipeline(Ddp):
             if done < count - ahead:
                 yield from self._forward_one(tokens)
             self._backward_one(tokens, last=done == count - 1)
+        if self.job.clips:
+            self._clip()
         self.update()
 
     def replicas(self) -> Group | None:
         return self.groups.get("outer")
+
+    def _clip(self) -> None:
+        """Reduce the norm of the gradients over all stages."""
+        norm = self.network.collective(
+            self.rank, "all_reduce", self.groups["inner"], 1, stream=INNER_STREAM + 20
+        )
+        self.rank.hold(7, norm)
 
     def _forward_one(self, tokens: int) -> Program:
         self._receive(-1, tokens)

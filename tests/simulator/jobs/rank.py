@@ -176,10 +176,12 @@ class Rank:
         args: Mapping[str, Any] | None = None,
         bytes: int | None = None,
     ) -> Work:
+        draw = self._extra if self._in_extra else self._kernels
+        gap_ns = round(TURNAROUND_NS * draw.uniform(0.8, 1.4))
         last = self._last.get(stream)
         if last is not None:
-            work.after.append((last, TURNAROUND_NS))
-        work.after += [(other, TURNAROUND_NS) for other in self._held.pop(stream, [])]
+            work.after.append((last, gap_ns))
+        work.after += [(other, gap_ns) for other in self._held.pop(stream, [])]
         self._last[stream] = work
         self.work.append(Recorded(kind, name, stream, correlation, work, args or {}, bytes, self.step))
         self._solver.submit(work)

@@ -101,6 +101,7 @@ class DistributedJob:
     layer_mib: float = 24  # gradients of one layer
     tokens: int = 4_096  # of a rank's batch, or of a microbatch
     microbatches: int = 8  # with "pp"
+    clips: bool = True  # with "pp": gradients are clipped by their norm over all stages
     fault: JobFault | None = None
     noise: float = 0.015  # relative spread of a kernel's duration (standard deviation)
     batch_spread: float = 0.0  # likewise, of the tokens of batches
