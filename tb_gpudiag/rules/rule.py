@@ -198,20 +198,17 @@ class Check(Protocol):
 
 
 @dataclass(frozen=True)
-class Rule:
-    """`id` is never reused; `name` names the module, its page and its tests.
+class AnyRule:
+    """A rule on one trace or on a job. `id` is never reused; `name` names the module, its page and its tests.
 
     A finding has the rule's `severity`, or ERROR if it costs at least `error_share` of the step window.
-    `about` names the kinds of files that the rule applies to.
     """
 
     id: str
     name: str
     title: str
-    check: Check
-    severity: Severity = Severity.WARNING
-    error_share: float | None = None
-    about: frozenset[Kind] = TRACES
+    severity: Severity = field(default=Severity.WARNING, kw_only=True)
+    error_share: float | None = field(default=None, kw_only=True)
 
     def severity_of(self, finding: Finding, window_ns: int) -> Severity:
         """Return the finding's own severity if it has one, else the policy's for its cost."""
@@ -222,15 +219,31 @@ class Rule:
         return self.severity
 
     @property
+    def package(self) -> str:
+        """The package that holds the rule's module and its page."""
+        raise NotImplementedError
+
+    @property
+    def page(self) -> str:
+        """The rule's page: Markdown with the headings of PAGE_HEADINGS."""
+        return (resources.files(self.package) / f"{self.name}.md").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Rule(AnyRule):
+    """A rule on one trace. `about` names the kinds of files that it applies to."""
+
+    check: Check
+    about: frozenset[Kind] = field(default=TRACES, kw_only=True)
+
+    @property
     def family(self) -> str:
         """The folder of rules/ that holds the rule, from the first digit of its id."""
         return FAMILIES[self.id[2]]
 
     @property
-    def page(self) -> str:
-        """The rule's page: Markdown with the headings of PAGE_HEADINGS."""
-        folder = resources.files("tb_gpudiag.rules") / self.family
-        return (folder / f"{self.name}.md").read_text(encoding="utf-8")
+    def package(self) -> str:
+        return f"tb_gpudiag.rules.{self.family}"
 
 
 PAGE_HEADINGS = (

@@ -14,7 +14,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.rule import Answer, CannotTell, Claimed, Clear, Finding, Rule, Severity
+from tb_gpudiag.rules.rule import Answer, AnyRule, CannotTell, Claimed, Clear, Finding, Rule, Severity
 from tb_gpudiag.rules.savings import (
     PlannedFix,
     plan_fixes,
@@ -52,7 +52,7 @@ ONLY_FIRST_RUN = CannotTell(
 class Found:
     """A finding with the rule that made it and its severity by the rule's policy."""
 
-    rule: Rule
+    rule: AnyRule
     finding: Finding
     severity: Severity
 
@@ -68,8 +68,8 @@ class Outcome:
     ordered by rule id."""
 
     findings: list[Found]
-    clear: list[tuple[Rule, Clear]]
-    unchecked: list[tuple[Rule, CannotTell]]
+    clear: list[tuple[AnyRule, Clear]]
+    unchecked: list[tuple[AnyRule, CannotTell]]
     plan: list[PlannedFix] = field(default_factory=list)  # indices into findings
 
 
@@ -82,8 +82,12 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
         for rule, answer in asked
         for finding in _findings(answer)
     ]
-    clear = [(rule, answer) for rule, answer in asked if isinstance(answer, Clear)]
-    unchecked = [(rule, answer) for rule, answer in asked if isinstance(answer, CannotTell)]
+    clear: list[tuple[AnyRule, Clear]] = [
+        (rule, answer) for rule, answer in asked if isinstance(answer, Clear)
+    ]
+    unchecked: list[tuple[AnyRule, CannotTell]] = [
+        (rule, answer) for rule, answer in asked if isinstance(answer, CannotTell)
+    ]
     replay = _replay_if_needed(facts, found)
     found = [
         replace(f, finding=with_bounded_saving(finding, window_ns))
@@ -159,7 +163,7 @@ def _likely_saving_ns(finding: Finding) -> float:
     return low_ns + LIKELY_SHARE * (high_ns - low_ns)
 
 
-def _rule_id(answer: tuple[Rule, object]) -> str:
+def _rule_id(answer: tuple[AnyRule, object]) -> str:
     return answer[0].id
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.jobs.ranks.waits import Waits
-from tb_gpudiag.trace.events import Int64
 
 DDP: Final = "DDP"
 FSDP: Final = "FSDP"
@@ -19,6 +18,8 @@ EXPERT: Final = "expert"
 
 # Tensor-parallel layers wait for each all-reduce. DDP overlaps its own with the backward pass.
 _BLOCKING_SHARE: Final = 0.9
+# Something computes between them. All-reduces of gradients that do not overlap follow one another.
+_BETWEEN: Final = 0.8
 
 
 def parallelisms(operations: RankOperations, channels: Channels, waits: Waits) -> list[str]:
@@ -30,12 +31,11 @@ def parallelisms(operations: RankOperations, channels: Channels, waits: Waits) -
     has = set(kinds.tolist())
     of = channels.of[row]
     found = []
-    reduced = np.flatnonzero(kinds == "all_reduce")
-    tensor = _tensor_channels(operations, channels, waits, reduced)
+    tensor = tensor_channels(operations, channels, waits)
     sharded = {"all_gather", "reduce_scatter"} <= has
     if sharded:
         found.append(FSDP)
-    elif np.isin(of[reduced], list(tensor), invert=True).any():
+    elif np.isin(of[kinds == "all_reduce"], list(tensor), invert=True).any():
         found.append(DDP)
     if tensor:
         found.append(TENSOR)
@@ -46,14 +46,11 @@ def parallelisms(operations: RankOperations, channels: Channels, waits: Waits) -
     return found
 
 
-def _tensor_channels(
-    operations: RankOperations,
-    channels: Channels,
-    waits: Waits,
-    reduced: Int64,
-) -> set[int]:
+def tensor_channels(operations: RankOperations, channels: Channels, waits: Waits) -> set[int]:
     """Channels whose all-reduces are many, of one size, and overlap with nothing."""
     found = set()
+    is_reduction = np.array([kind == "all_reduce" for kind in operations.kind.texts] or [False], np.bool_)
+    reduced = np.flatnonzero(is_reduction[operations.kind.code[waits.last_row]])
     of = channels.of[waits.last_row[reduced]]
     for channel in np.unique(of).tolist():
         own = reduced[of == channel]
@@ -63,6 +60,7 @@ def _tensor_channels(
         steps = max(1, len(np.unique(operations.step.code[rows])))
         several = len(own) >= 4 * steps
         sizes = len(np.unique(operations.bytes[rows]))
-        if exposed and several and sizes <= 2 and channels.channels[channel].group:
+        between = float((operations.kernels[rows] > 0).mean())
+        if exposed and several and sizes <= 2 and between >= _BETWEEN:
             found.add(channel)
     return found

@@ -1,0 +1,135 @@
+"""GD607: transfers that could overlap with computing, and do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.parallelism import FSDP, tensor_channels
+from tb_gpudiag.jobs.rules.job_rule import JobRule
+from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
+from tb_gpudiag.rules.shared.evidence import window_time
+from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.wording.format import share
+
+# A smaller part is not worth a change: the last bucket of gradients cannot overlap with anything.
+LEAST_SHARE = 0.08
+
+# The backward pass is two thirds of the computing. Reductions can hide under it, but for the first layers'.
+HIDING_SHARE = 0.5
+
+# Kinds that parallelisms send while there is something else to compute. A tensor-parallel layer or an expert
+# needs its result at once, and a pipeline's stage its input.
+_HIDEABLE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Mean over ranks, ns over the step window. transfer: of collectives that could overlap. exposed: part
+    of it while nothing computes on the rank that arrived last. possible: how much could be hidden, and is
+    not. Ranks that wait have often computed all they can, so what is exposed there says nothing."""
+
+    transfer_ns: int
+    exposed_ns: int
+    possible_ns: int
+
+
+def overlap_of(facts: JobFacts) -> Overlap:
+    """Add up the transfers that could overlap with computing."""
+    waits, operations = facts.waits, facts.operations
+    names = np.array(operations.kind.texts or [""], object)
+    hideable = np.isin(names, list(_HIDEABLE))[operations.kind.code[waits.last_row]]
+    tensor = list(tensor_channels(operations, facts.channels, waits))
+    hideable &= ~np.isin(facts.channels.of[waits.last_row], tensor)
+    members = len(facts.set.members)
+    last = waits.bounds[1:] - 1
+    weight = np.where(hideable, waits.size, 0) / members
+    transfer = int((waits.transferring_ns[last] * weight).sum())
+    exposed = int((waits.exposed_transfer_ns[last] * weight).sum())
+    computing = int(facts.own_time.parts_ns[:, :, 0].sum()) // members
+    hidden = transfer - exposed
+    possible = min(transfer, int(HIDING_SHARE * computing)) - hidden
+    return Overlap(transfer, exposed, max(0, min(possible, exposed)))
+
+
+def check(facts: JobFacts) -> Answer:
+    """Find transfers that run while nothing computes, in a job that has computing to hide them under."""
+    if not len(facts.waits):
+        return NOT_MATCHED
+    if not any(member.about.devices for member in facts.set.members):
+        return CannotTell("no GPU activity was recorded", "Record with ProfilerActivity.CUDA.")
+    overlap, window_ns = overlap_of(facts), facts.job_ns
+    if overlap.possible_ns < LEAST_SHARE * window_ns:
+        return Clear(
+            f"transfers that could overlap take {share(overlap.transfer_ns, window_ns)} of the step "
+            f"window, and {share(overlap.possible_ns, window_ns)} more could be hidden"
+        )
+    return Finding(
+        title="Transfers that could overlap with computing take "
+        f"{share(overlap.possible_ns, window_ns)} of the time",
+        summary="All ranks have arrived, data moves, and nothing computes meanwhile, although there is "
+        f"computing to hide the transfers under. This is {_parallelism(facts)}.",
+        fix=_FSDP if FSDP in facts.parallelism else _DDP,
+        cost_ns=overlap.possible_ns,
+        saving=Saving(0, overlap.possible_ns, "at most"),
+        evidence=[
+            window_time("Could be hidden", overlap.possible_ns, window_ns),
+            window_time("Exposed transfer", overlap.exposed_ns, window_ns),
+            window_time("Transfer", overlap.transfer_ns, window_ns),
+            *_waiting(facts, window_ns),
+        ],
+    )
+
+
+def _parallelism(facts: JobFacts) -> str:
+    found = facts.parallelism
+    return " + ".join(found) if found else "an unknown parallelism"
+
+
+def _waiting(facts: JobFacts, window_ns: int) -> list[Evidence]:
+    exposed: Int64 = facts.waits.exposed_waiting_ns
+    waiting = int(exposed.sum()) // len(facts.set.members)
+    return [window_time("Waiting for other ranks, not counted", waiting, window_ns)]
+
+
+_DDP = Fix(
+    "Let gradients travel while the backward pass still computes.",
+    """# DDP overlaps bucket by bucket. One bucket for everything, or a reduction after backward(), does not.
+model = DistributedDataParallel(
+    model,
+    bucket_cap_mb=25,               # more, smaller buckets begin earlier
+    gradient_as_bucket_view=True,
+    static_graph=True,              # buckets in the order of the backward pass, with checkpointing, too
+)
+
+# Not this: it reduces when all gradients are there, one after the other.
+for parameter in model.parameters():
+    torch.distributed.all_reduce(parameter.grad)
+
+# Accumulate over several batches, and reduce once:
+with model.no_sync():
+    criterion(model(x), y).backward()""",
+    "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+)
+
+_FSDP = Fix(
+    "Gather the next layers' weights while these compute.",
+    """# FSDP: one unit per block, with the next unit's weights on their way.
+model = FullyShardedDataParallel(
+    model,
+    auto_wrap_policy=ModuleWrapPolicy({Block}),
+    backward_prefetch=BackwardPrefetch.BACKWARD_PRE,
+    forward_prefetch=True,
+    limit_all_gathers=True,
+)
+
+# FSDP2 (fully_shard):
+for block, following in itertools.pairwise(model.blocks):
+    block.set_modules_to_forward_prefetch([following])""",
+    "https://docs.pytorch.org/docs/stable/fsdp.html",
+)
+
+RULE = JobRule("GD607", "communication_overlap", "Communication that could overlap", check, error_share=0.20)

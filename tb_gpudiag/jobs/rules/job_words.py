@@ -1,0 +1,74 @@
+"""Words that several rules on jobs share: ranks, parts of a rank's time, what was not recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.rules.rule import CannotTell
+from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.term import term
+from tb_gpudiag.wording.vocabulary import CAUSES
+
+RECORD_STEPS = (
+    "Record at least five steps on all ranks at once: schedule(wait=5, warmup=2, active=5), begun in the "
+    "same step."
+)
+
+NOT_MATCHED = CannotTell("no collective could be matched between the ranks", RECORD_STEPS)
+
+RUNS_SHOWN = 6
+"""Ranks, or runs of consecutive ranks, that a sentence lists."""
+
+
+def numbers_text(ranks: Sequence[int]) -> str:
+    """`3`, `1 and 5`, `8–15`, `0, 2, 4 and 12 more`."""
+    runs = []
+    for _, run in groupby(enumerate(sorted(ranks)), lambda pair: pair[1] - pair[0]):
+        members = [rank for _, rank in run]
+        if len(members) > 2:
+            runs.append((f"{members[0]}–{members[-1]}", len(members)))
+        else:
+            runs += [(str(rank), 1) for rank in members]
+    shown = [text for text, _ in runs[:RUNS_SHOWN]]
+    more = sum(count for _, count in runs[RUNS_SHOWN:])
+    if more:
+        return f"{', '.join(shown)} and {more:,} more"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """`rank 3`, `ranks 1 and 5`."""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {numbers_text(ranks)}"
+
+
+def culprits_text(facts: JobFacts, members: Int64) -> str:
+    """Ranks, and their host if these are all of its ranks and there are others."""
+    text = ranks_text(facts.ranks(members))
+    abouts = [member.about for member in facts.set.members]
+    hosts = {abouts[member].host for member in members.tolist()}
+    if len(hosts) == 1 and (host := hosts.pop()):
+        on_host = [about.rank for about in abouts if about.host == host]
+        if 1 < len(on_host) == len(members) < len(abouts):
+            return f"{text} (host {one_line(host, 60)})"
+    return text
+
+
+def capitalized(text: str) -> str:
+    """The text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
+def part_text(part: str) -> str:
+    """A part of a rank's time inside a sentence."""
+    return _WORK.get(part) or term(CAUSES, part).noun
+
+
+_WORK = {"computing": "computing", "copying": "copies", "communicating": "communication"}
+
+
+def collective_text(kind: str) -> str:
+    """A kind of collective inside a sentence."""
+    return kind.replace("_", "-")

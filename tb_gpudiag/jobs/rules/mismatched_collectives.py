@@ -1,0 +1,161 @@
+"""GD605: ranks that do not call the same collectives."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+
+from tb_gpudiag.jobs.ranks.clocks import BLOCKING
+from tb_gpudiag.jobs.ranks.collective_matching import Mismatch
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.rules.job_rule import JobRule
+from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, culprits_text, ranks_text
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Severity
+from tb_gpudiag.wording.format import count, one_line, size_bytes
+from tb_gpudiag.wording.quantity import number
+
+# Ends of one collective differ by microseconds. If a rank leaves before another one arrives, by more than
+# this, the two are not the same collective, or the clocks are wrong.
+APART_NS = 1_000_000
+
+# Some operations, such as a send into a buffer, may end early. Where most do, the matching is wrong.
+APART_SHARE = 0.5
+
+SHOWN = 5
+
+
+def check(facts: JobFacts) -> Answer:
+    """Find collectives that differ between ranks in kind, size or order, or that a rank lacks."""
+    found = [one for one in facts.matching.mismatches if one.what != "ambiguous"]
+    if found:
+        return _finding(facts, found)
+    if facts.matching.mismatches:
+        who = ranks_text(facts.ranks(np.array(facts.matching.mismatches[0].members)))
+        return CannotTell(
+            f"collectives have no sequence numbers, and {who} may have started at one of several places",
+            "Record with torch 2.5 or later, or start the recording of all ranks in the same step.",
+        )
+    if not len(facts.matching):
+        if not len(facts.operations):
+            return CannotTell("no rank recorded a collective", "Record steps in which the ranks communicate.")
+        return CannotTell(
+            "no collective is on more than one of these ranks", "Record all ranks of a process group."
+        )
+    apart = _left_before(facts)
+    if apart >= APART_SHARE:
+        return _not_simultaneous(facts, apart)
+    return Clear(f"all {count(len(facts.matching), 'matched collective')} agree in kind, size and order")
+
+
+def _left_before(facts: JobFacts) -> float:
+    """Share of the blocking collectives that a rank left before another one arrived."""
+    waits, operations = facts.waits, facts.operations
+    if not len(waits):
+        return 0.0
+    blocking = np.array([kind in BLOCKING for kind in operations.kind.texts], np.bool_)
+    judged = blocking[operations.kind.code[waits.last_row]]
+    if not judged.any():
+        return 0.0
+    earliest = np.minimum.reduceat(waits.end_ns, waits.bounds[:-1])
+    return float((waits.last_ns - earliest > APART_NS)[judged].mean())
+
+
+def _not_simultaneous(facts: JobFacts, apart: float) -> Finding:
+    return Finding(
+        title="Collectives that should be the same did not run at the same time",
+        summary="In most of the collectives that agree in kind, size and order, a rank leaves before another "
+        "one arrives. These recordings are of different steps, or of different jobs. Nothing is said about "
+        "waiting.",
+        fix=_FIX,
+        evidence=[
+            Evidence("Left early", number(round(apart * len(facts.waits)), "collective")),
+        ],
+        severity=Severity.WARNING,
+    )
+
+
+def _finding(facts: JobFacts, found: list[Mismatch]) -> Finding:
+    by_kind: dict[str, list[Mismatch]] = defaultdict(list)
+    for one in found:
+        by_kind[one.what].append(one)
+    what = next(kind for kind in ("kind", "bytes", "order", "missing", "apart") if kind in by_kind)
+    worst = by_kind[what]
+    members = Counter(member for one in worst for member in one.members)
+    who = culprits_text(facts, np.array(sorted(members)))
+    several = len(members) > 1
+    times = sum(one.count for one in worst)
+    return Finding(
+        title=_title(what, capitalized(who), several, times, worst[0]),
+        summary=_SUMMARIES[what],
+        fix=_FIX,
+        evidence=[
+            Evidence("Matched", number(len(facts.matching), "collective")),
+            Evidence("Mismatched", number(sum(one.count for one in found), "collective")),
+            *(Evidence(*_described(facts, one)) for one in worst[:SHOWN]),
+        ],
+        severity=Severity.INFO if what == "missing" and times == 1 else None,
+    )
+
+
+def _title(what: str, who: str, several: bool, times: int, first: Mismatch) -> str:
+    calls = "call" if several else "calls"
+    usual, odd = first.values
+    match what:
+        case "kind":
+            return (
+                f"{who} {calls} {collective_text(odd)} where others call {collective_text(usual)}, "
+                f"{count(times, 'time')}"
+            )
+        case "bytes":
+            sizes = f"{size_bytes(int(odd))} where others send {size_bytes(int(usual))}"
+            return f"{who} {'send' if several else 'sends'} {sizes}, {count(times, 'time')}"
+        case "order":
+            return f"{who} {calls} collectives in another order or number than the others"
+        case "missing":
+            return f"{who} {'lack' if several else 'lacks'} {count(times, 'collective')} that others have"
+    return f"{who} {'have' if several else 'has'} no collective in common with the others"
+
+
+_SUMMARIES = {
+    "kind": "Ranks of one process group call different collectives under one sequence number. NCCL does not "
+    "check this: the job hangs, or its results are wrong.",
+    "bytes": "Ranks of one process group call the same collective with different sizes. NCCL does not check "
+    "this: the job may hang, or its results are wrong. These collectives are not compared.",
+    "order": "Collectives have no sequence numbers, and the order on these ranks differs. They run other "
+    "code, or recorded other steps. What does not fit is not compared.",
+    "missing": "The trace lacks collectives between others that it has. It is sampled or incomplete, or this "
+    "rank runs other code. They are not compared.",
+    "apart": "Sequence numbers do not overlap: these recordings are of different steps or of different jobs. "
+    "Nothing is said about waiting between them.",
+}
+
+
+def _described(facts: JobFacts, one: Mismatch) -> tuple[str, str]:
+    where = f"group {one_line(one.group, 40)}" if one.group else "the world"
+    label = f"{where}, number {one.sequence}" if one.sequence >= 0 else where
+    who = ranks_text(facts.ranks(np.array(one.members)))
+    usual, odd = one.values
+    if one.what == "bytes":
+        return label, f"{who}: {size_bytes(int(odd))}, others: {size_bytes(int(usual))}"
+    if one.what == "kind":
+        return label, f"{who}: {collective_text(odd)}, others: {collective_text(usual)}"
+    return label, f"{who}: {'lacks' if one.what == 'missing' else one.what} {collective_text(usual)}".rstrip()
+
+
+_FIX = Fix(
+    "Let all ranks run the same code on the same steps. Record the same steps on all ranks.",
+    """# A different code path on some ranks, and later a hang, come from conditions on the rank or on data:
+if rank == 0:
+    dist.all_reduce(loss)              # wrong: only one rank takes part
+
+# These say which rank called what:
+#   TORCH_DISTRIBUTED_DEBUG=DETAIL     checks kind and shape of every collective
+#   TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_FR_BUFFER_SIZE=2000     the flight recorder, after a hang
+
+# The same steps on all ranks:
+schedule = torch.profiler.schedule(wait=5, warmup=2, active=5, repeat=1)""",
+    "https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
+)
+
+RULE = JobRule("GD605", "mismatched_collectives", "Mismatched collectives", check)

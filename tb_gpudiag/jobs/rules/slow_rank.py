@@ -1,0 +1,189 @@
+"""GD602: a rank that the others wait for, because it takes longer for the same work."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.rules.job_rule import JobRule
+from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED, RECORD_STEPS, capitalized, culprits_text, part_text
+from tb_gpudiag.jobs.rules.uneven_ranks import Uneven, find_uneven
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Place, Saving
+from tb_gpudiag.rules.shared.evidence import window_time
+from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.wording.format import count, figures, one_line, share, time_ns
+from tb_gpudiag.wording.quantity import duration, number, ratio
+
+ERROR_SHARE = 0.20
+
+MOST_PLACES = 5
+
+
+def check(facts: JobFacts) -> Answer:
+    """Find ranks whose own time per step is longer than their peers', for another reason than more work."""
+    if not len(facts.waits):
+        return NOT_MATCHED
+    uneven = find_uneven(facts)
+    window_ns = facts.job_ns
+    if uneven.pattern == "too few steps":
+        return CannotTell(
+            f"only {count(uneven.of_steps, 'step')} was recorded on all ranks. In it the slowest rank takes "
+            f"{time_ns(uneven.high_ns)} longer than its peers, which may be chance",
+            RECORD_STEPS,
+        )
+    if uneven.pattern == "even" or (uneven.pattern == "varying" and uneven.part == "computing"):
+        return Clear(_even(uneven, window_ns))
+    if uneven.work == "more":
+        return Clear(f"{culprits_text(facts, uneven.members)} compute more, not slower: see GD603")
+    if uneven.pattern == "varying":
+        return Clear(
+            f"a different rank is slowest each time: {time_ns(uneven.high_ns)} in all, mostly "
+            f"{part_text(uneven.part)}"
+        )
+    return _finding(facts, uneven, window_ns)
+
+
+def _even(uneven: Uneven, window_ns: int) -> str:
+    return (
+        f"the slowest ranks are {share(uneven.high_ns, window_ns)} of the step window above their peers "
+        f"over {count(uneven.of_steps, 'step')}"
+    )
+
+
+def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
+    who, members = culprits_text(facts, uneven.members), uneven.members
+    several = len(members) > 1
+    always = uneven.steps == uneven.of_steps
+    longer = time_ns(uneven.high_ns / (uneven.of_steps if uneven.pattern == "persistent" else uneven.steps))
+    when = "in every step" if always else f"in {uneven.steps} of {count(uneven.of_steps, 'step')}"
+    takes = "take" if several else "takes"
+    return Finding(
+        title=f"{capitalized(who)} {takes} {longer} longer than {'their' if several else 'its'} peers "
+        f"{when}, and all ranks wait",
+        summary=f"{_why(uneven, several)} The other ranks wait for "
+        f"{'them' if several else 'it'} in collectives.",
+        fix=_fix(uneven),
+        cost_ns=uneven.high_ns,
+        saving=Saving(uneven.low_ns, uneven.high_ns, "estimate"),
+        evidence=[
+            window_time("Lost per rank", uneven.high_ns, window_ns),
+            Evidence("Slow in", number(uneven.steps, "step"), (f"of {uneven.of_steps}",)),
+            Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns / len(members))),
+            *_slower(uneven),
+            *_last_in(facts, members),
+        ],
+        places=_places(facts, members, uneven.part),
+    )
+
+
+def _why(uneven: Uneven, several: bool) -> str:
+    its = "Their" if several else "Its"
+    if uneven.work == "slower":
+        return (
+            f"{its} kernels take {figures(uneven.slower)} times as long as the same kernels with the same "
+            "shapes on the other ranks: the GPU is slower."
+        )
+    if uneven.part == "computing":
+        return (
+            f"{its} GPU computes longer. The traces do not show whether it computes more: shapes were not "
+            "recorded."
+        )
+    return f"{its} GPU spends the time on {part_text(uneven.part)}."
+
+
+def _slower(uneven: Uneven) -> list[Evidence]:
+    if uneven.part != "computing" or math.isnan(uneven.slower):
+        return []
+    return [Evidence("Same kernels take", ratio(uneven.slower, "as long"))]
+
+
+def _last_in(facts: JobFacts, members: Int64) -> list[Evidence]:
+    waits = facts.waits
+    judged = ~facts.starts.first
+    last = int(np.isin(waits.last_member[judged], members).sum())
+    return [Evidence("Last to arrive in", number(last, "collective"), (f"of {int(judged.sum()):,}",))]
+
+
+def _places(facts: JobFacts, members: Int64, part: str) -> list[Place]:
+    """Where the host of these ranks is, more than that of the others."""
+    operations = facts.operations
+    if part in ("computing", "copying"):
+        return []
+    index = operations.part_names.index(part)
+    spent = (operations.parts[:, index] > 0) & (operations.place_ns > 0)
+    own = spent & np.isin(operations.member, members)
+    places = len(operations.place.texts)
+    ours = np.bincount(operations.place.code[own], operations.place_ns[own], places) / len(members)
+    rest = spent & ~own
+    others = max(1, len(facts.set.members) - len(members))
+    theirs = np.bincount(operations.place.code[rest], operations.place_ns[rest], places) / others
+    more = (ours - theirs).astype(np.int64)
+    best = [i for i in np.argsort(-more)[:MOST_PLACES].tolist() if more[i] > 0.1 * more.max() > 0]
+    return [_place(operations.place.texts[i], int(more[i])) for i in best if operations.place.texts[i]]
+
+
+def _place(text: str, time: int) -> Place:
+    """Make a place of `function (file)`, or of an operator."""
+    function, _, file = text.rpartition(" (")
+    if function and file.endswith(")"):
+        return Place(file=one_line(file[:-1]), function=one_line(function), time_ns=time)
+    return Place(operator=one_line(text), time_ns=time)
+
+
+_FIXES = {
+    "computing": Fix(
+        "Check that GPU: clocks, temperature, power limit, other processes. Replace it, or leave it out.",
+        """# On the rank's host: throttling, power limit, ECC errors, other processes.
+#   nvidia-smi -q -d PERFORMANCE,CLOCK,POWER,ECC,PIDS
+#   rocm-smi --showclocks --showpower --showpids
+# The same benchmark on every GPU of the job finds a slow one:
+a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+for _ in range(100):
+    a @ a""",
+        "https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
+    ),
+    "input": Fix(
+        "Give this rank's loader the same work and the same disk as the others', and more workers.",
+        """# Batches of one rank come late if its shard is larger, its disk slower, or its cores fewer.
+sampler = DistributedSampler(dataset, shuffle=True, drop_last=True)
+loader = DataLoader(dataset, sampler=sampler, num_workers=8, prefetch_factor=4, pin_memory=True)""",
+        "https://docs.pytorch.org/docs/stable/data.html",
+    ),
+    "python": Fix(
+        "Move what only this rank's Python does out of the step: garbage collection, logging, saving.",
+        """# Collect garbage on all ranks in the same step: they wait once, and not one after the other.
+gc.disable()
+if step % 500 == 0:
+    gc.collect()""",
+        "https://docs.python.org/3/library/gc.html",
+    ),
+    "sync": Fix(
+        "Do not read results of the GPU on this rank in every step: log every 50th step, or copy without "
+        "waiting.",
+        """if step % 50 == 0 and rank == 0:
+    logger.log(loss.item())               # waits for the GPU
+else:
+    losses.append(loss.detach())          # does not""",
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
+    ),
+    "allocator": Fix(
+        "This rank gets memory from the driver in the step. Give all ranks batches of the same shapes, or "
+        "let segments grow.",
+        "# PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True   (PYTORCH_ALLOC_CONF in torch 2.9 and later)",
+        "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
+    ),
+}
+
+
+def _fix(uneven: Uneven) -> Fix:
+    return _FIXES.get(uneven.part) or Fix(
+        "Read this rank's own report: it says where the time goes. Compare its host with the others': cores, "
+        "other processes, disk.",
+        "gpudiag diagnose RANK_FILE",
+        "https://docs.pytorch.org/docs/stable/elastic/run.html",
+    )
+
+
+RULE = JobRule("GD602", "slow_rank", "Slow rank", check, error_share=ERROR_SHARE)

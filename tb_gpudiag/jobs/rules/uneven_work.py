@@ -1,0 +1,150 @@
+"""GD603: ranks have different amounts of work, so that all wait for the one with most."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.parallelism import EXPERT, PIPELINE
+from tb_gpudiag.jobs.rules.job_rule import JobRule
+from tb_gpudiag.jobs.rules.job_words import (
+    NOT_MATCHED,
+    RECORD_STEPS,
+    capitalized,
+    culprits_text,
+    part_text,
+    ranks_text,
+)
+from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, Uneven, find_uneven
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
+from tb_gpudiag.rules.shared.evidence import window_time
+from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.wording.quantity import duration, number, share_of
+
+# First and last stages of a pipeline hold the embedding and the loss: some difference cannot be avoided.
+STAGE_SHARE = 0.15
+
+ERROR_SHARE = 0.20
+
+
+def check(facts: JobFacts) -> Answer:
+    """Find ranks that compute more than their peers, and pipeline stages that compute more than others."""
+    if not len(facts.waits):
+        return NOT_MATCHED
+    uneven = find_uneven(facts)
+    window_ns = facts.job_ns
+    if uneven.pattern == "too few steps":
+        return CannotTell(f"only {count(uneven.of_steps, 'step')} was recorded on all ranks", RECORD_STEPS)
+    if uneven.found and uneven.part == "computing" and (uneven.pattern == "varying" or uneven.work == "more"):
+        return _finding(facts, uneven, window_ns)
+    if PIPELINE in facts.parallelism and (stages := _stages(facts, window_ns)) is not None:
+        return stages
+    if uneven.found:
+        where = "with slower kernels" if uneven.work == "slower" else f"in {part_text(uneven.part)}"
+        return Clear(f"time is lost {where} on {culprits_text(facts, uneven.members)}, not with more work")
+    return Clear(
+        f"the slowest ranks are {share(uneven.high_ns, window_ns)} of the step window above those with the "
+        "same role"
+    )
+
+
+def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
+    per_step = time_ns(uneven.high_ns / uneven.of_steps)
+    if uneven.pattern == "varying":
+        title = f"A different rank computes longest each time: {per_step} per step lost"
+        summary = (
+            f"Batches are uneven. In {uneven.steps} of {count(uneven.of_steps, 'step')} one rank computes "
+            f"longer than the others, and they wait for it. These were "
+            f"{ranks_text(facts.ranks(uneven.members))}."
+        )
+    else:
+        several = len(uneven.members) > 1
+        who = capitalized(culprits_text(facts, uneven.members))
+        title = f"{who} {'have' if several else 'has'} more work: {per_step} per step lost"
+        summary = (
+            f"{'Their' if several else 'Its'} kernels run with other shapes, or more often, than on the "
+            f"other ranks, in {uneven.steps} of {count(uneven.of_steps, 'step')}. The other ranks wait."
+        )
+    return Finding(
+        title=title,
+        summary=summary,
+        fix=_EXPERTS if EXPERT in facts.parallelism else _BATCHES,
+        cost_ns=uneven.high_ns,
+        saving=Saving(0, uneven.high_ns, "estimate"),
+        evidence=[
+            window_time("Lost per rank", uneven.high_ns, window_ns),
+            Evidence("Uneven in", number(uneven.steps, "step"), (f"of {uneven.of_steps}",)),
+            Evidence("More computing", duration(uneven.part_ns / max(1, len(uneven.members)))),
+            *_other_shapes(facts, uneven.members),
+        ],
+    )
+
+
+def _other_shapes(facts: JobFacts, members: Int64) -> list[Evidence]:
+    shapes = facts.kernels.other_shapes[members]
+    if not np.isfinite(shapes).any():
+        return []
+    most = float(np.nanmax(shapes))
+    return [Evidence("Kernels with other shapes", share_of(most, 1, "of its kernel time"))]
+
+
+def _stages(facts: JobFacts, window_ns: int) -> Finding | None:
+    """A finding if the slowest stage computes much longer than the mean stage."""
+    own = facts.own_time
+    computing = own.parts_ns[:, :, 0].sum(axis=1)
+    stages = [np.flatnonzero(own.role == role) for role in np.unique(own.role)]
+    if len(stages) < 2:
+        return None
+    means = np.array([computing[stage].mean() for stage in stages])
+    weights = np.array([len(stage) for stage in stages])
+    mean = float(np.average(means, weights=weights))
+    slowest = int(means.argmax())
+    more_ns = int(means[slowest] - mean)
+    if more_ns < STAGE_SHARE * mean or more_ns < LEAST_SHARE * window_ns:
+        return None
+    who = ranks_text(facts.ranks(stages[slowest]))
+    return Finding(
+        title=f"The pipeline stage of {who} computes {share(more_ns, mean)} longer than the mean stage",
+        summary="A pipeline is as fast as its slowest stage: the others wait for its microbatches.",
+        fix=_STAGES,
+        cost_ns=more_ns,
+        saving=Saving(0, more_ns, "estimate"),
+        evidence=[
+            window_time("Computing above the mean", more_ns, window_ns),
+            Evidence("Computing of this stage", duration(means[slowest])),
+            Evidence("Mean of all stages", duration(mean)),
+        ],
+    )
+
+
+_BATCHES = Fix(
+    "Give every rank the same amount of work: sort by length, pack sequences, or limit tokens per batch "
+    "instead of samples.",
+    """# Batches of equal tokens on every rank: sort by length, and deal neighbors out to the ranks.
+order = sorted(range(len(lengths)), key=lengths.__getitem__)
+own = order[rank::world_size]                      # the k-th batch is of similar length everywhere
+
+# Or pack short sequences into rows of a fixed length, with a mask per sequence.""",
+    "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.Sampler",
+)
+
+_EXPERTS = Fix(
+    "Balance what the ranks get: limit the tokens per expert, balance the router, and plan shards of "
+    "embedding tables from real statistics.",
+    """# Experts: a capacity factor limits the tokens of each; an auxiliary loss balances the router.
+capacity = int(1.25 * tokens * top_k / experts)
+
+# Embedding tables (TorchRec):
+plan = EmbeddingShardingPlanner(topology=topology).collective_plan(model, sharders, group)""",
+    "https://docs.pytorch.org/torchrec/",
+)
+
+_STAGES = Fix(
+    "Move layers from the slowest stage to the others until all take equally long.",
+    """# The first stage also embeds, and the last one computes the loss: give them fewer layers.
+layers_per_stage = [7, 9, 9, 7]""",
+    "https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
+)
+
+RULE = JobRule("GD603", "uneven_work", "Uneven work", check, error_share=ERROR_SHARE)
