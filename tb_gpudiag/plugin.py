@@ -168,9 +168,9 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
     def _rule(self, request: wrappers.Request) -> wrappers.Response:
         # Imported on use: the rules take 0.3 s to import, which must not delay TensorBoard's start.
-        from tb_gpudiag.rules.all import find_rule
+        from tb_gpudiag.jobs.rules.job_registry import find_any_rule
 
-        rule = find_rule(_text(request, "id"))
+        rule = find_any_rule(_text(request, "id"))
         if rule is None:
             raise UsageError("No rule has this id.", where="id", remedy="`gpudiag explain` lists the rules.")
         page = {"id": rule.id, "name": rule.name, "title": rule.title, "markdown": rule.page}

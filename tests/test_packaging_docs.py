@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE
 from tests.conftest import REPOSITORY
 
-NAME_OF = {rule.id: rule.name for rule in RULES}
+NAME_OF = {rule.id: rule.name for rule in EVERY_RULE}
 SHARED = {"common", "cpu", "record", "serve"}  # scripts of demo/ that are not about one fault
 DEMOS = sorted(path for path in (REPOSITORY / "demo").glob("*.py") if path.stem not in SHARED)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from tb_gpudiag.cli.conditions import add_fail_on, is_met, sort_out
 from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import Show, find_files, progress_bar
 from tb_gpudiag.cli.output import DEFECT, report_bug, tell
@@ -22,8 +22,6 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_file
 from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.wire import to_dict
-from tb_gpudiag.rules.all import RULES, find_rule
-from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.service.guarded_memory import MemoryLimit
 from tb_gpudiag.trace.find import TraceFile
 
@@ -42,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     Raises UsageError.
     """
     parsed = _parser().parse_intermixed_args(arguments)
-    conditions, paths = _sort_out(parsed.fail_on, parsed.paths)
+    conditions, paths = sort_out(parsed.fail_on, parsed.paths)
     if not paths:
         raise UsageError("PATH is missing", remedy="name a trace file, a memory snapshot or a log directory")
     result = Result()
@@ -56,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
         return DEFECT
     if not result.reports:
         return 2
-    return 1 if _fails(result.reports, conditions) else 0
+    return 1 if is_met((f for report in result.reports for f in report.findings), conditions) else 0
 
 
 def _met_a_bug(result: Result) -> bool:
@@ -78,43 +76,10 @@ def _parser() -> argparse.ArgumentParser:
         help="a trace file, a memory snapshot (.pickle), or a log directory",
     )
     add_options(parser)
-    parser.add_argument(
-        "--fail-on",
-        metavar="ID|SEVERITY",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="exit with status 1 if this rule finds something, or if a finding has at least this severity "
-        "(info, warning, error)",
-    )
+    add_fail_on(parser)
     parser.add_argument("--run", metavar="RUN", help="diagnose only the traces of this run")
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     return parser
-
-
-def _sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[str | Severity], list[str]]:
-    """Return the --fail-on conditions as rule ids and severities, and the paths.
-
-    argparse takes DIR in `--fail-on warning DIR` as a condition. A word that is not an id or a severity, but
-    exists, is a path.
-    """
-    conditions: list[str | Severity] = []
-    paths = list(paths)
-    for word in (part for value in fail_on for part in value.split(",") if part):
-        rule = find_rule(word)
-        if rule is not None:
-            conditions.append(rule.id)
-        elif word.upper() in Severity.__members__:
-            conditions.append(Severity[word.upper()])
-        elif os.path.exists(word) or "://" in word:
-            paths.append(word)
-        else:
-            raise UsageError(
-                "--fail-on takes rule ids and severities",
-                where=word,
-                remedy=f"severities: info, warning, error; ids: {', '.join(rule.id for rule in RULES)}",
-            )
-    return conditions, paths
 
 
 def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool) -> None:
@@ -142,12 +107,3 @@ def _data(result: Result) -> dict[str, object]:
     if result.errors:
         document["errors"] = [{"what": e.what, "where": e.where, "remedy": e.remedy} for e in result.errors]
     return document
-
-
-def _fails(reports: list[pb.Report], conditions: list[str | Severity]) -> bool:
-    findings = [finding for report in reports for finding in report.findings]
-    return any(
-        finding.severity >= condition if isinstance(condition, Severity) else finding.rule == condition
-        for finding in findings
-        for condition in conditions
-    )

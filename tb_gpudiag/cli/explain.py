@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from tb_gpudiag.errors import UsageError
-from tb_gpudiag.rules.all import RULES, find_rule
+from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, find_any_rule
 from tb_gpudiag.wording import glossary
 
 LIST_WIDTH = 100
@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _page(name: str) -> str | None:
     """The page of a rule, else of all terms with this name: one id can be a cause and a limiter."""
-    rule = find_rule(name)
+    rule = find_any_rule(name)
     if rule is not None:
         return rule.page
     entries = glossary.find(name)
@@ -54,14 +54,14 @@ def _page(name: str) -> str | None:
 
 
 def _list() -> Iterator[str]:
-    for rule in sorted(RULES, key=lambda rule: rule.id):
+    for rule in sorted(EVERY_RULE, key=lambda rule: rule.id):
         yield f"{rule.id}  {rule.name:22} {rule.title}"
     names = ", ".join(entry.name for entry in glossary.concepts())
     yield from ["", *textwrap.wrap(f"Terms: {names}", LIST_WIDTH)]
 
 
 def _close_to(key: str) -> str:
-    known = {name.lower(): f"{rule.id} {rule.name}" for rule in RULES for name in (rule.id, rule.name)}
+    known = {name.lower(): f"{rule.id} {rule.name}" for rule in EVERY_RULE for name in (rule.id, rule.name)}
     for entry in glossary.entries():
         known |= {name.lower(): entry.name for name in (entry.id, entry.name) if name}
     close = difflib.get_close_matches(key.lower(), known, n=6, cutoff=0.5)

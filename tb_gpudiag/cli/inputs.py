@@ -59,30 +59,41 @@ def find_files(
 
 
 def read_digests(
-    paths: Sequence[str], run: str | None = None, *, processes: int | None, dask: str | None, quiet: bool
+    paths: Sequence[str],
+    run: str | None = None,
+    *,
+    processes: int | None,
+    dask: str | None,
+    quiet: bool,
+    keep: Callable[[Digest], Digest] = lambda digest: digest,
 ) -> tuple[list[Digest], list[GpudiagError]]:
     """Return the digests below the paths: those of digest files, and those made of traces. Also return what
     went wrong.
 
     processes: how many analyze traces at once; None for as many as the machine has room for.
     dask: address of a scheduler whose workers analyze them instead.
+    keep: returns the part of a digest to keep in memory.
 
     Raises:
         NothingToRead: there are traces, but none of this run.
     """
-    digests, errors, with_digests = _digest_files(paths)
+    digests, errors, with_digests = _digest_files(paths, keep)
     traces = [path for path in paths if not path.endswith(SUFFIX)]
     files, problems = find_files(traces, run, may_be_none=with_digests)
     digests = [digest for digest in digests if run is None or digest.about.run == run]
     known = {digest.about.id for digest in digests}
     todo = [file for file in files if file.identity not in known]
-    outcomes = list(digested(todo, processes=processes, dask=dask, quiet=quiet))
-    digests += [done.digest for done in outcomes if done.digest is not None]
-    problems += [done.error for done in outcomes if done.error is not None]
+    for done in digested(todo, processes=processes, dask=dask, quiet=quiet):
+        if done.digest is not None:
+            digests.append(keep(done.digest))
+        if done.error is not None:
+            problems.append(done.error)
     return digests, [*errors, *problems]
 
 
-def _digest_files(paths: Sequence[str]) -> tuple[list[Digest], list[GpudiagError], list[str]]:
+def _digest_files(
+    paths: Sequence[str], keep: Callable[[Digest], Digest]
+) -> tuple[list[Digest], list[GpudiagError], list[str]]:
     """Read the digest files below the paths. Also return what went wrong, and which paths have some."""
     digests: list[Digest] = []
     errors: list[GpudiagError] = []
@@ -96,7 +107,7 @@ def _digest_files(paths: Sequence[str]) -> tuple[list[Digest], list[GpudiagError
         having += [path] * bool(found)
         for name in found:
             try:
-                digests.append(read_digest(name))
+                digests.append(keep(read_digest(name)))
             except GpudiagError as error:
                 errors.append(error)
     return digests, errors, having

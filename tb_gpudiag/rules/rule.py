@@ -219,6 +219,11 @@ class AnyRule:
         return self.severity
 
     @property
+    def family(self) -> str:
+        """What the rule is about, from the first digit of its id; the folder of rules/ that holds it."""
+        return FAMILIES[self.id[2]]
+
+    @property
     def package(self) -> str:
         """The package that holds the rule's module and its page."""
         raise NotImplementedError
@@ -235,11 +240,6 @@ class Rule(AnyRule):
 
     check: Check
     about: frozenset[Kind] = field(default=TRACES, kw_only=True)
-
-    @property
-    def family(self) -> str:
-        """The folder of rules/ that holds the rule, from the first digit of its id."""
-        return FAMILIES[self.id[2]]
 
     @property
     def package(self) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tensorboard.plugins import base_plugin
 
+from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE
 from tb_gpudiag.loader import Loader
-from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.service.index import LogIndex
 from tb_gpudiag.trace.find import Found
 from tests.plugin.server import Server
@@ -89,7 +89,7 @@ def test_results_that_somebody_cuts_off_are_made_again(
 
 def test_every_rule_is_explained(serve: Callable[..., Server], log: Path) -> None:
     server = serve()
-    for rule in RULES:
+    for rule in EVERY_RULE:
         found = server.json(f"rule?id={rule.id}")
         assert (found["id"], found["name"], found["title"]) == (rule.id, rule.name, rule.title)
         assert found["markdown"].startswith(f"# {rule.id} ")

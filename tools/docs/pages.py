@@ -16,7 +16,7 @@ import tb_gpudiag
 from tb_gpudiag import errors
 from tb_gpudiag.cli.main import COMMANDS
 from tb_gpudiag.cli.main import main as gpudiag
-from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE
 from tests.simulator import simulate
 
 PROTO = Path(tb_gpudiag.__file__).parent / "report" / "report.proto"
@@ -34,7 +34,7 @@ OUTPUT_LINES = 34
 
 def rule_pages() -> dict[str, str]:
     """The list of rules, and a page for each, by path."""
-    rules = sorted(RULES, key=lambda rule: rule.id)
+    rules = sorted(EVERY_RULE, key=lambda rule: rule.id)
     rows = [f"| {rule.id} | [{rule.name}]({rule.name}.md) | {rule.title} |" for rule in rules]
     index = "\n".join(["# Rules", "", "| id | name | title |", "| --- | --- | --- |", *rows, ""])
     return {"rules/index.md": index, **{f"rules/{rule.name}.md": rule.page for rule in rules}}

@@ -54,12 +54,14 @@ class Waits:
     @cached_property
     def middle_ns(self) -> Int64:
         """Median arrival, the earlier one of two; shape (c,)."""
-        return self.arrival_ns[self.bounds[:-1] + (self.size - 1) // 2]
+        middle: Int64 = self.bounds[:-1] + (self.size - 1) // 2
+        return self.arrival_ns[middle]
 
     @cached_property
     def skew_ns(self) -> Int64:
         """Last arrival - first arrival, shape (c,)."""
-        return self.last_ns - self.first_ns
+        skew: Int64 = self.last_ns - self.first_ns
+        return skew
 
     @cached_property
     def over_ns(self) -> Int64:

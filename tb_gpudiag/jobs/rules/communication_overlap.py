@@ -8,7 +8,6 @@ import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import FSDP, tensor_channels
-from tb_gpudiag.jobs.rules.job_rule import JobRule
 from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
@@ -131,5 +130,3 @@ for block, following in itertools.pairwise(model.blocks):
     block.set_modules_to_forward_prefetch([following])""",
     "https://docs.pytorch.org/docs/stable/fsdp.html",
 )
-
-RULE = JobRule("GD607", "communication_overlap", "Communication that could overlap", check, error_share=0.20)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.jobs.rules import (
-    communication_overlap,
-    late_recording,
-    mismatched_collectives,
-    slow_link,
-    slow_rank,
-    uneven_work,
-)
 from tb_gpudiag.jobs.rules.job_rule import JobRule
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.rule import AnyRule
+from tb_gpudiag.rules.rule import AnyRule, Severity
 
 JOB_RULES: tuple[JobRule, ...] = (
-    slow_rank.RULE,
-    uneven_work.RULE,
-    slow_link.RULE,
-    mismatched_collectives.RULE,
-    late_recording.RULE,
-    communication_overlap.RULE,
+    JobRule("GD602", "slow_rank", "Slow rank", error_share=0.20),
+    JobRule("GD603", "uneven_work", "Uneven work", error_share=0.20),
+    JobRule("GD604", "slow_link", "Slow network or link", error_share=0.20),
+    JobRule("GD605", "mismatched_collectives", "Mismatched collectives"),
+    JobRule("GD606", "late_recording", "Late start of a recording", severity=Severity.INFO),
+    JobRule("GD607", "communication_overlap", "Communication that could overlap", error_share=0.20),
 )
 
 EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *JOB_RULES)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_rule import JobRule
 from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED, capitalized, culprits_text
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Severity
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix
 from tb_gpudiag.trace.events import Int64
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration
@@ -76,7 +75,8 @@ def _late_members(facts: JobFacts, late_ns: int) -> Int64:
     waits = facts.waits
     begin, end = waits.bounds[facts.starts.collective], waits.bounds[facts.starts.collective + 1]
     own = np.sort(waits.member[begin:end]).astype(np.int64)
-    return own[start[own] >= start[own].max() - late_ns // 2]
+    late: Int64 = own[start[own] >= start[own].max() - late_ns // 2]
+    return late
 
 
 _FIX = Fix(
@@ -88,5 +88,3 @@ _FIX = Fix(
         profiler.step()""",
     "https://docs.pytorch.org/docs/stable/profiler.html",
 )
-
-RULE = JobRule("GD606", "late_recording", "Late start of a recording", check, severity=Severity.INFO)

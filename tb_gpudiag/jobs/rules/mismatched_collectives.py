@@ -9,7 +9,6 @@ import numpy as np
 from tb_gpudiag.jobs.ranks.clocks import BLOCKING
 from tb_gpudiag.jobs.ranks.collective_matching import Mismatch
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_rule import JobRule
 from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, culprits_text, ranks_text
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Severity
 from tb_gpudiag.wording.format import count, one_line, size_bytes
@@ -157,5 +156,3 @@ if rank == 0:
 schedule = torch.profiler.schedule(wait=5, warmup=2, active=5, repeat=1)""",
     "https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
 )
-
-RULE = JobRule("GD605", "mismatched_collectives", "Mismatched collectives", check)

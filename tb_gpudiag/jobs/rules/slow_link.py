@@ -9,7 +9,6 @@ import numpy as np
 
 from tb_gpudiag.jobs.ranks.bandwidth import Link, SizeClass, slowness
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_rule import JobRule
 from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED, capitalized, collective_text, culprits_text
 from tb_gpudiag.rules.rule import Answer, Clear, Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
@@ -173,5 +172,3 @@ _FIX = Fix(
 #   all_reduce_perf -b 8M -e 256M -f 2 -g 8""",
     "https://github.com/NVIDIA/nccl-tests",
 )
-
-RULE = JobRule("GD604", "slow_link", "Slow network or link", check, error_share=0.20)

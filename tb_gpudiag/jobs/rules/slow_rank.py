@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_rule import JobRule
 from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED, RECORD_STEPS, capitalized, culprits_text, part_text
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven, find_uneven
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Place, Saving
@@ -15,8 +14,6 @@ from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.trace.events import Int64
 from tb_gpudiag.wording.format import count, figures, one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
-
-ERROR_SHARE = 0.20
 
 MOST_PLACES = 5
 
@@ -184,6 +181,3 @@ def _fix(uneven: Uneven) -> Fix:
         "gpudiag diagnose RANK_FILE",
         "https://docs.pytorch.org/docs/stable/elastic/run.html",
     )
-
-
-RULE = JobRule("GD602", "slow_rank", "Slow rank", check, error_share=ERROR_SHARE)

@@ -6,7 +6,6 @@ import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import EXPERT, PIPELINE
-from tb_gpudiag.jobs.rules.job_rule import JobRule
 from tb_gpudiag.jobs.rules.job_words import (
     NOT_MATCHED,
     RECORD_STEPS,
@@ -24,8 +23,6 @@ from tb_gpudiag.wording.quantity import duration, number, share_of
 
 # First and last stages of a pipeline hold the embedding and the loss: some difference cannot be avoided.
 STAGE_SHARE = 0.15
-
-ERROR_SHARE = 0.20
 
 
 def check(facts: JobFacts) -> Answer:
@@ -146,5 +143,3 @@ _STAGES = Fix(
 layers_per_stage = [7, 9, 9, 7]""",
     "https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
 )
-
-RULE = JobRule("GD603", "uneven_work", "Uneven work", check, error_share=ERROR_SHARE)

@@ -20,13 +20,13 @@ from tb_gpudiag.wording.quantity import duration
 PLACES_SHOWN = 5
 
 
-def findings(report: pb.Report) -> Findings:
-    """Every finding, in the Report's order."""
+def findings(report: pb.Report | pb.JobReport) -> Findings:
+    """Every finding, in the report's order."""
     cards = tuple(_card(report, number) for number in range(1, len(report.findings) + 1))
     return Findings("findings", "Findings", cards, "No problem found.")
 
 
-def _card(report: pb.Report, number: int) -> FindingCard:
+def _card(report: pb.Report | pb.JobReport, number: int) -> FindingCard:
     finding = report.findings[number - 1]
     cost = _cost(finding)
     facts = [Item(cost, "cost")] if cost else []
@@ -76,7 +76,7 @@ def _cost_there(where: pb.Place) -> str:
     return size_bytes(where.bytes) if where.bytes else ""
 
 
-def _code(report: pb.Report, number: int) -> str:
+def _code(report: pb.Report | pb.JobReport, number: int) -> str:
     """Code of the fix. Code that an earlier finding shows is not repeated."""
     own = report.findings[number - 1].fix.code.rstrip("\n")
     for earlier, finding in enumerate(report.findings[: number - 1], start=1):

@@ -7,7 +7,7 @@ from tb_gpudiag.report.views.document import Item, Lines, lines
 from tb_gpudiag.wording.format import count
 
 
-def unchecked(report: pb.Report) -> Lines:
+def unchecked(report: pb.Report | pb.JobReport) -> Lines:
     """Rules that could not check, and what they lack. Rules that lack the same share an item."""
     rules_by_lack: dict[str, list[str]] = {}
     for rule in report.unchecked:
@@ -23,7 +23,7 @@ def _lack(lacks: str, rules: list[str]) -> Item:
     return Item(f"{lacks.rstrip('.')}. Not checked: {', '.join(rules)}", count(len(rules), "rule"))
 
 
-def clear(report: pb.Report) -> Lines:
+def clear(report: pb.Report | pb.JobReport) -> Lines:
     """Rules that found no problem, and what they measured."""
     items = tuple(Item(rule.reason, f"{rule.rule} {rule.name}") for rule in report.clear)
     return Lines("clear", "Checked, no problem found", items)

@@ -1,0 +1,96 @@
+"""Build the JobReports of digests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.members import find_sets, slim
+from tb_gpudiag.jobs.report.collective_messages import collectives_message
+from tb_gpudiag.jobs.report.rank_messages import rank_messages, step_messages
+from tb_gpudiag.jobs.rules.job_verdict import find_job_verdict
+from tb_gpudiag.jobs.rules.run_job_rules import run_job_rules
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.finding_messages import (
+    clear_messages,
+    finding_message,
+    unchecked_messages,
+)
+from tb_gpudiag.report.building.units import us
+from tb_gpudiag.version import __version__
+from tb_gpudiag.wording.format import one_line
+
+SCHEMA_VERSION = 1
+MISSING_LIMIT = 1_000
+NOTES_LIMIT = 50
+SENTENCE_LIMIT = 1_000
+
+
+@dataclass
+class Jobs:
+    """Reports of the sets of ranks that were found, and notes on digests that are in none."""
+
+    reports: list[pb.JobReport] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def build_jobs(digests: Iterable[Digest], errors: Sequence[GpudiagError] = ()) -> Jobs:
+    """Build a JobReport of each set of two ranks or more. errors: ranks that could not be read."""
+    found = find_sets(slim(digest) for digest in digests)
+    reports = [build_job_report(JobFacts(one), found.notes, errors) for one in found.sets]
+    return Jobs(reports, [one_line(note) for note in found.notes[:NOTES_LIMIT]])
+
+
+def build_job_report(
+    facts: JobFacts, notes: Sequence[str] = (), errors: Sequence[GpudiagError] = ()
+) -> pb.JobReport:
+    """Build the JobReport of one set. notes: on files that are in no set."""
+    outcome = run_job_rules(facts)
+    verdict = find_job_verdict(facts, outcome.findings)
+    found = facts.set
+    window = Window(0, facts.job_ns)
+    residual = facts.clocks.residual_ns
+    return pb.JobReport(
+        schema_version=SCHEMA_VERSION,
+        generator=f"tb-gpudiag {__version__}",
+        id=job_id(found.members),
+        run=one_line(found.run),
+        span=_span(found.members),
+        world_size=found.world_size,
+        parallelism=" + ".join(facts.parallelism),
+        ranks=rank_messages(facts),
+        missing_ranks=found.missing[:MISSING_LIMIT],
+        missing=len(found.missing),
+        clocks=pb.Clocks(
+            basis=facts.clocks.basis, residual_us=us(residual) if np.isfinite(residual) else 0.0
+        ),
+        collectives=collectives_message(facts),
+        verdict=pb.JobVerdict(limiter=verdict.limiter, sentence=one_line(verdict.sentence, SENTENCE_LIMIT)),
+        findings=[finding_message(one, window, len(facts.own_time.steps)) for one in outcome.findings],
+        unchecked=unchecked_messages(outcome),
+        clear=clear_messages(outcome),
+        notes=[one_line(note) for note in [*found.notes, *notes][:NOTES_LIMIT]],
+        problems=[
+            pb.Problem(what=one_line(e.what), where=one_line(e.where), remedy=one_line(e.remedy))
+            for e in errors[:NOTES_LIMIT]
+        ],
+        steps=step_messages(facts),
+    )
+
+
+def job_id(members: Sequence[Digest]) -> str:
+    """Return an id that is the same for the same recordings."""
+    ids = "\n".join(sorted(member.about.id for member in members))
+    return hashlib.blake2b(ids.encode(), digest_size=16).hexdigest()
+
+
+def _span(members: Sequence[Digest]) -> str:
+    spans = {member.about.span for member in members}
+    return one_line(spans.pop()) if len(spans) == 1 else ""

@@ -1,0 +1,267 @@
+"""JobReports as the document that text, Markdown and HTML show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tb_gpudiag.jobs.part_words import part_noun
+from tb_gpudiag.jobs.report.collective_messages import LATE_RECORDING
+from tb_gpudiag.jobs.rules.job_words import collective_text, numbers_text
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.document import (
+    Cell,
+    Column,
+    Document,
+    Kind,
+    Lines,
+    ReportView,
+    Section,
+    Table,
+    lines,
+    table,
+)
+from tb_gpudiag.report.views.sections.finding_sections import findings
+from tb_gpudiag.report.views.sections.place_text import full_place
+from tb_gpudiag.report.views.sections.rule_sections import clear, unchecked
+from tb_gpudiag.version import __version__
+from tb_gpudiag.wording.format import count, share, time_us
+from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
+from tb_gpudiag.wording.term import term
+from tb_gpudiag.wording.vocabulary import LIMITERS
+
+RANKS_SHOWN: Final = 32
+"""Rows of the table of ranks. With more ranks, those that were last most often are shown."""
+
+COLLECTIVES_SHOWN: Final = 10
+SIZES_SHOWN: Final = 10
+STEPS_SHOWN: Final = 12
+
+
+def job_document(reports: Sequence[pb.JobReport]) -> Document:
+    """Build the document of these jobs."""
+    overview = _overview(reports)
+    return Document(
+        title=overview.title if overview else " ".join(map(heading, reports)),
+        overview=overview,
+        reports=tuple(_view(report) for report in reports),
+        example=next((finding.rule for report in reports for finding in report.findings), "GD602"),
+        generator=f"gpudiag {__version__}",
+    )
+
+
+def heading(report: pb.JobReport) -> str:
+    """`run · 8 ranks`."""
+    ranks = count(len(report.ranks), "rank")
+    if report.world_size > len(report.ranks):
+        ranks = f"{len(report.ranks):,} of {report.world_size:,} ranks"
+    run = "" if report.run in ("", ".") else f"{report.run} · "
+    return f"Job {run}{ranks}"
+
+
+_OVERVIEW: Final = (Column("Job"), Column("Limited by"), Column("First finding"), Column("Other findings"))
+
+
+def _overview(reports: Sequence[pb.JobReport]) -> Table | None:
+    if len(reports) < 2:
+        return None
+    rows = [
+        (
+            heading(report),
+            term(LIMITERS, report.verdict.limiter).word,
+            next((f"{finding.rule} {finding.title}" for finding in report.findings), "none"),
+            ", ".join(dict.fromkeys(finding.rule for finding in report.findings[1:])),
+        )
+        for report in reports
+    ]
+    return table("overview", count(len(reports), "job"), _OVERVIEW, rows)
+
+
+def _view(report: pb.JobReport) -> ReportView:
+    sections: list[Section] = [
+        findings(report),
+        _ranks(report),
+        _collectives(report),
+        _steps(report),
+        _sizes(report),
+        _slowdown(report.slowdown),
+        unchecked(report),
+        clear(report),
+        _notes(report),
+    ]
+    return ReportView(
+        heading=heading(report),
+        path=", ".join(dict.fromkeys(rank.device_name for rank in report.ranks if rank.device_name)) or "CPU",
+        about=_about(report),
+        limiter=term(LIMITERS, report.verdict.limiter).word,
+        verdict=report.verdict.sentence,
+        sections=tuple(section for section in sections if section),
+    )
+
+
+_CLOCKS: Final = {
+    "ONE_HOST": "one clock",
+    "COLLECTIVES": "clocks aligned by the ends of collectives",
+    "NONE": "clocks cannot be compared",
+}
+
+
+def _about(report: pb.JobReport) -> str:
+    clocks = _CLOCKS.get(report.clocks.basis, report.clocks.basis)
+    if report.clocks.residual_us:
+        clocks += f" (ends agree within {time_us(report.clocks.residual_us)})"
+    found = report.collectives
+    parts = [report.parallelism, f"{count(found.matched, 'collective')} matched", clocks]
+    if found.unmatched:
+        parts.insert(2, f"{count(found.unmatched, 'operation')} not matched")
+    return " · ".join(part for part in parts if part)
+
+
+_RANK_COLUMNS: Final = (
+    Column("Rank", Kind.NUMBER),
+    Column("Host"),
+    Column("Step", Kind.NUMBER),
+    Column("Busy", Kind.NUMBER),
+    Column("Waiting", Kind.NUMBER),
+    Column("Transfer", Kind.NUMBER),
+    Column("Exposed", Kind.NUMBER),
+    Column("Last in", Kind.NUMBER),
+    Column("Clock", Kind.NUMBER),
+    Column("Limited by itself"),
+)
+
+
+def _ranks(report: pb.JobReport) -> Table:
+    shown = sorted(report.ranks, key=lambda rank: -rank.last_in)[:RANKS_SHOWN]
+    more = len(report.ranks) > len(shown)
+    title = f"Ranks that were last most often, {len(shown)} of {len(report.ranks):,}" if more else "Ranks"
+    rows: list[tuple[Cell, ...]] = [
+        (
+            str(rank.rank),
+            rank.host,
+            duration(rank.step_us * 1e3),
+            share(rank.busy_us, rank.window_us) if rank.busy_us else "",
+            duration(rank.waiting_us * 1e3),
+            duration(rank.transfer_us * 1e3),
+            duration(rank.exposed_communication_us * 1e3),
+            number(rank.last_in),
+            duration(rank.clock_offset_us * 1e3) if rank.clock_offset_us else "",
+            term(LIMITERS, rank.limiter).word,
+        )
+        for rank in sorted(shown, key=lambda rank: rank.rank)
+    ]
+    return table("ranks", title, _RANK_COLUMNS, rows)
+
+
+_COLLECTIVE_COLUMNS: Final = (
+    Column("Number", Kind.NUMBER),
+    Column("Collective"),
+    Column("Group", Kind.CODE),
+    Column("Size", Kind.NUMBER),
+    Column("Arrivals differ by", Kind.NUMBER),
+    Column("Transfer", Kind.NUMBER),
+    Column("Last rank", Kind.NUMBER),
+    Column("Why it was late"),
+    Column("At", Kind.CODE),
+)
+
+
+def _collectives(report: pb.JobReport) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            str(one.index),
+            " ".join(filter(None, [collective_text(one.kind), one.annotation])),
+            one.group,
+            size(one.bytes) if one.bytes else "",
+            duration(one.skew_us * 1e3),
+            duration(one.transfer_us * 1e3),
+            str(one.last_rank),
+            _why(one),
+            full_place(one.place) if one.HasField("place") else "",
+        )
+        for one in report.collectives.worst[:COLLECTIVES_SHOWN]
+    ]
+    return table("collectives", "Collectives with most waiting", _COLLECTIVE_COLUMNS, rows)
+
+
+def _why(one: pb.JobCollective) -> str:
+    if one.why == LATE_RECORDING:
+        return f"its recording started late, by {time_us(one.why_us)}"
+    if not one.why:
+        return ""
+    what = "computing" if one.why == "computing" else part_noun(one.why)
+    return f"{time_us(one.why_us)} more {what}"
+
+
+_STEP_COLUMNS: Final = (
+    Column("Step"),
+    Column("Duration", Kind.NUMBER),
+    Column("Slowest rank", Kind.NUMBER),
+    Column("Longest wait", Kind.NUMBER),
+    Column("Waiting, mean", Kind.NUMBER),
+)
+
+
+def _steps(report: pb.JobReport) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            step.name,
+            duration(step.duration_us * 1e3),
+            str(step.last_rank),
+            duration(max(step.rank_waiting_us, default=0.0) * 1e3),
+            duration(sum(step.rank_waiting_us) / max(1, len(step.rank_waiting_us)) * 1e3),
+        )
+        for step in report.steps[:STEPS_SHOWN]
+        if step.name
+    ]
+    return table("steps", "Steps", _STEP_COLUMNS, rows)
+
+
+_SIZE_COLUMNS: Final = (
+    Column("Collective"),
+    Column("Size", Kind.NUMBER),
+    Column("Ranks", Kind.NUMBER),
+    Column("Count", Kind.NUMBER),
+    Column("Transfer, median", Kind.NUMBER),
+    Column("Algorithm bandwidth", Kind.NUMBER),
+    Column("Bus bandwidth", Kind.NUMBER),
+    Column("Slowest", Kind.NUMBER),
+)
+
+
+def _sizes(report: pb.JobReport) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            collective_text(one.kind),
+            size(one.bytes) if one.bytes else "",
+            number(one.ranks),
+            number(one.count),
+            duration(one.transfer_us * 1e3),
+            *(
+                bandwidth(value) if value else ""
+                for value in (one.algorithm_gb_per_s, one.bus_gb_per_s, one.slowest_gb_per_s)
+            ),
+        )
+        for one in report.collectives.sizes[:SIZES_SHOWN]
+    ]
+    return table("sizes", "Transfers by size", _SIZE_COLUMNS, rows)
+
+
+def _slowdown(found: pb.Slowdown) -> Lines:
+    """How much faster the job would be without stragglers. Empty if it could not be replayed."""
+    if not found.s:
+        return lines("slowdown", "Without stragglers", [])
+    said = [
+        f"The job takes {found.s:.3f} times as long as without stragglers: {time_us(found.step_us)} per step "
+        f"instead of {time_us(found.ideal_step_us)} ({found.basis})."
+    ]
+    by_rank = sorted(found.by_rank.items(), key=lambda one: -one[1])[:3]
+    said += [f"Fixing only rank {rank}: {s:.3f} times as fast." for rank, s in by_rank if s > 1.001]
+    return lines("slowdown", "Without stragglers", said)
+
+
+def _notes(report: pb.JobReport) -> Lines:
+    said = [f"{problem.where}: {problem.what}" for problem in report.problems]
+    if report.missing and not any("missing" in note for note in report.notes):
+        said.append(f"Missing: ranks {numbers_text(report.missing_ranks)}")
+    return lines("notes", "Notes on the recordings", [*report.notes, *said])

@@ -1,0 +1,160 @@
+"""The verdict on a job: one limiter, and one sentence that a newcomer understands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE
+from tb_gpudiag.jobs.rules.job_words import capitalized, numbers_text
+from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
+from tb_gpudiag.rules.run import Found
+from tb_gpudiag.rules.verdict import CLEAR_LEAD, COMPUTE_SHARE, LAUNCH_PART
+from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.wording.vocabulary import LIMITERS
+
+# As in the verdict on one trace: removing less would hardly be noticed.
+LEAST_SHARE = 0.10
+
+_PART_LIMITERS = {
+    "computing": "compute",
+    "copying": "copy",
+    "input": "input",
+    "sync": "sync",
+    "allocator": "memory",
+    "initialization": "initialization",
+    "python": "python",
+    "compile": "python",
+    "profiler": "python",
+    "dispatch": "launch",
+    "launch": "launch",
+    "latency": "launch",
+}
+"""Parts of a rank's own time -> limiters. Others have no visible cause."""
+
+_HOST = ("python", "launch")
+
+
+@dataclass(frozen=True)
+class JobVerdict:
+    limiter: str
+    sentence: str
+
+
+def find_job_verdict(facts: JobFacts, findings: Sequence[Found]) -> JobVerdict:
+    """Name what limits all ranks together. findings: in their order, so that the verdict agrees with it."""
+    if not len(facts.waits):
+        return JobVerdict("unknown", f"{_start(facts)} {_nothing_matched(facts)}")
+    first = findings[0] if findings else None
+    if first is not None and first.finding.cost_ns >= LEAST_SHARE * max(1, facts.job_ns):
+        limiter = _limiter_of(facts, first.rule.id)
+        cost = share(first.finding.cost_ns, facts.job_ns)
+        said = (
+            first.finding.title
+            if "%" in first.finding.title
+            else f"{first.finding.title}: {cost} of the time"
+        )
+        return JobVerdict(limiter, f"{said}. {_waiting(facts)}")
+    limiter, said = _shared_limiter(facts)
+    minor = f" {first.finding.title}." if first is not None and first.finding.cost_ns else ""
+    return JobVerdict(limiter, f"{said} {_waiting(facts)}{_late(findings)}{minor}")
+
+
+def _start(facts: JobFacts) -> str:
+    return f"The recordings of {count(len(facts.set.members), 'rank')} cannot be compared."
+
+
+def _nothing_matched(facts: JobFacts) -> str:
+    if not len(facts.operations):
+        return "None of them has a collective in its step window."
+    if len(facts.matching):
+        return "Their clocks cannot be compared."
+    return "They have no collective in common: they are of different steps, or of different jobs."
+
+
+def _limiter_of(facts: JobFacts, rule: str) -> str:
+    if rule in ("GD602", "GD603"):
+        uneven = find_uneven(facts)
+        return _PART_LIMITERS.get(uneven.part, "unknown") if uneven.found else "compute"
+    return "communication"
+
+
+def limiter_parts(facts: JobFacts) -> dict[str, float]:
+    """Time per rank by limiter, mean over the ranks, without waiting: that is another rank's own time."""
+    own = facts.own_time
+    by_part = own.parts_ns.sum(axis=(0, 1)) / max(1, len(facts.set.members))
+    found: dict[str, float] = dict.fromkeys(dict.fromkeys([*_PART_LIMITERS.values(), "unknown"]), 0.0)
+    on_gpu = any(member.about.devices for member in facts.set.members)
+    for name, ns in zip(own.part_names, by_part.tolist(), strict=True):
+        if name in ("communicating", IN_COLLECTIVE):
+            continue
+        # Without a GPU, operators are the computing.
+        limiter = "compute" if name == "dispatch" and not on_gpu else _PART_LIMITERS.get(name, "unknown")
+        found[limiter] += ns
+    exposed = int(facts.waits.exposed_transfer_ns.sum())
+    found["communication"] = exposed / max(1, len(facts.set.members))
+    return found
+
+
+def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
+    parts = limiter_parts(facts)
+    whole = max(1.0, sum(parts.values()))
+    host = parts["python"] + parts["launch"]
+    groups = {name: ns for name, ns in parts.items() if name not in _HOST} | {"host": host}
+    others = {name: ns for name, ns in groups.items() if name != "compute"}
+    ranked = sorted(others, key=lambda name: -others[name])
+    first, second = ranked[0], ranked[1]
+    computing = parts["compute"]
+    start = f"Without waiting for one another, ranks compute {share(computing, whole)} of the time."
+    most_ns = others[first]
+    if computing >= COMPUTE_SHARE * whole or most_ns < LEAST_SHARE * whole:
+        return "compute", f"{start} Computing limits this job on all ranks alike."
+    if most_ns < CLEAR_LEAD * others[second]:
+        both = f"{share(most_ns, whole)} {_noun(first)} and {share(others[second], whole)} {_noun(second)}"
+        return "mixed", f"{start} No single cause limits this job: {both}."
+    limiter = first
+    if first == "host":
+        limiter = "launch" if parts["launch"] >= LAUNCH_PART * host else "python"
+    return limiter, f"{start} {_shared_sentence(first, limiter, share(most_ns, whole))}"
+
+
+def _shared_sentence(group: str, limiter: str, part: str) -> str:
+    if group == "host":
+        what = "launching many small kernels" if limiter == "launch" else "the host's own code"
+        return f"Every rank waits for its own host, {part} of the time: {what} limits this job."
+    if group == "communication":
+        return f"Transfers that nothing hides take {part}: communication limits this job."
+    return f"{capitalized(_noun(group))} takes {part} on all ranks alike, and limits this job."
+
+
+def _noun(limiter: str) -> str:
+    return "waiting for the host" if limiter == "host" else LIMITERS[limiter].noun
+
+
+def _waiting(facts: JobFacts) -> str:
+    """Who waits for whom, in the collectives that can be judged."""
+    waits = facts.waits
+    waiting = waits.waiting_ns.sum() / len(facts.set.members)
+    transfer = int(waits.transfer_ns.sum())
+    if waiting < LEAST_SHARE * transfer:
+        return f"Ranks hardly wait for one another: {time_ns(waiting)} each in {_collectives(len(waits))}."
+    late = Counter(facts.set.ranks[m] for m in waits.last_member[~facts.starts.first].tolist())
+    judged = sum(late.values())
+    ranked = sorted(late.items(), key=lambda one: (-one[1], one[0]))[:3]
+    who = ", ".join(f"rank {numbers_text([rank])} in {times}" for rank, times in ranked)
+    last = f" Last to arrive: {who} of {_collectives(judged)} after the first." if judged else ""
+    return (
+        f"In {_collectives(len(waits))} each rank waits {time_ns(waiting)} for later ranks; the transfers "
+        f"take {time_ns(transfer)} in all.{last}"
+    )
+
+
+def _collectives(number: int) -> str:
+    return count(number, "collective")
+
+
+def _late(findings: Sequence[Found]) -> str:
+    late = next((one for one in findings if one.rule.id == "GD606"), None)
+    return f" {late.finding.title}, which is not counted." if late is not None else ""

@@ -1,0 +1,64 @@
+"""`gpudiag job`: digests and traces of a job's ranks, in every format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.cli.main import main
+from tb_gpudiag.digest.file import SUFFIX, to_bytes
+from tests.jobs.ranks.stage import job
+
+
+def write(folder: Path, ranks: int = 4, slow_ms: float = 12.0) -> Path:
+    folder.mkdir(exist_ok=True)
+    for digest in job(ranks, 5, own_ms=lambda r, s: slow_ms if r == 2 else 10.0, cause="input"):
+        (folder / f"rank{digest.about.rank}{SUFFIX}").write_bytes(to_bytes(digest))
+    return folder
+
+
+def test_a_directory_of_digests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", str(write(tmp_path / "log")), "--quiet"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Job run · 4 ranks" in said
+    assert "GD602 slow_rank: Rank 2 takes 2 ms longer" in said
+
+
+def test_json_has_the_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", str(write(tmp_path / "log")), "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert list(document) == ["jobs"]
+    assert document["jobs"][0]["verdict"]["limiter"] == "input"
+
+
+@pytest.mark.parametrize(("condition", "status"), [("GD602", 1), ("error", 0), ("warning", 1), ("GD604", 0)])
+def test_fail_on(tmp_path: Path, condition: str, status: int) -> None:
+    out = str(tmp_path / "out")
+    assert main(["job", "--fail-on", condition, str(write(tmp_path / "log")), "-o", out]) == status
+
+
+def test_a_digest_that_cannot_be_read_costs_its_rank(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "log")
+    (folder / f"rank1{SUFFIX}").write_bytes(b"damaged")
+    assert main(["job", str(folder), "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert document["jobs"][0]["missing_ranks"] == [1]
+    assert "rank1" in document["jobs"][0]["problems"][0]["where"]
+    assert len(document["errors"]) == 1
+    assert "rank1" in printed.err
+
+
+def test_one_rank_is_no_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path / "log")
+    assert main(["job", str(folder / f"rank0{SUFFIX}")]) == 2
+    assert "No two ranks of one job" in capsys.readouterr().err
+
+
+def test_a_path_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job"]) == 2
+    assert "PATH is missing" in capsys.readouterr().err

@@ -1,0 +1,89 @@
+"""JobReports: the contract's fields, bounded lists, and the same facts in every format."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.jobs.report.job_report import build_jobs
+from tb_gpudiag.jobs.report.job_view import job_document
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.html import document_html
+from tb_gpudiag.report.views.markdown import document_markdown
+from tb_gpudiag.report.views.text import document_text
+from tb_gpudiag.report.wire import to_dict, to_json
+from tests.jobs.ranks.stage import facts_of, job
+
+
+def slow_job() -> pb.JobReport:
+    (report,) = build_jobs(job(4, 5, own_ms=lambda r, s: 12.0 if r == 2 else 10.0, cause="input")).reports
+    return report
+
+
+def test_a_report_has_the_figures_of_the_contract() -> None:
+    data = json.loads(to_json(slow_job()))
+    assert (data["run"], data["world_size"], data["parallelism"], data["missing_ranks"]) == (
+        "run",
+        4,
+        "DDP",
+        [],
+    )
+    assert [rank["rank"] for rank in data["ranks"]] == [0, 1, 2, 3]
+    assert data["ranks"][0]["waiting_us"] == pytest.approx(10_000)
+    assert data["ranks"][2]["waiting_us"] == 0
+    assert data["ranks"][2]["last_in"] >= 5
+    assert data["clocks"]["basis"] == "ONE_HOST"
+    assert data["collectives"]["matched"] == 10
+    worst = data["collectives"]["worst"][0]
+    assert (worst["last_rank"], worst["skew_us"], worst["transfer_us"]) == (2, 2_000, 300)
+    assert worst["waiting_us"] == {"0": 2_000, "1": 2_000, "2": 0, "3": 2_000}
+    assert (worst["why"], worst["why_us"]) == ("input", 2_000)
+    assert data["verdict"]["limiter"] == "input"
+    assert data["verdict"]["sentence"].startswith("Rank 2 takes 2\u00a0ms longer")
+    assert [finding["rule"] for finding in data["findings"]] == ["GD602"]
+    assert [step["last_rank"] for step in data["steps"]] == [2] * 5
+    assert "slowdown" not in data
+
+
+def test_every_format_says_the_same() -> None:
+    document = job_document([slow_job()])
+    for text in (document_text(document), document_markdown(document), document_html(document)):
+        plain = " ".join(text.replace("\u00a0", " ").replace("&#39;", "'").split())
+        assert "Rank 2 takes 2 ms longer than its peers" in plain
+        assert "GD602" in plain
+        assert "Collectives with most waiting" in plain
+
+
+def test_ranks_that_cannot_be_read_are_problems() -> None:
+    (report,) = build_jobs(job(4)[:3], [NotATrace("cut off", where="worker3.json")]).reports
+    assert [problem.where for problem in report.problems] == ["worker3.json"]
+    assert list(report.missing_ranks) == [3]
+    assert "worker3.json: cut off" in document_text(job_document([report]))
+
+
+def test_a_thousand_missing_ranks_are_bounded() -> None:
+    (report,) = build_jobs(job(2, about=lambda rank: {"world_size": 100_000})).reports
+    assert (report.missing, len(report.missing_ranks)) == (99_998, 1_000)
+
+
+def test_names_of_the_trace_are_shown_as_text() -> None:
+    evil = "<script>alert(1)</script>\x1b[2J"
+    (report,) = build_jobs(job(2, host=lambda rank: evil)).reports
+    html = document_html(job_document([report]))
+    assert "<script>alert" not in html
+    assert "\x1b" not in document_text(job_document([report]))
+
+
+def test_two_jobs_have_an_overview() -> None:
+    reports = build_jobs([*job(4), *job(2, about=lambda rank: {"id": f"other{rank}"})]).reports
+    assert len(reports) == 2
+    assert "2 jobs" in document_text(job_document(reports))
+
+
+def test_the_same_recordings_have_the_same_id() -> None:
+    first, second = (build_jobs(job(3)).reports[0] for _ in range(2))
+    assert first.id == second.id
+    assert to_dict(first) == to_dict(second)
+    assert facts_of(job(3)).set.ranks == [0, 1, 2]

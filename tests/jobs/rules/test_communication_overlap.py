@@ -1,0 +1,39 @@
+"""GD607: exposed transfers count only as far as there is computing to hide them under."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tb_gpudiag.jobs.rules.communication_overlap import check, overlap_of
+from tb_gpudiag.rules.rule import CannotTell, Clear, Finding
+from tests.jobs.ranks.stage import MS, facts_of, job
+
+
+def test_exposed_transfers_are_found() -> None:
+    answer = check(facts_of(job(4, 5, transfer_ms=1.5)))
+    assert isinstance(answer, Finding)
+    assert answer.cost_ns == 15 * MS  # two of 1.5 ms in each of five steps
+
+
+def test_waiting_is_not_transfer() -> None:
+    facts = facts_of(job(4, 5, own_ms=lambda r, s: 15.0 if r == 1 else 10.0, transfer_ms=0.3))
+    assert overlap_of(facts).exposed_ns == 3 * MS
+    assert isinstance(check(facts), Clear)
+
+
+def test_transfers_that_overlap_are_clear() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["exposed_ns"] = 0
+
+    assert isinstance(check(facts_of(job(4, 5, transfer_ms=1.5, change=change))), Clear)
+
+
+def test_what_has_no_computing_to_hide_under_does_not_count() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["computing_ns"] = 0
+
+    assert isinstance(check(facts_of(job(4, 5, transfer_ms=1.5, change=change))), Clear)
+
+
+def test_a_job_without_a_gpu_cannot_be_told() -> None:
+    assert isinstance(check(facts_of(job(4, 5, about=lambda rank: {"devices": 0}))), CannotTell)

@@ -1,0 +1,97 @@
+"""GD602: a rank that takes longer for the same work is found, with its cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.jobs.rules.slow_rank import check
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.rules.rule import CannotTell, Clear, Finding
+from tests.digest.made import table
+from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.wording.plain import plain
+
+
+def found(digests: list[Digest]) -> Finding:
+    answer = check(facts_of(digests))
+    assert isinstance(answer, Finding), answer
+    return answer
+
+
+def with_kernels(digest: Digest, ms: float) -> Digest:
+    row = {"name": "gemm", "family": "gemm", "operator": "aten::mm", "shapes": "[[8,8]]", "count": 10}
+    return replace(digest, kernels=table("kernels", [{**row, "time_ns": round(ms * MS)}]))
+
+
+@pytest.mark.parametrize("cause", ["input", "python", "sync", "allocator"])
+def test_a_rank_whose_host_is_late_in_every_step(cause: str) -> None:
+    finding = found(job(4, 5, own_ms=lambda rank, step: 12.0 if rank == 2 else 10.0, cause=cause))
+    assert plain(finding.title) == "Rank 2 takes 2 ms longer than its peers in every step, and all ranks wait"
+    assert finding.cost_ns == 10 * MS
+    assert finding.saving is not None
+    assert (finding.saving.low_ns, finding.saving.high_ns) == (10 * MS, 10 * MS)
+
+
+def test_a_slow_gpu_runs_the_same_kernels_longer() -> None:
+    digests = job(4, 5, own_ms=lambda rank, step: 14.0 if rank == 1 else 10.0)
+    finding = found([with_kernels(d, 140 if d.about.rank == 1 else 100) for d in digests])
+    assert "1.40 times as long as the same kernels" in finding.summary
+    assert "GPU" in finding.fix.text
+
+
+def test_two_slow_ranks_of_one_host_are_named_with_it() -> None:
+    digests = job(
+        8,
+        5,
+        own_ms=lambda r, step: 12.0 if r in (4, 5) else 10.0,
+        cause="input",
+        host=lambda r: f"node{r // 2}",
+    )
+    assert plain(found(digests).title).startswith("Ranks 4 and 5 (host node2) take 2 ms longer")
+
+
+def test_a_rank_that_is_slow_once_is_found_with_that_step() -> None:
+    finding = found(job(4, 5, own_ms=lambda r, s: 20.0 if (r, s) == (3, 2) else 10.0, cause="python"))
+    assert plain(finding.title).startswith("Rank 3 takes 10 ms longer than its peers in 1 of 5 steps")
+
+
+def test_the_place_of_the_slow_rank_is_named() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        if rank == 2 and number % 2 == 0:
+            row["place"], row["place_ns"] = "collect (train.py)", 2 * MS
+
+    own = job(4, 5, own_ms=lambda r, s: 12.0 if r == 2 else 10.0, cause="python", change=change)
+    (place,) = found(own).places
+    assert (place.function, place.file, place.time_ns) == ("collect", "train.py", 10 * MS)
+
+
+def test_a_synchronization_that_the_rank_itself_reports_is_the_cause() -> None:
+    digests = job(4, 5, own_ms=lambda r, s: 12.0 if r == 2 else 10.0, cause="python")
+    digests[2] = replace(digests[2], findings=[pb.Finding(rule="GD301", cost_us=9_000)])
+    assert "synchronization" in found(digests).summary
+
+
+def test_a_smaller_excess_is_clear() -> None:
+    # 2% of a step of 11.6 ms.
+    assert isinstance(check(facts_of(job(4, 5, own_ms=lambda r, s: 10.2 if r == 2 else 10.0))), Clear)
+
+
+def test_chance_is_clear() -> None:
+    noisy = job(8, 6, own_ms=lambda rank, step: 10 + (rank * 5 + step * 3) % 7 / 5)
+    assert not isinstance(check(facts_of(noisy)), Finding)
+
+
+def test_one_step_cannot_show_a_slow_rank() -> None:
+    answer = check(facts_of(job(4, 1, own_ms=lambda r, s: 15.0 if r == 2 else 10.0)))
+    assert isinstance(answer, CannotTell)
+    assert "only 1 step" in answer.reason
+
+
+def test_two_ranks_are_enough() -> None:
+    assert plain(
+        found(job(2, 5, own_ms=lambda r, s: 12.0 if r == 1 else 10.0, cause="input")).title
+    ).startswith("Rank 1")

@@ -1,0 +1,64 @@
+"""GD603: ranks with more work are found, also if it is another one in each step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.jobs.rules import slow_rank
+from tb_gpudiag.jobs.rules.uneven_work import check
+from tb_gpudiag.rules.rule import Clear, Finding
+from tests.digest.made import table
+from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.wording.plain import plain
+
+
+def with_kernels(digest: Digest, tokens: int) -> Digest:
+    row = {"name": "gemm", "family": "gemm", "operator": "aten::mm", "count": 10, "time_ns": 20 * MS}
+    return replace(digest, kernels=table("kernels", [{**row, "shapes": f"[[{tokens},8]]"}]))
+
+
+def test_a_rank_with_longer_sequences() -> None:
+    digests = job(4, 5, own_ms=lambda rank, step: 14.0 if rank == 1 else 10.0)
+    facts = facts_of([with_kernels(d, 12 if d.about.rank == 1 else 8) for d in digests])
+    answer = check(facts)
+    assert isinstance(answer, Finding)
+    assert plain(answer.title) == "Rank 1 has more work: 4 ms per step lost"
+    assert answer.cost_ns == 20 * MS
+    assert isinstance(slow_rank.check(facts), Clear)
+
+
+def test_grids_show_more_work_without_shapes() -> None:
+    def change(rank: int, number: int, row: dict[str, object]) -> None:
+        row["work_sizes"] = 8 if rank == 1 else 7
+
+    answer = check(facts_of(job(4, 5, own_ms=lambda r, s: 14.0 if r == 1 else 10.0, change=change)))
+    assert isinstance(answer, Finding)
+    assert plain(answer.title).startswith("Rank 1 has more work")
+
+
+def test_another_rank_in_each_step() -> None:
+    answer = check(facts_of(job(4, 6, own_ms=lambda rank, step: 15.0 if rank == step % 3 else 10.0)))
+    assert isinstance(answer, Finding)
+    assert plain(answer.title) == "A different rank computes longest each time: 5 ms per step lost"
+    assert "ranks 0–2" in answer.summary
+
+
+def test_late_loaders_of_different_ranks_are_not_uneven_work() -> None:
+    own = job(4, 6, own_ms=lambda rank, step: 15.0 if rank == step % 3 else 10.0, cause="input")
+    assert isinstance(check(facts_of(own)), Clear)
+
+
+def test_even_ranks_are_clear() -> None:
+    assert isinstance(check(facts_of(job(4, 5))), Clear)
+
+
+def test_a_slow_gpu_is_not_uneven_work() -> None:
+    digests = job(4, 5, own_ms=lambda rank, step: 14.0 if rank == 1 else 10.0)
+    same = [with_kernels(d, 8) for d in digests]
+    longer = table(
+        "kernels",
+        [{**same[1].kernels.to_pylist()[0], "time_ns": 28 * MS}],
+    )
+    same[1] = replace(same[1], kernels=longer)
+    assert isinstance(check(facts_of(same)), Clear)
