@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tb_gpudiag.cli.main import main
-from tb_gpudiag.rules.all import RULES, find_rule
+from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, find_rule
 
 
 @pytest.mark.parametrize("key", ["GD101", "gd101", "input_pipeline", "INPUT_PIPELINE", "input-pipeline"])
@@ -17,7 +17,9 @@ def test_a_rule_by_id_or_name_in_any_case(key: str, capsys: pytest.CaptureFixtur
 def test_without_a_rule_the_list_by_id(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain"]) == 0
     rules, _, terms = capsys.readouterr().out.partition("\n\n")
-    assert [line.split()[:2] for line in rules.splitlines()] == sorted([rule.id, rule.name] for rule in RULES)
+    assert [line.split()[:2] for line in rules.splitlines()] == sorted(
+        [rule.id, rule.name] for rule in EVERY_RULE
+    )
     assert "Step window" in terms
 
 
