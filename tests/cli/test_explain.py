@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from tb_gpudiag.cli.main import main
-from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, find_rule
+from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, find_any_rule
 
 
 @pytest.mark.parametrize("key", ["GD101", "gd101", "input_pipeline", "INPUT_PIPELINE", "input-pipeline"])
 def test_a_rule_by_id_or_name_in_any_case(key: str, capsys: pytest.CaptureFixture[str]) -> None:
-    rule = find_rule("GD101")
+    rule = find_any_rule("GD101")
     assert rule is not None
     assert main(["explain", key]) == 0
     assert capsys.readouterr().out == rule.page
