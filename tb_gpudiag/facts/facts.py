@@ -33,7 +33,7 @@ from tb_gpudiag.facts.launching.ddp_copies import DdpCopies, ddp_copies
 from tb_gpudiag.facts.launching.driver_calls import DriverCalls
 from tb_gpudiag.facts.launching.hotspots import Hotspot, Hotspots, Kind
 from tb_gpudiag.facts.launching.launch_costs import LaunchCosts, launch_costs
-from tb_gpudiag.facts.launching.launch_modes import LaunchModes, launch_modes
+from tb_gpudiag.facts.launching.launch_modes import LaunchModes, in_compiled_code, launch_modes
 from tb_gpudiag.facts.launching.same_shapes import same_shapes
 from tb_gpudiag.facts.memory.context import MemoryContext
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory
@@ -232,6 +232,13 @@ class Facts:
         )
 
     @cached_property
+    def compiled_kernels(self) -> Bool:
+        """Mask of the busiest device's GPU work that compiled code launched, shape (k,)."""
+        if self.device is None:
+            return np.zeros(0, np.bool_)
+        return in_compiled_code(self.host, self.launch_modes.compiled, self.device.kernels.origin)
+
+    @cached_property
     def launch_costs(self) -> LaunchCosts:
         """Launch costs of all devices over the step window."""
         return launch_costs(
@@ -277,8 +284,13 @@ class Facts:
 
     @cached_property
     def recorder_cost(self) -> RecorderCost:
-        """What recording Python frames costs the threads that launch."""
-        return recorder_cost(self.host, self.work)
+        """What recording Python frames costs the main thread and those that launch."""
+        return recorder_cost(
+            self.host,
+            self.work,
+            self.main_thread,
+            np.r_[self.host_time.blocking, self.host_time.full_queue.call],
+        )
 
     @cached_property
     def host_tasks(self) -> HostTasks:

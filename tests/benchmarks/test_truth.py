@@ -11,6 +11,7 @@ from tests.benchmarks.truth.fixes import REPLAYED, TOLERANCE, fixed_step
 from tests.benchmarks.truth.memory import LEAKING, RANK_1, SLOPE_ERROR, memory_cases, score_memory
 from tests.benchmarks.truth.pairs import compared
 from tests.benchmarks.truth.score import BUSY, PRECISION, RECALL, Score, score_cases
+from tests.benchmarks.truth.traps import TRAPS, Trap, score_traps
 from tests.builder import GENERATIONS
 from tests.simulator import FAULTS, Fault
 
@@ -62,6 +63,14 @@ def test_idle_time_is_attributed_to_the_planted_cause(score: Score) -> None:
     assert {cause for row in score.confusion.values() for cause in row} <= {c.label for c in Cause} | {BUSY}
     right = sum(row[cause] for cause, row in score.confusion.items())
     assert right >= RIGHT_CAUSE * sum(row.total() for row in score.confusion.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.name)
+def test_no_trap_is_walked_into(trap: Trap) -> None:
+    (score,) = score_traps(4, SEED, [trap]).values()
+    assert score.wrong == []
+    assert score.cases == score.right == 4
 
 
 @pytest.mark.slow

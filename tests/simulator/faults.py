@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Literal
 
 from tests.simulator.heap import SEGMENT_BYTES
 from tests.simulator.job import Job
@@ -15,6 +16,7 @@ ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::Add
 SELECT = "void at::native::index_elementwise_kernel<128, 4, at::native::index_kernel_impl>"
 
 LOADING_US = 3_000  # time to load a kernel's module
+HELPER_NS = 60  # a Python function that adds two numbers
 
 COMPILER = (
     "torch/_dynamo/convert_frame.py(2308): __call__",
@@ -36,7 +38,18 @@ class Faults:
         with ExitStack() as stack:
             if self.job.with_stacks:
                 for name in names:
-                    stack.enter_context(self.machine.span("frame", name))
+                    stack.enter_context(self._recorded("frame", name, "python"))
+            yield
+
+    @contextmanager
+    def _recorded(self, kind: Literal["frame", "op"], name: str, cause: str) -> Iterator[None]:
+        """Add a span. Recording it takes time, about half of it inside the span."""
+        half_ns = self.job.recorder_ns / 2
+        if half_ns:
+            self.machine.spend(half_ns, cause)
+        with self.machine.span(kind, name):
+            if half_ns:
+                self.machine.spend(half_ns, cause)
             yield
 
     @contextmanager
@@ -44,7 +57,7 @@ class Faults:
         """Nest operators, outermost first. The time before and after a launch inside them is dispatch."""
         with ExitStack() as stack:
             for name in names:
-                stack.enter_context(self.machine.span("op", name))
+                stack.enter_context(self._recorded("op", name, "dispatch"))
             self.machine.spend(self.job.dispatch_us * 1_000, "dispatch")
             yield
             self.machine.spend(1_500, "dispatch")
@@ -118,15 +131,21 @@ class Faults:
                 self._frames(place("keep_activations")),
                 self._op("aten::to", "aten::_to_copy", "aten::copy_"),
             ):
-                machine.copy("DtoH", job.dump_bytes, pinned=False)
-                machine.sync("cudaStreamSynchronize")
+                machine.copy("DtoH", job.dump_bytes, pinned=job.dump_pinned)
+                if not job.dump_pinned:
+                    machine.sync("cudaStreamSynchronize")
 
     def _check_alive(self) -> None:
         machine, job = self.machine, self.job
         with self._frames(place("check_alive")):
             with self._op("aten::all"):
                 machine.launch(REDUCE, job.small_us * 1_000)
-            if job.read_by == "synchronize":
+            if job.read_by == "unread":
+                return
+            if job.read_by == "where":
+                with self._op("aten::where"):
+                    machine.launch(SELECT, job.small_us * 1_000)
+            elif job.read_by == "synchronize":
                 with self._frames("torch/cuda/__init__.py(1038): synchronize"):
                     machine.sync("cudaDeviceSynchronize")
             elif job.read_by == "nonzero":

@@ -7,14 +7,19 @@ from typing import Literal
 
 from tests.simulator.heap import MIB
 
-Read = Literal["item", "cpu", "nonzero", "synchronize"]
-"""How check_alive waits for the GPU: `.item()`, `x.cpu()`, `x[x > 0]`, or torch.cuda.synchronize()."""
+Read = Literal["item", "cpu", "nonzero", "synchronize", "unread", "where"]
+"""How check_alive waits for the GPU: `.item()`, `x.cpu()`, `x[x > 0]`, or torch.cuda.synchronize().
+
+The last two are the fixes, which compute the check and do not wait: nothing is read, or torch.where masks."""
 
 Leak = Literal["list", "kept_graph", "retained_graph", "hooks", "growing_cache", "gradients", "metrics"]
 """What retains memory in each step: see memory.py."""
 
 Plateau = Literal["", "warm_up", "cache", "optimizer_state"]
 """What allocates in the first steps only."""
+
+Side = Literal["narrow", "low_occupancy", "layout"]
+"""Kernels of the side stream: few blocks, many registers, or copies that change a layout."""
 
 
 SLOWER_FROM = 3
@@ -51,7 +56,8 @@ class Job:
     warmup_us: float = 0  # compilation in the first step
     fresh_kernels: int = 0  # kernels of each step that no step before had: the launch call loads their module
     loads: int = 0  # modules loaded in each step, by calls of their own
-    dump_bytes: int = 0  # read back to pageable memory in each step
+    dump_bytes: int = 0  # read back in each step
+    dump_pinned: bool = False  # the buffer for it is pinned, and the host does not wait
     fp32_blocks: int = 0  # blocks whose matmul is in FP32, off the tensor cores
     odd_blocks: int = 0  # blocks whose rows are not aligned for tensor cores
     narrow_blocks: int = 0  # blocks whose kernel has fewer thread blocks than the GPU has multiprocessors
@@ -78,6 +84,14 @@ class Job:
     context_us: float = 0  # creating the context and loading libraries, in the first step
     earlier_us: float = 0  # work from before the recording, which the first step waits for
     trailing_us: float = 0  # of the host after the last step: writing a checkpoint, say
+    helper_calls: int = 0  # calls of a tiny Python function in each block
+    item_calls: int = 0  # likewise for each item that the training thread loads
+    recorder_ns: float = 0  # what recording one Python frame or one operator costs the host
+    compiled: int = 0  # graphs that torch.compile made of the forward pass; 0: it runs eagerly
+    side_us: float = 0  # work on a stream of its own, each step, while the step computes
+    side: Side = "narrow"
+    contention: float = 0  # the host is that much slower if the loader has workers
+    hand_over_us: float = 30  # to take a batch from a worker
     slower_by: float = 1  # kernels from step SLOWER_FROM on take that many times as long: clocks are lower
     with_steps: bool = True
     with_stacks: bool = True

@@ -53,6 +53,8 @@ class Without:
     loops: bool = False  # Python, dispatch and launching in loops that launch small kernels
 
 
+HOST_WORK = ("python", "dispatch", "launch")
+
 SLOW_OPERATOR_NS = 1_000_000
 """An operator that takes the host this long does more than launch something."""
 
@@ -95,6 +97,7 @@ class Machine:
         self.heap = Heap(self.recording)
         self.now_ns = 0
         self.slowdown = 1.0  # of kernels
+        self.contention = 1.0  # slowdown of the host's own work
         self.spent: list[Spent] = []
         self.work: list[Launched] = []
         self.waits: list[tuple[int, int]] = []  # blocking calls
@@ -125,7 +128,7 @@ class Machine:
 
     def spend(self, ns: float, cause: str) -> None:
         """Let the running thread work for about `ns`."""
-        length = self.about(ns)
+        length = self.about(ns * (self.contention if cause in HOST_WORK else 1))
         slow = cause == "dispatch" and ns >= SLOW_OPERATOR_NS
         if not (slow and self._without.slow_operators):
             self.wait_until(self.now_ns + length, cause)
@@ -138,7 +141,7 @@ class Machine:
     def wait_until(self, end_ns: int, cause: str) -> None:
         """Let the running thread wait for something outside, such as a loader's worker."""
         cause = self._cause or cause
-        in_loop = self._in_loop and self._without.loops and cause in ("python", "dispatch", "launch")
+        in_loop = self._in_loop and self._without.loops and cause in HOST_WORK
         if cause not in self._without.causes and not in_loop:
             self._until(end_ns, cause)
 

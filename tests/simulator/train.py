@@ -24,6 +24,11 @@ def augment(image: torch.Tensor) -> torch.Tensor:
     return image.flip(-1) if torch.rand(()) < 0.5 else image
 
 
+def brighten(value: float) -> float:
+    """item_calls: a tiny function, called for every pixel or word of an item."""
+    return value * 1.1
+
+
 class Block(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -54,6 +59,17 @@ class Model(nn.Module):
 def reweigh_tokens(batch: torch.Tensor, counts: dict[int, int]) -> list[float]:
     """host_bound: a Python loop over a batch, in every step."""
     return [1.0 / (1 + counts.get(token, 0)) for token in range(len(batch))]
+
+
+def scale_of(layer: int) -> float:
+    """helper_calls: a tiny function, called thousands of times per step."""
+    return 1.0 / (1 + layer)
+
+
+def prepare_next(batch: torch.Tensor, side: torch.cuda.Stream) -> torch.Tensor:
+    """side work: on a stream of its own, while the step computes."""
+    with torch.cuda.stream(side):
+        return batch.flip(-1)
 
 
 def grow_workspace(step: int) -> torch.Tensor:

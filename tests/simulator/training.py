@@ -12,6 +12,7 @@ from tests.simulator.loader import Loader
 from tests.simulator.machine import COPY_STREAM, Machine
 from tests.simulator.memory import Memory
 from tests.simulator.script import place
+from tests.simulator.variants import Variants
 
 RELU = "void at::native::vectorized_elementwise_kernel<4, at::native::clamp_min_kernel>"
 FOREACH = "void at::native::multi_tensor_apply_kernel<at::native::BinaryOpListAlphaFunctor>"
@@ -24,18 +25,14 @@ ENGINE = (
 )
 
 
-class Training(Memory, GpuFaults):
+class Training(Memory, GpuFaults, Variants):
     """One run of a job. run() fills the machine's recording. steps: (name, start ns, end ns)."""
 
     def __init__(self, job: Job, machine: Machine) -> None:
         super().__init__(job, machine)
         self.steps: list[tuple[str, int, int]] = []
-        self._loader = Loader(
-            machine,
-            workers=job.workers,
-            batch_ns=job.batch_us * 1_000,
-            stacks=job.with_stacks,
-        )
+        self._loader = Loader(job, machine)
+        machine.contention = 1 + job.contention * (job.workers > 0)
         self._loss_ns = 0  # when the loss that the host waits for is on the host
         self._graph_ns = 0  # when the last launched graph will have run
 
@@ -83,14 +80,19 @@ class Training(Memory, GpuFaults):
             for _ in range(job.workspace):
                 self._grow_workspace()
             self._refill_cache()
+            self._work_aside()
             if job.graph:
                 self._replay_graph()
+            elif job.compiled:
+                self._run_compiled()
+                self._optimizer(number)
             else:
                 self._forward(number)
                 self._use_fresh_kernels(number)
                 self._rank_elsewhere()
                 self._backward()
                 self._optimizer(number)
+            self._join_side()
             self._dump_activations()
             self._end_step_memory()
             self._empty_cache()
@@ -137,6 +139,7 @@ class Training(Memory, GpuFaults):
             for block in range(job.blocks):
                 machine.spend(job.python_us * 1_000, "python")
                 with self._frames(f"nn.Module: Block_{block}", place("Block.forward")):
+                    self._call_helpers()
                     self._make_contiguous(block)
                     self._attend(block)
                     with self._frames(

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, clip, union
+from tb_gpudiag.facts.core.intervals import Intervals, clip, coverage, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import Bool, Int64
+from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.trace.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.trace.vocabulary.marks import COMPILED_CODE
 
@@ -33,6 +33,17 @@ class LaunchModes:
     graph_launches: int
     graph_work: int
     work: int
+
+
+def in_compiled_code(host: Host, compiled: Intervals, origin: Int64) -> Bool:
+    """Mask of the GPU work that compiled code launched, shape (k,).
+
+    compiled: LaunchModes.compiled. origin: what launched each, or NONE (Kernels.origin), shape (k,).
+    """
+    found: Bool = origin != NONE
+    called_ns = host.events.start_ns[origin[found]]
+    found[found] = coverage(compiled, called_ns, called_ns + 1) > 0
+    return found
 
 
 def launch_modes(

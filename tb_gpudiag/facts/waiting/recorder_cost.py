@@ -16,21 +16,28 @@ from tb_gpudiag.trace.events import NONE, Category, Int64
 # recorder. The very shortest are rounding.
 _QUANTILE = 0.05
 
-# A quantile of fewer frames is chance.
+# A quantile of fewer frames with others inside is chance.
 _FEWEST_FRAMES = 100
+
+# A call that has nothing to wait for returns within this time.
+_AT_ONCE_NS = 5_000
 
 
 @dataclass(frozen=True)
 class RecorderCost:
-    """Frames and operators on threads that launch GPU work.
+    """Frames and operators on the main thread, and on threads that launch GPU work.
+
+    Spans of no duration, which traces in whole microseconds have many of, count too.
 
     frame_ns: least time that recording one frame takes, as the trace shows it; None if it has too few frames.
     frame_starts_ns, operator_starts_ns: in order, shape (f,) and (o,).
+    waited_until_ns: ends of the calls in which the host waited for the GPU, in order, shape (w,).
     """
 
     frame_ns: float | None
     frame_starts_ns: Int64
     operator_starts_ns: Int64
+    waited_until_ns: Int64
 
     @cached_property
     def _starts_ns(self) -> Int64:
@@ -52,16 +59,42 @@ class RecorderCost:
         number = _begin_in(self._starts_ns, stretches)
         return int(np.minimum(number * each_ns, stretches.end - stretches.start).sum())
 
+    def delayed_ns(self, idle: Intervals, each_ns: float) -> int:
+        """How much shorter idle time would be, at most, had nothing been recorded.
 
-def recorder_cost(host: Host, work: Work) -> RecorderCost:
-    """Find the spans of threads that launch, and fit the time per frame."""
+        What the host records while the GPU works makes it late as well. It stays that late until the GPU's
+        next idle time, or until it waits for the GPU.
+        """
+        if not len(idle):
+            return 0
+        before = np.r_[min(idle.start[0], self._starts_ns.min(initial=0)), idle.end[:-1]]
+        waits = np.searchsorted(self.waited_until_ns, idle.start, side="right")
+        waited_until = np.r_[before[0], self.waited_until_ns][waits]
+        since = np.maximum(before, waited_until)
+        late_ns = np.rint(_begin_in(self._starts_ns, Intervals(since, idle.end)) * each_ns).astype(np.int64)
+        # A queue of lateness: each stretch takes as much of it as it is long, and a wait empties it.
+        emptied = np.where(waited_until > before, late_ns.sum() + 1, 0)
+        change = np.stack([-emptied, late_ns - (idle.end - idle.start)], axis=1).reshape(-1)
+        level = np.cumsum(change)
+        left = level - np.minimum(np.minimum.accumulate(level), 0)
+        return int((left[::2] + late_ns - left[1::2]).sum())
+
+
+def recorder_cost(host: Host, work: Work, main_thread: int, waiting: Int64) -> RecorderCost:
+    """Find the spans of the main thread and of threads that launch, and fit the time per frame.
+
+    waiting: event indices of the calls in which the host waited for the GPU.
+    """
     events = host.events
     launching = np.unique(events.thread[work.launch[work.launch != NONE]])
-    on_thread = np.isin(events.thread, launching) & (host.tree.depth >= 0)
+    on_thread = np.isin(events.thread, np.append(launching, main_thread))
     frame = on_thread & (events.category == Category.PYTHON_FUNCTION)
     operator = on_thread & (events.category == Category.CPU_OP)
     return RecorderCost(
-        _frame_ns(host, np.flatnonzero(frame)), events.start_ns[frame], events.start_ns[operator]
+        _frame_ns(host, np.flatnonzero(frame & (host.tree.depth >= 0))),
+        events.start_ns[frame],
+        events.start_ns[operator],
+        np.sort(events.end_ns[waiting[events.duration_ns[waiting] > _AT_ONCE_NS]]),
     )
 
 
@@ -70,9 +103,9 @@ def _frame_ns(host: Host, frames: Int64) -> float | None:
     events, parent = host.events, host.tree.parent
     inner = frames[parent[frames] != NONE]
     inner = inner[events.category[parent[inner]] == Category.PYTHON_FUNCTION]
-    if len(inner) < _FEWEST_FRAMES:
-        return None
     outer, member = np.unique(parent[inner], return_inverse=True)
+    if len(outer) < _FEWEST_FRAMES:
+        return None
     first, last = events.end_ns[outer], events.start_ns[outer]
     np.minimum.at(first, member, events.start_ns[inner])
     np.maximum.at(last, member, events.end_ns[inner])

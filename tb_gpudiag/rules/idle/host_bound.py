@@ -13,6 +13,7 @@ from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
 from tb_gpudiag.facts.waiting.job_kind import JobKind
+from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
     Answer,
@@ -93,7 +94,8 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if facts.on_cpu:
         lost = lost_time(facts.window, None, facts.main_thread_spans)
         hidden, overhead = unseen(lost, facts.host, facts.recorded), in_overhead(lost, facts.small_operators)
-        return _on_cpu(facts.host, facts.host_tasks, lost, hidden, overhead, len(facts.steps), facts.job)
+        recording, steps = facts.recorder_cost, len(facts.steps)
+        return _on_cpu(facts.host, facts.host_tasks, recording, lost, hidden, overhead, steps, facts.job)
     if device is None:
         return CannotTell(
             "without GPU activity, it is unknown what the host delays",
@@ -117,9 +119,8 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         if lost.share(lost.total_ns(own)) < _least_share(kind):
             continue
         on_host = _task_time(facts.main_thread_spans, tasks.kind, kind)
-        found.append(
-            _task_finding(facts.host, tasks, lost, own, kind, on_host, steps, computing_ns, facts.job)
-        )
+        one = _task_finding(facts.host, tasks, lost, own, kind, on_host, steps, computing_ns, facts.job)
+        found.append(with_recording_overhead(one, facts.recorder_cost, lost, own, ERROR_SHARE))
         reported = union(np.r_[reported.start, on_host.start], np.r_[reported.end, on_host.end])
         chosen &= ~own
     if lost.share(lost.total_ns(chosen)) >= LEAST_SHARE:
@@ -136,7 +137,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         general = _general_finding(
             facts.host, lost, chosen, python, removable, fix, evidence, stacks=facts.recorded.stacks
         )
-        general = with_recording_overhead(general, facts.recorder_cost, lost, ERROR_SHARE)
+        general = with_recording_overhead(general, facts.recorder_cost, lost, chosen, ERROR_SHARE)
         hidden_ns = lost.total_ns(chosen & unseen(lost, facts.host, facts.recorded))
         if hidden_ns >= MOSTLY * general.cost_ns:
             general = _of_unseen_work(general, lost)
@@ -149,7 +150,14 @@ def _least_share(kind: HostTask) -> float:
 
 
 def _on_cpu(
-    host: Host, tasks: HostTasks, lost: Lost, hidden: Bool, overhead: Bool, steps: int, job: JobKind
+    host: Host,
+    tasks: HostTasks,
+    recording: RecorderCost,
+    lost: Lost,
+    hidden: Bool,
+    overhead: Bool,
+    steps: int,
+    job: JobKind,
 ) -> Answer:
     """The main thread's time in host tasks, in Python between operators, and in operators that are mostly
     overhead.
@@ -162,18 +170,19 @@ def _on_cpu(
     for kind in HostTask:
         own = free & (kinds == kind)
         if lost.share(lost.total_ns(own)) >= _least_share(kind):
-            found.append(task_finding(host, tasks, lost, own, kind, steps, job))
+            found.append((task_finding(host, tasks, lost, own, kind, steps, job), own))
             free &= ~own
     python, overhead = free & lost.of(Cause.PYTHON), free & overhead
     python_ns = lost.total_ns(python)
     if lost.share(python_ns) >= LEAST_CPU_SHARE:
         general = python_finding(host, lost, python)
         mostly_hidden = lost.total_ns(python & hidden) >= MOSTLY * python_ns
-        found.append(_of_unseen_work(general, lost) if mostly_hidden else general)
+        found.append((_of_unseen_work(general, lost) if mostly_hidden else general, python))
     if lost.share(lost.total_ns(overhead)) >= LEAST_CPU_SHARE:
-        found.append(dispatch_finding(host, lost, overhead, steps))
+        found.append((dispatch_finding(host, lost, overhead, steps), overhead))
+    corrected = [with_recording_overhead(one, recording, lost, own, ERROR_SHARE) for one, own in found]
     others = share(lost.total_ns(python | overhead), lost.window_ns)
-    return sorted(found, key=lambda f: -f.cost_ns) or Clear(
+    return sorted(corrected, key=lambda f: -f.cost_ns) or Clear(
         f"Python and the overhead of small operators take {others} of the main thread's time"
     )
 

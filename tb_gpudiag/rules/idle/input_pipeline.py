@@ -27,6 +27,7 @@ from tb_gpudiag.rules.shared.evidence import part_time, window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, PIPELINE_FIX, host_task_fix
 from tb_gpudiag.rules.shared.loader_savings import loader_removable
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places
+from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.trace.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.quantity import duration, number
@@ -34,6 +35,9 @@ from tb_gpudiag.wording.quantity import duration, number
 # Fetching a batch should cost the GPU next to nothing, since it can overlap with computing. 5% of the step is
 # a rule of thumb for when to look into it. Public traces whose loaders keep up show at most 1.5%.
 LEAST_SHARE = 0.05
+
+# A fifth of the GPU's time is worth an afternoon's work on the loader.
+ERROR_SHARE = 0.20
 
 # A first batch that takes this many times the median of the others starts an epoch and is not steady state.
 SLOW_FIRST = 3
@@ -118,7 +122,8 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     fetched = batches(facts.host, facts.window)
     tasks = facts.host_tasks.time_ns(lost.event[chosen], lost.length_ns[chosen])
     steps, job = len(facts.steps), facts.job
-    return _finding(facts.host, facts.main_thread_spans, lost, chosen, fetched, tasks, steps, job)
+    found = _finding(facts.host, facts.main_thread_spans, lost, chosen, fetched, tasks, steps, job)
+    return with_recording_overhead(found, facts.recorder_cost, lost, chosen, ERROR_SHARE)
 
 
 def _finding(
@@ -213,4 +218,4 @@ def _slow_first(fetch_ns: Int64) -> list[Evidence]:
     return [Evidence("First batch", duration(first), (duration(others, "median of the others"),))]
 
 
-RULE = Rule("GD101", "input_pipeline", "Waiting for data", check, error_share=0.20)
+RULE = Rule("GD101", "input_pipeline", "Waiting for data", check, error_share=ERROR_SHARE)

@@ -38,7 +38,9 @@ x = x.to(memory_format=torch.channels_last)
 """
 
 _LAYOUT = """# A matmul takes a transposed view as it is:
-y = torch.einsum("bhqd,bhkd->bhqk", q, k)            # instead of: q @ k.permute(0, 1, 3, 2).contiguous()
+y = torch.einsum("bhqd,bhkd->bhqk", q, k)            # instead of: q @ k.permute(0, 1, 3, 2).contiguous()"""
+
+_FUSE = """
 # Fuse an unavoidable rearrangement with the next operator:
 f = torch.compile(f)"""
 
@@ -73,6 +75,8 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     main, advice, code = _KINDS[kinds[0][1]]
     if kinds[0][1] is Move.LAYOUT and time.kernels.convolves:
         code = _CHANNELS_LAST + code
+    if kinds[0][1] is Move.LAYOUT and not time.mostly(chosen, facts.compiled_kernels):
+        code += _FUSE
     of_busy = share_of(time.total_ns(chosen), time.busy_ns, "of the GPU's busy time")
     return Finding(
         title=f"Data movement on the GPU takes {time.of_window(cost_ns)} of the time, mostly {main}",

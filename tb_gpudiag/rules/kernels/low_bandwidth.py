@@ -38,7 +38,9 @@ OPERATORS_SHOWN = 4
 
 _CODE = """# Make the inputs contiguous once, in the same layout: neighboring threads read neighboring numbers
 x = x.contiguous()                          # before a loop over x.transpose(0, 1), not inside it
-model = model.to(memory_format=torch.channels_last)    # one layout for the whole convolutional net
+model = model.to(memory_format=torch.channels_last)    # one layout for the whole convolutional net"""
+
+_FUSE = """
 
 # Or fuse the operator with its neighbors, so that its data is not read and written again
 f = torch.compile(f)"""
@@ -69,13 +71,15 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     if time.share(cost_ns) < LEAST_SHARE:
         total, least = sum(found.time_ns for found in streamed), sum(found.least_ns for found in streamed)
         return Clear(f"memory-bound operators of known shapes reach {share(least, total)} of the bandwidth")
+    compiled = time.mostly(chosen, facts.compiled_kernels)
     return Finding(
         title=f"Memory-bound kernels far below the bandwidth waste {time.of_window(cost_ns)} of the time",
         summary="These kernels only stream data, and memory could deliver it at twice the rate. Usually they "
         "read or write it in an order that memory does not like: transposed, broadcast or unaligned.",
         fix=Fix(
-            "Give these operators contiguous tensors of one layout, or fuse them.",
-            _CODE,
+            "Give these operators contiguous tensors of one layout"
+            + ("." if compiled else ", or fuse them."),
+            _CODE if compiled else _CODE + _FUSE,
             "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
         ),
         cost_ns=cost_ns,

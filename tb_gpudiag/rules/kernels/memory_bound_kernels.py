@@ -46,6 +46,11 @@ _CODE = """model = torch.compile(model)              # fuses such kernels into o
 # Without a compiler, make fewer passes over memory:
 x = torch.nn.functional.relu(x, inplace=True)          # if nothing else reads x"""
 
+# Fusing ends where a compiled graph ends.
+_GRAPH_BREAKS = """# torch.compile wrote these kernels already. See what it fused, and where a graph ends:
+#   TORCH_LOGS=graph_breaks,fusion python train.py
+model = torch.compile(model, fullgraph=True)           # an error at the first graph break"""
+
 _OPTIMIZER = """
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)"""
 
@@ -73,6 +78,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             f"memory-bound kernels take {time.of_window(total_ns)} of the step window, and fusing them saves "
             f"at most {time.of_window(cost_ns)}"
         )
+    compiled = time.mostly(removable, facts.compiled_kernels)
     by_family = [
         time.evidence(FAMILIES[family.label].word, time.total_ns(own))
         for family in BOUND_BY_MEMORY
@@ -84,8 +90,13 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         "bandwidth limits them. In a row, each one reads back what the previous one just wrote. One fused "
         "kernel reads the data once.",
         fix=Fix(
-            "Check whether the copies and casts are needed at all, and let a compiler fuse the rest.",
-            _CODE
+            "Check whether the copies and casts are needed at all, and "
+            + (
+                "whether graph breaks keep torch.compile from fusing the rest."
+                if compiled
+                else "let a compiler fuse the rest."
+            ),
+            (_GRAPH_BREAKS if compiled else _CODE)
             + (_OPTIMIZER if facts.job.training else "")
             + (_CHANNELS_LAST if kernels.convolves else ""),
             "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",

@@ -10,6 +10,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.kernels.concurrency import exposed
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.rules.rule import Claimed, Evidence, Place, Range
@@ -43,8 +44,15 @@ class KernelTime:
         return self.kernels.union(chosen).total
 
     def free(self, chosen: Bool, claimed: Claimed) -> Intervals:
-        """Time in which at least one of the chosen kernels ran, less what earlier findings claimed."""
-        return subtract(self.kernels.union(chosen), claimed.get(self.device.id, EMPTY))
+        """Time in which at least one of the chosen kernels ran and another stream's kernels did not hide it,
+        less what earlier findings claimed."""
+        return subtract(exposed(self.kernels, chosen), claimed.get(self.device.id, EMPTY))
+
+    def mostly(self, chosen: Bool, kind: Bool) -> bool:
+        """Whether at least half of the chosen kernels' time is of this kind."""
+        time_ns = self.kernels.duration_ns
+        own_ns = int(time_ns[chosen & kind].sum())
+        return own_ns > 0 and 2 * own_ns >= int(time_ns[chosen].sum())
 
     def share(self, nanoseconds: float) -> float:
         """Share of the step window, 0 to 1; 0 if the window is empty."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost
 from tb_gpudiag.rules.rule import Evidence, Finding, Severity
-from tb_gpudiag.rules.shared.lost_time import Lost
+from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost
+from tb_gpudiag.trace.events import Bool
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
@@ -24,18 +25,23 @@ MOST_NS = 1_000
 LEAST_PART = 0.05
 
 
-def with_recording_overhead(found: Finding, cost: RecorderCost, lost: Lost, error_share: float) -> Finding:
+def with_recording_overhead(
+    found: Finding, cost: RecorderCost, lost: Lost, chosen: Bool, error_share: float
+) -> Finding:
     """Add the estimated overhead and the corrected share, if Python frames were recorded in the finding's
     time.
 
-    The finding is an ERROR only if it is one without the largest estimate too. error_share: its rule's.
+    The finding is an ERROR only if it is one without the largest estimate too. chosen: mask of its time.
+    error_share: its rule's.
     """
-    stretches = found.claims.get(lost.device)
-    frames = 0 if stretches is None else cost.frames(stretches)
-    if stretches is None or not frames:
+    stretches = lost.stretches(chosen)
+    frames = cost.frames(stretches)
+    if not cost.frame_starts_ns.size:
         return found
     least_ns = cost.spent_ns(stretches, cost.frame_ns or LEAST_NS)
-    most_ns = max(least_ns, cost.spent_ns(stretches, MOST_NS))
+    # Without a GPU, the time is the main thread's own.
+    spent = cost.spent_ns if lost.device == NO_DEVICE else cost.delayed_ns
+    most_ns = max(least_ns, spent(stretches, MOST_NS))
     if most_ns < LEAST_PART * found.cost_ns:
         return found
     low, high = _corrected(found.cost_ns, most_ns, lost), _corrected(found.cost_ns, least_ns, lost)

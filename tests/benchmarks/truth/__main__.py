@@ -11,6 +11,7 @@ from tests.benchmarks.truth.labels import MUST, MUST_NOT
 from tests.benchmarks.truth.memory import memory_cases, memory_table, score_memory
 from tests.benchmarks.truth.pairs import compared
 from tests.benchmarks.truth.score import BUSY, PRECISION, RECALL, Score, score_cases
+from tests.benchmarks.truth.traps import score_traps, trap_table
 
 FIX_SETTINGS = 5
 
@@ -30,6 +31,7 @@ def print_all(settings: int, seed: int) -> Score:
     for lines in (
         rule_table(score),
         cause_table(score),
+        trap_table(score_traps(settings, seed)),
         memory_table(memory),
         fix_table(seed),
         pair_table(),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_gpudiag.facts.kernels.concurrency import alone, unused_ns
+from tb_gpudiag.facts.kernels.concurrency import alone, exposed, unused_ns
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
 from tests.builder import TraceBuilder
@@ -54,6 +54,24 @@ def test_a_large_kernel_next_to_a_small_one_uses_all_of_the_gpu() -> None:
     found = kernels(("reduce_kernel", 0, 100, 20), ("gemm", 60, 100, 800))
     assert unused_ns(found, small(found)).tolist() == [45 * US, 0]
     assert alone(found).total == 120 * US
+
+
+def test_what_the_busiest_stream_covers_is_hidden() -> None:
+    found = kernels(("gemm", 0, 100, 800), ("copy", 60, 60, 800))
+    assert exposed(found, np.array([False, True])).total == 20 * US
+    assert exposed(found, np.array([True, False])).total == 60 * US  # the other has over half as much
+    assert exposed(found, np.array([True, True])).total == 120 * US
+
+
+def test_a_stream_that_does_little_hides_nothing() -> None:
+    found = kernels(("gemm", 0, 100, 800), ("copy", 60, 49, 800))
+    assert exposed(found, np.array([True, False])).total == 100 * US
+    assert exposed(found, np.array([False, True])).total == 9 * US
+
+
+def test_communication_hides_nothing() -> None:
+    found = kernels(("gemm", 0, 100, 800), (ALL_REDUCE, 0, 100, 24))
+    assert exposed(found, np.array([True, False])).total == 100 * US
 
 
 SPANS = st.lists(

@@ -66,6 +66,14 @@ def test_fires_and_names_the_kind_of_data_movement(
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_compiled_code_is_not_compiled_again(compiled: bool, tmp_path: Path) -> None:
+    operators = ("aten::contiguous", "aten::clone", "aten::copy_")
+    around = ("Torch-Compiled Region: 0/0",) if compiled else ()
+    found = finding(RULE.check(facts_of(_moving(100, *around, *operators), tmp_path)))
+    assert ("torch.compile" in found.fix.code) != compiled
+
+
 @pytest.mark.parametrize(
     ("us", "operators"),
     [

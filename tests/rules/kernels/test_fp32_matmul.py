@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +64,7 @@ def test_16_bits_also_halve_the_bytes_of_other_fp32_kernels(tmp_path: Path) -> N
     trace.recording.devices = [A100]
     main = trace.thread()
     main.step(0, at=STEP_AT, us=STEP_US)
+    begins = STEP_AT + 60
     for number, (name, us) in enumerate(
         [
             ("ampere_sgemm_128x64_nn", 320),
@@ -74,8 +74,8 @@ def test_16_bits_also_halve_the_bytes_of_other_fp32_kernels(tmp_path: Path) -> N
             ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", 70),
         ]
     ):
-        main.launch(name, at=STEP_AT + 10 * number, us=5, runs_at=STEP_AT + 20 + 180 * number, runs_us=us)
-        trace.recording.gpu[-1] = replace(trace.recording.gpu[-1], stream=number)
+        main.launch(name, at=STEP_AT + 10 * number, us=5, runs_at=begins, runs_us=us)
+        begins += us
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert found.saving is not None
     assert found.saving.high_ns == 320_000 * (1 - 19.5 / 312) + 200_000 / 2

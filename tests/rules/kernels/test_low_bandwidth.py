@@ -58,6 +58,16 @@ def test_fires_with_the_bandwidth_that_was_reached(tmp_path: Path) -> None:
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_compiled_code_is_not_compiled_again(compiled: bool, tmp_path: Path) -> None:
+    trace = _adding(400)
+    if compiled:
+        trace.thread().op("Torch-Compiled Region: 0/0", at=STEP_AT, us=50)
+    fix = finding(RULE.check(facts_of(trace, tmp_path))).fix
+    assert ("torch.compile" in fix.code) != compiled
+    assert ("fuse" in fix.text) != compiled
+
+
 @pytest.mark.parametrize("us", [150, 240])
 def test_at_half_of_the_bandwidth_is_clear(us: float, tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_adding(us), tmp_path)))

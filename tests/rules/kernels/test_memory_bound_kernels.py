@@ -55,6 +55,20 @@ def test_a_fused_run_takes_as_long_as_its_longest_kernel(tmp_path: Path) -> None
     assert evidence["Removable kernels"] == (number(2),)
 
 
+def test_compiled_code_is_not_compiled_again(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=STEP_AT, us=STEP_US)
+    main.op("Torch-Compiled Region: 0/0", at=STEP_AT, us=50)
+    for i in range(2):
+        name = f"triton_poi_fused_add_{i}"
+        main.launch(name, at=STEP_AT + 10 + 10 * i, us=5, runs_at=STEP_AT + 60 + 150 * i, runs_us=150)
+    facts = facts_of(trace, tmp_path)
+    fix = finding(RULE.check(facts)).fix
+    assert "graph breaks" in fix.text
+    assert "torch.compile(model)" not in fix.code
+
+
 @pytest.mark.parametrize(
     "kernels",
     [
