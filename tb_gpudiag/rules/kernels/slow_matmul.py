@@ -12,14 +12,13 @@ from tb_gpudiag.rules.rule import (
     CannotTell,
     Claimed,
     Clear,
-    Finding,
     Fix,
     Rule,
-    Saving,
     Severity,
 )
+from tb_gpudiag.rules.shared.below_roofline import below_roofline
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
-from tb_gpudiag.rules.shared.roofline_evidence import achieved, operator_evidence, peak_evidence
+from tb_gpudiag.rules.shared.roofline_evidence import achieved
 from tb_gpudiag.rules.shared.slow_shapes import why_slow
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.format import share
@@ -30,14 +29,8 @@ from tb_gpudiag.wording.format import share
 FAR_BELOW = 1 / 4
 USUAL = 1 / 2
 
-# An empty kernel takes 2 to 3 µs, and one that fills the GPU needs some more to ramp up and drain. Below this
-# the size is the problem (GD201, GD504), not the rate.
-SHORTEST_NS = 50_000
-
 # Smaller savings are not worth another layout or padding.
 LEAST_SHARE = 0.05
-
-OPERATORS_SHOWN = 4
 
 COMPUTING = (Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION, Kind.EXPERTS)
 
@@ -97,47 +90,30 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             "the trace does not contain the shapes or dtypes of its matmuls",
             "Record with record_shapes=True.",
         )
-    slow = [found for found in computing if _far_below(found)]
     # Changes of layout that a library adds around its convolutions are left to GD506.
-    chosen = roofline.kernels_of(slow) & (time.kernels.family != Family.COPY)
-    free = time.free(chosen, claimed)
-    left = free.total / max(time.total_ns(chosen), 1)  # share not claimed by another finding
-    cost_ns = min(free.total, round(left * sum(_beyond_usual_ns(found) for found in slow)))
-    if time.share(cost_ns) < LEAST_SHARE:
+    without = time.kernels.family == Family.COPY
+    slow = below_roofline(
+        time, roofline, computing, claimed, far_below=FAR_BELOW, usual=USUAL, without=without
+    )
+    if time.share(slow.cost_ns) < LEAST_SHARE:
         return Clear(_reached(computing, time))
     kind = max(
-        COMPUTING, key=lambda kind: sum(_beyond_usual_ns(found) for found in slow if found.kind is kind)
+        COMPUTING, key=lambda kind: slow.beyond_usual_ns([f for f in slow.operators if f.kind is kind])
     )
     advice, code = _ADVICE[kind]
-    return Finding(
-        title=f"{_SUBJECTS[kind]} {time.of_window(cost_ns)} of the time",
-        summary="For these shapes the GPU's compute and memory allow several times the rate. The shapes are "
+    return slow.finding(
+        time,
+        roofline,
+        _SUBJECTS[kind],
+        "For these shapes the GPU's compute and memory allow several times the rate. The shapes are "
         "thin, odd or small, or the library has no good kernel for them.",
-        fix=Fix(
+        Fix(
             advice,
             code,
             "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
         ),
-        cost_ns=cost_ns,
-        saving=Saving(0, cost_ns, "estimate"),
-        evidence=[
-            time.evidence("Beyond half the roofline's rate", cost_ns),
-            time.evidence("Kernels of these operators", time.total_ns(chosen)),
-            *(operator_evidence(found, why_slow(found)) for found in slow[:OPERATORS_SHOWN]),
-            *peak_evidence(roofline.peaks),
-        ],
-        places=time.places(chosen),
-        ranges=time.ranges(chosen),
-        claims={time.device.id: free},
+        "Beyond half the roofline's rate",
     )
-
-
-def _far_below(found: OperatorTime) -> bool:
-    return found.time_ns >= SHORTEST_NS * found.calls and found.reached < FAR_BELOW
-
-
-def _beyond_usual_ns(found: OperatorTime) -> float:
-    return found.time_ns - found.least_ns / USUAL
 
 
 def _reached(computing: list[OperatorTime], time: KernelTime) -> str:
