@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 # hide it under. The middle of the range ranks such a finding fairly among replayed ones.
 LIKELY_SHARE = 0.5
 
+# Step times vary by 1 to 2% from run to run: a fix that is likely to save less cannot be seen to work.
+LEAST_SEEN = 0.01
+
 UNSURE = 0.5
 """What a finding counts for if the recording does not show that this job can do anything about it."""
 
@@ -61,7 +64,8 @@ class Found:
 class Outcome:
     """Every rule's answer.
 
-    Findings are ordered by what their fix is likely to save, hints (INFO) last. Time and memory compare by
+    Findings are ordered by what their fix is likely to save, hints (INFO) last, with warnings whose fix is
+    unlikely to be noticed. Time and memory compare by
     the share of what the job has: a fix's saving as a share of the step window; memory held, or grown by the
     horizon (see memory_room.py), as a share of the device's memory. A leak that ends the job by then has
     taken all of it, so it ranks above anything that only makes the job slow. `clear` and `unchecked` are
@@ -133,8 +137,9 @@ def _rank(
     found: Found, window_ns: int, memories: Sequence[DeviceMemory]
 ) -> tuple[bool, float, int, int, str]:
     finding = found.finding
-    hint = found.severity == Severity.INFO
     share = _saved_share(finding, window_ns, memories)
+    unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and share < LEAST_SEEN
+    hint = found.severity == Severity.INFO or unseen
     return hint, -share, -finding.cost_ns, -found.severity, found.rule.id
 
 

@@ -105,7 +105,7 @@ def test_real_pairs(shared_traces: object) -> None:
 
 
 @pytest.mark.benchmark
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_truth(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print()

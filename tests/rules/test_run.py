@@ -106,6 +106,16 @@ def test_time_and_memory_are_compared_by_their_share(tmp_path: Path) -> None:
     assert order == ["GD993", "GD991", "GD994", "GD992", "GD997", "GD995", "GD996"]
 
 
+def test_a_warning_whose_fix_nobody_could_measure_ranks_with_the_hints(facts: Facts) -> None:
+    window_ns = facts.window.duration_ns
+    little = Saving(window_ns // 110, window_ns // 10, "replayed")
+    enough = Saving(window_ns // 90, window_ns // 10, "replayed")
+    hint = replace(_finding(window_ns // 10), severity=Severity.INFO)
+    for saving, first in ((little, "GD992"), (enough, "GD991")):
+        warning = replace(_finding(window_ns // 5), saving=saving)
+        assert run_rules(facts, [_rule(1, warning), _rule(2, hint)]).findings[0].rule.id == first
+
+
 def test_findings_rank_by_what_their_fix_is_likely_to_save(facts: Facts) -> None:
     def replayed(cost_ns: int, low_ns: int, high_ns: int) -> Finding:
         saving = Saving(low_ns, high_ns, "replayed")

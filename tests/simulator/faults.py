@@ -16,6 +16,7 @@ ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::Add
 SELECT = "void at::native::index_elementwise_kernel<128, 4, at::native::index_kernel_impl>"
 
 LOADING_US = 3_000  # time to load a kernel's module
+DUMP_STREAM = 22
 HELPER_NS = 60  # a Python function that adds two numbers
 
 COMPILER = (
@@ -131,8 +132,11 @@ class Faults:
                 self._frames(place("keep_activations")),
                 self._op("aten::to", "aten::_to_copy", "aten::copy_"),
             ):
-                machine.copy("DtoH", job.dump_bytes, pinned=job.dump_pinned)
-                if not job.dump_pinned:
+                if job.dump_pinned:
+                    machine.hold(machine.busy_until(), stream=DUMP_STREAM)
+                    machine.copy("DtoH", job.dump_bytes, pinned=True, stream=DUMP_STREAM)
+                else:
+                    machine.copy("DtoH", job.dump_bytes, pinned=False)
                     machine.sync("cudaStreamSynchronize")
 
     def _check_alive(self) -> None:

@@ -57,7 +57,7 @@ class Job:
     fresh_kernels: int = 0  # kernels of each step that no step before had: the launch call loads their module
     loads: int = 0  # modules loaded in each step, by calls of their own
     dump_bytes: int = 0  # read back in each step
-    dump_pinned: bool = False  # the buffer for it is pinned, and the host does not wait
+    dump_pinned: bool = False  # into a pinned buffer, on a stream of its own, and the host does not wait
     fp32_blocks: int = 0  # blocks whose matmul is in FP32, off the tensor cores
     odd_blocks: int = 0  # blocks whose rows are not aligned for tensor cores
     narrow_blocks: int = 0  # blocks whose kernel has fewer thread blocks than the GPU has multiprocessors

@@ -306,6 +306,7 @@ def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
         summary=f"{start}: it may be Python, a lock, a sleep, file access or another library.",
         fix=Fix("Record again with operators and Python stacks, to see what the host does.", _WITH_STACKS),
         saving=Saving(0, general.cost_ns),
+        sure=False,
         removable=None,
         severity=None if cost_share >= ERROR_SHARE and lost.device != NO_DEVICE else Severity.INFO,
     )

@@ -36,6 +36,10 @@ from tb_gpudiag.wording.quantity import duration, number
 # a rule of thumb for when to look into it. Public traces whose loaders keep up show at most 1.5%.
 LEAST_SHARE = 0.05
 
+# On a CPU, workers and the computing share the cores: while one waits, the others use them. Only a long wait
+# is time that cheaper items save.
+LEAST_CPU_SHARE = 0.20
+
 # A fifth of the GPU's time is worth an afternoon's work on the loader.
 ERROR_SHARE = 0.20
 
@@ -117,7 +121,8 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         return CannotTell("the trace has no host or GPU activity")
     chosen = lost.of(Cause.INPUT)
     cost_ns = lost.total_ns(chosen)
-    if lost.share(cost_ns) < LEAST_SHARE:
+    shared_cores = lost.device == NO_DEVICE and loader_kind(facts.host) == MULTI_PROCESS_ITERATOR
+    if lost.share(cost_ns) < (LEAST_CPU_SHARE if shared_cores else LEAST_SHARE):
         return Clear(lost.sentence("data loading", cost_ns))
     fetched = batches(facts.host, facts.window)
     tasks = facts.host_tasks.time_ns(lost.event[chosen], lost.length_ns[chosen])
@@ -204,8 +209,10 @@ def _fix(kind: str, *, pipeline: bool, receiving: bool, anew: bool, gpu: bool) -
         return Fix(text, f"{code}\n{_TO_GPU}" if gpu else code.replace(_PINNED, ""), _URL)
     if receiving:
         return Fix("Let a thread of the loader receive batches, and send fewer tensors.", _RECEIVING, _URL)
-    text, code = "Give the loader more workers, or make each item cheaper to load.", _SLOW_WORKERS
-    return Fix(text, code if gpu else code.replace(_PINNED, ""), _URL)
+    if not gpu:
+        text = "Make each item cheaper to load. More workers help only if CPU cores are free."
+        return Fix(text, _SLOW_WORKERS.replace(_PINNED, ""), _URL)
+    return Fix("Give the loader more workers, or make each item cheaper to load.", _SLOW_WORKERS, _URL)
 
 
 def _slow_first(fetch_ns: Int64) -> list[Evidence]:

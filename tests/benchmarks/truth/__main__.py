@@ -31,7 +31,7 @@ def print_all(settings: int, seed: int) -> Score:
     for lines in (
         rule_table(score),
         cause_table(score),
-        trap_table(score_traps(settings, seed)),
+        trap_table(score_traps(settings // 2, seed)),
         memory_table(memory),
         fix_table(seed),
         pair_table(),

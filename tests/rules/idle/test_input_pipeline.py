@@ -165,6 +165,18 @@ def test_without_a_gpu_it_is_the_hosts_time(tmp_path: Path) -> None:
     assert finding(RULE.check(facts_of(trace, tmp_path))).cost_ns == 90_000
 
 
+@pytest.mark.parametrize(("us", "clear"), [(190, True), (210, False)])
+def test_on_a_cpu_workers_share_the_cores(us: float, clear: bool, tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.loader(at=100, us=us, workers=2)
+    answer = RULE.check(facts_of(trace, tmp_path))
+    assert is_clear(answer) == clear
+    if not clear:
+        assert "only if CPU cores are free" in finding(answer).fix.text
+
+
 def test_cannot_tell_from_a_trace_without_activity(tmp_path: Path) -> None:
     trace = TraceBuilder(devices=()).raw({"ph": "i", "name": "mark", "ts": 1.0, "pid": 0, "tid": 0})
     assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
