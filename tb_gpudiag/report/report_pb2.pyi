@@ -1270,7 +1270,7 @@ class Change(_message.Message):
     def __init__(self, point: _Optional[int] = ..., what: _Optional[str] = ..., before: _Optional[float] = ..., after: _Optional[float] = ..., unit: _Optional[str] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ...) -> None: ...
 
 class Drift(_message.Message):
-    __slots__ = ("device", "bytes_per_hour", "low_bytes_per_hour", "high_bytes_per_hour", "hours", "total_bytes", "hours_until_full", "sentence", "sites", "points")
+    __slots__ = ("device", "bytes_per_hour", "low_bytes_per_hour", "high_bytes_per_hour", "hours", "total_bytes", "hours_until_full", "sentence", "sites", "points", "bytes_per_step")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     BYTES_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
     LOW_BYTES_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
@@ -1281,6 +1281,7 @@ class Drift(_message.Message):
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
     SITES_FIELD_NUMBER: _ClassVar[int]
     POINTS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_STEP_FIELD_NUMBER: _ClassVar[int]
     device: str
     bytes_per_hour: float
     low_bytes_per_hour: float
@@ -1291,7 +1292,8 @@ class Drift(_message.Message):
     sentence: str
     sites: _containers.RepeatedCompositeFieldContainer[MemorySite]
     points: int
-    def __init__(self, device: _Optional[str] = ..., bytes_per_hour: _Optional[float] = ..., low_bytes_per_hour: _Optional[float] = ..., high_bytes_per_hour: _Optional[float] = ..., hours: _Optional[float] = ..., total_bytes: _Optional[float] = ..., hours_until_full: _Optional[float] = ..., sentence: _Optional[str] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., points: _Optional[int] = ...) -> None: ...
+    bytes_per_step: float
+    def __init__(self, device: _Optional[str] = ..., bytes_per_hour: _Optional[float] = ..., low_bytes_per_hour: _Optional[float] = ..., high_bytes_per_hour: _Optional[float] = ..., hours: _Optional[float] = ..., total_bytes: _Optional[float] = ..., hours_until_full: _Optional[float] = ..., sentence: _Optional[str] = ..., sites: _Optional[_Iterable[_Union[MemorySite, _Mapping[str, object]]]] = ..., points: _Optional[int] = ..., bytes_per_step: _Optional[float] = ...) -> None: ...
 
 class Comparison(_message.Message):
     __slots__ = ("base", "candidate", "base_id", "candidate_id", "step_us", "verdict", "sentence", "causes", "operators", "kernels", "findings", "promised", "notes", "memory", "same_within_share", "mean_step_us", "launches")

@@ -965,7 +965,7 @@ export interface JobStep {
   rank_waiting_us: number[];
 }
 
-/** Recordings of one worker of a run, in the order of time. */
+/** Recordings of one rank of a run, in the order of time. */
 export interface History {
   schema_version: number;
   run: string;
@@ -1036,6 +1036,8 @@ export interface Drift {
   /** bounded */
   sites: MemorySite[];
   points: number;
+  /** 0 without steps */
+  bytes_per_step: number;
 }
 
 export interface Comparison {

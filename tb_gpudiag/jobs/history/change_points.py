@@ -1,0 +1,155 @@
+"""Change points: where a series of figures, one per recording, changes for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+
+# A change shows in at least two recordings before it and two after it.
+LEAST_SIDE: Final = 2
+
+# One false change in a hundred series of pure noise, over all places where it could be.
+SIGNIFICANCE: Final = 0.01
+
+# From so many recordings on, ranks decide, which one outlier does not move. Nine recordings in two groups can
+# be arranged in enough ways for this significance. With fewer, values decide, and noise counts as normal.
+_RANKS_FROM: Final = 9
+
+# With fewer, a stretch that goes up and down again has too few recordings to show it.
+_STRETCHES_FROM: Final = 12
+
+_SHORTEST_STRETCH: Final = 6
+_TRIALS: Final = 4_999
+_TRIALS_OF_LONG: Final = 999
+_LONG: Final = 200
+_SEED: Final = 20232
+_MOST_CELLS: Final = 1 << 20
+
+
+def change_points(values: Float64, least: float) -> list[int]:
+    """Return the index of the first value after each change, in order.
+
+    A change is a step: the medians before and after it differ by at least `least`, by more than chance would
+    make of the same values, and a step explains the values better than a line does. Shape (recordings,).
+    """
+    if len(values) < 2 * LEAST_SIDE:
+        return []
+    stretch = _stretch_with_a_change(values)
+    if stretch is None:
+        return []
+    start, end = stretch
+    own = values[start:end]
+    place = _place(own)
+    moved = abs(float(np.median(own[place:]) - np.median(own[:place])))
+    if moved < least or _off_line(own) <= _off_medians(own, place):
+        return []
+    first = start + place
+    before, after = change_points(values[:first], least), change_points(values[first:], least)
+    return [*before, first, *(first + index for index in after)]
+
+
+def _stretch_with_a_change(values: Float64) -> tuple[int, int] | None:
+    """Return the recordings within which a change is significant, as start and end; None without one."""
+    count = len(values)
+    with_stretches, of_ranks = count >= _STRETCHES_FROM, count >= _RANKS_FROM
+    series = (_ranks(values) if of_ranks else values)[None, :]
+    # Each of two tests has half of the false changes.
+    share = SIGNIFICANCE / 2 if with_stretches else SIGNIFICANCE
+    if float(_largest_t(series)[0]) > _critical(count, _largest_t, of_ranks, share):
+        return 0, count
+    if with_stretches and float(_largest_contrast(series)[0]) > _critical(
+        count, _largest_contrast, True, share
+    ):
+        return max(_stretches(count), key=lambda s: float(_contrasts(series[:, s[0] : s[1]]).max()))
+    return None
+
+
+def _largest_t(series: Float64) -> Float64:
+    """Return the largest square of Student's t over all places of one change, for each series."""
+    count = series.shape[1]
+    centered = series - series.mean(axis=1, keepdims=True)
+    total = (centered**2).sum(axis=1, keepdims=True)
+    between = _contrasts(series)
+    # Where values are equal on both sides, rounding alone is left.
+    least = np.finfo(np.float64).eps * np.maximum(total, np.finfo(np.float64).tiny)
+    largest: Float64 = (between * (count - 2) / np.maximum(total - between, least)).max(axis=1)
+    return largest
+
+
+def _largest_contrast(series: Float64) -> Float64:
+    """Return the largest contrast within any stretch, for each series of ranks. It finds what goes up and
+    comes down again, where one change explains little."""
+    stretches = _stretches(series.shape[1])
+    largest: Float64 = np.max([_contrasts(series[:, s:e]).max(axis=1) for s, e in stretches], axis=0)
+    return largest
+
+
+def _contrasts(series: Float64) -> Float64:
+    """Return the sum of squares that a change at each place explains. Shape (series, places)."""
+    count = series.shape[1]
+    centered = series - series.mean(axis=1, keepdims=True)
+    left = np.cumsum(centered, axis=1)[:, LEAST_SIDE - 1 : count - LEAST_SIDE]
+    sizes = np.arange(LEAST_SIDE, count - LEAST_SIDE + 1)
+    found: Float64 = left**2 * count / (sizes * (count - sizes))
+    return found
+
+
+def _stretches(count: int) -> Iterator[tuple[int, int]]:
+    """Yield stretches of all lengths, each overlapping its neighbors by three quarters."""
+    length = float(count)
+    while length >= _SHORTEST_STRETCH:
+        whole = int(length)
+        for start in range(0, count - whole + 1, max(1, whole // 4)):
+            yield start, start + whole
+        length /= np.sqrt(2)
+
+
+def _place(values: Float64) -> int:
+    """Return where two medians explain the values best."""
+    places = range(LEAST_SIDE, len(values) - LEAST_SIDE + 1)
+    return min(places, key=lambda place: _off_medians(values, place))
+
+
+def _off_medians(values: Float64, place: int) -> float:
+    """Return the sum of distances from the medians on both sides of a place."""
+    return _off_median(values[:place]) + _off_median(values[place:])
+
+
+def _off_median(values: Float64) -> float:
+    return float(np.abs(values - np.median(values)).sum())
+
+
+def _off_line(values: Float64) -> float:
+    """Return the sum of distances from the line through the values."""
+    at = np.arange(len(values), dtype=np.float64)
+    at -= at.mean()
+    centered = values - values.mean()
+    return _off_median(centered - at * ((at @ centered) / (at @ at)))
+
+
+def _ranks(values: Float64) -> Float64:
+    """Return the ranks of the values; equal ones share theirs."""
+    _, number, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Float64 = (np.cumsum(count) - (count - 1) / 2)[number]
+    return ranks
+
+
+@lru_cache(maxsize=512)
+def _critical(count: int, statistic: Callable[[Float64], Float64], of_ranks: bool, share: float) -> float:
+    """Return what the statistic of a series of noise exceeds with this probability."""
+    generator = np.random.default_rng(_SEED)
+    trials = _TRIALS if count <= _LONG else _TRIALS_OF_LONG
+    at_once = max(1, _MOST_CELLS // count)
+    found = []
+    for done in range(0, trials, at_once):
+        series = generator.standard_normal((min(at_once, trials - done), count))
+        if of_ranks:
+            series = series.argsort(axis=1).argsort(axis=1).astype(np.float64)
+        found.append(statistic(series))
+    return float(np.quantile(np.concatenate(found), 1 - share))

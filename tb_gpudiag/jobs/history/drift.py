@@ -1,0 +1,164 @@
+"""Drift: memory that grows over recordings, slower than one of them may show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.facts.memory.floor import MOST_FLOORS, evenly, theil_sen
+from tb_gpudiag.jobs.history.recordings import Recording, is_cpu
+
+Float64 = npt.NDArray[np.float64]
+
+_HOUR_NS: Final = 3_600e9
+
+# Kendall's statistic in standard deviations: one series of noise in 400 seems to rise this steadily. Six
+# recordings reach it if each has more memory than the one before.
+_LEAST_KENDALL: Final = 2.81
+
+# A cache that fills grows in the first half. A leak grows in the second half at half of its rate or more.
+LATER_SHARE: Final = 0.5
+
+# Below that, what one recording happens to keep more than another decides.
+LEAST_GROWTH_BYTES: Final = 1 << 20
+
+# As for a single recording (rules/shared/leak_state.py): 4 KiB per step are 4 GiB after a million steps.
+LEAST_BYTES_PER_STEP: Final = 4 << 10
+
+# Where floors of recordings cannot be joined, each shows a slope of its own. Few slopes are only believed if
+# they agree within a tenth, as the same leak in each does; of six, chance makes one series in 64 rise.
+_EVEN_SHARE: Final = 0.1
+_SLOPES_THAT_MAY_DIFFER: Final = 6
+
+# No job runs for longer.
+MOST_HOURS_UNTIL_FULL: Final = 24 * 90
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Growth of one device's memory. Bounds are of the 95% confidence interval of the slope, or the extremes
+    of few slopes. per_step: 0 without steps. total_bytes: from the first recording to the last."""
+
+    device: str
+    per_hour: float
+    low_per_hour: float
+    high_per_hour: float
+    per_step: float
+    hours: float
+    total_bytes: float
+    hours_until_full: float
+    recordings: Sequence[Recording]
+
+
+def find_growth(recordings: Sequence[Recording], device: str) -> Growth | None:
+    """Find growth of a device's memory over recordings of one process; None if there is none.
+
+    A GPU's allocator counts from the process's start, so floors of recordings are points of one line. The
+    CPU's is counted while a profiler runs: there, slopes within the recordings are compared.
+    """
+    used = [each for each in recordings if each.time_ns and len(each.floors(device)[1])]
+    used = [used[i] for i in evenly(np.arange(len(used)), MOST_FLOORS)]
+    if len(used) < 2:
+        return None
+    joined = None if is_cpu(device) else _joined(used, device)
+    found = joined or _within(used, device)
+    if found is None or 0 < MOST_HOURS_UNTIL_FULL < found.hours_until_full:
+        return None
+    return found
+
+
+def _joined(used: Sequence[Recording], device: str) -> Growth | None:
+    """Fit a line through the floors of the recordings."""
+    hours = np.array([each.time_ns - used[0].time_ns for each in used]) / _HOUR_NS
+    floors = np.array([each.floor(device) for each in used])
+    hours, first = np.unique(hours, return_index=True)
+    floors = floors[first]
+    if len(hours) < 2 or _kendall(floors) < _LEAST_KENDALL:
+        return None
+    slope, low, high, _ = theil_sen(hours, floors)
+    half = (len(hours) + 1) // 2
+    later = theil_sen(hours[-half:], floors[-half:])[0]
+    total = slope * float(hours[-1])
+    if low <= 0 or later < LATER_SHARE * slope or total < LEAST_GROWTH_BYTES:
+        return None
+    return _growth(used, device, slope, low, high, _hours_per_step(used))
+
+
+def _within(used: Sequence[Recording], device: str) -> Growth | None:
+    """Compare slopes per step within the recordings."""
+    if not all(each.has_steps for each in used):
+        return None
+    slopes = np.array([_slope_per_step(each, device) for each in used])
+    slopes = np.sort(slopes[np.isfinite(slopes)])
+    if len(slopes) < 2 or slopes[0] <= 0 or np.median(slopes) < LEAST_BYTES_PER_STEP:
+        return None
+    even = slopes[-1] - slopes[0] <= _EVEN_SHARE * slopes[-1]
+    if len(slopes) < _SLOPES_THAT_MAY_DIFFER and not even:
+        return None
+    hours = _hours_per_step(used)
+    if not hours:
+        return None
+    middle = float(np.median(slopes))
+    return _growth(used, device, middle / hours, slopes[0] / hours, slopes[-1] / hours, hours)
+
+
+def _slope_per_step(recording: Recording, device: str) -> float:
+    """Slope of the floors within a recording; NaN with fewer than two."""
+    _, floors = recording.floors(device)
+    if len(floors) < 2:
+        return float("nan")
+    return theil_sen(np.arange(len(floors), dtype=np.float64), floors.astype(np.float64))[0]
+
+
+def _growth(
+    used: Sequence[Recording], device: str, slope: float, low: float, high: float, hours_per_step: float
+) -> Growth:
+    hours = (used[-1].time_ns - used[0].time_ns) / _HOUR_NS
+    memory = used[-1].memory(device)
+    room = 0.0
+    if memory is not None and memory.capacity_bytes:
+        # What grows is allocated from what is reserved, and then beyond it.
+        room = max(0.0, memory.capacity_bytes - memory.peak_allocated_bytes)
+    return Growth(
+        device=device,
+        per_hour=slope,
+        low_per_hour=float(low),
+        high_per_hour=float(high),
+        per_step=slope * hours_per_step,
+        hours=hours,
+        total_bytes=slope * hours,
+        hours_until_full=room / slope,
+        recordings=used,
+    )
+
+
+def _hours_per_step(used: Sequence[Recording]) -> float:
+    """Time between steps, whatever else the job does between recordings: from the numbers of the steps, else
+    the median step. 0 without steps."""
+    numbered = [number for number in (_first_number(each) for each in used) if number is not None]
+    elapsed = used[-1].time_ns - used[0].time_ns
+    if len(numbered) == len(used) and numbered[-1] > numbered[0] and elapsed > 0:
+        return elapsed / (numbered[-1] - numbered[0]) / _HOUR_NS
+    steps = [each.step_ns for each in used if each.has_steps]
+    return float(np.median(steps)) / _HOUR_NS if steps else 0.0
+
+
+def _first_number(recording: Recording) -> int | None:
+    """Number of the first step, from a name such as ProfilerStep#12."""
+    names = recording.digest.steps.column("name").to_pylist()
+    digits = names[0].rpartition("#")[2] if names else ""
+    return int(digits) if digits.isdecimal() and len(digits) < 16 else None
+
+
+def _kendall(values: Float64) -> float:
+    """Return how steadily the values rise: Kendall's statistic in standard deviations, ties counted."""
+    count = len(values)
+    signs = np.sign(values[None, :] - values[:, None])
+    score = float(np.triu(signs, 1).sum())
+    _, ties = np.unique(values, return_counts=True)
+    variance = (count * (count - 1) * (2 * count + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
+    return score / float(np.sqrt(variance)) if variance > 0 else 0.0

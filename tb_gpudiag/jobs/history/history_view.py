@@ -1,0 +1,162 @@
+"""Histories as the document that text, Markdown and HTML show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.jobs.history.change_points import LEAST_SIDE
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, Table, lines, table
+from tb_gpudiag.version import __version__
+from tb_gpudiag.wording.format import count, share, size_bytes, time_us
+from tb_gpudiag.wording.quantity import duration, size
+from tb_gpudiag.wording.term import term
+from tb_gpudiag.wording.vocabulary import LIMITERS
+
+ROWS_SHOWN: Final = 40
+"""Recordings in the table: of more, evenly spaced ones and those at changes."""
+
+_SITES_SHOWN: Final = 5
+
+
+def history_document(histories: Sequence[pb.History]) -> Document:
+    """Build the document of histories."""
+    views = tuple(_view(history) for history in histories)
+    overview = None
+    if len(views) > 1:
+        rows = [(view.heading, view.limiter, view.verdict) for view in views]
+        columns = (Column("Run"), Column("What happened"), Column("Figures"))
+        overview = table("overview", count(len(views), "history", "histories"), columns, rows)
+    return Document(
+        title=f"History of {', '.join(view.heading for view in views[:3])}",
+        overview=overview,
+        reports=views,
+        example=next((rule for history in histories for point in history.points for rule in point.rules), ""),
+        generator=f"gpudiag {__version__}",
+    )
+
+
+def _view(history: pb.History) -> ReportView:
+    points = history.points
+    sections: list[Section] = [
+        lines("changes", "Changes", (change.sentence for change in history.changes)),
+        lines("drifts", "Growing memory", (drift.sentence for drift in history.drifts)),
+        _sites(history),
+        _points(history),
+        lines("notes", "Notes", history.notes),
+    ]
+    first = points[0]
+    rank = f"rank {first.rank}" if first.rank >= 0 else ""
+    run = "" if history.run == "." else history.run
+    return ReportView(
+        heading=" · ".join(part for part in (run or first.worker, rank) if part),
+        path=first.worker,
+        about=_about(points),
+        limiter=_headline(history),
+        verdict=_figures(points),
+        sections=tuple(section for section in sections if section),
+    )
+
+
+def _about(points: Sequence[pb.HistoryPoint]) -> str:
+    text = count(len(points), "recording")
+    first, last = _time(points[0].time_s), _time(points[-1].time_s)
+    if not first or not last:
+        return text
+    return (
+        f"{text} · {first} · {time_us((points[-1].time_s - points[0].time_s) * 1e6)}"
+        if len(points) > 1
+        else text
+    )
+
+
+def _headline(history: pb.History) -> str:
+    parts = [count(len(history.changes), "change")] if history.changes else []
+    if history.drifts:
+        parts.append("memory grows" if parts else "Memory grows")
+    if not parts and len(history.points) < 2 * LEAST_SIDE:
+        return "Too few recordings to show a change"
+    return ", ".join(parts) or "No change"
+
+
+def _figures(points: Sequence[pb.HistoryPoint]) -> str:
+    """The last recording in a sentence."""
+    last = points[-1]
+    parts = [f"a step takes {time_us(last.step_us)}"] if last.step_us else []
+    if last.busy_share:
+        parts.append(f"the GPU is busy {share(last.busy_share)} of the time")
+    if last.peak_bytes:
+        parts.append(f"memory peaks at {size_bytes(last.peak_bytes)}")
+    return (
+        f"In the last recording {', '.join(parts)}."
+        if parts
+        else "The recordings have no steps and no GPU work."
+    )
+
+
+def _sites(history: pb.History) -> Table:
+    """Allocation sites of the memory that grows."""
+    rows = [
+        (drift.device, site.operator, size(site.bytes_per_step, "per step"), site.place.function)
+        for drift in history.drifts
+        for site in drift.sites[:_SITES_SHOWN]
+    ]
+    columns = (
+        Column("Memory of"),
+        Column("Allocated by", Kind.CODE),
+        Column("Grows by", Kind.NUMBER),
+        Column("At", Kind.CODE),
+    )
+    return table("sites", "Growing allocations of the last recording", columns, rows)
+
+
+def _points(history: pb.History) -> Table:
+    points = history.points
+    changed = {change.point for change in history.changes}
+    shown = sorted(
+        {
+            *np.linspace(0, len(points) - 1, min(len(points), ROWS_SHOWN)).round().astype(int).tolist(),
+            *changed,
+        }
+    )
+    rows = [
+        (
+            str(number + 1),
+            _time(points[number].time_s) or points[number].span,
+            duration(points[number].step_us * 1e3) if points[number].step_us else "",
+            share(points[number].busy_share) if points[number].device_name else "",
+            size(points[number].floor_bytes) if points[number].floor_bytes else "",
+            size(points[number].peak_bytes) if points[number].peak_bytes else "",
+            term(LIMITERS, points[number].limiter).word,
+            points[number].title,
+        )
+        for number in shown
+    ]
+    columns = (
+        Column("#", Kind.NUMBER),
+        Column("Recorded (UTC)"),
+        Column("Step", Kind.NUMBER),
+        Column("GPU busy", Kind.NUMBER),
+        Column("Floor", Kind.NUMBER),
+        Column("Peak", Kind.NUMBER),
+        Column("Limited by"),
+        Column("First finding"),
+    )
+    title = (
+        "Recordings" if len(shown) == len(points) else f"{len(shown)} of {count(len(points), 'recording')}"
+    )
+    return table("points", title, columns, rows)
+
+
+def _time(seconds: float) -> str:
+    """Date and time; "" if they are not known."""
+    if seconds <= 0:
+        return ""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return ""

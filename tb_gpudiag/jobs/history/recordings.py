@@ -1,0 +1,137 @@
+"""Recordings of a run in the order of time, in figures per recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.digest.digest import DeviceMemory, Digest, numbers, texts
+from tb_gpudiag.jobs.compare.side import Side
+from tb_gpudiag.trace.events import NONE, Int64
+
+Float64 = npt.NDArray[np.float64]
+
+# Clocks that were never set count from 1970, or from when the machine started.
+_EARLIEST_NS: Final = 1_000_000_000 * 10**9  # September 2001
+_DIGITS_OF_SECONDS: Final = 10
+_DIGITS_OF_NS: Final = 19
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One digest with the figures that are compared over time."""
+
+    digest: Digest
+
+    @cached_property
+    def side(self) -> Side:
+        return Side([self.digest])
+
+    @cached_property
+    def time_ns(self) -> int:
+        """Unix time of the recording's start, else of the span in its name, else 0."""
+        about = self.digest.about
+        if about.origin_ns >= _EARLIEST_NS:
+            return about.origin_ns
+        digits = about.span if about.span.isdecimal() else ""
+        if not _DIGITS_OF_SECONDS <= len(digits) <= _DIGITS_OF_NS:
+            return 0
+        return int(digits.ljust(_DIGITS_OF_NS, "0"))  # ms; ns in later versions of torch
+
+    @property
+    def has_steps(self) -> bool:
+        return self.digest.about.steps_basis != "none" and len(self.side.samples_ns) > 0
+
+    @cached_property
+    def step_ns(self) -> float:
+        """Median step; 0 without steps."""
+        return float(np.median(self.side.samples_ns)) if self.has_steps else 0.0
+
+    @property
+    def rules(self) -> list[str]:
+        """Rules of the findings, each once."""
+        return list(dict.fromkeys(finding.rule for finding in self.digest.findings))
+
+    @property
+    def process(self) -> tuple[str, int, str]:
+        """What changes when the job is started again."""
+        about = self.digest.about
+        return about.host, about.pid, about.worker if about.pid == NONE else ""
+
+    def memory(self, device: str) -> DeviceMemory | None:
+        """Memory of a device, or None."""
+        return next((each for each in self.digest.about.memory if each.device == device), None)
+
+    def floors(self, device: str) -> tuple[Float64, Int64]:
+        """Times and sizes of the floors after the warm-up. The time is in ns from the recording's start."""
+        table = self.digest.memory
+        own = np.array([name == device for name in texts(table, "device")], bool)
+        own &= ~np.asarray(table.column("warm_up").to_numpy(), bool)
+        return numbers(table, "time_ns")[own].astype(np.float64), numbers(table, "floor_bytes")[own]
+
+    def floor(self, device: str) -> float:
+        """Median floor after the warm-up; 0 without one."""
+        _, floors = self.floors(device)
+        return float(np.median(floors)) if len(floors) else 0.0
+
+
+@dataclass(frozen=True)
+class Series:
+    """Recordings of one rank of a run, in the order of time."""
+
+    run: str
+    recordings: Sequence[Recording]
+
+    @cached_property
+    def devices(self) -> list[str]:
+        """Devices with memory, GPUs first, most memory first."""
+        peaks: dict[str, int] = {}
+        for recording in self.recordings:
+            for memory in recording.digest.about.memory:
+                peaks[memory.device] = max(peaks.get(memory.device, 0), memory.peak_allocated_bytes)
+        return sorted(peaks, key=lambda device: (is_cpu(device), -peaks[device], device))
+
+
+def is_cpu(device: str) -> bool:
+    """Return whether memory is the host's. Only what was allocated while a profiler ran is counted there, so
+    that two recordings cannot be joined."""
+    return device == "CPU"
+
+
+def find_series(digests: Iterable[Digest]) -> list[Series]:
+    """Sort digests of traces into series by run and rank; without ranks, by run and worker if several workers
+    recorded at the same time. Files with the same content count once."""
+    contents = {digest.about.id: digest for digest in digests if digest.about.kind == "trace"}
+    by_rank: dict[tuple[str, int], list[Recording]] = {}
+    for digest in contents.values():
+        by_rank.setdefault((digest.about.run, digest.about.rank), []).append(Recording(digest))
+    found = []
+    for (run, rank), recordings in sorted(by_rank.items()):
+        groups = [recordings]
+        if rank == NONE and _overlap(recordings):
+            by_worker: dict[str, list[Recording]] = {}
+            for recording in recordings:
+                by_worker.setdefault(recording.digest.about.worker, []).append(recording)
+            groups = [by_worker[worker] for worker in sorted(by_worker)]
+        found += [Series(run, sorted(group, key=_order)) for group in groups]
+    return found
+
+
+def _order(recording: Recording) -> tuple[int, int, str]:
+    about = recording.digest.about
+    return recording.time_ns, int(about.span[:30]) if about.span.isdecimal() else 0, about.path
+
+
+def _overlap(recordings: Sequence[Recording]) -> bool:
+    """Return whether two recordings are of the same time."""
+    ends = 0
+    for recording in sorted(recordings, key=_order):
+        if 0 < recording.time_ns < ends:
+            return True
+        ends = recording.time_ns + recording.digest.about.recording_ns
+    return False

@@ -1,0 +1,176 @@
+"""Build the History of report.proto: points, changes and drifts of each rank of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.digest.digest import Digest, numbers, texts
+from tb_gpudiag.jobs.history.changes import describe_change, find_changes
+from tb_gpudiag.jobs.history.drift import Growth, find_growth
+from tb_gpudiag.jobs.history.recordings import Recording, Series, find_series
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.wording.format import count, figures, one_line, size_bytes, time_us
+
+SCHEMA_VERSION: Final = 1
+MOST_RANKS: Final = 8
+"""Ranks of a run with a History each. Ranks of a job keep in step."""
+
+_MOST_SITES: Final = 10
+_NS_US: Final = 1e-3
+_NS_S: Final = 1e-9
+
+
+def histories(digests: Iterable[Digest]) -> list[pb.History]:
+    """Return a History for each rank of each run, in the order of runs and ranks."""
+    found = []
+    for _, group in groupby(find_series(digests), key=lambda series: series.run):
+        of_run = list(group)
+        shown = [_history(series) for series in of_run[:MOST_RANKS]]
+        if len(of_run) > MOST_RANKS:
+            shown[0].notes.append(
+                f"The run has {count(len(of_run), 'rank')}; the first {MOST_RANKS} are shown."
+            )
+        found += shown
+    return found
+
+
+def _history(series: Series) -> pb.History:
+    recordings = series.recordings
+    growths = [growth for device in series.devices if (growth := _growth(recordings, device)) is not None]
+    return pb.History(
+        schema_version=SCHEMA_VERSION,
+        run=one_line(series.run),
+        points=[_point(series, recording) for recording in recordings],
+        changes=[
+            describe_change(recordings, change)
+            for change in find_changes(series, {growth.device for growth in growths})
+        ],
+        drifts=[_drift(growth) for growth in growths],
+        notes=_notes(recordings),
+    )
+
+
+def _growth(recordings: Sequence[Recording], device: str) -> Growth | None:
+    """Find growth in the last process that grows: memory of a job that is started again starts again, too."""
+    found = None
+    for _, group in groupby(recordings, key=lambda recording: recording.process):
+        found = find_growth(list(group), device) or found
+    return found
+
+
+def _point(series: Series, recording: Recording) -> pb.HistoryPoint:
+    about, side = recording.digest.about, recording.side
+    samples = side.samples_ns if recording.has_steps else np.zeros(0)
+    low, high = np.quantile(samples, [0.25, 0.75]) if len(samples) else (0.0, 0.0)
+    device = series.devices[0] if series.devices else ""
+    memory = recording.memory(device)
+    findings = recording.digest.findings
+    first = findings[0] if findings else pb.Finding()
+    return pb.HistoryPoint(
+        id=about.id,
+        worker=one_line(about.worker),
+        span=one_line(about.span),
+        time_s=recording.time_ns * _NS_S,
+        rank=about.rank,
+        step_us=recording.step_ns * _NS_US,
+        low_step_us=float(low) * _NS_US,
+        high_step_us=float(high) * _NS_US,
+        steps=len(samples),
+        busy_share=about.busy_share,
+        shares=[
+            pb.CauseTime(cause=part, us=time_ns * _NS_US)
+            for part, time_ns in side.part_ns.items()
+            if time_ns and recording.has_steps
+        ],
+        floor_bytes=recording.floor(device),
+        peak_bytes=memory.peak_allocated_bytes if memory is not None else 0,
+        limiter=about.limiter,
+        rules=recording.rules,
+        saving_us=first.saving.high_per_step_us,
+        title=one_line(first.title),
+        severity=max((finding.severity for finding in findings), default=0),
+        device_name=one_line(about.device_name),
+    )
+
+
+def _drift(growth: Growth) -> pb.Drift:
+    last = growth.recordings[-1].digest
+    return pb.Drift(
+        device=one_line(growth.device),
+        bytes_per_hour=growth.per_hour,
+        low_bytes_per_hour=growth.low_per_hour,
+        high_bytes_per_hour=growth.high_per_hour,
+        bytes_per_step=growth.per_step,
+        hours=growth.hours,
+        total_bytes=growth.total_bytes,
+        hours_until_full=growth.hours_until_full,
+        sentence=_sentence(growth),
+        sites=_sites(last, growth.device),
+        points=len(growth.recordings),
+    )
+
+
+def _sentence(growth: Growth) -> str:
+    per_step = f" ({size_bytes(growth.per_step)} per step)" if growth.per_step else ""
+    low, high = size_bytes(growth.low_per_hour), size_bytes(growth.high_per_hour)
+    over = f"over {count(len(growth.recordings), 'recording')} in {_hours(growth.hours)}"
+    text = (
+        f"{one_line(growth.device)} memory grows by {size_bytes(growth.per_hour)} per hour{per_step} {over}"
+        f"{f'; 95% confidence: {low} to {high} per hour' if low != high else ''}."
+    )
+    if growth.hours_until_full:
+        text += f" At this rate it is full {_hours(growth.hours_until_full)} after the last recording."
+    return text
+
+
+def _hours(hours: float) -> str:
+    """Return a stretch of time: hours where there are some."""
+    return f"{figures(hours)} hours" if hours >= 1 else time_us(hours * 3.6e9)
+
+
+def _sites(digest: Digest, device: str) -> list[pb.MemorySite]:
+    """Growing allocation sites of the last recording."""
+    table = digest.sites
+    rows = zip(
+        texts(table, "device"),
+        texts(table, "operator"),
+        texts(table, "place"),
+        numbers(table, "bytes_per_step").tolist(),
+        numbers(table, "bytes").tolist(),
+        strict=True,
+    )
+    return [
+        pb.MemorySite(
+            operator=one_line(operator),
+            place=pb.Place(function=one_line(place)),
+            bytes_per_step=per_step,
+            bytes=size,
+        )
+        for on, operator, place, per_step, size in rows
+        if on == device
+    ][:_MOST_SITES]
+
+
+def _notes(recordings: Sequence[Recording]) -> list[str]:
+    notes = []
+    if not all(recording.time_ns for recording in recordings):
+        notes.append(
+            "Some recordings do not say when they were made. They are first, in the order of their names."
+        )
+    without = sum(not recording.has_steps for recording in recordings)
+    if without:
+        notes.append(f"{count(without, 'recording')} without steps: no step time.")
+    starts = len(list(groupby(recordings, key=lambda recording: recording.process)))
+    if starts > 1:
+        notes.append(
+            f"{count(starts, 'process', 'processes')} made the recordings: the job was started again."
+        )
+    for before, after in pairwise(recordings):
+        names = before.digest.about.device_name, after.digest.about.device_name
+        if all(names) and names[0] != names[1]:
+            notes.append(one_line(f"The GPU changed from {names[0]} to {names[1]}."))
+    return list(dict.fromkeys(notes))
