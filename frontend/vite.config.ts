@@ -5,7 +5,8 @@ import { defineConfig, type Plugin } from "vite";
 
 // `npm run dev` serves the page standalone, with data from a TensorBoard at this URL.
 const tensorboard = process.env.TENSORBOARD ?? "http://localhost:6006";
-const routes = ["traces", "report", "timeline", "memory", "gap", "rule", "cancel", "status"];
+const traceRoutes = ["report", "timeline", "memory", "gap", "job", "history", "compare", "cancel"];
+const routes = ["traces", "runs", "rule", "status", ...traceRoutes];
 
 /** Add the font's license: the font is inside index.js, so the list of licenses does not include it. */
 function fontLicense(): Plugin {

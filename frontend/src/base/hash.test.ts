@@ -5,6 +5,8 @@ describe("deep links", () => {
   it("come back as they were written", () => {
     const link = { trace: "a/b&c=d #1", finding: "GD101-2", start_us: 12.5, end_us: 9_000_000.125 };
     expect(readHash(writeHash("#gpudiag", link))).toEqual(link);
+    const comparison = { view: "compare" as const, trace: "x", base: "y z" };
+    expect(readHash(writeHash("#gpudiag", comparison))).toEqual(comparison);
     const shown = { ...link, row: "launches.3", place: 2 };
     expect(readHash(writeHash("#gpudiag", shown))).toEqual(shown);
     const ofMemory = { trace: "x", memory: -1, from_us: 0, to_us: 1_234_567.891 };
@@ -23,6 +25,7 @@ describe("deep links", () => {
 
   it("say nothing where they make no sense", () => {
     expect(readHash("")).toEqual({});
+    expect(readHash("#gpudiag&p.gpudiag.view=nothing")).toEqual({});
     expect(readHash("#scalars&p.other.trace=x")).toEqual({});
     expect(readHash("#gpudiag&p.gpudiag.trace=%E0%A4%A")).toEqual({});
     expect(readHash("#gpudiag&p.gpudiag.t0=5&p.gpudiag.t1=2")).toEqual({});

@@ -3,7 +3,15 @@
 const TAB = "gpudiag";
 const PREFIX = `p.${TAB}.`;
 
+/** The views of the page, in the order of their tabs. */
+export const VIEWS = ["runs", "diagnosis", "job", "history", "compare"] as const;
+
+export type ViewName = (typeof VIEWS)[number];
+
 export interface Link {
+  readonly view?: ViewName;
+  /** The trace that a comparison starts from. */
+  readonly base?: string;
   readonly trace?: string;
   readonly finding?: string;
   readonly start_us?: number;
@@ -32,6 +40,20 @@ function number(text: string | undefined): number | undefined {
   return Number.isFinite(value) ? value : undefined;
 }
 
+/** The view, and what is selected by name. */
+function selected(found: ReadonlyMap<string, string>): Link {
+  const view = VIEWS.find((name) => name === found.get("view"));
+  const trace = found.get("trace");
+  const base = found.get("base");
+  const finding = found.get("finding");
+  return {
+    ...(view ? { view } : {}),
+    ...(trace ? { trace } : {}),
+    ...(base ? { base } : {}),
+    ...(finding ? { finding } : {}),
+  };
+}
+
 /** What a link says. Whatever is missing, broken or makes no sense is left out. */
 export function readHash(hash: string): Link {
   const found = new Map<string, string>();
@@ -41,8 +63,6 @@ export function readHash(hash: string): Link {
     const text = decode(value);
     if (text !== undefined) found.set(key.slice(PREFIX.length), text);
   }
-  const trace = found.get("trace");
-  const finding = found.get("finding");
   const start_us = number(found.get("t0"));
   const end_us = number(found.get("t1"));
   const row = found.get("row");
@@ -51,8 +71,7 @@ export function readHash(hash: string): Link {
   const from_us = number(found.get("s0"));
   const to_us = number(found.get("s1"));
   return {
-    ...(trace ? { trace } : {}),
-    ...(finding ? { finding } : {}),
+    ...selected(found),
     ...(start_us !== undefined && end_us !== undefined && start_us < end_us ? { start_us, end_us } : {}),
     ...(row && place !== undefined && Number.isInteger(place) && place > 0 ? { row, place } : {}),
     ...(memory !== undefined && Number.isInteger(memory) ? { memory } : {}),
@@ -74,7 +93,9 @@ export function writeHash(hash: string, link: Link): string {
     .slice(1)
     .filter((token) => token !== "" && !token.startsWith(PREFIX));
   const own: [string, string | undefined][] = [
+    ["view", link.view],
     ["trace", link.trace],
+    ["base", link.base],
     ["finding", link.finding],
     ["t0", link.start_us?.toFixed(3)],
     ["t1", link.end_us?.toFixed(3)],

@@ -71,6 +71,13 @@ export function replaceHash(hash: string): void {
   around.history.replaceState(around.history.state, "", `${pathname}${search}${hash}`);
 }
 
+/** Add a history entry with this hash, so that Back returns to the current one. */
+export function pushHash(hash: string): void {
+  const around = linkWindow();
+  const { pathname, search } = around.location;
+  around.history.pushState(around.history.state, "", `${pathname}${search}${hash}`);
+}
+
 /** Report when the user edits the URL or navigates back or forward. */
 export function watchHash(notify: (hash: string) => void): Stop {
   const around = linkWindow();

@@ -2,8 +2,18 @@
 
 import { keepPreviousData, QueryClient, useQuery } from "@tanstack/react-query";
 import type { Viewport } from "../base/viewport";
-import { fetchGap, fetchReport, fetchTimeline, fetchTraces, ServerError } from "../wire/client";
-import type { TraceEntry, TraceList } from "../wire/report";
+import {
+  fetchComparison,
+  fetchGap,
+  fetchHistory,
+  fetchJob,
+  fetchReport,
+  fetchRuns,
+  fetchTimeline,
+  fetchTraces,
+  ServerError,
+} from "../wire/client";
+import type { RunTable, TraceEntry, TraceList } from "../wire/report";
 import { usePage, type GapKey } from "./store";
 
 /** Poll this often while an analysis runs. */
@@ -81,4 +91,56 @@ export function useGap(entry: TraceEntry, key: GapKey | null) {
     queryFn: ({ signal }) => fetchGap(entry.id, key?.device ?? 0, key?.gap ?? 0, signal),
     enabled: key !== null,
   });
+}
+
+export const RUNS = ["runs"] as const;
+
+export function useRuns() {
+  const visible = usePage((page) => page.visible);
+  return useQuery({
+    queryKey: RUNS,
+    queryFn: ({ client, signal }) => fetchRuns(client.getQueryData<RunTable>(RUNS), signal),
+    staleTime: 0,
+    refetchInterval: ({ state: { data } }) => {
+      if (!visible) return false;
+      return !data?.scanned || data.rows.some((row) => isPending(row.state)) ? BUSY_MS : IDLE_MS;
+    },
+  });
+}
+
+interface Answer {
+  readonly state: string;
+}
+
+/** Load an answer about several traces. The request starts the analyses that it needs, so poll until it is ready. */
+function useAnswer<T extends Answer>(
+  key: readonly string[],
+  wanted: boolean,
+  fetch: (signal: AbortSignal) => Promise<T>,
+) {
+  const visible = usePage((page) => page.visible);
+  return useQuery({
+    queryKey: key,
+    queryFn: ({ signal }) => fetch(signal),
+    enabled: wanted && visible,
+    // While changed files are analyzed again, keep showing the previous answer.
+    placeholderData: (earlier, query) =>
+      query?.queryKey.slice(0, -1).join() === key.slice(0, -1).join() ? earlier : undefined,
+    refetchInterval: ({ state }) => (visible && isPending(state.data?.state ?? "") ? BUSY_MS : false),
+  });
+}
+
+/** `contents` changes whenever one of the files does: see `contentsOf`. */
+export function useJob(id: string, contents: string) {
+  return useAnswer(["job", id, contents], true, (signal) => fetchJob(id, signal));
+}
+
+export function useHistory(run: string, contents: string) {
+  return useAnswer(["history", run, contents], true, (signal) => fetchHistory(run, signal));
+}
+
+export function useComparison(base: string | null, candidate: string, contents: string) {
+  return useAnswer(["compare", base ?? "", candidate, contents], base !== null, (signal) =>
+    fetchComparison(base ?? "", candidate, signal),
+  );
 }

@@ -2,7 +2,7 @@
 
 import { create } from "zustand";
 import type { Scheme } from "../base/vocabulary";
-import type { Link } from "../base/hash";
+import type { Link, ViewName } from "../base/hash";
 import { aired, AROUND_US, type Viewport } from "../base/viewport";
 
 export interface GapKey {
@@ -17,6 +17,10 @@ export interface Shown {
 }
 
 export interface PageState {
+  /** The open tab; null until the list of traces decides. */
+  readonly tab: ViewName | null;
+  /** The trace that comparisons start from. */
+  readonly base: string | null;
   readonly trace: string | null;
   /** The key of the expanded finding, from `findingKeys`. */
   readonly finding: string | null;
@@ -37,6 +41,8 @@ export interface PageState {
   readonly visible: boolean;
 
   readonly openTrace: (id: string | null) => void;
+  readonly openTab: (tab: ViewName, trace?: string) => void;
+  readonly pinBase: (id: string | null) => void;
   readonly openLink: (link: Link) => void;
   readonly toggleFinding: (key: string) => void;
   readonly openFinding: (key: string) => void;
@@ -63,6 +69,8 @@ const OF_TRACE = {
 } as const;
 
 export const usePage = create<PageState>()((set) => ({
+  tab: null,
+  base: null,
   trace: null,
   ...OF_TRACE,
   stopped: new Set(),
@@ -71,6 +79,12 @@ export const usePage = create<PageState>()((set) => ({
 
   openTrace: (trace) => {
     set((now) => (now.trace === trace ? now : { trace, ...OF_TRACE }));
+  },
+  openTab: (tab, trace) => {
+    set((now) => (trace === undefined || trace === now.trace ? { tab } : { tab, trace, ...OF_TRACE }));
+  },
+  pinBase: (base) => {
+    set({ base });
   },
   openLink: (link) => {
     set((now) => {
@@ -87,6 +101,9 @@ export const usePage = create<PageState>()((set) => ({
           : null;
       return {
         ...(trace === now.trace ? {} : OF_TRACE),
+        // Links without a view are older than the views, and show a trace.
+        tab: link.view ?? (link.trace === undefined ? now.tab : "diagnosis"),
+        base: link.base ?? now.base,
         ...{ trace, finding: link.finding ?? null, view, shown, selection, memoryOf: link.memory ?? null },
       };
     });
@@ -129,6 +146,8 @@ export const usePage = create<PageState>()((set) => ({
 /** Return the part of the state that a link stores. */
 export function linkOf(state: PageState): Link {
   return {
+    ...(state.tab === null || state.tab === "diagnosis" ? {} : { view: state.tab }),
+    ...(state.base === null ? {} : { base: state.base }),
     ...(state.trace === null ? {} : { trace: state.trace }),
     ...(state.finding === null ? {} : { finding: state.finding }),
     ...(state.view ?? {}),

@@ -10,7 +10,6 @@ import { Kernels } from "./kernels/Kernels";
 import { Launches } from "./launches/Launches";
 import { Memory } from "./memory/Memory";
 import { RowPlacesProvider } from "./parts/ShowOnTimeline";
-import { RulePanel } from "./rule/RulePanel";
 import { Steps } from "./steps/Steps";
 import { Timeline } from "./timeline/Timeline";
 import { Verdict } from "./verdict/Verdict";
@@ -38,7 +37,6 @@ export function Diagnosis({ entry, report }: { entry: TraceEntry; report: Report
       {!onlyHost && <HostActivities report={report} />}
       {!memoryFirst && <Memory entry={entry} report={report} />}
       <About report={report} />
-      <RulePanel />
     </RowPlacesProvider>
   );
 }

@@ -1,14 +1,20 @@
-import { useEffect } from "react";
+import { lazy, Suspense, useEffect } from "react";
 import { newest } from "../state/choose";
 import { useTraces } from "../state/queries";
 import { usePage } from "../state/store";
+import { firstView, viewsFor } from "../state/views";
 import type { TraceList } from "../wire/report";
 import { Chooser } from "./chooser/Chooser";
 import { Empty } from "./empty/Empty";
 import { Notice } from "./parts/Notice";
+import { RulePanel } from "./rule/RulePanel";
 import { Problem } from "./status/Problem";
 import { Searching } from "./status/Searching";
+import { Tabs } from "./tabs/Tabs";
 import { Trace } from "./Trace";
+
+// Loaded when they are opened, so that the page appears as fast as without them.
+const Runs = lazy(() => import("./runs/Runs"));
 
 export function Page() {
   const { data, isError } = useTraces();
@@ -26,14 +32,19 @@ export function Page() {
 
 function Listed({ list }: { list: TraceList }) {
   const wanted = usePage((page) => page.trace);
+  const tab = usePage((page) => page.tab);
   const openTrace = usePage((page) => page.openTrace);
+  const openTab = usePage((page) => page.openTab);
   const known = list.traces.find((entry) => entry.id === wanted) ?? null;
   const shown = known ?? newest(list.traces);
+  const open = tab ?? firstView(list.traces, wanted);
 
-  // Select once and keep it: a newer trace that appears later must not replace the one on the page.
+  // Decide once and keep it: runs and traces that appear later must not replace what is on the page.
   useEffect(() => {
-    if (wanted === null && shown !== null) openTrace(shown.id);
-  }, [wanted, shown, openTrace]);
+    if (shown === null) return;
+    if (tab === null) openTab(open);
+    if (wanted === null && open !== "runs") openTrace(shown.id);
+  }, [tab, open, wanted, shown, openTab, openTrace]);
 
   const problems = list.problems.map((problem) => (
     <Problem key={problem.where + problem.what} problem={problem} />
@@ -41,16 +52,22 @@ function Listed({ list }: { list: TraceList }) {
   if (!shown) return <Empty problems={problems} />;
   return (
     <>
-      <Chooser traces={list.traces} entry={shown} />
-      <main className="gd-main">
+      <header className="gd-header">
+        <Tabs views={viewsFor(list.traces, shown, open)} open={open} />
+        {open !== "runs" && <Chooser traces={list.traces} entry={shown} />}
+      </header>
+      <main className="gd-main" data-view={open}>
         {problems}
-        {wanted !== null && !known && (
+        {wanted !== null && !known && open !== "runs" && (
           <Notice tone="warning">
             The trace of this link is no longer in the log directory. This is the newest trace instead.
           </Notice>
         )}
-        <Trace key={shown.id} entry={shown} />
+        <Suspense fallback={<Searching failed={false} />}>
+          {open === "runs" ? <Runs /> : <Trace key={shown.id} entry={shown} />}
+        </Suspense>
       </main>
+      <RulePanel />
     </>
   );
 }

@@ -1,6 +1,17 @@
 // Requests to the plugin's routes. URLs are relative, so that TensorBoard works under any path prefix.
 
-import type { GapChain, MemorySlice, ReportState, Timeline, TraceList } from "./report";
+import type {
+  ComparisonState,
+  GapChain,
+  HistoryState,
+  JobState,
+  MemorySlice,
+  ReportState,
+  RunTable,
+  Timeline,
+  TraceList,
+} from "./report";
+import { mergedRuns } from "./runs";
 import { merged, sorted } from "./traces";
 
 export class ServerError extends Error {
@@ -28,15 +39,52 @@ async function get(route: string, query?: Query, signal?: AbortSignal): Promise<
   return answer.json();
 }
 
-/** Return the list of traces: `known` itself if it has not changed. The server sends what has changed, in parts. */
-export async function fetchTraces(known?: TraceList, signal?: AbortSignal): Promise<TraceList> {
+interface Part {
+  readonly generation: number;
+  readonly unchanged: boolean;
+  readonly more: boolean;
+}
+
+/** Return a list: `known` itself if it has not changed. The server sends what has changed, in parts. */
+async function fetchList<T extends Part>(
+  route: string,
+  known: T | undefined,
+  merge: (known: T | undefined, answer: T) => T,
+  signal?: AbortSignal,
+): Promise<T> {
   let list = known;
   for (;;) {
-    const answer = (await get("traces", list && { known: list.generation }, signal)) as TraceList;
+    const answer = (await get(route, list && { known: list.generation }, signal)) as T;
     if (list && answer.unchanged) return list;
-    list = merged(list, answer);
-    if (!answer.more) return sorted(list);
+    list = merge(list, answer);
+    if (!answer.more) return list;
   }
+}
+
+export async function fetchTraces(known?: TraceList, signal?: AbortSignal): Promise<TraceList> {
+  const list = await fetchList("traces", known, merged, signal);
+  return list === known ? list : sorted(list);
+}
+
+export async function fetchRuns(known?: RunTable, signal?: AbortSignal): Promise<RunTable> {
+  return fetchList("runs", known, mergedRuns, signal);
+}
+
+/** Return the report of all ranks that were recorded together with this trace. */
+export async function fetchJob(id: string, signal?: AbortSignal): Promise<JobState> {
+  return (await get("job", { id }, signal)) as JobState;
+}
+
+export async function fetchHistory(run: string, signal?: AbortSignal): Promise<HistoryState> {
+  return (await get("history", { run }, signal)) as HistoryState;
+}
+
+export async function fetchComparison(
+  base: string,
+  candidate: string,
+  signal?: AbortSignal,
+): Promise<ComparisonState> {
+  return (await get("compare", { base, candidate }, signal)) as ComparisonState;
 }
 
 /** Return the state of a report. The first request queues the analysis. */

@@ -25,7 +25,7 @@ export function Chooser({ traces, entry }: Props) {
     if (next) openTrace(next.id);
   };
   return (
-    <header className="gd-chooser">
+    <div className="gd-chooser">
       <Level
         label="Run"
         width={320}
@@ -72,7 +72,7 @@ export function Chooser({ traces, entry }: Props) {
       <span className="gd-chooser-file" title={file}>
         {file}
       </span>
-    </header>
+    </div>
   );
 }
 

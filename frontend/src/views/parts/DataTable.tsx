@@ -1,0 +1,187 @@
+import { useLayoutEffect, useMemo, useRef, useState, type MouseEvent, type ReactNode } from "react";
+import { nextOrder, ordered, type Order, type SortValue } from "../../base/sorting";
+
+export interface Column<T> {
+  readonly id: string;
+  readonly title: string;
+  /** A tooltip. */
+  readonly about?: string;
+  /** In pixels. Columns without one share what is left. */
+  readonly width?: number;
+  /** Figures are on the right, and sort from the largest at the first click. */
+  readonly figures?: boolean;
+  readonly value: (row: T) => SortValue;
+  readonly cell: (row: T) => ReactNode;
+}
+
+interface Props<T> {
+  readonly label: string;
+  readonly columns: readonly Column<T>[];
+  readonly rows: readonly T[];
+  readonly rowKey: (row: T) => string;
+  readonly order: Order;
+  readonly onOrder: (order: Order) => void;
+  readonly rowHeight?: number;
+  /** CSS height at most; longer tables scroll. */
+  readonly maxHeight?: string;
+  /** The narrowest the table gets before it scrolls sideways, in pixels. */
+  readonly minWidth?: number;
+  /** A click on a row, or on the button in its first cell. */
+  readonly onOpen?: (row: T) => void;
+  /** Where the table was scrolled to, and how to remember it. */
+  readonly scroll?: { readonly top: number; readonly onScroll: (top: number) => void };
+}
+
+/** Shorter tables are rendered whole. */
+const WHOLE = 80;
+
+/** Rows above and below the visible ones. The next one that Tab reaches must exist. */
+const OVERSCAN = 12;
+
+const ROW_PX = 30;
+
+/** A table with sortable columns and any number of rows. Only those around the visible ones are rendered. */
+export function DataTable<T>(props: Props<T>) {
+  const { label, columns, rows, rowKey, order, onOrder, onOpen, scroll } = props;
+  const { rowHeight = ROW_PX, maxHeight = "560px", minWidth } = props;
+  const by = columns.find(({ id }) => id === order.by);
+  const all = useMemo(() => (by ? ordered(rows, by.value, order.descending) : rows), [rows, by, order]);
+  const { box, first, last } = useWindow(all.length, rowHeight, scroll);
+  return (
+    <div
+      className="gd-data"
+      ref={box}
+      style={{ maxHeight }}
+      role="region"
+      aria-label={label}
+      tabIndex={all.length > WHOLE ? 0 : -1}
+    >
+      <table aria-label={label} aria-rowcount={all.length + 1} style={{ minWidth }}>
+        <colgroup>
+          {columns.map(({ id, width }) => (
+            <col key={id} style={width === undefined ? {} : { width }} />
+          ))}
+        </colgroup>
+        <thead>
+          <tr aria-rowindex={1}>
+            {columns.map((column) => (
+              <Head key={column.id} column={column} order={order} onOrder={onOrder} />
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          <Spacer rows={first} columns={columns.length} height={rowHeight} />
+          {all.slice(first, last).map((row, at) => (
+            <tr
+              key={rowKey(row)}
+              aria-rowindex={first + at + 2}
+              className={onOpen && "gd-linked"}
+              style={{ height: rowHeight }}
+              onClick={onOpen && opening(row, onOpen)}
+            >
+              {columns.map((column, index) => (
+                <td key={column.id} className={column.figures ? "gd-number" : undefined}>
+                  {index === 0 && onOpen ? (
+                    <button
+                      type="button"
+                      className="gd-open"
+                      onClick={() => {
+                        onOpen(row);
+                      }}
+                    >
+                      {column.cell(row)}
+                    </button>
+                  ) : (
+                    column.cell(row)
+                  )}
+                </td>
+              ))}
+            </tr>
+          ))}
+          <Spacer rows={all.length - last} columns={columns.length} height={rowHeight} />
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Open a row at a click, unless the click is on a button or the user selects text to copy it. */
+function opening<T>(row: T, open: (row: T) => void) {
+  return (event: MouseEvent) => {
+    const selecting = window.getSelection()?.isCollapsed === false;
+    if (!selecting && !(event.target as Element).closest("button")) open(row);
+  };
+}
+
+interface HeadProps<T> {
+  readonly column: Column<T>;
+  readonly order: Order;
+  readonly onOrder: (order: Order) => void;
+}
+
+function Head<T>({ column: { id, title, about, figures = false }, order, onOrder }: HeadProps<T>) {
+  const sorted = order.by === id;
+  const direction = order.descending ? "descending" : "ascending";
+  return (
+    <th
+      scope="col"
+      title={about}
+      className={figures ? "gd-number" : undefined}
+      aria-sort={sorted ? direction : undefined}
+    >
+      <button
+        type="button"
+        className="gd-sort"
+        onClick={() => {
+          onOrder(nextOrder(order, id, figures));
+        }}
+      >
+        {title}
+        <span aria-hidden="true">{sorted ? (order.descending ? " ↓" : " ↑") : ""}</span>
+      </button>
+    </th>
+  );
+}
+
+function Spacer({ rows, columns, height }: { rows: number; columns: number; height: number }) {
+  if (rows <= 0) return null;
+  return (
+    <tr aria-hidden="true">
+      <td className="gd-spacer" colSpan={columns} style={{ height: rows * height }} />
+    </tr>
+  );
+}
+
+/** The rows to render: those in sight of the box and some around them. */
+function useWindow(rows: number, rowHeight: number, scroll: Props<unknown>["scroll"]) {
+  const box = useRef<HTMLDivElement>(null);
+  const [seen, setSeen] = useState({ from: 0, count: WHOLE });
+  const [remembered] = useState(scroll);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    if (remembered) element.scrollTo({ top: remembered.top });
+    const look = () => {
+      const from = Math.floor(element.scrollTop / rowHeight);
+      const count = Math.ceil(element.clientHeight / rowHeight) + 1;
+      setSeen((now) => (now.from === from && now.count === count ? now : { from, count }));
+      // A hidden frame has no height, and forgets where it was scrolled to.
+      if (element.clientHeight > 0) remembered?.onScroll(element.scrollTop);
+    };
+    const observer = new ResizeObserver(look);
+    observer.observe(element);
+    element.addEventListener("scroll", look, { passive: true });
+    look();
+    return () => {
+      observer.disconnect();
+      element.removeEventListener("scroll", look);
+    };
+  }, [remembered, rowHeight]);
+  if (rows <= WHOLE) return { box, first: 0, last: rows };
+  const from = Math.min(seen.from, rows - seen.count);
+  return {
+    box,
+    first: Math.max(0, from - OVERSCAN),
+    last: Math.min(rows, from + seen.count + OVERSCAN),
+  };
+}

@@ -1,0 +1,118 @@
+import { MantineProvider } from "@mantine/core";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { createQueryClient } from "../../state/queries";
+import { useRunsTable } from "../../state/runs";
+import { usePage } from "../../state/store";
+import type { RunRow } from "../../wire/report";
+import Runs from "./Runs";
+
+function row(run: string, more: Partial<RunRow> = {}): RunRow {
+  return {
+    ...{ id: run, run, kind: "trace", worker: "w", ranks: 1, recordings: 1, time_s: 1_700_000_000 },
+    ...{ step_us: 0, low_step_us: 0, high_step_us: 0, busy_share: 0, account: [], limiter: "", sentence: "" },
+    ...{ first_rule: "", first_title: "", saving_share: 0, memory_share: 0, change: "", state: "ready" },
+    ...{ error: undefined, trace_id: `${run}-trace`, severity: 0 },
+    ...more,
+  };
+}
+
+async function shown(rows: readonly RunRow[]): Promise<string[]> {
+  const table = { rows, generation: 1, scanned: true, total: rows.length, whole: true, more: false };
+  vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(table))));
+  render(
+    <MantineProvider>
+      <QueryClientProvider client={createQueryClient()}>
+        <Runs />
+      </QueryClientProvider>
+    </MantineProvider>,
+  );
+  await screen.findByRole("table", { name: "Runs" });
+  return names();
+}
+
+function names(): string[] {
+  return screen.getAllByRole("row").flatMap((line) => {
+    const button = within(line).queryAllByRole("button")[0];
+    return button?.classList.contains("gd-open") ? [button.querySelector("b")?.textContent ?? ""] : [];
+  });
+}
+
+beforeEach(() => {
+  usePage.setState(usePage.getInitialState());
+  useRunsTable.setState(useRunsTable.getInitialState());
+});
+
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
+
+const ROWS = [
+  row("small", { saving_share: 0.1, step_us: 900, limiter: "input", first_title: "Data loading" }),
+  row("unknown", { state: "new" }),
+  row("large", { saving_share: 0.5, step_us: 100, kind: "job", ranks: 8, recordings: 3 }),
+];
+
+it("lists the runs with the largest saving first, and sorts by any column", async () => {
+  expect(await shown(ROWS)).toEqual(["large", "small", "unknown"]);
+  fireEvent.click(screen.getByRole("button", { name: "Step" }));
+  expect(names()).toEqual(["small", "large", "unknown"]);
+  expect(screen.getByRole("columnheader", { name: "Step" }).getAttribute("aria-sort")).toBe("descending");
+  fireEvent.click(screen.getByRole("button", { name: "Run" }));
+  expect(names()).toEqual(["large", "small", "unknown"]);
+});
+
+it("filters by every word, in the texts that it shows", async () => {
+  await shown(ROWS);
+  const box = screen.getByRole("textbox", { name: "Filter runs" });
+  fireEvent.change(box, { target: { value: "data SMALL" } });
+  expect(names()).toEqual(["small"]);
+  expect(screen.getByText("1 of 3 runs")).toBeTruthy();
+  fireEvent.change(box, { target: { value: "nothing like it" } });
+  expect(screen.getByText("No run matches the filter.")).toBeTruthy();
+});
+
+it("opens the job of a run with several ranks, and the trace of another", async () => {
+  await shown(ROWS);
+  fireEvent.click(screen.getByText("large"));
+  expect(usePage.getState()).toMatchObject({ tab: "job", trace: "large-trace" });
+  fireEvent.click(screen.getByText("small"));
+  expect(usePage.getState()).toMatchObject({ tab: "diagnosis", trace: "small-trace" });
+});
+
+it("says the state of each run", async () => {
+  const error = { what: "the file is empty", where: "", remedy: "" };
+  await shown([...ROWS, row("bad", { state: "failed", error }), row("busy", { state: "running" })]);
+  expect(screen.getByText("8 ranks · 3 recordings")).toBeTruthy();
+  expect(screen.getByText("not analyzed yet")).toBeTruthy();
+  expect(screen.getByText("being analyzed")).toBeTruthy();
+  expect(screen.getByText("The file is empty.")).toBeTruthy();
+});
+
+it("renders only some of thousands of rows", async () => {
+  const many = Array.from({ length: 3000 }, (_, at) => row(`run${at}`, { saving_share: 1 / (at + 1) }));
+  const seen = await shown(many);
+  expect(seen[0]).toBe("run0");
+  expect(seen.length).toBeLessThan(200);
+  expect(screen.getByRole("table", { name: "Runs" }).getAttribute("aria-rowcount")).toBe("3001");
+});
+
+it("analyzes new runs on demand, one at a time and the newest first", async () => {
+  await shown([
+    row("old", { state: "new", time_s: 1_600_000_000 }),
+    row("young", { state: "new" }),
+    row("done"),
+  ]);
+  const requests: string[] = [];
+  const answer = fetch;
+  vi.stubGlobal("fetch", (url: string) => {
+    requests.push(url);
+    return answer(url);
+  });
+  fireEvent.click(screen.getByRole("button", { name: "Analyze 2 new" }));
+  expect(requests).toEqual(["./report?id=young-trace"]);
+  fireEvent.click(screen.getByRole("button", { name: "Stop, 2 left" }));
+  expect(screen.getByRole("button", { name: "Analyze 2 new" })).toBeTruthy();
+});

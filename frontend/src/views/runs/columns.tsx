@@ -1,0 +1,140 @@
+import { count, date, percent, sentence, time } from "../../base/format";
+import { GLOSSARY } from "../../base/vocabulary";
+import { aboutRun, limiterText, partsOf } from "../../state/runs";
+import type { RunRow } from "../../wire/report";
+import { Bar } from "../parts/Bar";
+import type { Column } from "../parts/DataTable";
+
+/** Year 2000. Times before it are not times, but numbers in a file's name. */
+const FIRST_RECORDING_S = 946_684_800;
+
+/** The columns of the table of runs. Figures that a run does not have are left out, and sort last. */
+export const COLUMNS: readonly Column<RunRow>[] = [
+  { id: "run", title: "Run", value: ({ run }) => run, cell: (row) => <Name row={row} /> },
+  {
+    id: "ranks",
+    title: "Ranks",
+    width: 62,
+    figures: true,
+    value: ({ ranks }) => ranks,
+    cell: ({ ranks }) => count(ranks),
+  },
+  {
+    id: "recordings",
+    title: "Recordings",
+    width: 92,
+    figures: true,
+    value: ({ recordings }) => recordings,
+    cell: ({ recordings }) => count(recordings),
+  },
+  {
+    id: "date",
+    title: "Recorded",
+    about: "When the newest recording was made",
+    width: 134,
+    figures: true,
+    value: ({ time_s }) => (time_s > FIRST_RECORDING_S ? time_s : NaN),
+    cell: ({ time_s }) => (time_s > FIRST_RECORDING_S ? date(time_s) : ""),
+  },
+  {
+    id: "step",
+    title: "Step",
+    about: "Median step time, and half the distance between the quartiles",
+    width: 96,
+    figures: true,
+    value: ({ step_us }) => step_us || NaN,
+    cell: (row) => <Step row={row} />,
+  },
+  {
+    id: "busy",
+    title: "GPU busy",
+    ...(GLOSSARY["gpu busy"] === undefined ? {} : { about: GLOSSARY["gpu busy"] }),
+    width: 84,
+    figures: true,
+    value: (row) => (row.account.length > 0 ? row.busy_share : NaN),
+    cell: (row) => (row.account.length > 0 ? percent(row.busy_share) : ""),
+  },
+  {
+    id: "account",
+    title: "Time by cause",
+    about: "The step window by cause. Sorts by the share that is not computing.",
+    width: 150,
+    value: lostShare,
+    cell: (row) => <Account row={row} />,
+  },
+  {
+    id: "limiter",
+    title: "Limited by, first finding",
+    value: ({ limiter, first_title }) => (limiter ? limiterText(limiter) : first_title),
+    cell: (row) => <Limit row={row} />,
+  },
+  {
+    id: "saving",
+    title: "Saving",
+    about: "The most that a fix of the first finding saves, as a share of the step window",
+    width: 76,
+    figures: true,
+    value: ({ saving_share }) => saving_share || NaN,
+    cell: ({ saving_share }) => (saving_share > 0 ? percent(saving_share) : ""),
+  },
+  {
+    id: "memory",
+    title: "Memory",
+    about: "Peak of reserved memory, as a share of the GPU's memory",
+    width: 84,
+    figures: true,
+    value: ({ memory_share }) => memory_share || NaN,
+    cell: ({ memory_share }) => (memory_share > 0 ? percent(memory_share) : ""),
+  },
+];
+
+function total_us({ account }: RunRow): number {
+  return account.reduce((sum, { us }) => sum + us, 0);
+}
+
+function lostShare(row: RunRow): number {
+  const computing = row.account.find(({ cause }) => cause === "computing")?.us ?? 0;
+  return 1 - computing / total_us(row);
+}
+
+function Name({ row }: { row: RunRow }) {
+  const about = aboutRun(row);
+  return (
+    <span className="gd-run-name" title={[row.run, row.worker, about].filter(Boolean).join("\n")}>
+      <i className="gd-dot" data-state={row.state} />
+      <span className="gd-two">
+        <b>{row.run || "."}</b>
+        <span>{about}</span>
+      </span>
+    </span>
+  );
+}
+
+function Step({ row: { step_us, low_step_us, high_step_us } }: { row: RunRow }) {
+  if (step_us <= 0) return null;
+  return (
+    <span className="gd-two">
+      <span>{time(step_us)}</span>
+      {high_step_us > low_step_us && <span>± {time((high_step_us - low_step_us) / 2)}</span>}
+    </span>
+  );
+}
+
+function Account({ row }: { row: RunRow }) {
+  if (row.account.length === 0) return null;
+  return <Bar parts={partsOf(row.account)} whole_us={total_us(row)} label={row.run} />;
+}
+
+function Limit({ row }: { row: RunRow }) {
+  const { limiter, first_title, first_rule, sentence: said, change, error, state } = row;
+  if (state === "failed") {
+    return <span className="gd-run-problem">{sentence(error?.what ?? "")}</span>;
+  }
+  const text = [first_rule && `${first_rule}: ${first_title}`, said, change].filter(Boolean).join("\n");
+  return (
+    <span className="gd-two" title={text}>
+      <b>{limiter && limiter !== "unknown" ? limiterText(limiter) : first_title}</b>
+      <span>{change || (limiter && limiter !== "unknown" ? first_title : "")}</span>
+    </span>
+  );
+}

@@ -1,0 +1,38 @@
+import type { ViewName } from "../../base/hash";
+import { usePage } from "../../state/store";
+
+const TITLES: Readonly<Record<ViewName, string>> = {
+  runs: "Runs",
+  diagnosis: "Diagnosis",
+  job: "Job",
+  history: "History",
+  compare: "Compare",
+};
+
+interface Props {
+  /** The views that the log directory has something for. */
+  readonly views: readonly ViewName[];
+  readonly open: ViewName;
+}
+
+/** The views of the page. A directory with one trace needs no tabs. */
+export function Tabs({ views, open }: Props) {
+  const openTab = usePage((page) => page.openTab);
+  if (views.length < 2) return null;
+  return (
+    <nav className="gd-tabs" aria-label="Views">
+      {views.map((view) => (
+        <button
+          key={view}
+          type="button"
+          aria-current={view === open ? "page" : undefined}
+          onClick={() => {
+            openTab(view);
+          }}
+        >
+          {TITLES[view]}
+        </button>
+      ))}
+    </nav>
+  );
+}
