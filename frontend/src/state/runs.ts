@@ -1,7 +1,6 @@
 // The table of runs: its search and order, which stay while other views are open.
 
 import { create } from "zustand";
-import { plural } from "../base/format";
 import type { Order } from "../base/sorting";
 import { term } from "../base/terms";
 import { LIMITERS } from "../base/vocabulary";
@@ -40,15 +39,12 @@ const STATES: Readonly<Record<string, string>> = {
   new: "not analyzed yet",
   queued: "waiting for analysis",
   running: "being analyzed",
+  failed: "cannot be diagnosed",
 };
 
-/** "8 ranks · 3 recordings", "CUDA memory snapshot", "not analyzed yet". */
-export function aboutRun({ kind, ranks, recordings, state, error }: RunRow): string {
-  const parts = [
-    kind === "job" ? plural(ranks, "rank") : kindText(kind),
-    recordings > 1 ? plural(recordings, "recording") : "",
-    state === "failed" ? (error?.what ?? "cannot be read") : (STATES[state] ?? ""),
-  ];
+/** "CUDA memory snapshot", "job · not analyzed yet". */
+export function aboutRun({ kind, state }: RunRow): string {
+  const parts = [kind === "job" ? "job" : kindText(kind), STATES[state] ?? ""];
   return parts.filter((part) => part !== "").join(" · ");
 }
 

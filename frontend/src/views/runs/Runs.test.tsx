@@ -85,8 +85,9 @@ it("opens the job of a run with several ranks, and the trace of another", async 
 it("says the state of each run", async () => {
   const error = { what: "the file is empty", where: "", remedy: "" };
   await shown([...ROWS, row("bad", { state: "failed", error }), row("busy", { state: "running" })]);
-  expect(screen.getByText("8 ranks · 3 recordings")).toBeTruthy();
+  expect(screen.getByText("job")).toBeTruthy();
   expect(screen.getByText("not analyzed yet")).toBeTruthy();
+  expect(screen.getByText("cannot be diagnosed")).toBeTruthy();
   expect(screen.getByText("being analyzed")).toBeTruthy();
   expect(screen.getByText("The file is empty.")).toBeTruthy();
 });

@@ -14,7 +14,7 @@ export const COLUMNS: readonly Column<RunRow>[] = [
   {
     id: "ranks",
     title: "Ranks",
-    width: 62,
+    width: 60,
     figures: true,
     value: ({ ranks }) => ranks,
     cell: ({ ranks }) => count(ranks),
@@ -31,7 +31,7 @@ export const COLUMNS: readonly Column<RunRow>[] = [
     id: "date",
     title: "Recorded",
     about: "When the newest recording was made",
-    width: 134,
+    width: 152,
     figures: true,
     value: ({ time_s }) => (time_s > FIRST_RECORDING_S ? time_s : NaN),
     cell: ({ time_s }) => (time_s > FIRST_RECORDING_S ? date(time_s) : ""),
@@ -51,8 +51,8 @@ export const COLUMNS: readonly Column<RunRow>[] = [
     ...(GLOSSARY["gpu busy"] === undefined ? {} : { about: GLOSSARY["gpu busy"] }),
     width: 84,
     figures: true,
-    value: (row) => (row.account.length > 0 ? row.busy_share : NaN),
-    cell: (row) => (row.account.length > 0 ? percent(row.busy_share) : ""),
+    value: ({ busy_share }) => busy_share || NaN,
+    cell: ({ busy_share }) => (busy_share > 0 ? percent(busy_share) : ""),
   },
   {
     id: "account",
