@@ -18,9 +18,11 @@ from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.structure import Marks, segmented
 
 _SPACE: Final = b" \t\r\n"
-# Between two events: the end of one, and the start of the next with a key that events have.
+# A value that is not an event, if it is simple enough for an expression, and the comma after it.
+_VALUE: Final = re.compile(rb"(?:[-+.0-9A-Za-z]+|\"[^\"\\,{}\[\]]*\"|\[[^\",{}\[\]]*\])[ \t\r\n]*,[ \t\r\n]*")
+# Between two events: the end of one, such values, and the start of the next with a key that events have.
 BETWEEN: Final = re.compile(
-    rb"\}(?P<gap>[ \t\r\n]*,[ \t\r\n]*)"
+    rb"\}(?P<gap>[ \t\r\n]*,[ \t\r\n]*(?:" + _VALUE.pattern + rb"){0,1000})"
     rb'(?=\{[ \t\r\n]*"(?:ph|cat|name|pid|tid|ts|dur|id|bp|s|args)")'
 )
 _COMMA: Final = re.compile(rb"[ \t\r\n]*,")
@@ -41,7 +43,7 @@ class Salvaged:
     """What could be saved of a text."""
 
     accepted: bytes  # the good elements, separated by commas
-    malformed: int  # pieces that are not JSON
+    malformed: int  # pieces that are not JSON, and values between pieces
     leftover: bytes  # the last piece, if it may continue after the text
     max_depth: int
     rest: bytes | None  # what follows the array; None if its end was not found
@@ -58,12 +60,14 @@ def salvage(text: bytes, parser: Parser, final: bool) -> Salvaged:
         if i < done:
             continue  # joined to an earlier piece, or after the array
         accepted += pieces.texts[done:i]
+        malformed += sum(pieces.values_after[done:i])
         saved = pieces.save(i)
         accepted.append(saved.accepted)
-        malformed += saved.malformed
+        malformed += saved.malformed + pieces.values_after[saved.next - 1]
         leftover, rest = saved.leftover, saved.rest
         done = saved.next
     accepted += pieces.texts[done:]
+    malformed += sum(pieces.values_after[done:])
     return Salvaged(
         accepted=b",".join(filter(None, (piece.strip(_SPACE + b",") for piece in accepted))),
         malformed=malformed,
@@ -89,6 +93,7 @@ class _Pieces:
 
     def __init__(self, text: bytes, parser: Parser, final: bool) -> None:
         gaps = [match.span("gap") for match in BETWEEN.finditer(text)]
+        self.values_after = [*(len(_VALUE.findall(text, *gap)) for gap in gaps), 0]
         starts = [0, *(end for _, end in gaps)]
         stops = [*(start for start, _ in gaps), len(text)]
         marks = segmented(text, np.array(starts, np.int64))

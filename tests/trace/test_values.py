@@ -52,6 +52,31 @@ def test_all_events_between_other_values_are_read(
     assert (trace.status, trace.metadata.with_stack) == ("COMPLETE", True)
 
 
+BROKEN = [
+    '{"ph": }',
+    '{"ph": "X", "ts": 1 2}',
+    '{"ph": "X", "name": "5" wide"}',
+    '{"ph": "X", "args": {"a": 1}',
+]
+SIMPLE = ["null", "1.5", '"text"', "[]", "[1]"]
+
+
+@settings(deadline=None)
+@given(
+    elements=st.lists(st.sampled_from([GOOD, GOOD, GOOD, *SIMPLE, *BROKEN]), min_size=1, max_size=40),
+    chunk_bytes=st.sampled_from([7, 60, 150, 1 << 22]),
+    max_element_bytes=st.sampled_from([320, 8 << 20]),
+)
+def test_all_events_between_simple_values_and_broken_events_are_read(
+    elements: list[str], chunk_bytes: int, max_element_bytes: int
+) -> None:
+    limits = Limits(chunk_bytes=chunk_bytes, max_element_bytes=max_element_bytes)
+    trace = read_bytes(text_of(elements), limits=limits)
+    good = elements.count(GOOD)
+    assert names(trace) == [str(i) for i in range(good)]
+    assert trace.events_read == good
+
+
 LONG = {
     "a string": '"' + "x" * 2_000 + '"',
     "a string like events": '"' + r"},{\"ph\": 1" * 200 + '"',
