@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,26 +12,51 @@ from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import Show, find_files, progress_bar
 from tb_gpudiag.cli.output import DEFECT, report_bug, tell
 from tb_gpudiag.cli.source_lines import add_source_lines
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.errors import (
     Defect,
     GpudiagError,
     UsageError,
     is_out_of_memory,
 )
+from tb_gpudiag.jobs.ranks.members import slim
+from tb_gpudiag.jobs.report.directory_view import directory_document
+from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.diagnosis import diagnose_file
-from tb_gpudiag.report.views.compose import compose
+from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.service.guarded_memory import MemoryLimit
+from tb_gpudiag.service.run_rows import job_row, run_row
 from tb_gpudiag.trace.find import TraceFile
 
 
 @dataclass
 class Result:
-    """Reports of the files that were read, and errors of those that were not."""
+    """Reports of the files that were read, and errors of those that were not.
+
+    Each report has a digest, without what jobs do not need, and a row of the table of runs.
+    """
 
     reports: list[pb.Report] = field(default_factory=list)
+    digests: list[Digest] = field(default_factory=list)
+    rows: list[pb.RunRow] = field(default_factory=list)
+    jobs: list[pb.JobReport] = field(default_factory=list)
     errors: list[GpudiagError] = field(default_factory=list)
+
+    def findings(self) -> Iterator[pb.Finding]:
+        yield from (finding for report in self.reports for finding in report.findings)
+        yield from (finding for job in self.jobs for finding in job.findings)
+
+    def document(self) -> Document:
+        """Return what text, Markdown and HTML show."""
+        ids = [digest.about.id for digest in self.digests]
+        row_of = dict(zip(ids, self.rows, strict=True))
+        in_jobs = {rank.id for job in self.jobs for rank in job.ranks}
+        rows = [job_row(job, [row_of[rank.id] for rank in job.ranks]) for job in self.jobs]
+        rows += [row for id_, row in row_of.items() if id_ not in in_jobs]
+        single = [report for id_, report in zip(ids, self.reports, strict=True) if id_ not in in_jobs]
+        return directory_document(single, self.jobs, rows)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -46,19 +71,22 @@ def run(arguments: Sequence[str]) -> int:
     result = Result()
     files, result.errors = find_files(paths, parsed.run)
     _diagnose(files, result, quiet=parsed.quiet)
+    if len(result.digests) > 1:
+        result.jobs = list(build_jobs(result.digests).reports)
     for error in result.errors:
         tell(str(error))
     if result.reports or parsed.format == "json":
-        write(parsed, lambda: compose(result.reports), lambda: _data(result))
+        write(parsed, result.document, lambda: _data(result))
     if _met_a_bug(result):
         return DEFECT
     if not result.reports:
         return 2
-    return 1 if is_met((f for report in result.reports for f in report.findings), conditions) else 0
+    return 1 if is_met(result.findings(), conditions) else 0
 
 
 def _met_a_bug(result: Result) -> bool:
-    crashed = (rule for report in result.reports for rule in report.unchecked if rule.defect)
+    crashed = [rule.defect for report in result.reports for rule in report.unchecked]
+    crashed += [rule.defect for job in result.jobs for rule in job.unchecked]
     return any(isinstance(error, Defect) for error in result.errors) or any(crashed)
 
 
@@ -88,9 +116,11 @@ def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool) -> None:
         for number, file in enumerate(files):
             try:
                 with memory.watched():
-                    report = diagnose_file(file, partial(_show_within, show, number))
+                    report, digest = digest_file(file, partial(_show_within, show, number))
                 add_source_lines(report)
                 result.reports.append(report)
+                result.rows.append(run_row(digest))
+                result.digests.append(slim(digest))
             except GpudiagError as error:
                 result.errors.append(error)
             except Exception as error:  # a bug must not cost the user the reports of the other files
@@ -103,7 +133,10 @@ def _show_within(show: Show, number: int, share: float, stage: str) -> None:
 
 
 def _data(result: Result) -> dict[str, object]:
-    document: dict[str, object] = {"reports": [to_dict(report) for report in result.reports]}
+    document: dict[str, object] = {
+        "reports": [to_dict(report) for report in result.reports],
+        "jobs": [to_dict(job) for job in result.jobs],
+    }
     if result.errors:
         document["errors"] = [{"what": e.what, "where": e.where, "remedy": e.remedy} for e in result.errors]
     return document

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tb_gpudiag.digest.digest import Digest, numbers, per_cause
@@ -32,7 +34,33 @@ def run_row(digest: Digest) -> pb.RunRow:
         first_title=first.title,
         saving_share=first.saving.high_share,
         memory_share=_memory_share(digest),
-        severity=max((finding.severity for finding in digest.findings), default=0),
+        severity=first.severity,
+    )
+
+
+def job_row(job: pb.JobReport, of_ranks: Sequence[pb.RunRow]) -> pb.RunRow:
+    """Return the row of a job: of its ranks the slowest step, the mean share of busy time, and the highest
+    share of memory."""
+    first = job.findings[0] if job.findings else pb.Finding()
+    slowest = max(of_ranks, key=lambda row: row.step_us)
+    return pb.RunRow(
+        run=job.run,
+        kind="job",
+        ranks=len(job.ranks),
+        recordings=1,
+        time_s=slowest.time_s,
+        step_us=slowest.step_us,
+        low_step_us=slowest.low_step_us,
+        high_step_us=slowest.high_step_us,
+        busy_share=sum(row.busy_share for row in of_ranks) / len(of_ranks),
+        account=slowest.account,
+        limiter=job.verdict.limiter,
+        sentence=job.verdict.sentence,
+        first_rule=first.rule,
+        first_title=first.title,
+        saving_share=first.saving.high_share,
+        memory_share=max(row.memory_share for row in of_ranks),
+        severity=first.severity,
     )
 
 

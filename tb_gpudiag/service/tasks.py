@@ -15,8 +15,9 @@ from tb_gpudiag.digest.building.build_digest import build_digest
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.digest.file import from_bytes, to_bytes
-from tb_gpudiag.errors import JobFailed
+from tb_gpudiag.errors import JobFailed, UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
+from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import Progress, read_facts
@@ -70,6 +71,19 @@ def _digest(task: Task, progress: Progress) -> Result:
     return Result(to_bytes(digest), {}, _summary(report, digest))
 
 
+def _job(task: Task, progress: Progress) -> Result:
+    progress(0.1, "comparing ranks")
+    found = build_jobs(_digests(task))
+    chosen = [job for job in found.reports if any(rank.id == task.ids[0] for rank in job.ranks)]
+    if not chosen:
+        raise UsageError(
+            "This trace is not a rank of a job that was recorded on two ranks or more.",
+            where=task.file.path,
+            remedy=" ".join(found.notes[:3]),
+        )
+    return Result(_zipped(pb.JobState(state="ready", progress=1.0, job=chosen[0])), {}, {})
+
+
 def _compare(task: Task, progress: Progress) -> Result:
     progress(0.1, "comparing")
     between = task.sources.index(BETWEEN_SIDES)
@@ -120,5 +134,6 @@ def _summary(report: pb.Report, digest: Digest) -> dict[str, str]:
 _KINDS: Final[Mapping[str, Callable[[Task, Progress], Result]]] = {
     "diagnose": _diagnose,
     "digest": _digest,
+    "job": _job,
     "compare": _compare,
 }

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.cli.main import main
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.diagnosis import Progress, diagnose_file
+from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.trace.find import TraceFile
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.report.reports import slow_loader
@@ -97,7 +99,7 @@ def _assert_like(expected: Any, found: Any, where: str) -> None:
 def test_json_has_every_field_of_the_contract(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", str(log / "slow"), "--format", "json"]) == 0
     document = _json(capsys)
-    assert list(document) == ["reports"]
+    assert list(document) == ["reports", "jobs"]
     _assert_like(CONTRACT, document["reports"][0], "report")
 
 
@@ -211,12 +213,12 @@ def test_each_bad_file_gives_one_line_and_the_rest_is_read(
 def test_a_bug_in_one_file_costs_only_its_own_report(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(file: TraceFile, progress: Progress) -> pb.Report:
+    def broken(file: TraceFile, progress: Progress) -> tuple[pb.Report, Digest]:
         if "nested" in file.path:
             raise KeyError("secret")
-        return diagnose_file(file, progress)
+        return digest_file(file, progress)
 
-    monkeypatch.setattr("tb_gpudiag.cli.diagnose.diagnose_file", broken)
+    monkeypatch.setattr("tb_gpudiag.cli.diagnose.digest_file", broken)
     assert main(["diagnose", str(log), "--format", "json", "--fail-on", "info"]) == 3
     shown = capsys.readouterr()
     document = json.loads(shown.out)
@@ -232,12 +234,12 @@ def test_a_bug_in_one_file_costs_only_its_own_report(
 def test_a_file_that_needs_too_much_memory_costs_only_its_own_report(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def large(file: TraceFile, progress: Progress) -> pb.Report:
+    def large(file: TraceFile, progress: Progress) -> tuple[pb.Report, Digest]:
         if "nested" in file.path:
             raise MemoryError
-        return diagnose_file(file, progress)
+        return digest_file(file, progress)
 
-    monkeypatch.setattr("tb_gpudiag.cli.diagnose.diagnose_file", large)
+    monkeypatch.setattr("tb_gpudiag.cli.diagnose.digest_file", large)
     assert main(["diagnose", str(log), "--format", "json"]) == 0
     shown = capsys.readouterr()
     assert _runs(json.loads(shown.out)) == ["slow"]
@@ -293,7 +295,7 @@ def test_a_file_is_written_completely_or_not_at_all(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_text", full)
+        patched.setattr(Path, "write_bytes", full)
         assert main(["diagnose", str(log), "--format", "html", "-o", str(out)]) == 2
     assert "No space left" in capsys.readouterr().err
     assert out.read_text() == "old"

@@ -100,7 +100,7 @@ def test_an_interrupt_exits_with_130_without_traceback(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tb_gpudiag.cli.diagnose.diagnose_file", interrupted)
+    monkeypatch.setattr("tb_gpudiag.cli.diagnose.digest_file", interrupted)
     assert main(["diagnose", str(slow_loader().write(tmp_path))]) == 130
     assert capsys.readouterr().err == "gpudiag: interrupted\n"
 
@@ -131,7 +131,7 @@ from tb_gpudiag.service import guarded_memory, memory_limit
 
 memory_limit.REFUSED_AT = {refused_at}
 guarded_memory.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() + (100 << 20)
-read = diagnose.diagnose_file
+read = diagnose.digest_file
 kept = []
 
 def eat(file, progress):
@@ -142,7 +142,7 @@ def eat(file, progress):
         mine.append(np.ones({items}))
         time.sleep(0.001)
 
-diagnose.diagnose_file = eat
+diagnose.digest_file = eat
 sys.exit(main(["diagnose", sys.argv[1], "--format", "json"]))
 """
 

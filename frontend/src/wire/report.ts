@@ -1174,6 +1174,7 @@ export interface RunRow {
     | undefined;
   /** of the newest recording */
   trace_id: string;
+  /** Finding.Severity of the first finding */
   severity: number;
 }
 

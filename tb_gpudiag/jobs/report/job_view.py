@@ -44,7 +44,7 @@ def job_document(reports: Sequence[pb.JobReport]) -> Document:
     return Document(
         title=overview.title if overview else " ".join(map(heading, reports)),
         overview=overview,
-        reports=tuple(_view(report) for report in reports),
+        reports=tuple(map(job_view, reports)),
         example=next((finding.rule for report in reports for finding in report.findings), "GD602"),
         generator=f"gpudiag {__version__}",
     )
@@ -77,7 +77,8 @@ def _overview(reports: Sequence[pb.JobReport]) -> Table | None:
     return table("overview", count(len(reports), "job"), _OVERVIEW, rows)
 
 
-def _view(report: pb.JobReport) -> ReportView:
+def job_view(report: pb.JobReport) -> ReportView:
+    """Build the view of one job."""
     sections: list[Section] = [
         findings(report),
         _ranks(report),

@@ -31,13 +31,14 @@ def compose(reports: Sequence[pb.Report]) -> Document:
     return Document(
         title=f"Diagnosis: {table.title if table else ' '.join(heading(report.trace) for report in reports)}",
         overview=table,
-        reports=tuple(_view(report) for report in reports),
-        example=_any_rule(reports),
+        reports=tuple(map(report_view, reports)),
+        example=any_rule(reports),
         generator=reports[0].generator if reports else "",
     )
 
 
-def _view(report: pb.Report) -> ReportView:
+def report_view(report: pb.Report) -> ReportView:
+    """Build the view of one report."""
     return ReportView(
         heading=heading(report.trace),
         path=report.trace.path,
@@ -70,7 +71,7 @@ def _sections(report: pb.Report) -> list[Section]:
     ]
 
 
-def _any_rule(reports: Sequence[pb.Report]) -> str:
+def any_rule(reports: Sequence[pb.Report | pb.JobReport]) -> str:
     """Id of the first finding's rule, else of a rule that was checked; "" without either."""
     found = [finding.rule for report in reports for finding in report.findings]
     checked = [rule.rule for report in reports for rule in report.clear]

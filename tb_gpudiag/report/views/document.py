@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from tb_gpudiag.wording.column_titles import COLUMNS
 from tb_gpudiag.wording.quantity import Quantity
@@ -147,21 +147,30 @@ class ReportView:
     sections: tuple[Section, ...]
 
 
+class Command(NamedTuple):
+    """A command line, and what it does."""
+
+    line: str
+    does: str
+
+
 @dataclass(frozen=True)
 class Document:
     """Everything that one output shows. `overview` compares several reports; `example` is a rule's id for
-    `gpudiag explain`, or ""."""
+    `gpudiag explain`, or ""; `more` are other commands to go on with."""
 
     title: str
     overview: Table | None
     reports: tuple[ReportView, ...]
     example: str
     generator: str
+    more: tuple[Command, ...] = ()
 
     @property
-    def explain(self) -> tuple[str, str]:
-        """The command that explains a rule, and what it does."""
-        return f"gpudiag explain {self.example}", "explains a rule."
+    def commands(self) -> list[Command]:
+        """The commands to go on with."""
+        explain = Command(f"gpudiag explain {self.example}", "explains a rule.")
+        return [*self.more, *([explain] if self.example else [])]
 
 
 def table(id: str, title: str, columns: Iterable[Column], rows: Iterable[tuple[Cell, ...]]) -> Table:

@@ -39,9 +39,7 @@ def document_markdown(document: Document) -> str:
     """A document: its overview, then its reports one after another."""
     parts = ["\n".join(_table(document.overview)).strip()] if document.overview else []
     parts += ["\n".join(_report(report)) for report in document.reports]
-    if document.example:
-        command, does = document.explain
-        parts.append(f"{code(command)} {text(does)}")
+    parts += [f"{code(command.line)} {text(command.does)}" for command in document.commands]
     return "\n".join(f"{part}\n" for part in parts)
 
 

@@ -85,10 +85,10 @@ def print_document(document: Document, console: Console) -> None:
         if i or document.overview:
             console.print()
         _print_report(report, console)
-    if document.example:
-        command, does = document.explain
+    if document.commands:
         console.print()
-        _say(_prose(f"`{command}` {does}", "dim"), console)
+    for command in document.commands:
+        _say(_prose(f"`{command.line}` {command.does}", "dim"), console)
 
 
 def _print_report(report: ReportView, console: Console) -> None:

@@ -42,7 +42,7 @@ def all_texts(document: Document) -> Iterator[str]:
         yield from (report.heading, report.path, report.about, report.limiter, report.verdict)
         for section in report.sections:
             yield from texts(section)
-    yield from document.explain
+    yield from (text for command in document.commands for text in command)
 
 
 @pytest.fixture(scope="module", params=["input_pipeline", "leak_kept_graph", "hostile", "two reports"])
