@@ -1,0 +1,179 @@
+"""Replay of a job: its step time if a rank did less, or as much as its peers, or if transfers took as usual.
+
+One rank alone never shows what a fix would save, because it waits for the others. Replayed together, ranks
+arrive at each collective when their own work is done. It ends when the last one arrived and the data is
+transferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.errors import TraceError
+from tb_gpudiag.jobs.what_if_peers import as_peers, peers_of
+from tb_gpudiag.jobs.what_if_schedule import Schedule, schedule
+from tb_gpudiag.jobs.what_if_work import JobWork, Pieces, cut
+from tb_gpudiag.trace.events import NONE, Int64
+
+Float64 = npt.NDArray[np.float64]
+
+CELLS: Final = 4_000_000
+"""Durations in memory at once: as many what-ifs are replayed together as fit."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is different in a replay.
+
+    parts: names of the changed parts of the work; None changes all of them. members: whose, None for all.
+    remove: the parts are gone. Otherwise they take as long as on the rank's peers: with itself among them if
+    all members change, else as on the others. transfers: they take the median of their kind and size.
+    """
+
+    parts: frozenset[str] | None = frozenset()
+    members: frozenset[int] | None = None
+    remove: bool = False
+    transfers: bool = False
+
+
+UNCHANGED: Final = Change()
+WITHOUT_STRAGGLING: Final = Change(parts=None, transfers=True)
+
+
+class JobReplay:
+    """A job that can be replayed with changes.
+
+    Raises TraceError if there are no collectives, or if they wait for one another in a circle.
+    """
+
+    def __init__(self, work: JobWork) -> None:
+        if not len(work):
+            raise TraceError("the ranks have no collectives, so they wait for nobody")
+        self._work = work
+        peers = peers_of(work)
+        self._pieces = cut(work, [some.rows for some in peers])
+        alone = work.collective.max(initial=NONE) + 1 + np.arange(len(work))
+        collective = np.where(work.collective == NONE, alone, work.collective)
+        group = np.unique(collective, return_inverse=True)[1].astype(np.int64)
+        self._schedule = _schedule(work, self._pieces, group)
+        self._transfer_ns = _transfers(work, group)
+        self._usual_transfer_ns = _usual_transfers(work, group, self._transfer_ns)
+        self._as_all = as_peers(work, self._pieces, peers, with_self=True)
+        self._as_others = as_peers(work, self._pieces, peers, with_self=False)
+
+    def step_ns(self, changes: Sequence[Change]) -> Float64:
+        """Return the step times with each change, mean over ranks, shape (changes, k).
+
+        A step is from the end of the last collective before it to the end of its own last one. If the ranks
+        share only one, it is the whole window, with k = 1.
+        """
+        at_once = max(1, CELLS // self._schedule.count)
+        parts = [changes[low : low + at_once] for low in range(0, len(changes), at_once)]
+        return np.concatenate([self._replayed(some) for some in parts])
+
+    @cached_property
+    def recorded_step_ns(self) -> Float64:
+        """Step times as recorded, shape (k,)."""
+        pieces, work = self._pieces, self._work
+        finish = np.zeros(len(pieces.member))
+        finish[np.flatnonzero(np.diff(pieces.member, append=-1))] = work.finish_ns
+        ends = np.concatenate([finish, work.end_ns]) - work.begin_ns.min()
+        return np.asarray(self._steps(ends[:, None])[0])
+
+    @cached_property
+    def error(self) -> float:
+        """Share by which the mean step time differs in a replay without changes.
+
+        If it is large, the model does not fit the job, and no replay of it can be trusted.
+        """
+        return abs(float(self.step_ns([UNCHANGED]).mean() / self.recorded_step_ns.mean()) - 1)
+
+    def _replayed(self, changes: Sequence[Change]) -> Float64:
+        ends = self._schedule.ends(np.stack([self._durations(change) for change in changes], axis=1))
+        return self._steps(ends)
+
+    def _durations(self, change: Change) -> Float64:
+        """Return the durations of pieces and collectives, shape (s + n,)."""
+        pieces, work = self._pieces, self._work
+        names = work.part_names
+        chosen = [i for i, name in enumerate(names) if change.parts is None or name in change.parts]
+        whose = np.ones(work.members, bool)
+        instead = self._as_all
+        if change.members is not None:
+            whose = np.isin(np.arange(work.members), list(change.members))
+            instead = self._as_others
+        left = 0.0 if change.remove else instead[:, chosen]
+        gained = (pieces.ns[:, chosen] - left).sum(axis=1) * whose[pieces.member]
+        spent = pieces.ns.sum(axis=1) - gained
+        first = np.flatnonzero(np.diff(pieces.member, prepend=-1))
+        spent[first] += work.begin_ns - work.begin_ns.min()
+        return np.concatenate([spent, self._usual_transfer_ns if change.transfers else self._transfer_ns])
+
+    def _steps(self, ends: Float64) -> Float64:
+        """Return step times, shape (c, k), from the ends of pieces and collectives, shape (s + n, c)."""
+        marks = _marks(self._work)
+        if marks.shape[1] > 1:
+            return np.asarray(np.diff(ends[len(self._pieces.member) + marks], axis=1).mean(axis=0).T)
+        last = np.flatnonzero(np.diff(self._pieces.member, append=-1))
+        begin = self._work.begin_ns - self._work.begin_ns.min()
+        return np.asarray((ends[last] - begin[:, None]).mean(axis=0)[:, None])
+
+
+def _schedule(work: JobWork, pieces: Pieces, group: Int64) -> Schedule:
+    """Order the pieces, and after them the collectives."""
+    count = len(pieces.member)
+    following = np.flatnonzero(np.diff(pieces.member) == 0)
+    ready, waits = np.flatnonzero(pieces.ready != NONE), np.flatnonzero(pieces.waits != NONE)
+    lane = np.lexsort((work.start_ns, work.stream, work.member))
+    same = (np.diff(work.member[lane]) == 0) & (np.diff(work.stream[lane]) == 0)
+    same &= work.end_ns[lane[:-1]] <= work.start_ns[lane[1:]]
+    before = (following, ready, count + pieces.waits[waits], count + lane[:-1][same])
+    after = (following + 1, count + pieces.ready[ready], waits + 1, count + lane[1:][same])
+    groups = np.concatenate([np.arange(count), count + group])
+    return schedule(groups, np.concatenate(before), np.concatenate(after))
+
+
+def _transfers(work: JobWork, group: Int64) -> Float64:
+    """Return the time from the last arrival to each rank's end, shape (n,)."""
+    last = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(last, group, work.start_ns)
+    return np.asarray(np.maximum(work.end_ns - last[group], 0), np.float64)
+
+
+def _usual_transfers(work: JobWork, group: Int64, transfer_ns: Float64) -> Float64:
+    """Return the median transfer of those with the same kind, size, ranks and hosts in number, shape (n,)."""
+    host = work.host[work.member]
+    places = np.unique(group * (int(host.max(initial=0)) + 1) + host) // (int(host.max(initial=0)) + 1)
+    number = np.zeros(len(work), np.int64)
+    for column in (work.kind, work.bytes, np.bincount(group)[group], np.bincount(places)[group]):
+        values, code = np.unique(column, return_inverse=True)
+        number = np.unique(number * len(values) + code, return_inverse=True)[1]
+    return _medians(transfer_ns, number)[number]
+
+
+def _medians(values: Float64, number: Int64) -> Float64:
+    """Return the median of the values with each number from 0 on."""
+    order = np.lexsort((values, number))
+    counts = np.bincount(number)
+    first = np.cumsum(counts) - counts
+    ordered = values[order]
+    return np.asarray((ordered[first + (counts - 1) // 2] + ordered[first + counts // 2]) / 2)
+
+
+def _marks(work: JobWork) -> Int64:
+    """Find the last collective of each step that all members have, shape (members, steps)."""
+    steps = int(work.step.max(initial=-1)) + 1
+    inside = np.flatnonzero(work.step != NONE)
+    counts = np.bincount(work.member[inside], minlength=work.members)
+    if steps and len(inside) == len(work) and not (counts % steps).any():
+        # A receive that is posted early starts in the step before its own.
+        return (np.cumsum(counts) - counts)[:, None] + np.outer(counts // steps, np.arange(1, steps + 1)) - 1
+    last = np.full((work.members, steps), NONE)
+    last[work.member[inside], work.step[inside]] = inside  # rows are in order: the last one stays
+    return last[:, (last != NONE).all(axis=0)]

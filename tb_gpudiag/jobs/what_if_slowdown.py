@@ -1,0 +1,95 @@
+"""What stragglers cost a job whose ranks left digests, and what fixing one rank or one kind of work saves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.jobs.what_if_replay import UNCHANGED, WITHOUT_STRAGGLING, Change, JobReplay
+from tb_gpudiag.jobs.what_if_work import JobWork
+from tb_gpudiag.trace.events import NONE
+
+Float64 = npt.NDArray[np.float64]
+
+TRANSFER: Final = "transfer"
+"""The kind of work that collectives do once all ranks have arrived."""
+
+# Each takes a replay of its own, and a fix of the tenth-worst rank saves little while the others are slow.
+MOST_MEMBERS: Final = 16
+
+# 2.5% quantiles of 2,000 resamples rest on 50 of them.
+RESAMPLES: Final = 2_000
+CONFIDENCE: Final = 0.95
+_SEED: Final = 20231
+
+
+@dataclass(frozen=True)
+class JobSlowdown:
+    """S = T / T without the straggling, with its 95% interval over the steps.
+
+    step_ns: mean as recorded. by_member: S of one rank doing as its peers, for those that others waited for
+    most. by_part: S of one part taking as long on all peers; TRANSFER is one. error: of a replay without
+    changes. unmatched_share: of the exposed communication, what the replay cannot change.
+    """
+
+    s: float
+    low: float
+    high: float
+    step_ns: float
+    by_member: dict[int, float]
+    by_part: dict[str, float]
+    error: float
+    unmatched_share: float
+
+    @property
+    def ideal_step_ns(self) -> float:
+        return self.step_ns / self.s
+
+
+def slowdown_of(work: JobWork) -> JobSlowdown:
+    """Replay a job without its straggling. Raise TraceError if its collectives cannot be replayed."""
+    replay = JobReplay(work)
+    members = slowest_members(work)
+    parts = [name for name, spent in zip(work.part_names, work.parts_ns.sum(axis=0), strict=True) if spent]
+    changes = [UNCHANGED, WITHOUT_STRAGGLING]
+    changes += [Change(parts=None, members=frozenset([member])) for member in members]
+    changes += [Change(parts=frozenset([name])) for name in parts] + [Change(transfers=True)]
+    unchanged, ideal, *fixed = replay.step_ns(changes)
+    gains = [float(unchanged.mean() / steps.mean()) for steps in fixed]
+    low, high = _interval(unchanged, ideal)
+    return JobSlowdown(
+        float(unchanged.mean() / ideal.mean()),
+        low,
+        high,
+        float(replay.recorded_step_ns.mean()),
+        dict(zip(members, gains, strict=False)),
+        dict(zip([*parts, TRANSFER], gains[len(members) :], strict=True)),
+        replay.error,
+        work.unmatched_share,
+    )
+
+
+def slowest_members(work: JobWork) -> list[int]:
+    """Return the members that others waited for, longest first, at most MOST_MEMBERS."""
+    matched = np.flatnonzero(work.collective != NONE)
+    order = matched[np.lexsort((work.start_ns[matched], work.collective[matched]))]
+    collective, start = work.collective[order], work.start_ns[order]
+    first = np.flatnonzero(np.diff(collective, prepend=NONE))
+    count = np.diff(first, append=len(order))
+    last = first + count - 1
+    late = start[last] - start[first + (count - 1) // 2]  # after half of the others
+    caused = np.zeros(work.members)
+    np.add.at(caused, work.member[order[last]], late)
+    slowest = np.argsort(-caused, kind="stable")[:MOST_MEMBERS]
+    return [int(member) for member in slowest if caused[member] > 0]
+
+
+def _interval(unchanged: Float64, ideal: Float64) -> tuple[float, float]:
+    """Return the interval of the ratio of means, resampling the steps. The same for the same steps."""
+    chosen = np.random.default_rng(_SEED).integers(0, len(ideal), (RESAMPLES, len(ideal)))
+    ratios = unchanged[chosen].mean(axis=1) / ideal[chosen].mean(axis=1)
+    low, high = np.quantile(ratios, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)

@@ -1,0 +1,121 @@
+"""Replays of simulated jobs, against the same simulation without the fault."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tb_gpudiag.jobs.what_if_digests import job_work
+from tb_gpudiag.jobs.what_if_replay import UNCHANGED, Change, JobReplay
+from tb_gpudiag.jobs.what_if_slowdown import TRANSFER, JobSlowdown, slowdown_of
+from tb_gpudiag.jobs.what_if_work import JobWork
+from tests.digest.test_build import digest_of
+from tests.jobs.ranks.stage import facts_of
+from tests.simulator.jobs import DistributedJob, JobFault, SimulatedJob
+from tests.simulator.jobs.settings import FaultKind
+from tests.simulator.jobs.testing import rank_facts, simulated_job
+
+SLOW = 2
+"""The rank with the fault."""
+
+SLOW_GPU: tuple[FaultKind, float, tuple[str, ...]] = ("slow_gpu", 1.3, ("computing",))
+LOADER: tuple[FaultKind, float, tuple[str, ...]] = ("loader", 30, ("input",))
+"""Faults of one rank, their amounts, and the parts of its work that a fix changes."""
+
+DDP = DistributedJob("ddp", ranks=4, hosts=2)
+OTHERS = {
+    "fsdp": DistributedJob("fsdp", ranks=4, hosts=2, steps=3),
+    "fsdp within hosts": DistributedJob("fsdp", ranks=4, hosts=2, degree=2, steps=3),
+    "pp": DistributedJob("pp", ranks=4, degree=2, layers=1, steps=3),
+    "tp": DistributedJob("tp", ranks=4, hosts=2, degree=2, steps=3),
+    "ep": DistributedJob("ep", ranks=4, hosts=2, degree=2, steps=3),
+}
+
+
+def with_fault(job: DistributedJob, kind: FaultKind, amount: float) -> SimulatedJob:
+    return simulated_job(replace(job, fault=JobFault(kind, (SLOW,), amount)))
+
+
+@cache
+def work_of(job: DistributedJob) -> JobWork:
+    run = simulated_job(job)
+    with TemporaryDirectory() as folder:
+        paths = run.write(Path(folder))
+        digests = [digest_of(rank_facts(job, rank), str(path)) for rank, path in enumerate(paths)]
+    facts = facts_of(digests)
+    return job_work(facts.set.members, facts.operations, facts.waits, facts.clocks)
+
+
+def check_fix(job: DistributedJob, fault: tuple[FaultKind, float, tuple[str, ...]]) -> None:
+    """Compare a fix of the rank with the run without the fault."""
+    kind, amount, parts = fault
+    run = with_fault(job, kind, amount)
+    replay = JobReplay(work_of(run.job))
+    fix = Change(parts=frozenset(parts), members=frozenset([SLOW]))
+    unchanged, fixed = replay.step_ns([UNCHANGED, fix]).mean(axis=1)
+    assert replay.error < 0.02
+    assert unchanged == pytest.approx(run.truth.step_ns, rel=0.05)
+    assert fixed == pytest.approx(run.without().truth.step_ns, rel=0.05)
+
+
+def test_fixing_the_rank_gives_the_step_without_its_fault() -> None:
+    check_fix(DDP, SLOW_GPU)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fault", [LOADER, ("logging", 15, ("sync", "python")), ("allocator", 20, ("allocator",))]
+)
+def test_so_do_fixes_of_other_faults(fault: tuple[FaultKind, float, tuple[str, ...]]) -> None:
+    check_fix(DDP, fault)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("parallelism", "fault"),
+    [("fsdp", SLOW_GPU), ("fsdp within hosts", LOADER), ("pp", SLOW_GPU), ("tp", SLOW_GPU), ("ep", LOADER)],
+)
+def test_so_they_do_with_other_parallelisms(
+    parallelism: str, fault: tuple[FaultKind, float, tuple[str, ...]]
+) -> None:
+    check_fix(OTHERS[parallelism], fault)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallelism", ["fsdp", "tp"])
+def test_a_healthy_job_has_no_slowdown(parallelism: str) -> None:
+    assert slowdown_of(work_of(OTHERS[parallelism])).s == pytest.approx(1, abs=0.02)
+
+
+def slowdown(run: SimulatedJob) -> tuple[float, JobSlowdown]:
+    """What the fault costs in truth, and as replayed."""
+    return run.truth.step_ns / run.without().truth.step_ns, slowdown_of(work_of(run.job))
+
+
+@pytest.mark.slow
+def test_the_slowdown_names_the_rank_and_the_work() -> None:
+    truth, found = slowdown(with_fault(DDP, "loader", 30))
+    assert found.s == pytest.approx(truth, rel=0.05)
+    assert found.by_member[SLOW] == pytest.approx(truth, rel=0.05)
+    assert max(found.by_part, key=lambda part: found.by_part[part]) == "input"
+    assert found.unmatched_share == 0
+
+
+@pytest.mark.slow
+def test_slow_computing_is_shared_among_the_ranks() -> None:
+    """One of four GPUs takes 1.3 times as long: evenly spread, that is 1.075 times for all."""
+    truth, found = slowdown(with_fault(DDP, "slow_gpu", 1.3))
+    assert found.s == pytest.approx(truth / 1.075, rel=0.05)
+    assert found.by_member[SLOW] == pytest.approx(truth, rel=0.05)
+    assert found.by_part["computing"] == pytest.approx(found.s, rel=0.02)
+
+
+@pytest.mark.slow
+def test_a_slow_link_between_some_ranks_is_in_the_transfers() -> None:
+    _, found = slowdown(with_fault(OTHERS["tp"], "slow_link", 4))
+    assert found.s > 1.1
+    assert found.by_part[TRANSFER] == pytest.approx(found.s, rel=0.02)
