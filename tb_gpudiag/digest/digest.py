@@ -85,7 +85,7 @@ KERNELS: Final = pa.schema(
         ("time_ns", _NUMBER),  # sum of durations
     ]
 )
-"""GPU work of the busiest device in the step window, most time first. Copies and memsets are among it."""
+"""GPU work of the busiest device in the steady steps, most time first. Copies and memsets are among it."""
 
 OPERATORS: Final = pa.schema(
     [
@@ -97,7 +97,8 @@ OPERATORS: Final = pa.schema(
         ("launch_ns", _NUMBER),  # of host_ns: in launch calls
     ]
 )
-"""Operators of the step window, most host time first."""
+"""Operators of the step window, most host time first. A row without a name has the launch calls that no
+operator made."""
 
 MEMORY: Final = pa.schema(
     [

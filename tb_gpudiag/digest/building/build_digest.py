@@ -39,7 +39,7 @@ def build_digest(facts: Facts, report: pb.Report, file: TraceFile) -> Digest:
         about=_about(facts, report, file, basis, left_out),
         steps=steps,
         collectives=collectives,
-        kernels=kernel_table(kernels, facts.host, paths),
+        kernels=kernel_table(kernels, facts.host, paths, _steps_begin_ns(steps)),
         operators=operator_table(facts.host, facts.work, facts.window, paths),
         memory=_memory(report),
         sites=_sites(report),
@@ -65,6 +65,12 @@ def _steps(facts: Facts, left_out: list[str]) -> tuple[pa.Table, str]:
             steady[:MOST_STEPS],
         )
     return _step_table(facts, names, start, end, steady), basis
+
+
+def _steps_begin_ns(steps: pa.Table) -> int:
+    """Return when the GPU begins the first steady step. Work in the window before that is of other steps."""
+    starts = steps.filter(steps.column("steady")).column("start_ns")
+    return int(starts[0].as_py()) if len(starts) else 0
 
 
 def _step_table(facts: Facts, names: list[str], start: Int64, end: Int64, steady: Bool) -> pa.Table:

@@ -23,23 +23,24 @@ MOST: Final = 2_000
 _LONGEST_NAME: Final = 300
 
 
-def kernel_table(kernels: Kernels | None, host: Host, paths: Paths) -> pa.Table:
-    """Return KERNELS of one device."""
+def kernel_table(kernels: Kernels | None, host: Host, paths: Paths, since_ns: int) -> pa.Table:
+    """Return KERNELS of one device: those that start at this time or later."""
     if kernels is None:
         return KERNELS.empty_table()
     events = host.events
-    operator = kernels.operators(host)
-    origin = np.where(operator == NONE, kernels.origin, operator)
+    own = np.flatnonzero(kernels.start_ns >= since_ns)
+    event, operator = kernels.event[own], kernels.operators(host)[own]
+    origin = np.where(operator == NONE, kernels.origin[own], operator)
     path = np.where(origin == NONE, NONE, paths.of_event[origin])
     shapes = np.where(operator == NONE, NONE, events.shapes[operator]).astype(np.int64)
-    first, member, count = _groups(events.name[kernels.event].astype(np.int64), path, shapes)
-    time = np.bincount(member, weights=kernels.duration_ns, minlength=len(first)).astype(np.int64)
+    first, member, count = _groups(events.name[event].astype(np.int64), path, shapes)
+    time = np.bincount(member, weights=kernels.duration_ns[own], minlength=len(first)).astype(np.int64)
     order = np.argsort(-time, kind="stable")
     shown, rest = order[:MOST], order[MOST:]
     at = first[shown]
     columns = {
-        "name": [one_line(events.names[i], _LONGEST_NAME) for i in events.name[kernels.event[at]]],
-        "family": [Family(family).label for family in kernels.family[at].tolist()],
+        "name": [one_line(events.names[i], _LONGEST_NAME) for i in events.name[event[at]]],
+        "family": [Family(family).label for family in kernels.family[own[at]].tolist()],
         "operator": _texts(host, operator[at]),
         "path": [one_line(paths.text(number, PATH_SEPARATOR), 600) for number in path[at].tolist()],
         "shapes": ["" if code == NONE else events.input_shapes[code] for code in shapes[at].tolist()],
@@ -52,14 +53,14 @@ def kernel_table(kernels: Kernels | None, host: Host, paths: Paths) -> pa.Table:
 
 
 def operator_table(host: Host, work: Work, window: Window, paths: Paths) -> pa.Table:
-    """Return OPERATORS of all threads in the window."""
+    """Return OPERATORS of all threads in the window, with a row without a name for other launches."""
     events = host.events
     is_operator = (events.category == Category.CPU_OP) & (host.tree.depth >= 0)
     self_ns = np.where(is_operator, events.duration_ns, 0)
     parent = np.where(host.tree.parent == NONE, NONE, host.operator[host.tree.parent])
     inner = np.flatnonzero(is_operator & (parent != NONE))
     np.subtract.at(self_ns, parent[inner], events.duration_ns[inner])
-    launches, launch_ns = _launches(host, work, len(events))
+    launches, launch_ns, others = _launches(host, work, window, len(events))
     inside: Bool = is_operator & (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
     own = np.flatnonzero(inside)
     path = paths.of_event[own]
@@ -81,6 +82,10 @@ def operator_table(host: Host, work: Work, window: Window, paths: Paths) -> pa.T
         "launches": launched[shown].tolist(),
         "launch_ns": launching[shown].tolist(),
     }
+    if len(others):
+        other_ns = int(events.duration_ns[others].sum())
+        for name, value in zip(columns, ("", "", 0, other_ns, len(others), other_ns), strict=True):
+            columns[name].append(value)
     if len(rest):
         _add_rest(
             columns,
@@ -92,17 +97,21 @@ def operator_table(host: Host, work: Work, window: Window, paths: Paths) -> pa.T
     return table(OPERATORS, columns)
 
 
-def _launches(host: Host, work: Work, n: int) -> tuple[Int64, Int64]:
-    """Return how many launch calls each operator made, and the time in them, shape (n,) each."""
+def _launches(host: Host, work: Work, window: Window, n: int) -> tuple[Int64, Int64, Int64]:
+    """Return how many launch calls each operator made, and the time in them, shape (n,) each; and the launch
+    calls in the window that no operator made."""
     events = host.events
     calls = np.unique(work.launch[work.launch != NONE])
     calls = calls[np.isin(events.category[calls], np.array(CALL_CATEGORIES, np.uint8))]
     operator = host.operator[calls]
+    alone = calls[operator == NONE]
+    starts = events.start_ns[alone]
+    others = alone[(starts >= window.start_ns) & (starts < window.end_ns)]
     calls, operator = calls[operator != NONE], operator[operator != NONE]
     count, time = np.zeros(n, np.int64), np.zeros(n, np.int64)
     np.add.at(count, operator, 1)
     np.add.at(time, operator, events.duration_ns[calls])
-    return count, time
+    return count, time, others
 
 
 def _groups(*columns: Int64) -> tuple[Int64, Int64, Int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,43 +14,34 @@ from tb_gpudiag.jobs.compare.side import Side
 
 def kernel_rows(side: Side) -> list[Row]:
     """GPU work, in GPU time per step and rank."""
-    return [
-        Row(*row)
-        for digest in side.digests
-        for row in zip(
-            texts(digest.kernels, "name"),
-            texts(digest.kernels, "family"),
-            _paths(digest.kernels),
-            texts(digest.kernels, "shapes"),
-            _per_step(side, digest, digest.kernels, "count"),
-            _per_step(side, digest, digest.kernels, "time_ns"),
-            strict=True,
-        )
-    ]
+    return _rows(side, lambda digest: digest.kernels, ("name", "family", "shapes"), "time_ns")
 
 
 def operator_rows(side: Side) -> list[Row]:
     """Operators, in self time on the host per step and rank. Each is a family by itself."""
-    return [
-        Row(name, name, path, "", count, time_ns)
-        for digest in side.digests
-        for name, path, count, time_ns in zip(
-            texts(digest.operators, "operator"),
-            _paths(digest.operators),
-            _per_step(side, digest, digest.operators, "count"),
-            _per_step(side, digest, digest.operators, "host_ns"),
-            strict=True,
+    return _rows(side, lambda digest: digest.operators, ("operator", "operator", ""), "host_ns")
+
+
+def _rows(
+    side: Side, table_of: Callable[[Digest], pa.Table], columns: tuple[str, str, str], time: str
+) -> list[Row]:
+    """Rows of all ranks, those that are alike as one. Columns: of name, family and shapes, "" for none."""
+    totals: dict[tuple[str, str, str, str], tuple[float, float]] = {}
+    for digest in side.digests:
+        table, factor = table_of(digest), side.per_step(digest)
+        names, families, shapes = (
+            texts(table, column) if column else [""] * len(table) for column in columns
         )
+        keys = zip(names, families, texts(table, "path"), shapes, strict=True)
+        figures = zip(numbers(table, "count").tolist(), numbers(table, time).tolist(), strict=True)
+        for key, (count, time_ns) in zip(keys, figures, strict=True):
+            known = totals.get(key, (0.0, 0.0))
+            totals[key] = (known[0] + count * factor, known[1] + time_ns * factor)
+    return [
+        Row(name, family, tuple(path.split(PATH_SEPARATOR)) if path else (), shapes, count, time_ns)
+        for (name, family, path, shapes), (count, time_ns) in totals.items()
         if name
     ]
-
-
-def _paths(table: pa.Table) -> Iterable[tuple[str, ...]]:
-    return (tuple(path.split(PATH_SEPARATOR)) if path else () for path in texts(table, "path"))
-
-
-def _per_step(side: Side, digest: Digest, table: pa.Table, column: str) -> list[float]:
-    return [int(value) * side.per_step(digest) for value in numbers(table, column)]
 
 
 @dataclass(frozen=True)

@@ -60,12 +60,12 @@ def compare_shapes(base: Side, candidate: Side) -> Shapes | None:
 def _by_operator(side: Side) -> dict[str, Times]:
     found: defaultdict[str, Times] = defaultdict(dict)
     for digest in side.digests:
-        table = digest.kernels
+        table, factor = digest.kernels, side.per_step(digest)
         columns = (texts(table, "operator"), texts(table, "shapes"), numbers(table, "time_ns").tolist())
         for operator, shapes, time_ns in zip(*columns, strict=True):
             if operator and _NUMBER.search(shapes):
                 times = found[operator]
-                times[shapes] = times.get(shapes, 0.0) + time_ns * side.per_step(digest)
+                times[shapes] = times.get(shapes, 0.0) + time_ns * factor
     return dict(found)
 
 

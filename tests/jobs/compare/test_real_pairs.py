@@ -130,3 +130,12 @@ def test_a_trace_with_itself(folder: str) -> None:
     assert not (found.findings.new)
     assert not (found.findings.changed)
     assert not (found.promised)
+
+
+def test_kernels_per_step_of_a_host_that_runs_ahead() -> None:
+    """When the recording of the graphed job begins, the GPU still works on three steps before it."""
+    found = compared("rtx5080_without_cuda_graph", "rtx5080_with_cuda_graph")
+    assert found.verdict == "FASTER"
+    for row in found.kernels:
+        assert row.candidate_count == round(row.candidate_count), row.name
+    assert found.launches.candidate == 5
