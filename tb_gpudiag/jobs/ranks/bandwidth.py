@@ -10,6 +10,7 @@ import numpy as np
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.clocks import Clocks, Float64
 from tb_gpudiag.jobs.ranks.operations import RankOperations
+from tb_gpudiag.jobs.ranks.row_groups import row_groups
 from tb_gpudiag.jobs.ranks.waits import Waits
 from tb_gpudiag.trace.events import Int64
 
@@ -81,9 +82,9 @@ def size_classes(
         return []
     row = waits.last_row
     kind, size, channel = operations.kind.code[row], operations.bytes[row], _channel(channels, row)
-    keys = np.stack([channel, kind.astype(np.int64), size], axis=1)
-    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
+    columns = (channel, kind.astype(np.int64), size)
+    first, inverse = row_groups(*columns)
+    distinct = np.stack([column[first] for column in columns], axis=1)
     order = np.argsort(inverse, kind="stable")
     bounds = np.searchsorted(inverse[order], np.arange(len(distinct) + 1))
     transfer = waits.transfer_ns

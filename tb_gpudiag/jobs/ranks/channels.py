@@ -9,6 +9,7 @@ import numpy as np
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.ranks.operations import RankOperations
+from tb_gpudiag.jobs.ranks.row_groups import row_groups
 from tb_gpudiag.trace.events import NONE, Bool, Int32
 
 SEND = "send"
@@ -53,18 +54,15 @@ def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channe
     of = np.full(len(operations), NONE, np.int32)
     found: dict[tuple[object, ...], int] = {}
     channels: list[Channel] = []
-    key = np.stack(
-        [
-            operations.member.astype(np.int64),
-            operations.group.code.astype(np.int64),
-            operations.kind.code.astype(np.int64),
-            operations.source,
-            operations.destination,
-        ],
-        axis=1,
+    columns = (
+        operations.member.astype(np.int64),
+        operations.group.code.astype(np.int64),
+        operations.kind.code.astype(np.int64),
+        operations.source,
+        operations.destination,
     )
-    distinct, inverse = np.unique(key, axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
+    first, inverse = row_groups(*columns)
+    distinct = np.stack([column[first] for column in columns], axis=1)
     taking_part: dict[int, set[int]] = {}
     assigned = np.full(len(distinct), NONE, np.int32)
     for i, (member, group_code, kind_code, source, destination) in enumerate(distinct.tolist()):

@@ -11,6 +11,7 @@ import numpy as np
 
 from tb_gpudiag.jobs.ranks.channels import Channels, is_pair
 from tb_gpudiag.jobs.ranks.operations import RankOperations
+from tb_gpudiag.jobs.ranks.row_groups import row_groups
 from tb_gpudiag.trace.events import NONE, Bool, Int32, Int64
 
 # Kinds whose message has the same size on all ranks.
@@ -62,7 +63,7 @@ def match_operations(operations: RankOperations, channels: Channels) -> Matching
     number = np.full(len(operations), NONE, np.int64)
     mismatches: list[Mismatch] = []
     chosen = channels.of != NONE
-    order = np.lexsort((np.arange(len(operations)), operations.member, channels.of))
+    order = np.lexsort((operations.called_ns, operations.member, channels.of))
     order = order[chosen[order]]
     bounds = np.flatnonzero(np.diff(channels.of[order], prepend=-2, append=-2))
     for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
@@ -125,10 +126,7 @@ def _tokens(operations: RankOperations, rows: Int64, *, pair: bool) -> Int64:
     kind = operations.kind.code[rows].astype(np.int64)
     symmetric = np.array([pair or name in SAME_BYTES for name in operations.kind.texts] or [False], np.bool_)
     size = np.where(symmetric[kind], operations.bytes[rows], 0)
-    pairs = np.stack([np.zeros_like(kind) if pair else kind, size], axis=1)
-    _, tokens = np.unique(pairs, axis=0, return_inverse=True)
-    found: Int64 = tokens.reshape(-1).astype(np.int64)
-    return found
+    return row_groups(np.zeros_like(kind) if pair else kind, size)[1]
 
 
 def _aligned(
@@ -185,17 +183,15 @@ def _checked(
 ) -> Matching:
     """Keep the collectives that all members of the channel have, and that agree in kind and size."""
     rows = np.flatnonzero(number != NONE)
-    keys = np.stack([channels.of[rows].astype(np.int64), number[rows]], axis=1)
-    distinct, collective = np.unique(keys, axis=0, return_inverse=True)
-    collective = collective.reshape(-1)
+    first, collective = row_groups(channels.of[rows].astype(np.int64), number[rows])
     members = np.array([len(channel.members) for channel in channels.channels], np.int64)
-    channel = distinct[:, 0]
-    present = np.bincount(collective, minlength=len(distinct))
-    whole = present == members[channel] if len(distinct) else np.zeros(0, np.bool_)
-    differs = _differing(operations, channels, rows, collective, len(distinct), mismatches)
-    _find_missing(operations, channels, rows, collective, channel, distinct[:, 1], whole, mismatches)
+    channel = channels.of[rows[first]].astype(np.int64)
+    present = np.bincount(collective, minlength=len(first))
+    whole = present == members[channel] if len(first) else np.zeros(0, np.bool_)
+    differs = _differing(operations, channels, rows, collective, len(first), mismatches)
+    _find_missing(operations, channels, rows, collective, channel, number[rows[first]], whole, mismatches)
     kept = np.flatnonzero(whole & ~differs)
-    place = np.full(len(distinct) + 1, NONE, np.int32)
+    place = np.full(len(first) + 1, NONE, np.int32)
     place[kept] = np.arange(len(kept), dtype=np.int32)
     of = np.full(len(operations), NONE, np.int32)
     of[rows] = place[collective]
@@ -268,11 +264,11 @@ def _find_missing(
     partial = np.flatnonzero(~whole & numbered)
     member = operations.member[rows]
     bounds: dict[tuple[int, int], tuple[int, int]] = {}
-    key = np.stack([channel[collective], member.astype(np.int64)], axis=1)
-    distinct, inverse = np.unique(key, axis=0, return_inverse=True)
-    low, high = _extremes(number[collective], inverse.reshape(-1), len(distinct))
-    for (c, m), first, last in zip(distinct.tolist(), low.tolist(), high.tolist(), strict=True):
-        bounds[c, m] = (first, last)
+    first, own_channel = row_groups(channel[collective], member.astype(np.int64))
+    low, high = _extremes(number[collective], own_channel, len(first))
+    owners = zip(channel[collective[first]].tolist(), member[first].tolist(), strict=True)
+    for owner, *ends in zip(owners, low.tolist(), high.tolist(), strict=True):
+        bounds[owner] = (ends[0], ends[1])
     _say_apart(operations, channels, channel, whole, bounds, mismatches)
     by_collective = np.argsort(collective, kind="stable")
     starts = np.searchsorted(collective[by_collective], np.arange(len(channel) + 1))

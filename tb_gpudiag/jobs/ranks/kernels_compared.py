@@ -1,80 +1,135 @@
-"""The same kernels on all ranks: do they run as often, with the same shapes, and as fast?"""
+"""Kernels of the same operators on all ranks: is there more work, or does the same work take longer?"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.digest.digest import Digest, numbers, texts
+from tb_gpudiag.digest.digest import REST, Digest, numbers, texts
 from tb_gpudiag.jobs.ranks.clocks import Float64
-from tb_gpudiag.trace.events import Bool, Int64
+from tb_gpudiag.trace.events import Int64
 
-ROWS_COMPARED: Final = 60
-"""Kernels of each rank, those with most time."""
+ROWS_COMPARED: Final = 400
+"""Rows of each rank's table of kernels, those with most time."""
 
-# Ranks whose shapes all differ would have as many kernels as rows.
-_MOST_CELLS: Final = 8_000_000
+_NOT_COMPUTING: Final = frozenset({"collective", "copy", "set"})
+
+# Inputs of an operator that are looked at: those that follow are scalars and options.
+_INPUTS: Final = 6
+
+# Ranks whose operators all differ would have as many as rows.
+_MOST_CELLS: Final = 4_000_000
 
 
 @dataclass(frozen=True)
 class KernelsCompared:
-    """other_shapes: share of a rank's kernel time in kernels that run with other shapes, or at another number
-    of times, than on its peers; NaN if no shapes were recorded. slower: how many times as long the same
-    kernels with the same shapes take as on the peers, median; NaN if there are none. Shape (members,) each.
+    """Each rank's kernels by those of its peers, shape (members,) each; NaN if they cannot be compared.
+
+    time: how many times as long they take. work: how many times as much they do, by the number of kernels and
+    the sizes of their inputs. slower: how many times as long the same work takes, median over the operators.
+    shaped: share of the time of kernels with known shapes.
     """
 
-    other_shapes: Float64
+    time: Float64
+    work: Float64
     slower: Float64
+    shaped: Float64
 
 
 def compare_kernels(members: Sequence[Digest], role: Int64) -> KernelsCompared:
-    """Compare each rank's kernels with those of the ranks of the same role."""
-    keys: dict[tuple[str, str, str], int] = {}
-    cells: list[tuple[int, int, int, int]] = []
+    """Compare each rank's kernels, by operator, with those of the ranks of the same role."""
+    names: dict[tuple[str, str], int] = {}
+    cells: list[tuple[int, int, int, int, tuple[float, ...] | None]] = []
     for index, member in enumerate(members):
         kernels = member.kernels.slice(0, ROWS_COMPARED)
         columns = (texts(kernels, name) for name in ("family", "name", "operator", "shapes"))
         counts, times = numbers(kernels, "count").tolist(), numbers(kernels, "time_ns").tolist()
-        for (family, *key), count, time in zip(zip(*columns, strict=True), counts, times, strict=True):
-            if family not in ("collective", "copy", "set") and key[0]:
-                number = keys.setdefault((key[0], key[1], key[2]), len(keys))
-                cells.append((index, number, count, time))
-    has_shapes = np.array([shapes not in ("", "[]") for _, _, shapes in keys], np.bool_)
-    shape = (len(members), max(1, min(len(keys), _MOST_CELLS // max(1, len(members)))))
-    count, time = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    for index, number, times_run, took in cells:
-        if number < shape[1]:
-            count[index, number] += times_run
+        for (family, name, operator, shapes), count, time in zip(
+            zip(*columns, strict=True), counts, times, strict=True
+        ):
+            if family not in _NOT_COMPUTING and name not in ("", REST):
+                # The kernel of an operator depends on the shapes; that of none is its own.
+                key = (operator, family) if operator else ("", name)
+                cells.append((index, names.setdefault(key, len(names)), count, time, _elements(shapes)))
+    width = max(1, min(len(names), _MOST_CELLS // max(1, len(members))))
+    time = np.zeros((len(members), width))
+    count = np.zeros((len(members), width))
+    shaped = np.zeros((len(members), width))
+    elements = np.zeros((len(members), width, _INPUTS))
+    for index, number, times_run, took, sizes in cells:
+        if number < width:
             time[index, number] += took
-    has_shapes = has_shapes[: shape[1]] if len(keys) else np.zeros(1, np.bool_)
-    other, slower = np.full(len(members), np.nan), np.full(len(members), np.nan)
+            count[index, number] += times_run
+            if sizes is not None:
+                shaped[index, number] += took
+                elements[index, number] += np.multiply(sizes, times_run)
+    found = KernelsCompared(*(np.full(len(members), np.nan) for _ in range(4)))
     for one in np.unique(role).tolist():
         own = np.flatnonzero(role == one)
         if len(own) > 1:
-            other[own], slower[own] = _compared(count[own], time[own], has_shapes)
-    return KernelsCompared(other, slower)
+            _compare(found, own, time[own], count[own], shaped[own], elements[own])
+    return found
 
 
-def _compared(count: Int64, time: Int64, has_shapes: Bool) -> tuple[Float64, Float64]:
-    usual = np.sort(count, axis=0)[(len(count) - 1) // 2]
-    odd = (count != usual) & has_shapes
-    with_shapes = np.where(has_shapes, time, 0).sum(axis=1)
-    other = np.where(with_shapes > 0, np.where(odd, time, 0).sum(axis=1) / np.maximum(1, with_shapes), np.nan)
-    mean = np.where(count > 0, time / np.maximum(1, count), np.nan)
-    present = (count > 0).sum(axis=0) > 1
-    slower = np.full(len(count), np.nan)
-    if present.any():
-        ratio = mean[:, present] / np.nanmedian(mean[:, present], axis=0)
-        weight = np.where(np.isnan(ratio), 0, time[:, present])
-        for index in np.flatnonzero(weight.sum(axis=1) > 0).tolist():
-            slower[index] = _weighted_median(ratio[index], weight[index])
-    return other, slower
+def _compare(
+    found: KernelsCompared, own: Int64, time: Float64, count: Float64, shaped: Float64, elements: Float64
+) -> None:
+    usual = _lower_median(time)
+    shared = (usual > 0) & (time > 0)
+    with_shapes = np.where(shared, shaped, 0).sum(axis=1) / np.maximum(
+        1, np.where(shared, time, 0).sum(axis=1)
+    )
+    of_time = _ratio(time, usual)
+    work = _ratio(count, _lower_median(count))
+    by_input = _ratio(elements, _lower_median(elements))
+    furthest = np.abs(np.log(by_input)).argmax(axis=2)
+    by_size = np.take_along_axis(by_input, furthest[:, :, None], axis=2)[:, :, 0]
+    work = np.where((shaped > 0) & (elements.sum(axis=2) > 0), by_size, work)
+    weight = np.where(shared, usual[None, :], 0.0)
+    total = weight.sum(axis=1)
+    for i, member in enumerate(own.tolist()):
+        if total[i] <= 0:
+            continue
+        found.time[member] = (of_time[i] * weight[i]).sum() / total[i]
+        found.work[member] = (work[i] * weight[i]).sum() / total[i]
+        found.slower[member] = _weighted_median(of_time[i] / work[i], weight[i])
+        found.shaped[member] = with_shapes[i]
 
 
-def _weighted_median(values: Float64, weights: Int64) -> float:
+def _lower_median(values: Float64) -> Float64:
+    found: Float64 = np.sort(values, axis=0)[(len(values) - 1) // 2]
+    return found
+
+
+def _ratio(values: Float64, usual: Float64) -> Float64:
+    """Values by the usual ones; 1 where one of the two is 0."""
+    known = (values > 0) & (usual[None] > 0)
+    found: Float64 = np.where(known, values / np.where(usual[None] > 0, usual[None], 1.0), 1.0)
+    return found
+
+
+@lru_cache(maxsize=10_000)
+def _elements(shapes: str) -> tuple[float, ...] | None:
+    """Number of elements of each input; None if the shapes are not known."""
+    try:
+        read = json.loads(shapes) if shapes else None
+    except ValueError:
+        return None
+    if not isinstance(read, list) or not read:
+        return None
+    found = [0.0] * _INPUTS
+    for i, dims in enumerate(read[:_INPUTS]):
+        if isinstance(dims, list) and dims and all(type(size) is int and 0 <= size < 2**40 for size in dims):
+            found[i] = float(np.prod(np.array(dims, np.float64)))
+    return tuple(found)
+
+
+def _weighted_median(values: Float64, weights: Float64) -> float:
     order = np.argsort(np.where(weights > 0, values, np.inf))
     reached = np.cumsum(weights[order])
     return float(values[order[np.searchsorted(reached, reached[-1] / 2)]])

@@ -40,10 +40,18 @@ class LateCauses:
         self._waiting = np.zeros(len(operations), np.int64)
         self._waiting[waits.row] = waits.waiting_ns
         self._own = operations.own_parts
+        zero = np.zeros((1, operations.parts.shape[1]), np.int64)
+        self._before = np.concatenate([zero, np.cumsum(operations.parts, axis=0)])
+        self._found: dict[int, LateCause] = {}
 
     def cause(self, collective: int) -> LateCause:
         """Compare the rank that came last with the median of the others, over as many operations before this
         one as explain the lateness best."""
+        if collective not in self._found:
+            self._found[collective] = self._cause(collective)
+        return self._found[collective]
+
+    def _cause(self, collective: int) -> LateCause:
         waits, operations = self._waits, self._operations
         begin, end = int(waits.bounds[collective]), int(waits.bounds[collective + 1])
         rows = waits.row[begin:end]
@@ -55,12 +63,7 @@ class LateCauses:
             firsts = rows - back + 1
             if firsts.min() < 0 or (operations.member[firsts] != operations.member[rows]).any():
                 break
-            spent = np.stack(
-                [
-                    operations.parts[first : row + 1].sum(axis=0)
-                    for first, row in zip(firsts, rows, strict=True)
-                ]
-            )
+            spent = self._before[rows + 1] - self._before[firsts]
             more = np.where(self._own, spent[-1] - np.median(spent[:-1], axis=0), 0).astype(np.int64)
             miss = abs(int(more.sum()) - late_ns)
             if best is None or miss < best[0]:

@@ -57,6 +57,7 @@ class RankOperations:
     source: Int64
     destination: Int64
     bytes: Int64
+    called_ns: Int64  # when the host called it, else its start: streams may begin in another order
     since_ns: Int64
     start_ns: Int64
     end_ns: Int64
@@ -105,6 +106,7 @@ def operations_of(members: Sequence[Digest]) -> RankOperations:
         source=column("source"),
         destination=column("destination"),
         bytes=column("bytes"),
+        called_ns=_joined([_called(member) for member in members]) + origin,
         since_ns=column("since_ns") + origin,
         start_ns=column("start_ns") + origin,
         end_ns=column("end_ns") + origin,
@@ -119,6 +121,11 @@ def operations_of(members: Sequence[Digest]) -> RankOperations:
         else np.zeros((0, len(WORK)), np.int64),
         part_names=(*WORK, *causes),
     )
+
+
+def _called(member: Digest) -> Int64:
+    called = numbers(member.collectives, "host_start_ns")
+    return called if (called != NONE).all() else numbers(member.collectives, "start_ns")
 
 
 def _joined(parts: list[Int64]) -> Int64:

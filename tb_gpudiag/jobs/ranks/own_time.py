@@ -14,6 +14,7 @@ import numpy as np
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import Parts, RankOperations
+from tb_gpudiag.jobs.ranks.roles import roles_of
 from tb_gpudiag.jobs.ranks.waits import Waits
 from tb_gpudiag.trace.events import Int64
 
@@ -21,7 +22,8 @@ from tb_gpudiag.trace.events import Int64
 @dataclass(frozen=True)
 class OwnTime:
     """parts_ns: shape (members, steps, parts); parts that are communicating are 0. A rank that lacks a step
-    has zeros. role: members with the same role do the same work, shape (members,).
+    has zeros. role: members with the same role do the same work, shape (members,). staged: they
+    are stages of a pipeline without replicas, so that no two have to be equal.
 
     computing_same_ns, computing_other_ns: computing in stretches in which the rank ran the same kernels as
     its peers, with the same and with other sizes; shape (members,). step_ns: duration of each step, median
@@ -33,6 +35,7 @@ class OwnTime:
     steps: list[str]
     step_ns: Int64
     role: Int64
+    staged: bool
     computing_same_ns: Int64
     computing_other_ns: Int64
 
@@ -91,7 +94,7 @@ def own_time_of(
     shared = np.count_nonzero(parts.sum(axis=2), axis=0) * 2 > len(members)
     order = np.flatnonzero(shared)
     order = order[np.argsort(_first_seen(step, operations.start_ns, count)[order], kind="stable")]
-    role = _roles(operations, channels, waits, len(members))
+    role, staged = roles_of(operations, channels, waits, len(members))
     same, other = _compared_work(operations, waits, len(members))
     return OwnTime(
         parts_ns=parts[:, order],
@@ -99,6 +102,7 @@ def own_time_of(
         steps=[(names or [""])[i] for i in order.tolist()],
         step_ns=durations[order],
         role=role,
+        staged=staged,
         computing_same_ns=same,
         computing_other_ns=other,
     )
@@ -130,37 +134,6 @@ def _durations(members: Sequence[Digest], names: list[str]) -> Int64:
     return np.array([int(np.median(lengths)) if lengths else 0 for lengths in found], np.int64)
 
 
-def _roles(operations: RankOperations, channels: Channels, waits: Waits, members: int) -> Int64:
-    """Number of each member's role: which kinds of operations it takes part in, and towards which side.
-
-    Stages of a pipeline send to higher and to lower ranks, or only one of them.
-    """
-    row = waits.row
-    if not len(row):
-        return np.zeros(members, np.int64)
-    side = np.zeros(len(channels) + 1, np.int64)
-    size = np.zeros(len(channels) + 1, np.int64)
-    for i, channel in enumerate(channels.channels):
-        size[i] = 0 if channel.pair else channel.size
-        side[i] = 0 if channel.pair is None else (1 if channel.pair[0] < channel.pair[1] else 2)
-    of = channels.of[row]
-    pairs = np.stack(
-        [
-            operations.member[row].astype(np.int64),
-            operations.kind.code[row].astype(np.int64),
-            side[of],
-            size[of],
-        ],
-        axis=1,
-    )
-    takes_part: dict[int, set[tuple[int, ...]]] = {}
-    for member, *what in np.unique(pairs, axis=0).tolist():
-        takes_part.setdefault(member, set()).add(tuple(what))
-    kinds = [frozenset(takes_part.get(member, ())) for member in range(members)]
-    known = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
-    return np.array([known[kind] for kind in kinds], np.int64)
-
-
 def _compared_work(operations: RankOperations, waits: Waits, members: int) -> tuple[Int64, Int64]:
     """Computing of each member where it ran the same kernels as another rank before a collective, with the
     sizes that most of those ran, and with others."""
@@ -177,10 +150,11 @@ def _compared_work(operations: RankOperations, waits: Waits, members: int) -> tu
     new_work = np.r_[True, (np.diff(c) != 0) | (np.diff(w) != 0)][: len(order)]
     new_size = new_work | np.r_[True, np.diff(z) != 0][: len(order)]
     of_work, of_size = np.cumsum(new_work) - 1, np.cumsum(new_size) - 1
-    alike, alike_size = np.bincount(of_work)[of_work], np.bincount(of_size)[of_size]
+    alike_size = np.bincount(of_size)[of_size]
     most = np.zeros(int(of_work.max(initial=-1)) + 1, np.int64)
     np.maximum.at(most, of_work, alike_size)
-    compared = alike > 1
+    # Without two ranks that ran the same sizes, nothing is usual.
+    compared = most[of_work] > 1
     usual = alike_size == most[of_work]
     member, took = operations.member[row[order]], computing[order]
     np.add.at(same, member[compared & usual], took[compared & usual])

@@ -47,7 +47,7 @@ def parallelisms(operations: RankOperations, channels: Channels, waits: Waits) -
 
 
 def tensor_channels(operations: RankOperations, channels: Channels, waits: Waits) -> set[int]:
-    """Channels whose all-reduces are many, of one size, and overlap with nothing."""
+    """Channels with many all-reduces that overlap with nothing, and between which something computes."""
     found = set()
     is_reduction = np.array([kind == "all_reduce" for kind in operations.kind.texts] or [False], np.bool_)
     reduced = np.flatnonzero(is_reduction[operations.kind.code[waits.last_row]])
@@ -59,8 +59,7 @@ def tensor_channels(operations: RankOperations, channels: Channels, waits: Waits
         exposed = operations.exposed_ns[rows].sum() >= _BLOCKING_SHARE * max(1, int(length.sum()))
         steps = max(1, len(np.unique(operations.step.code[rows])))
         several = len(own) >= 4 * steps
-        sizes = len(np.unique(operations.bytes[rows]))
         between = float((operations.kernels[rows] > 0).mean())
-        if exposed and several and sizes <= 2 and between >= _BETWEEN:
+        if exposed and several and between >= _BETWEEN:
             found.add(channel)
     return found

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import FSDP, tensor_channels
 from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
-from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.wording.format import share
 
 # A smaller part is not worth a change: the last bucket of gradients cannot overlap with anything.
@@ -47,11 +48,28 @@ def overlap_of(facts: JobFacts) -> Overlap:
     last = waits.bounds[1:] - 1
     weight = np.where(hideable, waits.size, 0) / members
     transfer = int((waits.transferring_ns[last] * weight).sum())
-    exposed = int((waits.exposed_transfer_ns[last] * weight).sum())
+    alone = np.maximum(0, waits.exposed_transfer_ns[last] - _besides(facts, hideable))
+    exposed = int((alone * weight).sum())
     computing = int(facts.own_time.parts_ns[:, :, 0].sum()) // members
     hidden = transfer - exposed
     possible = min(transfer, int(HIDING_SHARE * computing)) - hidden
     return Overlap(transfer, exposed, max(0, min(possible, exposed)))
+
+
+def _besides(facts: JobFacts, hideable: Bool) -> Int64:
+    """How long each transfer ran beside operations of its rank that cannot be hidden, shape (collectives,).
+
+    Nothing computes then because of those."""
+    waits = facts.waits
+    last = waits.bounds[1:] - 1
+    found = np.zeros(len(waits), np.int64)
+    others = ~hideable[waits.collective]
+    for member in np.unique(waits.member[last[hideable]]).tolist():
+        own = others & (waits.member == member)
+        chosen = np.flatnonzero(hideable & (waits.last_member == member))
+        busy = union(waits.arrival_ns[own], waits.end_ns[own])
+        found[chosen] = coverage(busy, waits.last_ns[chosen], waits.end_ns[last[chosen]])
+    return found
 
 
 def check(facts: JobFacts) -> Answer:

@@ -6,11 +6,12 @@ long as the rank with most own time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from tb_gpudiag.jobs.ranks.clocks import Float64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
 from tb_gpudiag.jobs.ranks.stragglers import Stragglers, main_part, other_sizes, stragglers_of
@@ -32,12 +33,21 @@ MOST_OF_LOST = 0.6
 # The rest of the ranks are the measure of what is usual, so they must be the majority of a role.
 MOST_RANKS = 0.5
 
-# Kernels that run with other shapes, or other grids, make work uneven if they take at least this much of the
-# kernels' time.
+# More work is the reason if it explains at least this much of the longer computing. Batches of all ranks
+# differ a little in size, which explains little.
+EXPLAINED = 0.5
+
+# Sizes of inputs say how much work there is if they are known for most of the kernels' time.
+SHAPED = 0.5
+
+# Without shapes, other grids than the peers' show more work if they are this much of the computing.
 OTHER_WORK = 0.25
 
 # Chance makes kernels differ by 1% between equal GPUs, and GPUs of one type by 3%.
 SLOWER = 1.03
+
+# First and last stages of a pipeline hold the embedding and the loss, so some difference cannot be avoided.
+STAGE_SHARE = 0.08
 
 LEAST_STEPS = 2
 
@@ -87,7 +97,11 @@ def find_uneven(facts: JobFacts) -> Uneven:
     slow = found.excess_ns >= max(LEAST_SHARE * window_ns, chance_ns)
     persistent = np.flatnonzero(slow & (found.steps_above >= PERSISTENT))
     if len(persistent) and _are_few(own, persistent):
-        return _described(facts, "persistent", persistent)
+        uneven = _described(facts, "persistent", persistent)
+        by_design = (
+            own.staged and uneven.work == "more" and uneven.high_ns < STAGE_SHARE * own.usual_ns[0].sum()
+        )
+        return uneven if not by_design else replace(uneven, pattern="even", members=none)
     worth = found.lost_ns >= np.maximum(LEAST_SHARE * own.step_ns, CERTAIN * _noise_ns(own))
     by = np.bincount(
         found.slowest[worth], weights=found.lost_ns[worth], minlength=len(found.excess_ns)
@@ -176,16 +190,19 @@ def _work(facts: JobFacts, members: Int64, part: str) -> tuple[Literal["", "more
     if part != "computing":
         return "", float("nan")
     kernels = facts.kernels
-    shapes, slower = kernels.other_shapes[members], kernels.slower[members]
-    known = float(np.nanmedian(slower)) if np.isfinite(slower).any() else float("nan")
-    if np.isfinite(shapes).any():
-        if float(np.nanmean(shapes)) >= OTHER_WORK:
-            return "more", known
-    elif (grids := other_sizes(facts.own_time, members)) >= OTHER_WORK:
-        return "more", known
-    elif np.isnan(grids):
-        return "", known
-    return ("slower", known) if known >= SLOWER else ("more", known)
+    time, work, slower = (_mean(values[members]) for values in (kernels.time, kernels.work, kernels.slower))
+    if _mean(kernels.shaped[members]) >= SHAPED:
+        explained = work - 1 >= EXPLAINED * (time - 1)
+        return ("slower", slower) if slower >= SLOWER and not explained else ("more", slower)
+    grids = other_sizes(facts.own_time, members)
+    if grids >= OTHER_WORK:
+        return "more", slower
+    return ("slower", slower) if grids < OTHER_WORK and slower >= SLOWER else ("", slower)
+
+
+def _mean(values: Float64) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
 
 
 def found_stragglers(facts: JobFacts) -> Stragglers:

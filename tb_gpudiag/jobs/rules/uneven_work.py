@@ -14,15 +14,12 @@ from tb_gpudiag.jobs.rules.job_words import (
     part_text,
     ranks_text,
 )
-from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, Uneven, find_uneven
+from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, STAGE_SHARE, Uneven, find_uneven
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.trace.events import Int64
 from tb_gpudiag.wording.format import count, share, time_ns
-from tb_gpudiag.wording.quantity import duration, number, share_of
-
-# First and last stages of a pipeline hold the embedding and the loss: some difference cannot be avoided.
-STAGE_SHARE = 0.15
+from tb_gpudiag.wording.quantity import duration, number, ratio
 
 
 def check(facts: JobFacts) -> Answer:
@@ -73,44 +70,43 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             window_time("Lost per rank", uneven.high_ns, window_ns),
             Evidence("Uneven in", number(uneven.steps, "step"), (f"of {uneven.of_steps}",)),
             Evidence("More computing", duration(uneven.part_ns / max(1, len(uneven.members)))),
-            *_other_shapes(facts, uneven.members),
+            *_more_work(facts, uneven.members),
         ],
     )
 
 
-def _other_shapes(facts: JobFacts, members: Int64) -> list[Evidence]:
-    shapes = facts.kernels.other_shapes[members]
-    if not np.isfinite(shapes).any():
+def _more_work(facts: JobFacts, members: Int64) -> list[Evidence]:
+    work = facts.kernels.work[members]
+    if not np.isfinite(work).any():
         return []
-    most = float(np.nanmax(shapes))
-    return [Evidence("Kernels with other shapes", share_of(most, 1, "of its kernel time"))]
+    return [Evidence("Work by the sizes of inputs", ratio(float(np.nanmax(work)), "as much as the peers"))]
 
 
 def _stages(facts: JobFacts, window_ns: int) -> Finding | None:
-    """A finding if the slowest stage computes much longer than the mean stage."""
+    """A finding if the slowest stage computes much longer than the others. Of each stage, the rank that
+    computes least counts: a slow one among its replicas is not the stage's."""
     own = facts.own_time
+    if own.staged:
+        return None
     computing = own.parts_ns[:, :, 0].sum(axis=1)
     stages = [np.flatnonzero(own.role == role) for role in np.unique(own.role)]
-    if len(stages) < 2:
-        return None
-    means = np.array([computing[stage].mean() for stage in stages])
-    weights = np.array([len(stage) for stage in stages])
-    mean = float(np.average(means, weights=weights))
-    slowest = int(means.argmax())
-    more_ns = int(means[slowest] - mean)
-    if more_ns < STAGE_SHARE * mean or more_ns < LEAST_SHARE * window_ns:
+    least = np.array([computing[stage].min() for stage in stages])
+    slowest = int(least.argmax())
+    others = int(np.median(np.delete(least, slowest))) if len(stages) > 1 else 0
+    more_ns = int(least[slowest]) - others
+    if not others or more_ns < STAGE_SHARE * others or more_ns < LEAST_SHARE * window_ns:
         return None
     who = ranks_text(facts.ranks(stages[slowest]))
     return Finding(
-        title=f"The pipeline stage of {who} computes {share(more_ns, mean)} longer than the mean stage",
+        title=f"The pipeline stage of {who} computes {share(more_ns, others)} longer than the other stages",
         summary="A pipeline is as fast as its slowest stage: the others wait for its microbatches.",
         fix=_STAGES,
         cost_ns=more_ns,
         saving=Saving(0, more_ns, "estimate"),
         evidence=[
-            window_time("Computing above the mean", more_ns, window_ns),
-            Evidence("Computing of this stage", duration(means[slowest])),
-            Evidence("Mean of all stages", duration(mean)),
+            window_time("Computing above the others", more_ns, window_ns),
+            Evidence("Computing of this stage", duration(float(least[slowest]))),
+            Evidence("Computing of the others", duration(others)),
         ],
     )
 

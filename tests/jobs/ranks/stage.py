@@ -60,6 +60,7 @@ def job(
                     "exposed_ns": round((over - arrival[r]) * MS),
                     "step": step,
                     "since_ns": since[r],
+                    "host_start_ns": since[r],
                     "computing_ns": round((busy if cause == "computing" else usual) * MS),
                     "communicating_ns": round((clock[r] - since[r]) * MS),
                     "idle_ns": parts(**{cause: round((busy - usual) * MS)})
@@ -100,7 +101,7 @@ def _rank(
         return round((ms - start) * (1 + drift) * MS)
 
     for number, row in enumerate(rows):
-        for name in ("start_ns", "end_ns", "since_ns"):
+        for name in ("start_ns", "end_ns", "since_ns", "host_start_ns"):
             row[name] = local(row[name])
         if change is not None:
             change(rank, number, row)
