@@ -16,6 +16,7 @@ from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
 from tests.builder import TraceBuilder
 from tests.service.helpers import eventually, hasten, write_trace
+from tests.simulator.jobs import DistributedJob, simulate_job
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +72,22 @@ def test_two_traces_are_compared(service: Callable[[], Service], tmp_path: Path)
     assert computing == pytest.approx(-300, abs=1)
     again = served.compare(base, candidate)
     assert isinstance(again, bytes)  # from the cache
+
+
+def test_the_ranks_of_a_job(service: Callable[[], Service], tmp_path: Path) -> None:
+    simulate_job(DistributedJob("ddp", ranks=3, steps=2), seed=0).write(tmp_path / "log" / "job")
+    write(tmp_path / "log" / "other", "w_1", 600, 1)
+    served = service()
+    *ranks, other = (entry.id for entry in served.traces().traces)
+    state = from_json(answer(lambda: served.job(ranks[1])), pb.JobState)
+    assert [rank.rank for rank in state.job.ranks] == [0, 1, 2]
+    assert sorted(rank.id for rank in state.job.ranks) == sorted(ranks)
+
+    def refused() -> str:
+        found = served.job(other)
+        return found.error.what if isinstance(found, Pending) and found.error else ""
+
+    assert "not a rank of a job" in eventually(refused)
 
 
 def test_a_trace_that_cannot_be_read_is_the_answer_s_problem(
