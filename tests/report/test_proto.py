@@ -17,7 +17,8 @@ SCALARS = {"double": 1, "int32": 5, "bool": 8, "string": 9, "uint32": 13}
 
 SCALAR_NAMES = {number: name for name, number in SCALARS.items()}
 
-FIELD = re.compile(r"^(repeated )?(\w+) (\w+) = (\d+);$")
+MAP = "map<string, double>"
+FIELD = re.compile(rf"^(repeated )?(\w+|{MAP}) (\w+) = (\d+);$")
 VALUE = re.compile(r"^(\w+) = (\d+);$")
 
 
@@ -49,7 +50,7 @@ def _generated() -> dict[str, set[tuple[str, ...]]]:
     package = report_pb2.DESCRIPTOR.package + "."
     found: dict[str, set[tuple[str, ...]]] = {}
     for message in report_pb2.DESCRIPTOR.message_types_by_name.values():
-        assert not message.nested_types
+        assert all(nested.GetOptions().map_entry for nested in message.nested_types)
         found[message.full_name.removeprefix(package)] = _members(message)
         for enum in message.enum_types:
             found[enum.full_name.removeprefix(package)] = {(v.name, str(v.number)) for v in enum.values}
@@ -67,6 +68,9 @@ def _members(message: Descriptor) -> set[tuple[str, ...]]:
 
 def _kind(field: FieldDescriptor) -> str:
     named = field.message_type or field.enum_type
+    if field.message_type and field.message_type.GetOptions().map_entry:
+        key, value = field.message_type.fields
+        return f"map<{SCALAR_NAMES[key.type]}, {SCALAR_NAMES[value.type]}>"
     return named.name if named else SCALAR_NAMES[field.type]
 
 

@@ -8,6 +8,7 @@ import io
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
@@ -20,11 +21,12 @@ from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE
 from tests.simulator import simulate
 
 PROTO = Path(tb_gpudiag.__file__).parent / "report" / "report.proto"
-FIELD = re.compile(r"(repeated )?(\w+) (\w+) = \d+;\s*(?://\s*(.*))?$")
+FIELD = re.compile(r"(repeated )?(\w+|map<.*>) (\w+) = \d+;\s*(?://\s*(.*))?$")
 VALUE = re.compile(r"(\w+) = (\d+);")
 
 _JSON_INTRODUCTION = """
 `gpudiag diagnose --format json` prints `{"reports": [Report, …]}`, and `"errors"` if files could not be read.
+`gpudiag compare` prints `{"comparison": Comparison}`, and `gpudiag history` `{"histories": [History, …]}`.
 The [HTTP routes](http.md) answer with the other messages. Names of fields do not change.
 """
 
@@ -54,25 +56,30 @@ def _help(command: str) -> list[str]:
 
 def api_page() -> str:
     """The public Python API: the docstrings of `tb_gpudiag` and its errors."""
-    signature = inspect.signature(tb_gpudiag.diagnose)
     example = (
-        'import tb_gpudiag\n\nreport = tb_gpudiag.diagnose("log/my_run")\nprint(report.verdict.sentence)'
+        'import tb_gpudiag\n\nreport = tb_gpudiag.diagnose("log/my_run")\nprint(report.verdict.sentence)\n\n'
+        'comparison = tb_gpudiag.compare("log/before", "log/after")\nprint(comparison.sentence)'
     )
+    functions = [tb_gpudiag.compare, tb_gpudiag.diagnose]
     return (
         "\n\n".join(
             [
                 "# Python API",
                 _doc(tb_gpudiag),
                 f"```python\n{example}\n```",
-                f"## `diagnose{signature}`".replace("'", ""),
-                _doc(tb_gpudiag.diagnose),
-                "The messages of a `Report` are described in [JSON](json.md).",
+                *(part for function in functions for part in _function(function)),
+                "The messages of a `Report` and a `Comparison` are described in [JSON](json.md).",
                 "## `tb_gpudiag.errors`",
                 _fenced(_doc(errors)),
             ]
         )
         + "\n"
     )
+
+
+def _function(function: Callable[..., object]) -> list[str]:
+    signature = f"{function.__name__}{inspect.signature(function)}".replace("'", "")
+    return [f"## `{signature}`", _doc(function)]
 
 
 def json_page() -> str:
