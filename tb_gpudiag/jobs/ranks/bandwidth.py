@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.jobs.ranks.channels import Channels
-from tb_gpudiag.jobs.ranks.clocks import Clocks, Float64
+from tb_gpudiag.jobs.ranks.channels import SEND, Channels
+from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.jobs.ranks.row_groups import row_groups
 from tb_gpudiag.jobs.ranks.waits import Waits
-from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.trace.events import NONE, Int64
 
 
 def bus_factor(kind: str, ranks: int) -> float:
@@ -29,34 +29,54 @@ def bus_factor(kind: str, ranks: int) -> float:
 
 @dataclass(frozen=True)
 class Link:
-    """Collectives of one kind and size in one channel. members: who takes part. times: number of them."""
+    """Collectives of one kind and size in one channel. transfer_ns, step: of each, in order of time."""
 
     channel: int
-    kind: str
-    bytes: int
     members: tuple[int, ...]
-    hosts: int
-    count: int
-    transfer_ns: float  # median
-    total_ns: int  # sum over all of them
+    transfer_ns: Int64
+    step: Int64
+
+    @property
+    def count(self) -> int:
+        return len(self.transfer_ns)
+
+    @property
+    def usual_ns(self) -> float:
+        """Median transfer."""
+        return float(np.median(self.transfer_ns))
 
 
 @dataclass(frozen=True)
 class SizeClass:
-    """Links that are alike: same kind, size, number of ranks, and on one host or over several."""
+    """Links that are alike: same kind, number of ranks and of hosts, and about the same size.
+
+    bytes: median size; NONE if the trace does not say.
+    """
 
     kind: str
     bytes: int
     ranks: int
     hosts: int
     links: tuple[Link, ...]
-    transfer_ns: float  # median over the links
-    slowest_ns: float  # of any collective
-    total_ns: int
 
     @property
     def count(self) -> int:
         return sum(link.count for link in self.links)
+
+    @property
+    def transfer_ns(self) -> float:
+        """Median over the links."""
+        return float(np.median([link.usual_ns for link in self.links]))
+
+    @property
+    def slowest_ns(self) -> float:
+        """The longest transfer of all."""
+        return float(max(link.transfer_ns.max() for link in self.links))
+
+    @property
+    def total_ns(self) -> int:
+        """Sum over all collectives."""
+        return sum(int(link.transfer_ns.sum()) for link in self.links)
 
     def algorithm_gb_per_s(self, transfer_ns: float) -> float:
         """Bytes by time; 0 if the trace does not say the size."""
@@ -67,8 +87,8 @@ class SizeClass:
         return self.algorithm_gb_per_s(transfer_ns) * bus_factor(self.kind, self.ranks)
 
 
-# Classes of jobs with ragged messages, most transfer first.
-_MOST_CLASSES: Final = 5_000
+# Sizes in one class differ by at most 19%: batches of different length, not different messages.
+_SIZES_PER_DOUBLING: Final = 4
 
 
 def size_classes(
@@ -76,49 +96,84 @@ def size_classes(
 ) -> list[SizeClass]:
     """Sort collectives by kind, size, ranks and hosts; most transfer time first.
 
-    Some collectives transfer while the last ranks still arrive, so only a link's median counts.
+    Transfers are scaled to the class's size.
     """
     if not len(waits):
         return []
     row = waits.last_row
-    kind, size, channel = operations.kind.code[row], operations.bytes[row], _channel(channels, row)
-    columns = (channel, kind.astype(np.int64), size)
-    first, inverse = row_groups(*columns)
-    distinct = np.stack([column[first] for column in columns], axis=1)
+    channel = channels.of[row].astype(np.int64)
+    pair = np.array([one.pair is not None for one in channels.channels], np.bool_)[channel]
+    # The last one of a pair can be the sender or the receiver.
+    kind = np.where(pair, NONE, operations.kind.code[row])
+    bytes_ = operations.bytes[row]
+    bucket = np.where(bytes_ > 0, np.rint(_SIZES_PER_DOUBLING * np.log2(np.maximum(1, bytes_))), NONE)
+    first, inverse = row_groups(channel, kind, bucket.astype(np.int64))
     order = np.argsort(inverse, kind="stable")
-    bounds = np.searchsorted(inverse[order], np.arange(len(distinct) + 1))
-    transfer = waits.transfer_ns
-    found: dict[tuple[str, int, int, int], list[Link]] = {}
-    slowest: dict[tuple[str, int, int, int], float] = {}
-    for i, (one, kind_code, bytes_) in enumerate(distinct.tolist()):
-        times = transfer[order[bounds[i] : bounds[i + 1]]]
-        members = channels.channels[one].members
-        hosts = len(set(clocks.host[list(members)].tolist()))
-        name = operations.kind.texts[kind_code]
-        link = Link(one, name, bytes_, members, hosts, len(times), float(np.median(times)), int(times.sum()))
-        key = (name, bytes_, channels.channels[one].size, hosts)
-        found.setdefault(key, []).append(link)
-        slowest[key] = max(slowest.get(key, 0.0), float(times.max()))
-    classes = [
-        SizeClass(
-            *key,
-            tuple(links),
-            float(np.median([link.transfer_ns for link in links])),
-            slowest[key],
-            sum(link.total_ns for link in links),
-        )
-        for key, links in found.items()
-    ]
-    classes.sort(key=lambda one: -one.total_ns)
-    return classes[:_MOST_CLASSES]
+    bounds = np.searchsorted(inverse[order], np.arange(len(first) + 1))
+    by_class: dict[tuple[str, int, int, int], list[Int64]] = {}
+    for i, one in enumerate(first.tolist()):
+        of = channels.channels[int(channel[one])]
+        name = SEND if pair[one] else operations.kind.texts[int(kind[one])]
+        hosts = len(set(clocks.host[list(of.members)].tolist()))
+        key = (name, int(bucket[one]), of.size, hosts)
+        by_class.setdefault(key, []).append(order[bounds[i] : bounds[i + 1]])
+    found = []
+    for (name, _, ranks, hosts), parts in by_class.items():
+        usual = int(np.median(bytes_[np.concatenate(parts)]))
+        links = []
+        for own in parts:
+            scale = usual / np.maximum(1, bytes_[own]) if usual > 0 else 1.0
+            of = channels.channels[int(channel[own[0]])]
+            links.append(
+                Link(
+                    int(channel[own[0]]),
+                    of.members,
+                    np.rint(waits.transfer_ns[own] * scale).astype(np.int64),
+                    operations.step.code[row[own]].astype(np.int64),
+                )
+            )
+        found.append(SizeClass(name, usual, ranks, hosts, tuple(links)))
+    found.sort(key=lambda one: -one.total_ns)
+    return found
 
 
-def _channel(channels: Channels, row: Int64) -> Int64:
-    return channels.of[row].astype(np.int64)
+@dataclass(frozen=True)
+class Slower:
+    """How much slower a link is than usual. slow_ns, usual_ns: median transfers. more_ns: its cost in all.
+
+    steps: those in which it is slow, none if in all.
+    """
+
+    link: Link
+    like: SizeClass
+    slow_ns: float
+    usual_ns: float
+    more_ns: int
+    steps: tuple[int, ...] = ()
+
+    @property
+    def times(self) -> float:
+        """How many times as long a transfer takes."""
+        return self.slow_ns / self.usual_ns if self.usual_ns > 0 else 1.0
 
 
-def slowness(link: Link, peers: SizeClass) -> float:
-    """How many times as long a link takes as the others like it; 1 if there is no other."""
-    others: Float64 = np.array([one.transfer_ns for one in peers.links if one is not link])
-    usual = float(np.median(others)) if len(others) else link.transfer_ns
-    return link.transfer_ns / usual if usual > 0 else 1.0
+def among_links(link: Link, like: SizeClass) -> Slower:
+    """Compare a link with the others of its class."""
+    others = [one.usual_ns for one in like.links if one is not link]
+    usual = float(np.median(others)) if others else link.usual_ns
+    more = int(np.maximum(0, link.transfer_ns - usual).sum())
+    return Slower(link, like, link.usual_ns, usual, more)
+
+
+def among_steps(link: Link, like: SizeClass, least: float) -> Slower:
+    """Compare the steps in which a link takes at least `least` times as long as in its fastest step with the
+    others."""
+    steps = np.unique(link.step)
+    middle = np.array([np.median(link.transfer_ns[link.step == step]) for step in steps])
+    slow = steps[middle >= least * middle.min()]
+    in_slow = np.isin(link.step, slow)
+    if not len(slow) or in_slow.all():
+        return Slower(link, like, link.usual_ns, link.usual_ns, 0)
+    usual = float(np.median(link.transfer_ns[~in_slow]))
+    more = int(np.maximum(0, link.transfer_ns[in_slow] - usual).sum())
+    return Slower(link, like, float(np.median(link.transfer_ns[in_slow])), usual, more, tuple(slow.tolist()))

@@ -10,6 +10,7 @@ from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import FSDP, tensor_channels
 from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED
+from tb_gpudiag.jobs.rules.slow_transfers import find_slow_links
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.trace.events import Bool, Int64
@@ -43,7 +44,8 @@ def overlap_of(facts: JobFacts) -> Overlap:
     names = np.array(operations.kind.texts or [""], object)
     hideable = np.isin(names, list(_HIDEABLE))[operations.kind.code[waits.last_row]]
     tensor = list(tensor_channels(operations, facts.channels, waits))
-    hideable &= ~np.isin(facts.channels.of[waits.last_row], tensor)
+    slow = [found.link.channel for found in find_slow_links(facts)]  # overlap is not what these lack
+    hideable &= ~np.isin(facts.channels.of[waits.last_row], [*tensor, *slow])
     members = len(facts.set.members)
     last = waits.bounds[1:] - 1
     weight = np.where(hideable, waits.size, 0) / members
