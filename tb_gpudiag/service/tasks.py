@@ -17,6 +17,7 @@ from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.digest.file import from_bytes, to_bytes
 from tb_gpudiag.errors import JobFailed, UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
+from tb_gpudiag.jobs.history.run_history import histories
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
@@ -84,6 +85,13 @@ def _job(task: Task, progress: Progress) -> Result:
     return Result(_zipped(pb.JobState(state="ready", progress=1.0, job=chosen[0])), {}, {})
 
 
+def _history(task: Task, progress: Progress) -> Result:
+    progress(0.1, "comparing recordings")
+    # One for each rank, the first one first: ranks of a job keep in step.
+    found = histories(_digests(task))[0]
+    return Result(_zipped(pb.HistoryState(state="ready", progress=1.0, history=found)), {}, {})
+
+
 def _compare(task: Task, progress: Progress) -> Result:
     progress(0.1, "comparing")
     between = task.sources.index(BETWEEN_SIDES)
@@ -135,5 +143,6 @@ _KINDS: Final[Mapping[str, Callable[[Task, Progress], Result]]] = {
     "diagnose": _diagnose,
     "digest": _digest,
     "job": _job,
+    "history": _history,
     "compare": _compare,
 }

@@ -90,6 +90,17 @@ def test_the_ranks_of_a_job(service: Callable[[], Service], tmp_path: Path) -> N
     assert "not a rank of a job" in eventually(refused)
 
 
+def test_the_history_of_a_run(service: Callable[[], Service], tmp_path: Path) -> None:
+    for number in range(3):
+        write(tmp_path / "log" / "run", "w_1", 300 + 100 * number, 1_700_000_000_000 + 60_000 * number)
+    served = service()
+    state = from_json(answer(lambda: served.history("run")), pb.HistoryState)
+    assert [round(point.busy_share, 2) for point in state.history.points] == [0.3, 0.4, 0.5]
+    assert {point.id for point in state.history.points} == {entry.id for entry in served.traces().traces}
+    with pytest.raises(UnknownTrace):
+        served.history("no run")
+
+
 def test_a_trace_that_cannot_be_read_is_the_answer_s_problem(
     service: Callable[[], Service], tmp_path: Path
 ) -> None:
