@@ -117,12 +117,10 @@ def what_if(table: OperationTable, job: Parallelism) -> WhatIf:
     straggling, ideal = replay.step_s([_everything, _nothing])
     kinds = tuple(dict.fromkeys(OPTYPES[index].kind for index in np.unique(table.optype)))
 
-    def decomposition(parts: tuple[int | str, ...], operations: Sequence[Part]) -> Decomposition:
-        return Decomposition(parts, replay.step_s(operations), ideal)
-
-    by_dp_rank = decomposition(tuple(range(job.dp)), [_dp_rank(rank) for rank in range(job.dp)])
-    by_stage = decomposition(tuple(range(job.pp)), [_stage(stage) for stage in range(job.pp)])
-    by_kind = decomposition(kinds, [_kind(kind) for kind in kinds])
+    stages = [_stage(stage) for stage in range(job.pp)]
+    by_dp_rank = Decomposition(tuple(range(job.dp)), replay.dp_rank_step_s(job.dp), ideal)
+    by_stage = Decomposition(tuple(range(job.pp)), replay.step_s(stages), ideal)
+    by_kind = Decomposition(kinds, replay.step_s([_kind(kind) for kind in kinds]), ideal)
 
     # As in the paper: one replay per worker would be too many.
     slowdown = np.minimum(by_dp_rank.slowdown[:, None], by_stage.slowdown)
@@ -200,6 +198,28 @@ class _Replay:
         return np.concatenate([self._graph_step_s(graph, straggling) for graph in self._graphs], axis=1)[
             :, self.order
         ]
+
+    def dp_rank_step_s(self, ranks: int) -> Float64:
+        """Return the step times if only one data-parallel rank straggles, shape (ranks, k)."""
+        parts = [_dp_rank(rank) for rank in range(ranks)]
+        found = [
+            self._graph_step_s(graph, parts) if graph.one_of_many is None else self._one_of_many_step_s(graph)
+            for graph in self._graphs
+        ]
+        return np.concatenate(found, axis=1)[:, self.order]
+
+    def _one_of_many_step_s(self, graph: StepGraph) -> Float64:
+        one_of_many = graph.one_of_many
+        assert one_of_many is not None
+        rows, steps = one_of_many.rows, len(graph.steps)
+        ideal = self._ideal_s[graph.operations.optype[rows[0]]][:, None]
+        at_once = max(1, CELLS // (2 * rows.shape[1] * steps))
+        times = []
+        for low in range(0, len(rows), at_once):
+            straggling = graph.duration_s[rows[low : low + at_once]].swapaxes(0, 1).reshape(len(ideal), -1)
+            durations = np.concatenate([straggling, np.broadcast_to(ideal, straggling.shape)])
+            times.append(one_of_many.schedule.ends(durations).max(axis=0).reshape(-1, steps))
+        return np.concatenate(times)
 
     def _graph_step_s(self, graph: StepGraph, straggling: Sequence[Part]) -> Float64:
         recorded = graph.duration_s[:, None, :]

@@ -23,6 +23,7 @@ import numpy as np
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.jobs.what_if_operations import Incomplete, Operations, Transfers, groups, transfers
 from tb_gpudiag.jobs.what_if_schedule import Schedule, schedule
+from tb_gpudiag.jobs.what_if_symmetry import OneOfMany, one_of_many
 from tb_gpudiag.jobs.what_if_table import OPTYPES, OperationTable, Parallelism, Stream
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class StepGraph:
     """Steps that consist of the same operations in the same order.
 
     steps: shape (k,). recorded_s: step times, shape (k,). duration_s: shape (n, k); of a communication it is
-    the transfer, from the start of the group's last operation to its own end.
+    the transfer, from the start of the group's last operation to its own end. one_of_many: None if the
+    data-parallel ranks differ.
     """
 
     operations: Operations
@@ -58,6 +60,7 @@ class StepGraph:
     recorded_s: Float64
     duration_s: Float64
     schedule: Schedule
+    one_of_many: OneOfMany | None
 
 
 def step_graphs(table: OperationTable, job: Parallelism) -> tuple[list[StepGraph], dict[int, str]]:
@@ -126,6 +129,7 @@ def _graph(table: OperationTable, rows: Int64, job: Parallelism) -> StepGraph:
         end.max(axis=0) - start.min(axis=0),
         np.where(COMMUNICATES[operations.optype][:, None], np.maximum(end - last_start[group], 0), duration),
         schedule(group, before[waited], after[waited]),
+        one_of_many(operations, group, before[waited], after[waited]),
     )
 
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.errors import TraceError, UsageError
+from tb_gpudiag.jobs import what_if_graph
 from tb_gpudiag.jobs.what_if import WhatIf, what_if
 from tb_gpudiag.jobs.what_if_table import OperationTable, Parallelism
 from tests.conftest import REPOSITORY
@@ -129,6 +130,27 @@ def test_the_order_of_rows_does_not_matter() -> None:
     assert analyzed(mixed, job).slowdown == pytest.approx(analyzed(rows, job).slowdown)
 
 
+@pytest.mark.parametrize("job", [Parallelism(2, 2), Parallelism(3, 4), Parallelism(5, 2, 2)])
+def test_two_ranks_replay_the_straggling_of_one_of_many(
+    job: Parallelism, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table([Step(job, 2 * job.pp, uneven(seed)).run() for seed in range(2)])
+    short = analyzed(rows, job).by_dp_rank.step_s
+    monkeypatch.setattr(what_if_graph, "one_of_many", lambda *_: None)
+    assert short == pytest.approx(analyzed(rows, job).by_dp_rank.step_s)
+
+
+def test_data_parallel_ranks_may_have_different_operations() -> None:
+    job = Parallelism(dp=3, pp=2)
+    rows = table([Step(job, 4, even).run()]).to_pylist()
+    collection = next(row for row in rows if row["optype"] == "optimizer" and row["dp_rank"] == 1) | {
+        "optype": "gc",
+        "duration": 0.0,
+    }
+    result = analyzed(pa.Table.from_pylist([*rows, collection]), job)
+    assert result.by_dp_rank.slowdown == pytest.approx(1)
+
+
 def test_delays_are_removed() -> None:
     """The optimizer of one worker starts 5 s late in one step of two."""
     job = Parallelism(dp=2, pp=2)
@@ -204,14 +226,17 @@ def test_parallelism_is_read_from_meta() -> None:
             Parallelism.from_meta(meta)
 
 
+def published_table(name: str) -> tuple[OperationTable, Parallelism]:
+    lines = [line.split(": ") for line in (PUBLISHED / f"meta-{name}.yaml").read_text().splitlines()]
+    meta = {key: int(value) for key, value in lines if value.isdigit()}
+    rows = pq.read_table(PUBLISHED / f"trace-{name}.parquet")
+    return OperationTable.from_arrow(rows), Parallelism.from_meta(meta)
+
+
 def published(name: str) -> tuple[WhatIf, dict[str, Any]]:
     if not PUBLISHED.is_dir():
         pytest.skip(f"no published tables at {PUBLISHED}")
-    lines = [line.split(": ") for line in (PUBLISHED / f"meta-{name}.yaml").read_text().splitlines()]
-    meta = {key: int(value) for key, value in lines if value.isdigit()}
-    return analyzed(pq.read_table(PUBLISHED / f"trace-{name}.parquet"), Parallelism.from_meta(meta)), _json(
-        PUBLISHED / f"result-{name}.json"
-    )
+    return what_if(*published_table(name)), _json(PUBLISHED / f"result-{name}.json")
 
 
 def _json(path: Path) -> dict[str, Any]:
