@@ -15,7 +15,9 @@ _BACKSLASH: Final = ord("\\")
 _COMMA: Final = ord(",")
 _BRACE: Final = ord("{")
 _CLOSING: Final = ord("]")
-_KEY_END: Final = int.from_bytes(b'":', "little")
+_COLON: Final = ord(":")
+_LOWER: Final = 0x20  # the bit by which lowercase letters differ from capital ones
+_LETTERS: Final = 26
 _STEP: Final = np.zeros(256, np.int8)
 _STEP[[ord("{"), ord("[")]] = 1
 _STEP[[ord("}"), ord("]")]] = -1
@@ -185,13 +187,13 @@ def elements(text: bytes) -> Elements:
 def most_elements(text: bytes) -> int:
     """Return an upper bound of the number of elements of an array, without looking for strings and brackets.
 
-    Of the commas inside an object, each but one less than its keys separates keys.
+    An object has one comma less than keys. All other commas may separate elements.
     """
     codes = np.frombuffer(text, np.uint8)
-    commas, objects, slashes = (np.count_nonzero(codes == code) for code in (_COMMA, _BRACE, _BACKSLASH))
-    keys = sum(
-        np.count_nonzero(np.frombuffer(text, "<u2", (len(text) - shift) // 2, shift) == _KEY_END)
-        for shift in (0, 1)
-    )
-    # In a string, `":` needs a backslash.
-    return int(commas + objects - keys + slashes) + 1
+    # The end of a key: a letter, a quote and a colon. The quote at the start of a string does not follow a
+    # letter, and one inside a string follows a backslash.
+    key_ends = (codes[:-2] | _LOWER) - ord("a") < _LETTERS
+    key_ends &= codes[1:-1] == _QUOTE
+    key_ends &= codes[2:] == _COLON
+    commas, objects = np.count_nonzero(codes == _COMMA), np.count_nonzero(codes == _BRACE)
+    return int(commas + objects - np.count_nonzero(key_ends)) + 1

@@ -84,6 +84,7 @@ DENSE_TRACES = [
     b"1,",
     b"null,",
     b'"\\":",',
+    b'":",',
     b"{}," + b"null," * 10,
     b'{"ph":"X","a":"aaaaaaaaaaaaaaaaaaaa"},' + b'"aaaaaaaaaa",' * 10,
     b'{"ph":"X","ts":1,"dur":1},',

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.trace.structure import Scanner, elements, segmented
+from tb_gpudiag.trace.structure import Scanner, elements, most_elements, segmented
 
 TEXTS = st.binary(max_size=80) | st.text('{}[]"\\,a', max_size=80).map(str.encode)
 
@@ -72,3 +73,24 @@ def test_elements(text: bytes) -> None:
     assert found.last_end == max(ended + commas, default=0)
     assert found.depth == max([d for at, d in marks[:below] if at < found.last_end], default=0)
     assert found.open_depth == max([d for at, d in marks[:below] if at >= found.last_end], default=0)
+
+
+@given(
+    st.lists(
+        st.recursive(
+            st.none() | st.text('{}[]":\\,a'),
+            lambda x: st.lists(x) | st.dictionaries(st.text('{}[]":\\,a'), x),
+            max_leaves=10,
+        )
+    ),
+    st.sampled_from([(",", ":"), (", ", ": "), (" , ", " : ")]),
+)
+def test_an_array_has_no_more_elements_than_the_bound(
+    values: list[object], separators: tuple[str, str]
+) -> None:
+    assert most_elements(json.dumps(values, separators=separators).encode()) >= len(values)
+
+
+def test_the_bound_is_close_for_events_without_lists() -> None:
+    event = {"ph": "X", "name": "aten::mm", "ts": 1, "dur": 2, "args": {"External id": 3, "Ev Idx": 4}}
+    assert most_elements(json.dumps([event] * 100).encode()) <= 101
