@@ -60,7 +60,7 @@ def api_page() -> str:
         'import tb_gpudiag\n\nreport = tb_gpudiag.diagnose("log/my_run")\nprint(report.verdict.sentence)\n\n'
         'comparison = tb_gpudiag.compare("log/before", "log/after")\nprint(comparison.sentence)'
     )
-    functions = [tb_gpudiag.compare, tb_gpudiag.diagnose]
+    functions: list[Callable[..., object]] = [tb_gpudiag.compare, tb_gpudiag.diagnose]
     return (
         "\n\n".join(
             [
