@@ -49,9 +49,12 @@ class JobSlowdown:
         return self.step_ns / self.s
 
 
-def slowdown_of(work: JobWork) -> JobSlowdown:
-    """Replay a job without its straggling. Raise TraceError if its collectives cannot be replayed."""
-    replay = JobReplay(work)
+def slowdown_of(work: JobWork, replay: JobReplay | None = None) -> JobSlowdown:
+    """Replay a job without its straggling. Raise TraceError if its collectives cannot be replayed.
+
+    replay: of this work, if it was made before.
+    """
+    replay = replay or JobReplay(work)
     members = slowest_members(work)
     parts = [name for name, spent in zip(work.part_names, work.parts_ns.sum(axis=0), strict=True) if spent]
     changes = [UNCHANGED, WITHOUT_STRAGGLING]

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tb_gpudiag.errors import TraceError
 from tb_gpudiag.jobs.ranks.bandwidth import SizeClass, size_classes
 from tb_gpudiag.jobs.ranks.channels import Channels, channels_of
 from tb_gpudiag.jobs.ranks.clocks import Clocks, clocks_of
@@ -19,6 +20,10 @@ from tb_gpudiag.jobs.ranks.operations import RankOperations, operations_of
 from tb_gpudiag.jobs.ranks.own_time import OwnTime, own_time_of
 from tb_gpudiag.jobs.ranks.parallelism import parallelisms
 from tb_gpudiag.jobs.ranks.waits import Waits, waits_of
+from tb_gpudiag.jobs.what_if_digests import job_work
+from tb_gpudiag.jobs.what_if_replay import JobReplay
+from tb_gpudiag.jobs.what_if_slowdown import JobSlowdown, slowdown_of
+from tb_gpudiag.jobs.what_if_work import JobWork
 from tb_gpudiag.trace.events import Int64
 
 
@@ -77,6 +82,24 @@ class JobFacts:
     def late_causes(self) -> LateCauses:
         """Why ranks came last, collective by collective."""
         return LateCauses(self.operations, self.waits)
+
+    @cached_property
+    def work(self) -> JobWork:
+        """What the ranks did between their collectives, to be replayed."""
+        return job_work(self.set.members, self.operations, self.waits, self.clocks)
+
+    @cached_property
+    def replay(self) -> JobReplay | None:
+        """The job, to be replayed with changes; None if its collectives cannot be replayed."""
+        try:
+            return JobReplay(self.work)
+        except TraceError:
+            return None
+
+    @cached_property
+    def slowdown(self) -> JobSlowdown | None:
+        """What stragglers cost; None if the collectives cannot be replayed."""
+        return None if self.replay is None else slowdown_of(self.work, self.replay)
 
     @cached_property
     def parallelism(self) -> list[str]:

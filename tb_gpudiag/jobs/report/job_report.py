@@ -16,6 +16,7 @@ from tb_gpudiag.jobs.ranks.members import find_sets, slim
 from tb_gpudiag.jobs.report.collective_messages import collectives_message
 from tb_gpudiag.jobs.report.rank_messages import rank_messages, step_messages
 from tb_gpudiag.jobs.rules.job_verdict import find_job_verdict
+from tb_gpudiag.jobs.rules.replayed_savings import TRUSTED_ERROR
 from tb_gpudiag.jobs.rules.run_job_rules import run_job_rules
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import (
@@ -82,6 +83,24 @@ def build_job_report(
             for e in errors[:NOTES_LIMIT]
         ],
         steps=step_messages(facts),
+        slowdown=_slowdown(facts),
+    )
+
+
+def _slowdown(facts: JobFacts) -> pb.Slowdown | None:
+    found = facts.slowdown
+    if found is None or found.error > TRUSTED_ERROR:
+        return None
+    return pb.Slowdown(
+        s=found.s,
+        low=found.low,
+        high=found.high,
+        by_rank={str(facts.set.ranks[member]): s for member, s in found.by_member.items()},
+        by_kind=found.by_part,
+        basis="replayed",
+        error_share=found.error,
+        step_us=us(found.step_ns),
+        ideal_step_us=us(found.ideal_step_ns),
     )
 
 

@@ -9,6 +9,7 @@ from tb_gpudiag.errors import place_of
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_registry import JOB_RULES
 from tb_gpudiag.jobs.rules.job_rule import JobRule
+from tb_gpudiag.jobs.rules.replayed_savings import with_replayed_saving
 from tb_gpudiag.rules.rule import Answer, AnyRule, CannotTell, Clear, Finding, Severity
 from tb_gpudiag.rules.run import Found, Outcome
 
@@ -29,6 +30,7 @@ def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outc
                 clear.append((rule, one))
             else:
                 unchecked.append((rule, one))
+    found = [with_replayed_saving(facts, one) for one in found]
     found.sort(key=lambda one: (one.severity == Severity.INFO, -one.finding.cost_ns, one.rule.id))
     return Outcome(found, clear, unchecked)
 

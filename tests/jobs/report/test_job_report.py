@@ -44,7 +44,8 @@ def test_a_report_has_the_figures_of_the_contract() -> None:
     assert data["verdict"]["sentence"].startswith("Rank 2 takes 2\u00a0ms longer")
     assert [finding["rule"] for finding in data["findings"]] == ["GD602"]
     assert [step["last_rank"] for step in data["steps"]] == [2] * 5
-    assert "slowdown" not in data
+    assert data["slowdown"]["s"] == pytest.approx(13.6 / 11.6, rel=0.02)
+    assert data["findings"][0]["saving"]["basis"] == "replayed"
 
 
 def test_every_format_says_the_same() -> None:
