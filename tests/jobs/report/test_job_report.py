@@ -18,7 +18,8 @@ from tests.jobs.ranks.stage import facts_of, job
 
 
 def slow_job() -> pb.JobReport:
-    (report,) = build_jobs(job(4, 5, own_ms=lambda r, s: 12.0 if r == 2 else 10.0, cause="input")).reports
+    own = job(4, 5, own_ms=lambda r, s: 12.0 if r == 2 else 10.0, cause="input", transfer_ms=0.3)
+    (report,) = build_jobs(own).reports
     return report
 
 

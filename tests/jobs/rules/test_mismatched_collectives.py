@@ -18,7 +18,7 @@ def test_another_size() -> None:
 
     answer = check(facts_of(job(4, 4, change=change)))
     assert isinstance(answer, Finding)
-    assert plain(answer.title) == "Rank 1 sends 8 MiB where others send 4 MiB, 4 times"
+    assert plain(answer.title) == "Rank 1 sends 2 MiB where others send 1 MiB, 4 times"
 
 
 def test_another_kind() -> None:
