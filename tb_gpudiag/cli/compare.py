@@ -53,7 +53,9 @@ def _read(path: str, parsed: argparse.Namespace) -> tuple[list[Digest], list[Gpu
 def _is_slower(comparison: pb.Comparison, percent: float | None) -> bool:
     if percent is None or comparison.verdict != SLOWER:
         return False
-    return comparison.step_us.difference >= percent / 100 * comparison.step_us.base
+    # The verdict rests on one of them.
+    steps = (comparison.step_us, comparison.mean_step_us)
+    return any(step.difference >= percent / 100 * step.base for step in steps)
 
 
 def _conditions(values: Sequence[str]) -> tuple[float | None, bool]:

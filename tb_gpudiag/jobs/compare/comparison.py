@@ -8,7 +8,7 @@ from typing import Final
 from tb_gpudiag.digest.digest import PATH_SEPARATOR, Digest
 from tb_gpudiag.jobs.compare.alignment import Row, align
 from tb_gpudiag.jobs.compare.conclusion import conclude
-from tb_gpudiag.jobs.compare.difference import Difference, difference_of_medians
+from tb_gpudiag.jobs.compare.difference import Difference, difference_of_means, difference_of_medians
 from tb_gpudiag.jobs.compare.memory_change import compare_memory
 from tb_gpudiag.jobs.compare.problems import Findings, Found, compare_findings, promised
 from tb_gpudiag.jobs.compare.rows import Change, changes, kernel_rows, operator_rows, rest
@@ -29,9 +29,10 @@ def compare(base: Sequence[Digest], candidate: Sequence[Digest]) -> pb.Compariso
     """Compare two traces, or two jobs with a digest per rank. Neither may be empty."""
     one, other = Side(sorted(base, key=_by_rank)), Side(sorted(candidate, key=_by_rank))
     difference = difference_of_medians(one.samples_ns, other.samples_ns)
+    mean = difference_of_means(one.samples_ns, other.samples_ns)
     if one.same_recording(other):
         difference = Difference(difference.base, difference.candidate, 0.0, 0.0)
-    conclusion = conclude(one, other, difference, compare_shapes(one, other))
+    conclusion = conclude(one, other, difference, mean, compare_shapes(one, other))
     findings = compare_findings(one, other)
     names = _names(one, other)
     return pb.Comparison(

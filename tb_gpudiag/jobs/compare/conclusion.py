@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,55 +40,93 @@ class Conclusion:
     comparable: bool
 
 
-def conclude(base: Side, candidate: Side, difference: Difference, shapes: Shapes | None) -> Conclusion:
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict. within: as in Conclusion. by_mean: the medians alone do not show it. reasons: why it cannot
+    be told."""
+
+    verdict: str
+    within: float = 0.0
+    by_mean: bool = False
+    reasons: tuple[str, ...] = ()
+
+
+def conclude(
+    base: Side, candidate: Side, median: Difference, mean: Difference, shapes: Shapes | None
+) -> Conclusion:
     """Judge the difference between the sides."""
     if base.same_recording(candidate):
         return Conclusion(SAME, "Both sides are the same recording.", [], 0.0, comparable=True)
-    reasons = obstacles(base, candidate, shapes)
-    verdict, within = (CANNOT_TELL, 0.0) if reasons else _judged(difference)
-    if verdict == CANNOT_TELL and not reasons:
-        reasons = ["the steps vary too much"]
-    comparable = not other_work(base, candidate, shapes)
-    sentence = _sentence(verdict, base, candidate, difference, reasons, within)
-    return Conclusion(verdict, sentence, notes(base, candidate, shapes), within, comparable)
+    reasons = tuple(obstacles(base, candidate, shapes))
+    judged = Judgement(CANNOT_TELL, reasons=reasons) if reasons else _judged(median, mean)
+    return Conclusion(
+        judged.verdict,
+        _sentence(judged, base, candidate, median, mean),
+        notes(base, candidate, shapes),
+        judged.within,
+        comparable=not other_work(base, candidate, shapes),
+    )
 
 
-def _judged(difference: Difference) -> tuple[str, float]:
-    """Verdict on comparable sides, and how alike they are if they are the same."""
-    if difference.base <= 0:
+def _judged(median: Difference, mean: Difference) -> Judgement:
+    """Judge comparable sides: by the median step, unless slow steps make the mean say something else."""
+    verdict, within = _by_median(median)
+    if verdict in (FASTER, SLOWER):
+        if median.value * mean.value < 0 and abs(mean.share) > SAME_WITHIN:
+            shorter = ("median", "mean") if verdict == FASTER else ("mean", "median")
+            return _cannot_tell(f"the {shorter[0]} step is shorter and the {shorter[1]} step longer")
+        return Judgement(verdict)
+    if mean.significant and abs(mean.share) > SAME_WITHIN:
+        return Judgement(SLOWER if mean.value > 0 else FASTER, by_mean=True)
+    if verdict == SAME and abs(mean.share) > SAME_AT_MOST:
+        return _cannot_tell("median steps are the same, and some steps are slow")
+    return Judgement(SAME, within) if verdict == SAME else _cannot_tell("the steps vary too much")
+
+
+def _cannot_tell(reason: str) -> Judgement:
+    return Judgement(CANNOT_TELL, reasons=(reason,))
+
+
+def _by_median(median: Difference) -> tuple[str, float]:
+    """Verdict, and how alike the sides are if they are the same."""
+    if median.base <= 0:
         return CANNOT_TELL, 0.0
-    relative = difference.value / difference.base
-    within = max(abs(difference.low), abs(difference.high)) / difference.base
-    if difference.significant and abs(relative) > SAME_WITHIN:
-        return (SLOWER if relative > 0 else FASTER), 0.0
+    if median.significant and abs(median.share) > SAME_WITHIN:
+        return (SLOWER if median.value > 0 else FASTER), 0.0
+    within = max(abs(median.low), abs(median.high)) / median.base
     return (SAME, within) if within <= SAME_AT_MOST else (CANNOT_TELL, 0.0)
 
 
-def _sentence(
-    verdict: str,
-    base: Side,
-    candidate: Side,
-    difference: Difference,
-    reasons: Sequence[str],
-    within: float,
-) -> str:
-    times = time_ns(difference.base), time_ns(difference.candidate)
+def _sentence(judged: Judgement, base: Side, candidate: Side, median: Difference, mean: Difference) -> str:
+    times = time_ns(median.base), time_ns(median.candidate)
     medians = f"medians of {len(base.samples_ns):,} and {count(len(candidate.samples_ns), 'step')}"
-    interval = f"95% confidence: {signed_ns(difference.low)} to {signed_ns(difference.high)}"
-    if verdict == CANNOT_TELL:
-        known = f" A step takes {times[0]} in the base and {times[1]} in the candidate ({medians})."
+    both = f"a step takes {times[0]} in the base and {times[1]} in the candidate"
+    why = _reasons(base, candidate) if abs(mean.share) > SAME_WITHIN else ""
+    if judged.verdict == CANNOT_TELL:
         has_steps = len(base.samples_ns) and len(candidate.samples_ns)
-        return f"Cannot tell which is faster: {'; '.join(reasons)}.{known if has_steps else ''}"
-    if verdict == SAME:
+        known = f" {both[0].upper()}{both[1:]} ({medians}).{why}" if has_steps else ""
+        return f"Cannot tell which is faster: {'; '.join(judged.reasons)}.{known}"
+    if judged.verdict == SAME:
+        return f"The same within {share(judged.within)}: {both} ({medians}; {_interval(median, 95)}).{why}"
+    if judged.by_mean:
         return (
-            f"The same within {share(within)}: a step takes {times[0]} in the base and {times[1]} in the "
-            f"candidate ({medians}; {interval})."
+            f"The candidate is {judged.verdict.lower()} on average: the mean step takes {_moved(mean)} "
+            f"({_interval(mean, 99)}). Some steps are slow: the medians are {times[0]} and {times[1]}.{why}"
         )
-    less = share(abs(difference.value), difference.base)
     return (
-        f"The candidate is {verdict.lower()}: a step takes {times[1]} instead of {times[0]}, {less} "
-        f"{'more' if verdict == SLOWER else 'less'} ({medians}; {interval}).{_reasons(base, candidate)}"
+        f"The candidate is {judged.verdict.lower()}: a step takes {_moved(median)} ({medians}; "
+        f"{_interval(median, 95)}).{_reasons(base, candidate)}"
     )
+
+
+def _moved(difference: Difference) -> str:
+    moved = share(abs(difference.share))
+    direction = "more" if difference.value > 0 else "less"
+    return f"{time_ns(difference.candidate)} instead of {time_ns(difference.base)}, {moved} {direction}"
+
+
+def _interval(difference: Difference, percent: int) -> str:
+    return f"{percent}% confidence: {signed_ns(difference.low)} to {signed_ns(difference.high)}"
 
 
 def _reasons(base: Side, candidate: Side) -> str:
