@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.jobs.what_if_work import COMPUTING, COPYING, JobWork, Pieces, lanes
-from tb_gpudiag.trace.events import NONE, Bool, Int64
+from tb_gpudiag.trace.events import NONE, Int64
 
 Float64 = npt.NDArray[np.float64]
 
@@ -50,31 +51,36 @@ def peers_of(work: JobWork) -> list[Peers]:
 
 
 def as_peers(work: JobWork, pieces: Pieces, peers: list[Peers], with_self: bool) -> Float64:
-    """Return what the pieces take if each rank does as its peers until its next collective, shape (s, p).
+    """Return what the pieces take if each rank does as its peers, shape (s, p). Pieces outside of steps stay.
 
-    That is the mean of what is shared, and the median of the rest. In a step in which peers order their
-    collectives differently, it is as much as the peers do in the whole step. Pieces outside of steps stay.
-
-    with_self: each is among its peers; otherwise it does as the others, and alone as before.
+    Shared parts take the mean of the peers until each collective. Other parts take the median of the peers in
+    each step: over shorter times, chance decides which of them is late.
+    with_self: each rank is among its peers; otherwise it does as the others, and alone as before.
     """
     spent = np.zeros((len(work) + work.members, len(work.part_names)))
     np.add.at(spent, pieces.block, pieces.ns)
+    is_shared = np.isin(work.part_names, SHARED)
     ratio, more = np.ones_like(spent), np.zeros_like(spent)
     for some in peers:
-        unit = _units(work, pieces, some)
-        own = np.zeros((len(some.members), int(unit.max(initial=-1)) + 1, spent.shape[1]))
-        np.add.at(own, (np.arange(len(own))[:, None], unit), spent[some.rows])
-        usual = _usual(own, np.isin(work.part_names, SHARED), with_self)
-        ratio[some.rows] = np.divide(usual, own, out=np.zeros_like(own), where=own > 0)[:, unit]
-        # What only the peers do is spread over all that the rank does there.
-        whole = np.maximum(own.sum(axis=2, keepdims=True), 1)
-        more[some.rows] = (np.where(own > 0, 0, usual) / whole)[:, unit]
+        _, step = np.unique(work.step[some.rows[0]], return_inverse=True)
+        for parts, unit, usual in (
+            (np.flatnonzero(is_shared), _units(work, pieces, some), _mean),
+            (np.flatnonzero(~is_shared), step, _lower_median),
+        ):
+            every = _sums(spent[some.rows], unit)
+            own = every[:, :, parts]
+            target = usual(own) if with_self else _of_others(own, usual)
+            where = (some.rows[:, :, None], parts)
+            ratio[where] = np.divide(target, own, out=np.zeros_like(own), where=own > 0)[:, unit]
+            # What only the peers do is spread over all that the rank does there.
+            whole = np.maximum(every.sum(axis=2, keepdims=True), 1)
+            more[where] = (np.where(own > 0, 0, target) / whole)[:, unit]
     lengths = pieces.ns.sum(axis=1, keepdims=True)
     return np.asarray(pieces.ns * ratio[pieces.block] + more[pieces.block] * lengths)
 
 
 def _units(work: JobWork, pieces: Pieces, peers: Peers) -> Int64:
-    """Number what is compared between peers: the work before each of their n collectives, or that of the
+    """Number the stretches of work that are compared: the one before each of the peers' n collectives, or the
     whole step if they order its collectives differently. Shape (n,)."""
     place = np.zeros(len(work), np.int64)
     ready = np.flatnonzero(pieces.ready != NONE)
@@ -83,29 +89,35 @@ def _units(work: JobWork, pieces: Pieces, peers: Peers) -> Int64:
     step = work.step[peers.rows[0]]
     swapped = np.append((np.diff(place[peers.rows], axis=1) <= 0).any(axis=0), False)[:count]
     whole = np.isin(step, step[swapped])
-    return np.asarray(
-        np.unique(np.where(whole, count + step, np.arange(count)), return_inverse=True)[1], np.int64
-    )
+    _, unit = np.unique(np.where(whole, count + step, np.arange(count)), return_inverse=True)
+    return np.asarray(unit, np.int64)
 
 
-def _usual(own: Float64, shared: Bool, with_self: bool) -> Float64:
-    """Return what peers usually take. own: shape (members, units, p), like the result; shared: mask of parts,
-    shape (p,)."""
-    if with_self:
-        return np.broadcast_to(np.where(shared, own.mean(axis=0), _lower_median(own)), own.shape)
-    if len(own) == 1:
-        return own
-    return np.asarray(np.where(shared, (own.sum(axis=0) - own) / (len(own) - 1), _median_of_others(own)))
+def _sums(values: Float64, unit: Int64) -> Float64:
+    """Sum values of shape (k, n, p) with one unit: shape (k, units, p)."""
+    found = np.zeros((len(values), int(unit.max(initial=-1)) + 1, values.shape[2]))
+    np.add.at(found, (np.arange(len(values))[:, None], unit), values)
+    return found
+
+
+def _mean(values: Float64) -> Float64:
+    """Return the mean along the first axis, for each value. Same shape."""
+    return np.broadcast_to(values.mean(axis=0), values.shape)
 
 
 def _lower_median(values: Float64) -> Float64:
-    """Return the median along the first axis, the lower one of two."""
-    return np.asarray(np.sort(values, axis=0)[(len(values) - 1) // 2])
+    """Return the median along the first axis, the lower one of two, for each value. Same shape."""
+    return np.broadcast_to(np.sort(values, axis=0)[(len(values) - 1) // 2], values.shape)
 
 
-def _median_of_others(values: Float64) -> Float64:
-    """Return the median of the others along the first axis, the lower one of two, for each value."""
+def _of_others(values: Float64, usual: Callable[[Float64], Float64]) -> Float64:
+    """Return the mean or median of the others along the first axis, for each value. Same shape."""
+    count = len(values)
+    if count == 1:
+        return values
+    if usual is _mean:
+        return np.asarray((values.sum(axis=0) - values) / (count - 1))
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.take_along_axis(values, order, axis=0)
-    middle = (len(values) - 2) // 2
+    middle = (count - 2) // 2
     return np.asarray(np.where(np.argsort(order, axis=0) <= middle, ordered[middle + 1], ordered[middle]))

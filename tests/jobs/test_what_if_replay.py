@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,13 @@ from tb_gpudiag.jobs.what_if_replay import UNCHANGED, WITHOUT_STRAGGLING, Change
 from tb_gpudiag.jobs.what_if_slowdown import TRANSFER, slowdown_of
 from tb_gpudiag.jobs.what_if_work import JobWork
 from tb_gpudiag.trace.events import NONE
-from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.jobs.ranks import stage
+from tests.jobs.ranks.stage import MS, facts_of
+
+job = partial(stage.job, transfer_ms=1.0)
 
 SYNCED = 3.0
-"""What a step of the stage takes besides its own time: 1 ms of work, and two transfers of 1 ms."""
+"""What a step of the job takes besides its own time: 1 ms of work, and two transfers of 1 ms."""
 
 
 def work_of(digests: Sequence[Digest]) -> JobWork:
