@@ -60,8 +60,8 @@ def why_not_replayed(replay: Replay) -> str:
 
 def with_upper_bound(replay: Replay, finding: Finding, reason: str) -> Finding:
     """Return the finding with a bound of its saving, and the reason why that is not replayed; unchanged if it
-    cannot be replayed anyway."""
-    if finding.removable is None:
+    cannot be replayed anyway, or has an estimate of its own."""
+    if finding.removable is None or (finding.saving is not None and finding.saving.basis == "estimate"):
         return finding
     return replace(
         finding,

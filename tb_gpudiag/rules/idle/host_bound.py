@@ -291,6 +291,7 @@ def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
 
     It is a warning only where so much is lost that it is worth a new recording at once."""
     cost_share = lost.share(general.cost_ns)
+    worth_recording = cost_share >= ERROR_SHARE and lost.device != NO_DEVICE
     if lost.device == NO_DEVICE:
         title = f"The main thread spends {share(cost_share)} of its time on work that was not recorded"
         start = "The trace does not show what the main thread does between operators"
@@ -306,9 +307,9 @@ def _of_unseen_work(general: Finding, lost: Lost) -> Finding:
         summary=f"{start}: it may be Python, a lock, a sleep, file access or another library.",
         fix=Fix("Record again with operators and Python stacks, to see what the host does.", _WITH_STACKS),
         saving=Saving(0, general.cost_ns),
-        sure=False,
+        sure=worth_recording,
         removable=None,
-        severity=None if cost_share >= ERROR_SHARE and lost.device != NO_DEVICE else Severity.INFO,
+        severity=None if worth_recording else Severity.INFO,
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import Evidence
-from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.wording.quantity import bandwidth
 
 # Reading back a loss or a few statistics is a copy too, but it costs a wait (host_sync), whatever memory it
@@ -14,6 +17,16 @@ LEAST_BYTES = 64 * 1024
 
 # A pinned copy of less than this does not reach the bus's speed.
 LEAST_FOR_SPEED = 1 << 20
+
+
+def waits_for_copies(host: Host, blocking: Int64, copies: Int64) -> Bool:
+    """Mask of the blocking calls that are these copies, or in an operator with one of them, shape (b,).
+
+    copies: their launch calls.
+    """
+    own = host.operator[copies]
+    found: Bool = np.isin(blocking, copies) | np.isin(host.operator[blocking], own[own != NONE])
+    return found
 
 
 def speed(transfers: Transfers, copies: Int64) -> list[Evidence]:

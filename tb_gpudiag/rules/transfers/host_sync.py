@@ -28,7 +28,7 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
-from tb_gpudiag.rules.shared.copies import copy_from_pinned
+from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_for_copies
 from tb_gpudiag.rules.shared.evidence import part_time, window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS
@@ -229,11 +229,8 @@ def _removable(host: Host, transfers: Transfers, blocking: Int64, drained: Int64
 
     blocking: all blocking calls; drained: those that drained the queue.
     """
-    operator = host.operator
     copies = transfers.launch[transfers.to_device & (transfers.launch != NONE)]
-    copying = np.isin(blocking, copies) | (
-        (operator[blocking] != NONE) & np.isin(operator[blocking], operator[copies])
-    )
+    copying = waits_for_copies(host, blocking, copies)
     removable = blocking[~copying]
     least = removable[np.isin(removable, drained)]
     around = operators_around(host, removable, LONGEST_GAP_NS)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect, subtract, union
-from tb_gpudiag.facts.core.transfers import in_window
+from tb_gpudiag.facts.core.transfers import Transfers, in_window
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
@@ -17,13 +19,14 @@ from tb_gpudiag.rules.rule import (
     Evidence,
     Finding,
     Fix,
+    Removable,
     Rule,
     Saving,
 )
-from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned
+from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned, waits_for_copies
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
-from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
 
@@ -75,8 +78,8 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
         ),
         cost_ns=cost_ns,
-        # The low end: copies from pinned memory are as exposed as these. The high end is not a bound: a host
-        # that no longer waits for the copies also gets ahead with what follows.
+        # Without a replay. The low end: copies from pinned memory are as exposed as these. The high end is
+        # not a bound: a host that no longer waits for the copies also gets ahead with what follows.
         saving=Saving(round(cost_ns * _faster(copied, copying_ns)), cost_ns, "estimate"),
         evidence=[
             window_time("Time without computing", cost_ns, lost.window_ns),
@@ -87,6 +90,26 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         places=places(facts.host, transfers.launch[chosen], transfers.in_call_ns[chosen], by_operator=True),
         ranges=longest(stretches, device.id),
         claims={device.id: stretches},
+        removable=_removable(
+            facts.host, transfers, chosen, facts.host_time.blocking, _faster(copied, copying_ns)
+        ),
+    )
+
+
+def _removable(host: Host, transfers: Transfers, chosen: Bool, blocking: Int64, faster: float) -> Removable:
+    """With pinned memory, copies take less time, and the host need not wait for them. At most, they all run
+    under computing.
+
+    chosen: mask of the copies, shape (t,). blocking: the calls that wait for the GPU. faster: share of the
+    copies' time that pinned memory saves.
+    """
+    calls = np.unique(transfers.launch[chosen & (transfers.launch != NONE)])
+    waits = tuple(blocking[waits_for_copies(host, blocking, calls)].tolist())
+    # Where all copies have one size, dropping some of them saves as much as making all of them faster.
+    fewer = calls[np.diff(np.floor(np.arange(len(calls) + 1) * faster)) > 0]
+    return Removable(
+        Change(unblocked=waits, dropped=tuple(fewer.tolist())),
+        Change(unblocked=waits, dropped=tuple(calls.tolist())),
     )
 
 

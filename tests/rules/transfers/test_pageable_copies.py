@@ -91,3 +91,24 @@ def test_the_low_end_of_the_saving_is_what_pinned_memory_copies_faster(tmp_path:
         assert found.saving is not None
         assert found.saving.low_ns == pytest.approx(share * found.cost_ns, rel=0.01)
         assert found.saving.high_ns == found.cost_ns
+
+
+def test_a_fix_removes_the_waits_and_part_of_the_copies(tmp_path: Path) -> None:
+    """At 6 GB/s, half of the time remains at 12 GB/s: the replay drops two of four copies, at least."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=3000)
+    for i in range(4):
+        at = 100 + 600 * i
+        main.op("aten::to", at=at, us=520)
+        main.copy("HtoD", at=at + 1, us=500, runs_at=at + 10, runs_us=491, bytes=6 * 491_000)
+        main.sync(at=at + 502, us=10)
+    main.launch("gemm", at=2600, us=5, runs_at=2610, runs_us=300)
+    facts = facts_of(trace, tmp_path)
+    removable = finding(RULE.check(facts)).removable
+    assert removable is not None
+    assert len(removable.least.dropped) == 2
+    assert len(removable.most.dropped) == 4
+    assert removable.least.unblocked == removable.most.unblocked
+    names = [facts.events.names[facts.events.name[i]] for i in removable.most.unblocked]
+    assert names == ["cudaMemcpyAsync", "cudaStreamSynchronize"] * 4
