@@ -45,7 +45,7 @@ export function costsMemory({ cost_bytes, cost_bytes_per_step }: Finding): boole
   return cost_bytes > 0 || cost_bytes_per_step > 0;
 }
 
-/** Format the cost of a finding as time or memory, or return null if it costs neither. */
+/** Format the cost of a finding as time or memory, or return null if it costs neither. `window_us` 0: not known. */
 export function costText(finding: Finding, window_us: number): CostText | null {
   const { cost_us, cost_bytes, cost_bytes_per_step: growth, memory_device: device } = finding;
   const where = device < 0 ? "on the host" : `on GPU ${device}`;
@@ -56,7 +56,12 @@ export function costText(finding: Finding, window_us: number): CostText | null {
     };
   }
   if (cost_bytes > 0) return { amount: bytes(cost_bytes), of: where };
-  if (cost_us > 0) return { amount: time(cost_us), of: `${percent(cost_us, window_us)} of the step window` };
+  if (cost_us > 0) {
+    return {
+      amount: time(cost_us),
+      of: window_us > 0 ? `${percent(cost_us, window_us)} of the step window` : "",
+    };
+  }
   return null;
 }
 

@@ -42,6 +42,7 @@ export interface PageState {
 
   readonly openTrace: (id: string | null) => void;
   readonly openTab: (tab: ViewName, trace?: string) => void;
+  readonly compare: (base: string, candidate: string) => void;
   readonly pinBase: (id: string | null) => void;
   readonly openLink: (link: Link) => void;
   readonly toggleFinding: (key: string) => void;
@@ -82,6 +83,9 @@ export const usePage = create<PageState>()((set) => ({
   },
   openTab: (tab, trace) => {
     set((now) => (trace === undefined || trace === now.trace ? { tab } : { tab, trace, ...OF_TRACE }));
+  },
+  compare: (base, candidate) => {
+    set({ tab: "compare", base, trace: candidate, ...OF_TRACE });
   },
   pinBase: (base) => {
     set({ base });

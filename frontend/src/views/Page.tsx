@@ -3,7 +3,8 @@ import { newest } from "../state/choose";
 import { useTraces } from "../state/queries";
 import { usePage } from "../state/store";
 import { firstView, viewsFor } from "../state/views";
-import type { TraceList } from "../wire/report";
+import type { ViewName } from "../base/hash";
+import type { TraceEntry, TraceList } from "../wire/report";
 import { Chooser } from "./chooser/Chooser";
 import { Empty } from "./empty/Empty";
 import { Notice } from "./parts/Notice";
@@ -14,6 +15,7 @@ import { Tabs } from "./tabs/Tabs";
 import { Trace } from "./Trace";
 
 // Loaded when they are opened, so that the page appears as fast as without them.
+const Compare = lazy(() => import("./compare/Compare"));
 const Runs = lazy(() => import("./runs/Runs"));
 
 export function Page() {
@@ -64,10 +66,27 @@ function Listed({ list }: { list: TraceList }) {
           </Notice>
         )}
         <Suspense fallback={<Searching failed={false} />}>
-          {open === "runs" ? <Runs /> : <Trace key={shown.id} entry={shown} />}
+          <View open={open} traces={list.traces} entry={shown} />
         </Suspense>
       </main>
       <RulePanel />
     </>
   );
+}
+
+interface ViewProps {
+  readonly open: ViewName;
+  readonly traces: readonly TraceEntry[];
+  readonly entry: TraceEntry;
+}
+
+function View({ open, traces, entry }: ViewProps) {
+  switch (open) {
+    case "runs":
+      return <Runs />;
+    case "compare":
+      return <Compare traces={traces} entry={entry} />;
+    default:
+      return <Trace key={entry.id} entry={entry} />;
+  }
 }

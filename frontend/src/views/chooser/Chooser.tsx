@@ -1,13 +1,12 @@
-import { Select, type ComboboxItem, type OptionsFilter } from "@mantine/core";
+import { Select, type ComboboxItem } from "@mantine/core";
 import { useMemo } from "react";
 import { bytes, count, date } from "../../base/format";
-import { inRun, matches, levels, newerThan, newest, spanLabel } from "../../state/choose";
+import { inRun, levels, newerThan, newest, spanLabel } from "../../state/choose";
 import { kindText } from "../../state/kinds";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
-
-/** Show at most this many options. Users search a longer list. */
-const OPTIONS_SHOWN = 100;
+import { OPTIONS_SHOWN, searched } from "../parts/options";
+import { PinBase } from "./PinBase";
 
 interface Props {
   readonly traces: readonly TraceEntry[];
@@ -69,6 +68,7 @@ export function Chooser({ traces, entry }: Props) {
           {count(newer.length)} newer {newer.length === 1 ? "recording" : "recordings"}
         </button>
       )}
+      {traces.length > 1 && <PinBase entry={entry} />}
       <span className="gd-chooser-file" title={file}>
         {file}
       </span>
@@ -97,17 +97,6 @@ function summary(traces: readonly TraceEntry[]): { state: string; note: string }
   };
 }
 
-/** Return the first options that match the search, and a line that counts the others. */
-const found: OptionsFilter = ({ options, search, limit }) => {
-  const all = options.filter((option) => "value" in option && matches(option.label, search));
-  const left = all.length - limit;
-  if (left <= 0) return all;
-  return [
-    ...all.slice(0, limit),
-    { value: "\0", label: `${count(left)} more: type part of the name`, disabled: true },
-  ];
-};
-
 interface LevelProps {
   readonly label: string;
   readonly width: number;
@@ -132,7 +121,7 @@ function Level({ label, width, value, options, onPick }: LevelProps) {
           data={[...options]}
           value={value}
           limit={OPTIONS_SHOWN}
-          filter={found}
+          filter={searched}
           searchable
           // Select the text, so that typing starts a search and does not edit the current name.
           onFocus={(event) => {

@@ -16,9 +16,11 @@ interface Props {
   readonly finding: Finding;
   readonly whole_us: number;
   readonly opened: boolean;
+  /** False if the page does not show the trace of the finding, so that there is nowhere to go. */
+  readonly linked?: boolean;
 }
 
-export function FindingItem({ id, finding, whole_us, opened }: Props) {
+export function FindingItem({ id, finding, whole_us, opened, linked = true }: Props) {
   const toggle = usePage((page) => page.toggleFinding);
   const body = useId();
   const item = useRef<HTMLLIElement>(null);
@@ -59,7 +61,8 @@ export function FindingItem({ id, finding, whole_us, opened }: Props) {
       </button>
       <div className="gd-finding-links">
         <ExplainButton rule={finding.rule} />
-        {costsMemory(finding) ? <ShowInMemory finding={finding} /> : <ShowOnTimeline of={finding} />}
+        {linked &&
+          (costsMemory(finding) ? <ShowInMemory finding={finding} /> : <ShowOnTimeline of={finding} />)}
       </div>
       {opened && (
         <div className="gd-finding-body" id={body}>

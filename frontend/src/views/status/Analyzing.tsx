@@ -1,10 +1,10 @@
-import { Button, Progress } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
-import { bytes, percent } from "../../base/format";
+import { bytes } from "../../base/format";
 import { TRACES } from "../../state/queries";
 import { usePage } from "../../state/store";
 import { cancelAnalysis } from "../../wire/client";
 import type { ReportState, TraceEntry } from "../../wire/report";
+import { ProgressCard } from "./ProgressCard";
 
 interface Props {
   readonly entry: TraceEntry;
@@ -16,7 +16,6 @@ interface Props {
 export function Analyzing({ entry, state, again }: Props) {
   const stop = usePage((page) => page.stop);
   const client = useQueryClient();
-  const share = state?.progress ?? 0;
   const cancel = async () => {
     stop(entry.id);
     try {
@@ -27,20 +26,13 @@ export function Analyzing({ entry, state, again }: Props) {
     }
   };
   return (
-    <div className="gd-analyzing" role="status" data-again={again || undefined}>
-      <div>
-        <b>{title(entry, state, again)}</b>
-        <span className="gd-muted">
-          {bytes(entry.size_bytes)}
-          {state?.stage ? ` · ${state.stage}` : ""}
-        </span>
-        <span className="gd-analyzing-share">{share > 0 ? percent(share) : ""}</span>
-        <Button size="compact-xs" variant="default" onClick={() => void cancel()}>
-          Cancel
-        </Button>
-      </div>
-      <Progress value={100 * share} size="sm" animated={share > 0} aria-label="Analysis progress" />
-    </div>
+    <ProgressCard
+      title={title(entry, state, again)}
+      detail={[bytes(entry.size_bytes), state?.stage].filter(Boolean).join(" · ")}
+      share={state?.progress ?? 0}
+      again={again}
+      onCancel={() => void cancel()}
+    />
   );
 }
 

@@ -1,0 +1,130 @@
+import { MantineProvider } from "@mantine/core";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { plain } from "../../base/format.testdata";
+import { createQueryClient } from "../../state/queries";
+import { usePage } from "../../state/store";
+import type { Comparison, ComparisonState, Finding, TraceEntry } from "../../wire/report";
+import Compare from "./Compare";
+
+const trace = (id: string) =>
+  ({ id, run: `run ${id}`, worker: "w", span: "", kind: "trace", content: "1" }) as TraceEntry;
+const [base, candidate] = [trace("b"), trace("c")];
+
+const step = { base: 10_000, candidate: 8_000, difference: -2000, low: -2500, high: -1500 };
+
+function finding(rule: string, title: string): Finding {
+  return {
+    ...{ rule, name: "x", severity: "WARNING", title, summary: "", cost_us: 5, saving: undefined },
+    ...{ evidence: [], places: [], fix: undefined, ranges: [], cost_bytes: 0, cost_bytes_per_step: 0 },
+    memory_device: 0,
+  } as unknown as Finding;
+}
+
+const comparison: Comparison = {
+  ...{ base: "b", candidate: "c", base_id: "b", candidate_id: "c", verdict: "FASTER" },
+  sentence: "The candidate is 20% faster.",
+  step_us: { ...step, base_steps: 6, candidate_steps: 7 },
+  mean_step_us: { ...step, low: 0, high: 0, base_steps: 6, candidate_steps: 7 },
+  causes: [
+    { cause: "input", base_us: 3000, candidate_us: 500 },
+    { cause: "computing", base_us: 7000, candidate_us: 7500 },
+    { cause: "sync", base_us: 0, candidate_us: 0 },
+  ],
+  operators: [],
+  kernels: [
+    {
+      ...{ name: "<b>gemm</b>", candidate_name: "gemm_fused", base_us: 100, candidate_us: 60 },
+      ...{ base_count: 12, candidate_count: 6.5, path: "aten::mm", family: "gemm" },
+    },
+  ],
+  findings: {
+    gone: [finding("GD101", "Data loading keeps the GPU idle")],
+    new: [finding("GD201", "Launches are slow")],
+    changed: [],
+  },
+  promised: [{ rule: "GD101", name: "input_pipeline", low_us: 2000, high_us: 2600, real_us: 2500 }],
+  notes: ["The batch size differs."],
+  memory: [{ device: "GPU 0", what: "peak", base_bytes: 2 ** 30, candidate_bytes: 2 ** 29 }],
+  same_within_share: 0.02,
+  launches: { base: 100, candidate: 90 },
+};
+
+function shown(answer: Partial<ComparisonState>, chosen: string | null = "b"): void {
+  usePage.setState({ ...usePage.getInitialState(), tab: "compare", trace: "c", base: chosen });
+  vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(answer))));
+  render(
+    <MantineProvider>
+      <QueryClientProvider client={createQueryClient()}>
+        <Compare traces={[base, candidate]} entry={candidate} />
+      </QueryClientProvider>
+    </MantineProvider>,
+  );
+}
+
+beforeEach(() => {
+  usePage.setState(usePage.getInitialState());
+});
+
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
+
+function cells(row: RegExp): string[] {
+  const line = screen.getByRole("row", { name: row });
+  return within(line)
+    .getAllByRole("cell")
+    .map(({ textContent }) => plain(textContent));
+}
+
+it("shows the verdict, its figures and what makes the two hard to compare", async () => {
+  shown({ state: "ready", comparison });
+  const verdict = await screen.findByRole("region", { name: "Verdict" });
+  const text = plain(verdict.textContent);
+  for (const part of ["Faster", "is 20% faster", "-2 ms", "-2.50 ms to -1.50 ms", "100 → 90", "batch size"])
+    expect(text).toContain(part);
+});
+
+it("shows causes whose differences add up to that of the mean step", async () => {
+  shown({ state: "ready", comparison });
+  await screen.findByText("Where the difference is");
+  expect(cells(/Data loading/).slice(0, 3)).toEqual(["3 ms", "500 µs", "-2.50 ms"]);
+  expect(cells(/Computing/).slice(0, 3)).toEqual(["7 ms", "7.50 ms", "+500 µs"]);
+  expect(cells(/Mean step/).slice(0, 3)).toEqual(["10 ms", "8 ms", "-2 ms"]);
+  expect(screen.queryByText("Synchronization")).toBeNull();
+});
+
+it("shows renamed kernels as text, findings on either side, and estimates next to what came true", async () => {
+  shown({ state: "ready", comparison });
+  await screen.findByText("<b>gemm</b> → gemm_fused");
+  expect(cells(/gemm_fused/)).toContain("12 → 6.50");
+  expect(screen.getByText("1 finding in the candidate only")).toBeTruthy();
+  expect(screen.getByText("1 finding in the base only")).toBeTruthy();
+  expect(screen.queryByRole("button", { name: /^Show on the timeline/ })).toBeNull();
+  expect(cells(/Input pipeline/)).toEqual(["2 ms to 2.60 ms", "2.50 ms"]);
+});
+
+it("swaps the two, in one step", async () => {
+  shown({ state: "ready", comparison });
+  fireEvent.click(await screen.findByRole("button", { name: "Swap" }));
+  expect(usePage.getState()).toMatchObject({ base: "c", trace: "b", tab: "compare" });
+});
+
+it("shows progress, and why there is no comparison", async () => {
+  shown({ state: "running", progress: 0.5, stage: "1 of 2 recordings are analyzed" });
+  await screen.findByText("1 of 2 recordings are analyzed");
+  expect(screen.getByText("Comparing the recordings")).toBeTruthy();
+  cleanup();
+  shown({ state: "failed", error: { what: "the file is empty", where: "x", remedy: "" } });
+  await screen.findByText("The file is empty.");
+});
+
+it("asks for a base, and says when that of a link is gone", () => {
+  shown({}, null);
+  expect(screen.getByRole("combobox", { name: "Base" })).toBeTruthy();
+  cleanup();
+  shown({}, "gone");
+  expect(screen.getByText(/no longer in the log directory/)).toBeTruthy();
+});

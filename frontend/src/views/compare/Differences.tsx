@@ -1,0 +1,99 @@
+import { useState } from "react";
+import { plural, time } from "../../base/format";
+import type { Order } from "../../base/sorting";
+import { word } from "../../base/terms";
+import { FAMILIES } from "../../base/vocabulary";
+import { countText, difference, signedTime } from "../../state/comparison";
+import type { OperatorDifference } from "../../wire/report";
+import { DataTable, type Column } from "../parts/DataTable";
+import { Section } from "../parts/Section";
+
+interface Props {
+  /** "Operators" or "Kernels". */
+  readonly title: string;
+  readonly items: readonly OperatorDifference[];
+}
+
+const FIGURES: readonly Column<OperatorDifference>[] = [
+  {
+    id: "count",
+    title: "Per step",
+    about: "How many per step, in the base and in the candidate",
+    width: 120,
+    figures: true,
+    value: ({ base_count, candidate_count }) => candidate_count - base_count,
+    cell: ({ base_count, candidate_count }) => `${countText(base_count)} → ${countText(candidate_count)}`,
+  },
+  {
+    id: "base",
+    title: "Base",
+    width: 96,
+    figures: true,
+    value: ({ base_us }) => base_us,
+    cell: ({ base_us }) => time(base_us),
+  },
+  {
+    id: "candidate",
+    title: "Candidate",
+    width: 96,
+    figures: true,
+    value: ({ candidate_us }) => candidate_us,
+    cell: ({ candidate_us }) => time(candidate_us),
+  },
+  {
+    id: "difference",
+    title: "Difference",
+    about: "Sorts by size, whatever the sign",
+    width: 106,
+    figures: true,
+    value: (item) => Math.abs(difference(item)),
+    cell: (item) => signedTime(difference(item)),
+  },
+];
+
+const NAME: Column<OperatorDifference> = {
+  id: "name",
+  title: "Name",
+  value: ({ name, candidate_name }) => name || candidate_name,
+  cell: (item) => <Name item={item} />,
+};
+
+const FAMILY: Column<OperatorDifference> = {
+  id: "family",
+  title: "Family",
+  width: 130,
+  value: ({ family }) => word(FAMILIES, family),
+  cell: ({ family }) => word(FAMILIES, family),
+};
+
+/** Operators or kernels that take longer or shorter. Renamed ones are matched. */
+export function Differences({ title, items }: Props) {
+  const [order, setOrder] = useState<Order>({ by: "difference", descending: true });
+  if (items.length === 0) return null;
+  const families = items.some(({ family }) => family !== "");
+  return (
+    <Section
+      title={title}
+      aside={<span className="gd-muted">{plural(items.length, "row")}, largest difference first</span>}
+    >
+      <DataTable
+        label={title}
+        columns={[NAME, ...(families ? [FAMILY] : []), ...FIGURES]}
+        rows={items}
+        rowKey={({ name, candidate_name, path }) => [name, candidate_name, path].join("\n")}
+        order={order}
+        onOrder={setOrder}
+        maxHeight="380px"
+        minWidth={760}
+      />
+    </Section>
+  );
+}
+
+function Name({ item: { name, candidate_name: renamed, path } }: { item: OperatorDifference }) {
+  return (
+    <code title={[path, name, renamed && `candidate: ${renamed}`].filter(Boolean).join("\n")}>
+      {renamed && renamed !== name ? `${name} → ${renamed}` : name}
+    </code>
+  );
+}

@@ -1,0 +1,40 @@
+import { bytes, words } from "../../base/format";
+import { signedBytes } from "../../state/comparison";
+import type { MemoryDifference } from "../../wire/report";
+import { Section } from "../parts/Section";
+
+export function MemoryDifferences({ items }: { items: readonly MemoryDifference[] }) {
+  if (items.length === 0) return null;
+  return (
+    <Section title="Memory">
+      <table className="gd-plain">
+        <thead>
+          <tr>
+            <th scope="col">Device</th>
+            <th scope="col">What</th>
+            <th scope="col" className="gd-number">
+              Base
+            </th>
+            <th scope="col" className="gd-number">
+              Candidate
+            </th>
+            <th scope="col" className="gd-number">
+              Difference
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {items.map(({ device, what, base_bytes, candidate_bytes }, at) => (
+            <tr key={at}>
+              <th scope="row">{device}</th>
+              <td>{words(what)}</td>
+              <td className="gd-number">{bytes(base_bytes)}</td>
+              <td className="gd-number">{bytes(candidate_bytes)}</td>
+              <td className="gd-number">{signedBytes(candidate_bytes - base_bytes)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Section>
+  );
+}

@@ -1,0 +1,43 @@
+import { time, words } from "../../base/format";
+import { signedTime } from "../../state/comparison";
+import type { Promised } from "../../wire/report";
+import { Section } from "../parts/Section";
+import { ExplainButton } from "../rule/ExplainButton";
+
+/** What a fix was estimated to save, next to what it saved. */
+export function Promises({ promised }: { promised: readonly Promised[] }) {
+  if (promised.length === 0) return null;
+  return (
+    <Section
+      title="Estimated and real savings"
+      aside={<span className="gd-muted">per step, of the base&apos;s findings that are gone</span>}
+    >
+      <table className="gd-plain">
+        <thead>
+          <tr>
+            <th scope="col">Finding</th>
+            <th scope="col" className="gd-number">
+              Estimated
+            </th>
+            <th scope="col" className="gd-number">
+              Real
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {promised.map(({ rule, name, low_us, high_us, real_us }, at) => (
+            <tr key={at}>
+              <th scope="row">
+                <ExplainButton rule={rule} /> {words(name)}
+              </th>
+              <td className="gd-number">
+                {low_us === high_us ? time(high_us) : `${time(low_us)} to ${time(high_us)}`}
+              </td>
+              <td className="gd-number">{real_us < 0 ? `${signedTime(-real_us)} slower` : time(real_us)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Section>
+  );
+}
