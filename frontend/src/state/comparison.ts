@@ -16,7 +16,8 @@ export function verdictText(verdict: string): string {
   return VERDICTS[verdict] ?? verdict;
 }
 
-function signed(value: number, text: string): string {
+/** The text of a figure, with a plus sign if it is positive. */
+export function signed(value: number, text: string): string {
   return value > 0 ? `+${text}` : text;
 }
 

@@ -32,6 +32,10 @@ export function BaseChoice({ traces, entry, base }: Props) {
           limit={OPTIONS_SHOWN}
           filter={searched}
           searchable
+          // Select the text, so that typing starts a search and does not edit the current name.
+          onFocus={(event) => {
+            event.currentTarget.select();
+          }}
           selectFirstOptionOnChange
           allowDeselect={false}
           maxDropdownHeight={420}

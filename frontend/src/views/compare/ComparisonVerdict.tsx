@@ -1,5 +1,5 @@
 import { percent, plural, time } from "../../base/format";
-import { countText, intervalText, signedTime, verdictText } from "../../state/comparison";
+import { countText, intervalText, signed, signedTime, verdictText } from "../../state/comparison";
 import type { Comparison } from "../../wire/report";
 
 /** Is the candidate faster? The verdict, its figures, and what makes the two hard to compare. */
@@ -21,7 +21,7 @@ export function ComparisonVerdict({ comparison }: { comparison: Comparison }) {
           <Fact
             name="Difference"
             value={signedTime(step.difference)}
-            note={step.base > 0 ? percent(step.difference, step.base) : ""}
+            note={step.base > 0 ? signed(step.difference, percent(step.difference, step.base)) : ""}
           />
           {intervalText(step) && (
             <Fact name="Between" value={intervalText(step)} note="95% confidence interval" />

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { plural, time } from "../../base/format";
 import type { Order } from "../../base/sorting";
-import { word } from "../../base/terms";
+import { term, word } from "../../base/terms";
 import { FAMILIES } from "../../base/vocabulary";
 import { countText, difference, signedTime } from "../../state/comparison";
 import type { OperatorDifference } from "../../wire/report";
@@ -70,7 +70,7 @@ const FAMILY: Column<OperatorDifference> = {
 export function Differences({ title, items }: Props) {
   const [order, setOrder] = useState<Order>({ by: "difference", descending: true });
   if (items.length === 0) return null;
-  const families = items.some(({ family }) => family !== "");
+  const families = items.some(({ family }) => term(FAMILIES, family) !== undefined);
   return (
     <Section
       title={title}

@@ -1,0 +1,75 @@
+import { contentsOf } from "../../state/views";
+import { useJob } from "../../state/queries";
+import type { JobReport, TraceEntry } from "../../wire/report";
+import { plural, sentence } from "../../base/format";
+import { missingText } from "../../state/job";
+import { CheckedList, UncheckedList } from "../findings/Others";
+import { FindingList } from "../findings/FindingList";
+import { Notice } from "../parts/Notice";
+import { Section } from "../parts/Section";
+import { Answer } from "../status/Answer";
+import { Problem } from "../status/Problem";
+import { Bandwidth } from "./Bandwidth";
+import { Collectives } from "./Collectives";
+import { JobHeat } from "./JobHeat";
+import { JobVerdict } from "./JobVerdict";
+import { Ranks } from "./Ranks";
+import { SlowdownPart } from "./SlowdownPart";
+
+interface Props {
+  readonly traces: readonly TraceEntry[];
+  readonly entry: TraceEntry;
+}
+
+/** All ranks that were recorded together with the trace on the page. */
+export default function Job({ traces, entry }: Props) {
+  const contents = contentsOf(traces.filter(({ run }) => run === entry.run));
+  const { data, error } = useJob(entry.id, contents);
+  return (
+    <Answer
+      doing="Comparing the ranks"
+      failed="There is no report of this job"
+      state={data}
+      error={error}
+      answer={data?.job}
+    >
+      {(job) => <Shown job={job} />}
+    </Answer>
+  );
+}
+
+function Shown({ job }: { job: JobReport }) {
+  const missing = missingText(job);
+  return (
+    <>
+      {missing && <Notice tone="warning">{missing}</Notice>}
+      {job.problems.map((problem, at) => (
+        <Problem key={at} title="A rank cannot be read" problem={problem} />
+      ))}
+      <JobVerdict job={job} />
+      <Section
+        title="Findings about the job"
+        aside={<span className="gd-muted">{plural(job.findings.length, "finding")}</span>}
+      >
+        {job.findings.length === 0 && <p className="gd-nothing">No problem found between the ranks.</p>}
+        <FindingList findings={job.findings} />
+        <UncheckedList items={job.unchecked} opened={job.findings.length === 0} />
+        <CheckedList items={job.clear} />
+      </Section>
+      <Ranks job={job} />
+      <JobHeat job={job} />
+      {job.slowdown && <SlowdownPart slowdown={job.slowdown} />}
+      <Collectives job={job} />
+      <Bandwidth sizes={job.collectives?.sizes ?? []} />
+      {job.notes.length > 0 && (
+        <Section title="Notes">
+          <ul className="gd-notes">
+            {job.notes.map((note, at) => (
+              <li key={at}>{sentence(note)}</li>
+            ))}
+          </ul>
+        </Section>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,65 @@
+import { count, figures, time } from "../../base/format";
+import { word } from "../../base/terms";
+import { GLOSSARY, LIMITERS } from "../../base/vocabulary";
+import { clocksText } from "../../state/job";
+import type { JobReport } from "../../wire/report";
+
+/** One verdict for the whole job, with its key figures. */
+export function JobVerdict({ job }: { job: JobReport }) {
+  const { verdict, ranks, world_size, parallelism, clocks, collectives, slowdown, steps } = job;
+  const limiter = verdict?.limiter ?? "unknown";
+  const ranksText =
+    world_size > ranks.length ? `${count(ranks.length)} of ${count(world_size)}` : count(ranks.length);
+  return (
+    <section className="gd-card gd-verdict" aria-label="Verdict" data-limiter={limiter}>
+      <span className="gd-over" title={GLOSSARY.limiter}>
+        The job is limited by
+      </span>
+      <h1>{word(LIMITERS, limiter)}</h1>
+      <p>{verdict?.sentence}</p>
+      <dl className="gd-facts">
+        <Fact name="Ranks" value={ranksText} />
+        {parallelism && <Fact name="Parallelism" value={parallelism} />}
+        {steps.length > 0 && <Fact name="Steps" value={count(steps.length)} />}
+        {slowdown && slowdown.s > 0 && (
+          <Fact
+            name="Slowdown by stragglers"
+            value={`${figures(slowdown.s)} ×`}
+            about="How many times as long the job takes as it would without stragglers"
+          />
+        )}
+        {collectives && (
+          <>
+            <Fact
+              name="Waiting for other ranks"
+              value={time(collectives.waiting_us)}
+              about="In collectives, for ranks that arrive later. Sum over ranks."
+            />
+            <Fact
+              name="Transfer"
+              value={time(collectives.transfer_us)}
+              about="In collectives, after the last rank has arrived"
+            />
+          </>
+        )}
+      </dl>
+      <p className="gd-verdict-gpus">
+        {collectives && matchedText(collectives)} Clocks: {clocksText(clocks)}.
+      </p>
+    </section>
+  );
+}
+
+function matchedText({ matched, unmatched }: { matched: number; unmatched: number }): string {
+  const without = unmatched > 0 ? `, ${count(unmatched)} without a counterpart` : "";
+  return `${count(matched)} collectives matched on their ranks${without}.`;
+}
+
+function Fact({ name, value, about }: { name: string; value: string; about?: string }) {
+  return (
+    <div title={about}>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}

@@ -1,0 +1,129 @@
+import { useState } from "react";
+import { count, exactTime, percent, plural, time } from "../../base/format";
+import type { Order } from "../../base/sorting";
+import { word } from "../../base/terms";
+import { LIMITERS } from "../../base/vocabulary";
+import { rankParts } from "../../state/job";
+import { usePage } from "../../state/store";
+import type { JobRank, JobReport } from "../../wire/report";
+import { Bar } from "../parts/Bar";
+import { DataTable, type Column } from "../parts/DataTable";
+import { Section } from "../parts/Section";
+
+/** A share of the rank's own step window. */
+function share(id: string, title: string, about: string, us: (rank: JobRank) => number): Column<JobRank> {
+  return {
+    id,
+    title,
+    about,
+    width: 88,
+    figures: true,
+    value: (rank) => us(rank) / rank.window_us,
+    cell: (rank) => <span title={time(us(rank))}>{percent(us(rank), rank.window_us)}</span>,
+  };
+}
+
+const COLUMNS: readonly Column<JobRank>[] = [
+  {
+    id: "rank",
+    title: "Rank",
+    width: 84,
+    value: ({ rank, worker }) => (rank < 0 ? worker : rank),
+    cell: ({ rank, worker }) => <b title={worker}>{rank < 0 ? worker : count(rank)}</b>,
+  },
+  {
+    id: "host",
+    title: "Host",
+    value: ({ host }) => host,
+    cell: ({ host, clock_offset_us }) => (
+      <span title={clock_offset_us === 0 ? host : `${host}, clock moved by ${exactTime(clock_offset_us)}`}>
+        {host}
+      </span>
+    ),
+  },
+  {
+    id: "step",
+    title: "Step",
+    about: "Median step time",
+    width: 86,
+    figures: true,
+    value: ({ step_us }) => step_us || NaN,
+    cell: ({ step_us }) => (step_us > 0 ? time(step_us) : ""),
+  },
+  share("busy", "GPU busy", "Share of the step window", ({ busy_us }) => busy_us),
+  share(
+    "waiting",
+    "Waiting",
+    "In collectives, for ranks that arrive later: share of the step window",
+    ({ waiting_us }) => waiting_us,
+  ),
+  share(
+    "transfer",
+    "Transfer",
+    "In collectives, after the last rank has arrived: share of the step window",
+    ({ transfer_us }) => transfer_us,
+  ),
+  share(
+    "exposed",
+    "Exposed",
+    "Exposed communication: share of the step window",
+    ({ exposed_communication_us }) => exposed_communication_us,
+  ),
+  {
+    id: "last",
+    title: "Last in",
+    about: "Collectives that this rank reaches last",
+    width: 78,
+    figures: true,
+    value: ({ last_in }) => last_in,
+    cell: ({ last_in }) => count(last_in),
+  },
+  {
+    id: "account",
+    title: "Time by cause",
+    about: "The step window by cause. Sorts by the share of computing.",
+    width: 170,
+    value: ({ computing_us, window_us }) => computing_us / window_us,
+    cell: (rank) => <Bar parts={rankParts(rank)} whole_us={rank.window_us} label={`Rank ${rank.rank}`} />,
+  },
+  {
+    id: "limiter",
+    title: "Limited by, first finding",
+    about: "As the report of this rank alone says",
+    value: ({ limiter }) => word(LIMITERS, limiter),
+    cell: ({ limiter, findings }) => (
+      <span title={findings.map(({ title }) => title).join("\n")}>
+        {word(LIMITERS, limiter)} <span className="gd-muted">{findings[0]?.title}</span>
+      </span>
+    ),
+  },
+];
+
+/** One row per rank. A click opens the rank's own report. */
+export function Ranks({ job: { ranks } }: { job: JobReport }) {
+  const openTab = usePage((page) => page.openTab);
+  const [order, setOrder] = useState<Order>({ by: "rank", descending: false });
+  const named = ranks.some(({ host }) => host !== "");
+  return (
+    <Section
+      title="Ranks"
+      aside={
+        <span className="gd-muted">{plural(ranks.length, "rank")}; a click opens the report of one</span>
+      }
+    >
+      <DataTable
+        label="Ranks"
+        columns={named ? COLUMNS : COLUMNS.filter(({ id }) => id !== "host")}
+        rows={ranks}
+        rowKey={({ id }) => id}
+        order={order}
+        onOrder={setOrder}
+        maxHeight="420px"
+        minWidth={1060}
+        onOpen={({ id }) => {
+          openTab("diagnosis", id);
+        }}
+      />
+    </Section>
+  );
+}
