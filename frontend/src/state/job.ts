@@ -1,7 +1,7 @@
 // The ranks of a job as the page shows them: matrices for the heat maps, and sentences about clocks and ranks.
 
 import { rank as orderOf } from "../base/causes";
-import { count, plural, time } from "../base/format";
+import { count, figures, plural, time } from "../base/format";
 import type { Clocks, JobRank, JobReport, JobStep } from "../wire/report";
 import type { Part } from "./account";
 
@@ -86,5 +86,5 @@ const LEAST_SLOWDOWN = 1.0005;
 /** A rate as it is read: "12.3 GB/s", "" if it is not known. */
 export function rateText(gb_per_s: number): string {
   if (gb_per_s <= 0) return "";
-  return gb_per_s >= 100 ? `${count(gb_per_s)}\u00a0GB/s` : `${gb_per_s.toPrecision(3)}\u00a0GB/s`;
+  return `${figures(gb_per_s)}\u00a0GB/s`;
 }

@@ -16,6 +16,7 @@ import { Trace } from "./Trace";
 
 // Loaded when they are opened, so that the page appears as fast as without them.
 const Compare = lazy(() => import("./compare/Compare"));
+const HistoryView = lazy(() => import("./history/HistoryView"));
 const Job = lazy(() => import("./job/Job"));
 const Runs = lazy(() => import("./runs/Runs"));
 
@@ -85,6 +86,8 @@ function View({ open, traces, entry }: ViewProps) {
   switch (open) {
     case "runs":
       return <Runs />;
+    case "history":
+      return <HistoryView traces={traces} entry={entry} />;
     case "job":
       return <Job traces={traces} entry={entry} />;
     case "compare":

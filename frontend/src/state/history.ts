@@ -1,0 +1,101 @@
+// The recordings of a run as curves.
+
+import { cause, rank } from "../base/causes";
+import { bytes, percent, time } from "../base/format";
+import type { Scheme } from "../base/vocabulary";
+import type { History, HistoryPoint } from "../wire/report";
+
+export interface Line {
+  readonly name: string;
+  /** By recording; null where it is not known. */
+  readonly values: readonly (number | null)[];
+  readonly color: (scheme: Scheme) => string;
+  /** Filled down to 0. */
+  readonly filled?: boolean;
+  /** An edge of the band between the quartiles: not drawn itself. */
+  readonly edge?: boolean;
+}
+
+export interface Curves {
+  readonly title: string;
+  readonly about: string;
+  readonly lines: readonly Line[];
+  /** Indexes of the upper and lower edge of a band. */
+  readonly band?: readonly [number, number];
+  readonly unit: "time" | "share" | "bytes";
+}
+
+/** 0 means that the recording does not say. */
+function known(values: readonly number[]): (number | null)[] {
+  return values.map((value) => (value > 0 ? value : null));
+}
+
+function accent(scheme: Scheme): string {
+  return cause("computing").color[scheme];
+}
+
+/** Return the charts of a history. A chart without any value is left out. */
+export function curvesOf({ points }: History): Curves[] {
+  const all: Curves[] = [
+    {
+      title: "Step time",
+      about: "median, with a band between the quartiles",
+      unit: "time",
+      band: [1, 2],
+      lines: [
+        { name: "median", values: known(points.map(({ step_us }) => step_us)), color: accent },
+        {
+          name: "upper quartile",
+          values: known(points.map(({ high_step_us }) => high_step_us)),
+          color: accent,
+          edge: true,
+        },
+        {
+          name: "lower quartile",
+          values: known(points.map(({ low_step_us }) => low_step_us)),
+          color: accent,
+          edge: true,
+        },
+      ],
+    },
+    { title: "Step by cause", about: "mean step, stacked", unit: "time", lines: stacked(points) },
+    {
+      title: "GPU busy",
+      about: "share of the step window",
+      unit: "share",
+      lines: [{ name: "GPU busy", values: known(points.map(({ busy_share }) => busy_share)), color: accent }],
+    },
+    {
+      title: "Memory",
+      about: "highest and lowest allocated memory",
+      unit: "bytes",
+      lines: [
+        { name: "peak", values: known(points.map(({ peak_bytes }) => peak_bytes)), color: accent },
+        {
+          name: "floor",
+          values: known(points.map(({ floor_bytes }) => floor_bytes)),
+          color: (scheme) => cause("input").color[scheme],
+        },
+      ],
+    },
+  ];
+  return all.filter(({ lines }) => lines.some(({ values }) => values.some((value) => value !== null)));
+}
+
+/** Causes as areas on top of one another. The highest comes first, so that the others are drawn over it. */
+function stacked(points: readonly HistoryPoint[]): Line[] {
+  const shares = points.map((point) => new Map(point.shares.map(({ cause: name, us }) => [name, us])));
+  const names = [...new Set(shares.flatMap((found) => [...found.keys()]))].sort((a, b) => rank(a) - rank(b));
+  const sums = points.map(() => 0);
+  const lines = names.map((name): Line => {
+    shares.forEach((found, at) => {
+      sums[at] = (sums[at] ?? 0) + (found.get(name) ?? 0);
+    });
+    return { name, values: known(sums), color: (scheme) => cause(name).color[scheme], filled: true };
+  });
+  return lines.filter((_, at) => shares.some((found) => (found.get(names[at] ?? "") ?? 0) > 0)).reverse();
+}
+
+export function valueText(unit: Curves["unit"], value: number): string {
+  return unit === "time" ? time(value) : unit === "share" ? percent(value) : bytes(value);
+}

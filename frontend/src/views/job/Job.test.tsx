@@ -1,0 +1,161 @@
+import { MantineProvider } from "@mantine/core";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { plain } from "../../base/format.testdata";
+import { createQueryClient } from "../../state/queries";
+import { usePage } from "../../state/store";
+import type { JobRank, JobReport, JobState, TraceEntry } from "../../wire/report";
+import Job from "./Job";
+
+const entry = { id: "t0", run: "r", worker: "w", span: "", kind: "trace", content: "1" } as TraceEntry;
+
+function rankOf(rank: number, waiting_us: number): JobRank {
+  return {
+    ...{ rank, worker: `worker${rank}`, host: "node1", id: `t${rank}`, step_us: 1000, window_us: 10_000 },
+    ...{ busy_us: 4000, computing_us: 3000, copying_us: 0, communicating_us: 1000, waiting_us },
+    ...{ transfer_us: 200, exposed_communication_us: 1000, clock_offset_us: 0, last_in: rank, start_us: 0 },
+    idle_by_cause: [{ cause: rank === 1 ? "input" : "python", us: 6000 }],
+    ...{ limiter: "input", device_name: "", findings: [] },
+  };
+}
+
+const job: JobReport = {
+  ...{ schema_version: 1, generator: "", id: "t0", run: "r", span: "", parallelism: "DDP" },
+  ...{ world_size: 3, ranks: [rankOf(0, 800), rankOf(1, 0)], missing_ranks: [2], missing: 1 },
+  clocks: { basis: "COLLECTIVES", residual_us: 4.5 },
+  collectives: {
+    ...{ matched: 7, unmatched: 2, waiting_us: 800, transfer_us: 200 },
+    worst: [
+      {
+        ...{
+          index: 3,
+          group: "g",
+          kind: "all_reduce",
+          name: "nccl",
+          annotation: "<i>bucket</i>",
+          bytes: 1024,
+        },
+        ...{ skew_us: 800, transfer_us: 30, last_rank: 1, first_rank: 0, waiting_us: { "0": 800, "1": 0 } },
+        ...{ start_us: 0, end_us: 1, why: "input", why_us: 750, place: undefined },
+      },
+    ],
+    sizes: [
+      {
+        ...{ kind: "all_reduce", bytes: 2 ** 20, ranks: 2, count: 7, transfer_us: 30 },
+        ...{ algorithm_gb_per_s: 34.95, bus_gb_per_s: 0, slowest_gb_per_s: 120.4 },
+      },
+    ],
+  },
+  slowdown: {
+    ...{ s: 1.25, low: 1.2, high: 1.3, by_rank: { "0": 1, "1": 1.24 }, by_kind: { forward_compute: 1.1 } },
+    ...{ basis: "replayed", error_share: 0.01, step_us: 1000, ideal_step_us: 800 },
+  },
+  verdict: { limiter: "input", sentence: "Rank 1 loads data slowly." },
+  ...{ findings: [], unchecked: [], clear: [], notes: ["two recordings overlap"] },
+  problems: [{ what: "the file is empty", where: "worker9", remedy: "" }],
+  steps: [
+    {
+      ...{ name: "ProfilerStep#4", start_us: 0, duration_us: 1000, last_rank: 1 },
+      ...{ rank_us: [1000, 1000], rank_waiting_us: [400, 0] },
+    },
+  ],
+};
+
+function shown(answer: Partial<JobState>): void {
+  vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(answer))));
+  render(
+    <MantineProvider>
+      <QueryClientProvider client={createQueryClient()}>
+        <Job traces={[entry]} entry={entry} />
+      </QueryClientProvider>
+    </MantineProvider>,
+  );
+}
+
+beforeEach(() => {
+  usePage.setState(usePage.getInitialState());
+});
+
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
+
+function rows(table: string): string[][] {
+  return within(screen.getByRole("table", { name: table }))
+    .getAllByRole("row")
+    .slice(1)
+    .map((row) =>
+      within(row)
+        .getAllByRole("cell")
+        .map(({ textContent }) => plain(textContent)),
+    );
+}
+
+it("shows one verdict for the job, and what is missing or cannot be read", async () => {
+  shown({ state: "ready", job });
+  const verdict = plain((await screen.findByRole("region", { name: "Verdict" })).textContent);
+  for (const part of ["Data loading", "Rank 1 loads", "2 of 3", "DDP", "1.25 ×", "within 4.50 µs", "7 coll"])
+    expect(verdict).toContain(part);
+  expect(screen.getByText(/Rank 2 is missing/)).toBeTruthy();
+  expect(screen.getByText("The file is empty.")).toBeTruthy();
+  expect(screen.getByText("Two recordings overlap.")).toBeTruthy();
+});
+
+it("lists the ranks, sorts them, and opens the report of one", async () => {
+  shown({ state: "ready", job });
+  await screen.findByText("Ranks", { selector: "h2" });
+  expect(rows("Ranks").map(([rank]) => rank)).toEqual(["0", "1"]);
+  expect(rows("Ranks")[0]?.slice(1, 8)).toEqual(["node1", "1 ms", "40.0%", "8.0%", "2.0%", "10.0%", "0"]);
+  fireEvent.click(screen.getByRole("button", { name: "Last in" }));
+  expect(rows("Ranks").map(([rank]) => rank)).toEqual(["1", "0"]);
+  fireEvent.click(within(screen.getByRole("table", { name: "Ranks" })).getByRole("button", { name: "1" }));
+  expect(usePage.getState()).toMatchObject({ tab: "diagnosis", trace: "t1" });
+});
+
+it("reads the cells of the map by keyboard, and has the same figures as a table", async () => {
+  shown({ state: "ready", job });
+  const map = await screen.findByRole("img", { name: /Share of the step window by rank and cause/ });
+  fireEvent.keyDown(map, { key: "ArrowDown" });
+  expect(screen.getByText(/Rank 0, Computing: 30.0% of its step window/)).toBeTruthy();
+  fireEvent.keyDown(map, { key: "ArrowRight" });
+  fireEvent.keyDown(map, { key: "ArrowRight" });
+  fireEvent.keyDown(map, { key: "ArrowDown" });
+  expect(screen.getByText(/Rank 1, Data loading: 60.0%/)).toBeTruthy();
+  fireEvent.keyDown(map, { key: "Enter" });
+  expect(usePage.getState().trace).toBe("t1");
+  const details = map.closest("section")?.querySelectorAll("details");
+  details?.forEach((element) => {
+    element.open = true;
+    fireEvent(element, new Event("toggle"));
+  });
+  expect(rows("Time by rank and cause")[1]?.slice(0, 4)).toEqual(["1", "30.0%", "10.0%", "60.0%"]);
+});
+
+it("shows why collectives wait, as text, and how fast they transfer", async () => {
+  shown({ state: "ready", job });
+  await screen.findByText("Collectives with the most waiting");
+  const [collective = []] = rows("Collectives");
+  expect(collective[0]).toBe("all_reduce <i>bucket</i>");
+  expect(collective.at(-1)).toBe("Data loading, 750 µs");
+  expect(rows("Bandwidth")[0]).toEqual([
+    "all_reduce",
+    "1 MiB",
+    "2",
+    "7",
+    "30 µs",
+    "35.0 GB/s",
+    "",
+    "120 GB/s",
+  ]);
+});
+
+it("shows the slowdown, and the ranks and kinds of work behind it", async () => {
+  shown({ state: "ready", job });
+  const text = plain((await screen.findByText(/The job takes 1.25 times as long/)).textContent);
+  expect(text).toContain("1 ms per step instead of 800 µs");
+  expect(screen.getByText("Rank 1")).toBeTruthy();
+  expect(screen.queryByText("Rank 0")).toBeNull();
+  expect(screen.getByText("Forward compute")).toBeTruthy();
+});
