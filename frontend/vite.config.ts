@@ -38,7 +38,20 @@ export default defineConfig({
       input: "src/index.tsx",
       // Without this the build drops the exported render(), and the tab stays blank.
       preserveEntrySignatures: "exports-only",
-      output: { entryFileNames: "index.js", chunkFileNames: "[name]-[hash].js" },
+      output: {
+        entryFileNames: "index.js",
+        chunkFileNames: "[name]-[hash].js",
+        // Without groups, each pair of views that share a module gets a file for it.
+        codeSplitting: {
+          groups: [
+            {
+              name: "libraries",
+              test: /node_modules\/(react|react-dom|scheduler|@mantine|@floating-ui|@tanstack|zustand|uplot)\//,
+            },
+            { name: "shared", test: /\/src\//, minShareCount: 2 },
+          ],
+        },
+      },
     },
   },
   worker: { format: "es" },

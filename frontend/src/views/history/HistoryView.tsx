@@ -79,7 +79,7 @@ interface ChartProps {
 
 function Chart({ history: { points, changes }, curves, at, onPoint, onOpen }: ChartProps) {
   const scheme = usePage((page) => page.scheme);
-  const labels = useMemo(() => points.map(({ time_s }) => date(time_s).slice(5, 16)), [points]);
+  const labels = useMemo(() => points.map(({ time_s }) => date(time_s).slice(5)), [points]);
   const marks = useMemo(() => changes.map(({ point }) => point), [changes]);
   const point = at === null ? undefined : points[at];
   const drawn = { curves, scheme, labels, changes: marks, at };

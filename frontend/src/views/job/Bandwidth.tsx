@@ -30,8 +30,8 @@ const COLUMNS: readonly Column<CollectiveSize>[] = [
     title: "Size",
     width: 96,
     figures: true,
-    value: (size) => size.bytes,
-    cell: (size) => bytes(size.bytes),
+    value: (size) => size.bytes || NaN,
+    cell: (size) => (size.bytes > 0 ? bytes(size.bytes) : ""),
   },
   {
     id: "ranks",
