@@ -70,8 +70,7 @@ def _window(members: Sequence[Digest], operations: RankOperations, name: str) ->
 
 def _on_one_clock(clocks: Clocks, times: Int64) -> Int64:
     """Return times of the members on the reference clock, shape (members,)."""
-    drifted = np.rint(clocks.drift * (times - clocks.middle_ns)).astype(np.int64)
-    return times + clocks.offset_ns + drifted
+    return clocks.of_members(times, np.arange(len(times)))
 
 
 def _kinds(members: Sequence[Digest], operations: RankOperations) -> Int64:

@@ -38,8 +38,8 @@ class Clocks:
     """basis: ONE_HOST, COLLECTIVES or NONE. host: number of each member's clock, shape (members,).
 
     offset_ns is added to a member's times, shape (members,); known: mask of the members that it is known for.
-    drift: of each member's clock, ns per ns since `middle_ns`. residual_ns: 90% of the collectives have ends
-    within this, after correction. NaN without any.
+    drift is added, too, per ns since `middle_ns` on the reference clock, shape (members,).
+    residual_ns: 90% of the collectives have ends within this, after correction. NaN without any.
     """
 
     basis: str
@@ -52,9 +52,12 @@ class Clocks:
 
     def corrected(self, operations: RankOperations, times: Int64) -> Int64:
         """Return times of operations on the reference clock, shape (n,)."""
-        m = operations.member
-        drifted = np.rint(self.drift[m] * (times - self.middle_ns)).astype(np.int64)
-        return times + self.offset_ns[m] + drifted
+        return self.of_members(times, operations.member)
+
+    def of_members(self, times: Int64, member: Int32 | Int64) -> Int64:
+        """Return times of members on the reference clock, shape of both."""
+        shifted = times + self.offset_ns[member]
+        return shifted + np.rint(self.drift[member] * (shifted - self.middle_ns)).astype(np.int64)
 
 
 def clocks_of(members: Sequence[Digest], operations: RankOperations, matching: Matching) -> Clocks:
@@ -70,6 +73,8 @@ def clocks_of(members: Sequence[Digest], operations: RankOperations, matching: M
     if len(hosts) == 1:
         return _with_residual(zero, ends)
     offset, known = _offsets(ends, len(hosts))
+    if len(rows):
+        middle = int(np.median(operations.end_ns[rows] + offset[host[operations.member[rows]]]))
     found = Clocks(COLLECTIVES, host, offset[host], np.zeros(len(members)), middle, known[host], float("nan"))
     unnamed = not any(named)
     if unnamed and known.all() and _is_one(found, ends):
@@ -151,8 +156,9 @@ def _with_drift(found: Clocks, ends: _Ends, hosts: int) -> Clocks:
         own = np.flatnonzero((ends.host == host) & (reference[ends.collective] != np.iinfo(np.int64).min))
         if len(own) < _LEAST_FOR_DRIFT:
             continue
-        time = ends.end_ns[own] - found.middle_ns
-        differs = (reference[ends.collective[own]] - ends.end_ns[own] - offset[host]).astype(np.float64)
+        shifted = ends.end_ns[own] + offset[host]
+        time = shifted - found.middle_ns
+        differs = (reference[ends.collective[own]] - shifted).astype(np.float64)
         slope, level = _slope(time.astype(np.float64), differs)
         if slope:
             drift[host] = slope

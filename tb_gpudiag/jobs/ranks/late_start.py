@@ -17,7 +17,7 @@ from tb_gpudiag.trace.events import Bool, Int64
 
 @dataclass(frozen=True)
 class Starts:
-    """start_ns: when each member's step window began, on the reference clock, shape (members,).
+    """start_ns: when each member's recording began, on the reference clock, shape (members,).
 
     skew_ns: last - first arrival of each member's first collective that all share; own_skew_ns: the same if
     each arrival counts from the member's own start. collective: its index in Waits, -1 if there is none.
@@ -34,10 +34,8 @@ class Starts:
 
 def starts_of(members: Sequence[Digest], operations: RankOperations, clocks: Clocks, waits: Waits) -> Starts:
     """Compare arrivals at the first collective with the starts of the recordings."""
-    origin = np.array([m.about.origin_ns + m.about.window_start_ns for m in members], np.int64)
-    local = origin - operations.base_ns
-    drifted = np.rint(clocks.drift * (local - clocks.middle_ns)).astype(np.int64)
-    start = local + clocks.offset_ns + drifted
+    origin = np.array([member.about.origin_ns for member in members], np.int64)
+    start = clocks.of_members(origin - operations.base_ns, np.arange(len(members)))
     first = np.zeros(len(waits), np.bool_)
     if not len(waits):
         return Starts(start, -1, 0, 0, -1, first)

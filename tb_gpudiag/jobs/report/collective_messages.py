@@ -78,7 +78,7 @@ def _collective(facts: JobFacts, index: int) -> pb.JobCollective:
 def _zero(facts: JobFacts) -> int:
     """The start of the first recording, on the time axis of the waits."""
     origin = np.array([member.about.origin_ns for member in facts.set.members], np.int64)
-    return int((origin - facts.operations.base_ns + facts.clocks.offset_ns).min())
+    return int(facts.clocks.of_members(origin - facts.operations.base_ns, np.arange(len(origin))).min())
 
 
 def _size(one: SizeClass) -> pb.CollectiveSize:

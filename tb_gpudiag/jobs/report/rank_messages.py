@@ -42,7 +42,7 @@ def rank_messages(facts: JobFacts) -> list[pb.JobRank]:
 def recording_starts(facts: JobFacts) -> Int64:
     """When each recording started, ns since the first one did; shape (members,)."""
     origin = np.array([member.about.origin_ns for member in facts.set.members], np.int64)
-    start = origin - facts.operations.base_ns + facts.clocks.offset_ns
+    start = facts.clocks.of_members(origin - facts.operations.base_ns, np.arange(len(origin)))
     since: Int64 = start - start.min()
     return since
 
