@@ -6,7 +6,7 @@ import numpy as np
 
 from tb_gpudiag.jobs.ranks.bandwidth import SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.late_recording import late_by_ns
+from tb_gpudiag.jobs.rules.late_recording import late_collective
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, us
 from tb_gpudiag.wording.format import one_line
@@ -61,8 +61,8 @@ def _collective(facts: JobFacts, index: int) -> pb.JobCollective:
         start_us=us(waits.first_ns[index] - zero),
         end_us=us(waits.over_ns[index] - zero),
     )
-    if index == facts.starts.collective and (late_ns := late_by_ns(facts)):
-        message.why, message.why_us = LATE_RECORDING, us(late_ns)
+    if index == late_collective(facts):
+        message.why, message.why_us = LATE_RECORDING, us(facts.starts.later_ns[index])
         return message
     cause = facts.late_causes.cause(facts.late_causes.chain(index)[-1])
     message.why, message.why_us = cause.part, us(cause.time_ns)

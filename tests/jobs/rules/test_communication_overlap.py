@@ -16,8 +16,8 @@ def test_exposed_transfers_are_found() -> None:
 
 
 def test_waiting_is_not_transfer() -> None:
-    facts = facts_of(job(4, 5, own_ms=lambda r, s: 15.0 if r == 1 else 10.0, transfer_ms=0.3))
-    assert overlap_of(facts).exposed_ns == 3 * MS
+    facts = facts_of(job(4, 5, own_ms=lambda r, s: 15.0 if r == 1 else 10.0, transfer_ms=0.05))
+    assert overlap_of(facts).exposed_ns == 0.5 * MS
     assert isinstance(check(facts), Clear)
 
 

@@ -59,7 +59,7 @@ def test_a_rule_that_crashes_costs_only_its_own_answer(monkeypatch: pytest.Monke
         raise ValueError("a name of the trace")
 
     monkeypatch.setattr("tb_gpudiag.jobs.rules.slow_rank.check", crash)
-    outcome = run_job_rules(facts_of(job(transfer_ms=0.3)))
+    outcome = run_job_rules(facts_of(job(transfer_ms=0.05)))
     (unchecked,) = [answer for rule, answer in outcome.unchecked if rule.id == "GD602"]
     assert unchecked.defect
     assert "a name" not in unchecked.reason
@@ -68,7 +68,7 @@ def test_a_rule_that_crashes_costs_only_its_own_answer(monkeypatch: pytest.Monke
 
 def test_a_healthy_job_has_no_finding() -> None:
     outcome = run_job_rules(
-        facts_of(job(8, 6, own_ms=lambda rank, step: 10 + (rank * 7 + step * 3) % 5 / 50, transfer_ms=0.3))
+        facts_of(job(8, 6, own_ms=lambda rank, step: 10 + (rank * 7 + step * 3) % 5 / 50, transfer_ms=0.05))
     )
     assert not outcome.findings
     assert not outcome.unchecked
