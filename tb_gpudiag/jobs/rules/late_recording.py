@@ -59,8 +59,8 @@ def check(facts: JobFacts) -> Answer:
     members = _late_members(facts, found)
     who, several = culprits_text(facts, members), len(members) > 1
     return Finding(
-        title=f"{capitalized(who)} started to record {'up to ' if several else ''}{time_ns(late_ns)} later than "
-        "the first rank",
+        title=f"{capitalized(who)} started to record {'up to ' if several else ''}{time_ns(late_ns)} later "
+        "than the first rank",
         summary=f"In the first collective the others wait {time_ns(skew_ns)} for "
         f"{'them' if several else 'it'}. Counted from each rank's own start, arrivals differ by "
         f"{time_ns(abs(skew_ns - late_ns))} only: the recording is the reason, not the job. The first "
