@@ -1,7 +1,7 @@
 // Starts a real TensorBoard, and writes traces for it.
 
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -19,6 +19,30 @@ export function simulate(logdir: string, ...scenarios: string[]): void {
   execFileSync(PYTHON, ["-m", "tests.simulator", logdir, ...only], {
     cwd: PROJECT,
   });
+}
+
+/** Write the traces of a job whose ranks were recorded together. */
+export function simulateJob(logdir: string, run: string, ranks: number): void {
+  const script = `
+import sys
+from pathlib import Path
+from tests.simulator.jobs import DistributedJob, simulate_job
+
+simulate_job(DistributedJob("ddp", ranks=int(sys.argv[2]), steps=2), seed=0).write(Path(sys.argv[1]))
+`;
+  execFileSync(PYTHON, ["-c", script, join(logdir, run), String(ranks)], { cwd: PROJECT });
+}
+
+/** Write the trace of one run as several recordings of another, a minute apart. */
+export function repeat(logdir: string, run: string, as: string, times: number): void {
+  const [file] = readdirSync(join(logdir, run));
+  if (file === undefined) throw new Error(`${run} has no trace`);
+  mkdirSync(join(logdir, as), { recursive: true });
+  const suffix = file.slice(file.indexOf(".pt.trace.json"));
+  for (let at = 0; at < times; at++) {
+    const span = 1_700_000_000_000 + 60_000 * at;
+    copyFileSync(join(logdir, run, file), join(logdir, as, `worker.${span}${suffix}`));
+  }
 }
 
 /** Write a CUDA memory snapshot of a script that keeps a tensor per step. */

@@ -1,5 +1,6 @@
 // Work parts and idle causes as the page shows them: words, order and backgrounds.
 
+import { words } from "./format";
 import { colored, term } from "./terms";
 import { CAUSES, STRIPES, TRIGGERS, WORK_PARTS, type Colored, type Scheme } from "./vocabulary";
 
@@ -12,6 +13,12 @@ export const WORK: readonly string[] = Object.keys(WORK_PARTS);
 /** A work part or an idle cause. */
 export function cause(id: string): Colored {
   return colored(ALL, id);
+}
+
+/** The label of a part of a step. Reports about several traces also have parts that no single trace has. */
+export function partLabel(id: string): string {
+  if (id === "other") return "Not attributed";
+  return Object.hasOwn(ALL, id) ? cause(id).word : words(id);
 }
 
 /** The place of a cause in every legend. Unknown ones come last. */

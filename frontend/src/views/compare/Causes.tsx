@@ -1,4 +1,4 @@
-import { cause, paint } from "../../base/causes";
+import { cause, paint, partLabel } from "../../base/causes";
 import { time } from "../../base/format";
 import { difference, shownCauses, signedTime } from "../../state/comparison";
 import { usePage } from "../../state/store";
@@ -41,7 +41,7 @@ export function Causes({ comparison: { causes, mean_step_us: mean } }: { compari
               <tr key={item.cause} title={cause(item.cause).explanation}>
                 <th scope="row">
                   <CauseSwatch name={item.cause} />
-                  {cause(item.cause).word}
+                  {partLabel(item.cause)}
                 </th>
                 <td className="gd-number">{time(item.base_us)}</td>
                 <td className="gd-number">{time(item.candidate_us)}</td>

@@ -1,5 +1,5 @@
 import { useMemo, useState } from "react";
-import { cause } from "../../base/causes";
+import { partLabel } from "../../base/causes";
 import { date, plural, sentence } from "../../base/format";
 import { curvesOf, valueText, type Curves } from "../../state/history";
 import { useHistory } from "../../state/queries";
@@ -103,7 +103,9 @@ function readings({ lines, unit }: Curves, at: number): string {
     .flatMap(({ name, values }, index) => {
       const value = values[at] ?? 0;
       const below = stacked ? (lines[index + 1]?.values[at] ?? 0) : 0;
-      return value > below ? [`${stacked ? cause(name).noun : name} ${valueText(unit, value - below)}`] : [];
+      return value > below
+        ? [`${stacked ? partLabel(name).toLowerCase() : name} ${valueText(unit, value - below)}`]
+        : [];
     })
     .join(", ");
 }
@@ -122,7 +124,7 @@ function Legend({ curves: { lines } }: { curves: Curves }) {
           ) : (
             <span className="gd-swatch" style={{ background: color(scheme) }} aria-hidden="true" />
           )}
-          {stacked ? cause(name).word : name}
+          {stacked ? partLabel(name) : name}
         </li>
       ))}
     </ul>

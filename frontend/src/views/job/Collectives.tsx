@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { cause } from "../../base/causes";
+import { partLabel } from "../../base/causes";
 import { bytes, codePlace, count, time } from "../../base/format";
 import type { Order } from "../../base/sorting";
 import type { JobCollective, JobReport } from "../../wire/report";
@@ -12,7 +12,7 @@ function waiting_us({ waiting_us: by }: JobCollective): number {
 
 function why({ why: name, why_us, place }: JobCollective): string {
   const where = place ? codePlace(place) : "";
-  const text = name ? `${cause(name).word}${why_us > 0 ? `, ${time(why_us)}` : ""}` : "";
+  const text = name ? `${partLabel(name)}${why_us > 0 ? `, ${time(why_us)}` : ""}` : "";
   return [text, where].filter(Boolean).join(" at ");
 }
 

@@ -37,7 +37,7 @@ const job: JobReport = {
           bytes: 1024,
         },
         ...{ skew_us: 800, transfer_us: 30, last_rank: 1, first_rank: 0, waiting_us: { "0": 800, "1": 0 } },
-        ...{ start_us: 0, end_us: 1, why: "input", why_us: 750, place: undefined },
+        ...{ start_us: 0, end_us: 1, why: "late_recording", why_us: 750, place: undefined },
       },
     ],
     sizes: [
@@ -138,7 +138,7 @@ it("shows why collectives wait, as text, and how fast they transfer", async () =
   await screen.findByText("Collectives with the most waiting");
   const [collective = []] = rows("Collectives");
   expect(collective[0]).toBe("all_reduce <i>bucket</i>");
-  expect(collective.at(-1)).toBe("Data loading, 750 µs");
+  expect(collective.at(-1)).toBe("Late recording, 750 µs");
   expect(rows("Bandwidth")[0]).toEqual([
     "all_reduce",
     "1 MiB",

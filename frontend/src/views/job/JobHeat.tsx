@@ -1,6 +1,6 @@
 import { SegmentedControl } from "@mantine/core";
 import { useMemo, useState } from "react";
-import { cause } from "../../base/causes";
+import { cause, partLabel } from "../../base/causes";
 import { percent, time } from "../../base/format";
 import type { Order } from "../../base/sorting";
 import { causeShares, stepWaiting, type Matrix } from "../../state/job";
@@ -55,7 +55,7 @@ function rankName({ rank, worker }: JobRank): string {
 function CauseMap({ job: { ranks }, onPick }: MapProps) {
   const scheme = usePage((page) => page.scheme);
   const shares = useMemo(() => causeShares(ranks), [ranks]);
-  const names = shares.columns.map((name) => cause(name).word);
+  const names = shares.columns.map(partLabel);
   const at = ({ row, column }: Cell) => shares.values[row]?.[column] ?? 0;
   return (
     <>

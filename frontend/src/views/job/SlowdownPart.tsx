@@ -1,4 +1,5 @@
-import { figures, percent, time, words } from "../../base/format";
+import { partLabel } from "../../base/causes";
+import { figures, percent, time } from "../../base/format";
 import { term } from "../../base/terms";
 import { SAVING_BASES } from "../../base/vocabulary";
 import { slowers, type Slower } from "../../state/job";
@@ -33,7 +34,7 @@ export function SlowdownPart({ slowdown }: { slowdown: Slowdown }) {
         <List
           title="By kind of work"
           about="how many times as long because of it alone"
-          items={slowers(slowdown.by_kind, words)}
+          items={slowers(slowdown.by_kind, partLabel)}
         />
       </div>
     </Section>

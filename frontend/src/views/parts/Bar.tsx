@@ -1,4 +1,4 @@
-import { cause, paint } from "../../base/causes";
+import { paint, partLabel } from "../../base/causes";
 import { percent, time } from "../../base/format";
 import { usePage } from "../../state/store";
 import type { Part } from "../../state/account";
@@ -15,14 +15,14 @@ interface Props {
 /** Time by cause as a stacked bar. */
 export function Bar({ parts, whole_us, scale_us = whole_us, label }: Props) {
   const scheme = usePage((page) => page.scheme);
-  const text = parts.map((part) => `${cause(part.name).word} ${time(part.us)}`).join(", ");
+  const text = parts.map((part) => `${partLabel(part.name)} ${time(part.us)}`).join(", ");
   return (
     <div className="gd-bar" role="img" aria-label={`${label}: ${text}`}>
       {parts.map((part) => (
         <span
           key={part.name}
           style={{ width: `${(100 * part.us) / scale_us}%`, background: paint(part.name, scheme) }}
-          title={`${cause(part.name).word}: ${time(part.us)}, ${percent(part.us, whole_us)}`}
+          title={`${partLabel(part.name)}: ${time(part.us)}, ${percent(part.us, whole_us)}`}
         />
       ))}
     </div>

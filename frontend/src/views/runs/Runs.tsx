@@ -87,7 +87,7 @@ export default function Runs() {
           }}
           rowHeight={ROW_PX}
           maxHeight="calc(100vh - 118px)"
-          minWidth={1100}
+          minWidth={1200}
           scroll={{
             top,
             onScroll: (now) => {

@@ -8,6 +8,9 @@ import type { Column } from "../parts/DataTable";
 /** Year 2000. Times before it are not times, but numbers in a file's name. */
 const FIRST_RECORDING_S = 946_684_800;
 
+/** Characters of a date, without the seconds. */
+const TO_THE_MINUTE = 16;
+
 /** The columns of the table of runs. Figures that a run does not have are left out, and sort last. */
 export const COLUMNS: readonly Column<RunRow>[] = [
   { id: "run", title: "Run", value: ({ run }) => run, cell: (row) => <Name row={row} /> },
@@ -31,10 +34,11 @@ export const COLUMNS: readonly Column<RunRow>[] = [
     id: "date",
     title: "Recorded",
     about: "When the newest recording was made",
-    width: 152,
+    width: 138,
     figures: true,
     value: ({ time_s }) => (time_s > FIRST_RECORDING_S ? time_s : NaN),
-    cell: ({ time_s }) => (time_s > FIRST_RECORDING_S ? date(time_s) : ""),
+    cell: ({ time_s }) =>
+      time_s > FIRST_RECORDING_S && <span title={date(time_s)}>{date(time_s).slice(0, TO_THE_MINUTE)}</span>,
   },
   {
     id: "step",

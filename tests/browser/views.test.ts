@@ -1,0 +1,113 @@
+// The views of several traces in a real TensorBoard: runs, job, history and comparison.
+
+import type { Frame } from "playwright-core";
+import { expect, it } from "vitest";
+import { openTab, tabFrame } from "./browser";
+import { Session, widens } from "./session";
+import { repeat, simulate, simulateJob } from "./tensorboard";
+
+const RANKS = 3;
+
+const session = new Session((logdir) => {
+  simulate(logdir, "input_pipeline", "healthy");
+  simulateJob(logdir, "job", RANKS);
+  repeat(logdir, "healthy", "again", 3);
+});
+
+function rows(frame: Frame, table: string) {
+  return frame.getByRole("table", { name: table }).locator("tbody tr");
+}
+
+it("begins with the runs, opens one, and goes back to where it was", async () => {
+  await session.reportOf("input_pipeline");
+  const frame = await openTab(session.page, session.tensorboard.url);
+  await frame.getByRole("heading", { name: "Runs" }).waitFor();
+  await expect.poll(() => rows(frame, "Runs").count()).toBe(4);
+  // The analyzed one has the largest saving.
+  const first = rows(frame, "Runs").first();
+  await expect.poll(() => first.innerText()).toContain("Data loading");
+  await frame.getByRole("textbox", { name: "Filter runs" }).fill("INPUT");
+  await expect.poll(() => rows(frame, "Runs").count()).toBe(1);
+  await session.untilHash((hash) => hash.includes("view=runs"));
+  await frame.getByRole("button", { name: "input_pipeline" }).click();
+  await frame.getByRole("region", { name: "Verdict" }).waitFor();
+  const { id } = await session.entryOf("input_pipeline");
+  await session.untilHash((hash) => hash.includes(`trace=${id}`) && !hash.includes("view="));
+
+  await session.page.goBack();
+  await frame.getByRole("heading", { name: "Runs" }).waitFor();
+  expect(await frame.getByRole("textbox", { name: "Filter runs" }).inputValue()).toBe("INPUT");
+  await session.page.goForward();
+  await frame.getByRole("region", { name: "Verdict" }).waitFor();
+  await session.page.reload();
+  await (await tabFrame(session.page)).getByRole("region", { name: "Verdict" }).waitFor();
+});
+
+it("analyzes the runs that are new on demand", async () => {
+  const frame = await openTab(session.page, session.tensorboard.url, { view: "runs" });
+  await frame.getByRole("button", { name: /^Analyze \d+ new$/ }).click();
+  await frame.locator('.gd-dot[data-state="ready"]').nth(3).waitFor();
+  await frame.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+});
+
+it("shows a job: one verdict, its ranks, and the map by keyboard", async () => {
+  const { id } = await session.entryOf("job");
+  const frame = await openTab(session.page, session.tensorboard.url, { view: "job", trace: id });
+  await frame.getByRole("region", { name: "Verdict" }).waitFor({ timeout: 55_000 });
+  expect(await rows(frame, "Ranks").count()).toBe(RANKS);
+  expect(await widens(frame)).toBe(false);
+  const map = frame.getByRole("img", { name: /by rank and cause/ });
+  await map.focus();
+  await session.page.keyboard.press("ArrowDown");
+  await frame.getByText(/^Rank 0, Computing: \d/).waitFor();
+  await frame.getByText("As a table").click();
+  expect(await rows(frame, "Time by rank and cause").count()).toBe(RANKS);
+  await rows(frame, "Ranks").nth(1).getByRole("button").click();
+  await session.untilHash((hash) => hash.includes("trace=") && !hash.includes("view="));
+  await session.page.goBack();
+  await frame.getByRole("heading", { name: "Ranks", exact: true }).waitFor();
+});
+
+it("shows the history of a run, and opens the recording that is clicked", async () => {
+  const { id } = await session.entryOf("again");
+  const frame = await openTab(session.page, session.tensorboard.url, { view: "history", trace: id });
+  const chart = frame.getByRole("group", { name: /^Step time by recording/ });
+  await chart.locator("canvas").waitFor({ timeout: 55_000 });
+  expect(await rows(frame, "Recordings").count()).toBe(3);
+  await frame.getByText("Nothing changed for good between these recordings.").waitFor();
+  const box = await chart.boundingBox();
+  if (!box) throw new Error("the chart is not on the screen");
+  await session.page.mouse.move(box.x + box.width - 60, box.y + 60);
+  await frame.getByText(/^2023-11-14 .*: median/).waitFor();
+  await session.page.mouse.down();
+  await session.page.mouse.up();
+  const { traces } = (await session.tensorboard.get("traces")) as {
+    traces: { id: string; run: string; span: string }[];
+  };
+  const last = traces.filter(({ run }) => run === "again").sort((a, b) => Number(b.span) - Number(a.span))[0];
+  await session.untilHash((hash) => hash.includes(`trace=${last?.id ?? "none"}`) && !hash.includes("view="));
+});
+
+it("compares a recording with a pinned base, and swaps them", async () => {
+  const base = await session.entryOf("input_pipeline");
+  const candidate = await session.entryOf("healthy");
+  const frame = await session.open("input_pipeline");
+  await frame.getByRole("button", { name: "Pin as base" }).click();
+  await session.untilHash((hash) => hash.includes(`base=${base.id}`));
+  await openTab(session.page, session.tensorboard.url, {
+    view: "compare",
+    trace: candidate.id,
+    base: base.id,
+  });
+  const verdict = frame.getByRole("region", { name: "Verdict" });
+  await verdict.locator("h1", { hasText: "Faster" }).waitFor({ timeout: 55_000 });
+  expect(await frame.getByRole("heading", { name: "Gone" }).count()).toBe(1);
+  expect(await widens(frame)).toBe(false);
+  await frame.getByRole("button", { name: "Swap" }).click();
+  await verdict.locator("h1", { hasText: "Slower" }).waitFor({ timeout: 55_000 });
+  await session.untilHash(
+    (hash) => hash.includes(`trace=${base.id}`) && hash.includes(`base=${candidate.id}`),
+  );
+  await session.page.goBack();
+  await verdict.locator("h1", { hasText: "Faster" }).waitFor();
+});
