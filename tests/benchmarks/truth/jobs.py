@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,6 +43,10 @@ class Measured:
     residual_ns: float
     waiting_error: float
     transfer_error: float
+
+    @property
+    def clocks_known(self) -> bool:
+        return not math.isnan(self.residual_ns)
 
     @property
     def clocks_right(self) -> bool:

@@ -34,7 +34,7 @@ SMALL = (
 )
 LARGE = (
     DistributedJob("ddp", ranks=16, hosts=2, layers=4, steps=4),
-    DistributedJob("fsdp", ranks=32, hosts=4, layers=4, steps=3),
+    DistributedJob("fsdp", ranks=32, hosts=4, layers=6, steps=3),
     DistributedJob("pp", ranks=16, hosts=4, degree=4, layers=2, steps=3),
     DistributedJob("tp", ranks=16, hosts=2, degree=8, layers=4, steps=4),
     DistributedJob("ddp", ranks=64, hosts=8, layers=3, steps=3),
@@ -129,7 +129,7 @@ def _varied(job: DistributedJob, draw: random.Random) -> DistributedJob:
     return replace(
         job,
         steps=job.steps if job.ranks >= 16 else draw.randint(3, 6),
-        layers=job.layers if job.parallelism == "pp" or job.ranks >= 16 else draw.randint(3, 8),
+        layers=job.layers if job.parallelism == "pp" or job.ranks >= 16 else draw.randint(5, 9),
         layer_us=layer_us,
         layer_mib=24 * layer_us / 900 * draw.uniform(0.5, 1.0),
         microbatches=draw.choice((6, 8, 12)),
@@ -219,9 +219,12 @@ def _with_amount(case: JobCase, amount: float) -> JobCase:
 
 
 def _harmless(job: DistributedJob, draw: random.Random) -> JobCase:
-    """Plant host work on one rank that the GPU does not notice, because the host is ahead of it."""
+    """Plant host work on one rank that the GPU does not notice, because the host is ahead of it.
+
+    It is not in the first step: there the host is not ahead yet.
+    """
     kind: FaultKind = draw.choice(("loader", "gc", "python"))
     case = _case("harmless", job, draw, ())
     rank = draw.randrange(job.ranks)
     amount = 0.3 * lead_ms(case.simulate(), rank)
-    return replace(case, job=replace(job, fault=JobFault(kind, (rank,), amount)))
+    return replace(case, job=replace(job, fault=JobFault(kind, (rank,), amount, tuple(range(1, job.steps)))))
