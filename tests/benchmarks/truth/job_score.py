@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 
 from tb_gpudiag.jobs.report.job_report import build_job_report
 from tb_gpudiag.jobs.rules.job_words import part_text
-
 from tb_gpudiag.report import report_pb2 as pb
 from tests.benchmarks.truth.jobs import TIME_ERROR, Measured, facts_of, measure
 from tests.simulator.jobs import SimulatedJob

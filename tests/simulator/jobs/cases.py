@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 from tests.simulator.jobs.run import SimulatedJob, simulate_job
@@ -75,19 +75,22 @@ class JobCase:
         return simulate_job(self.job, self.seed)
 
 
-def cases(seed: int = 0) -> Iterator[JobCase]:
-    """Draw the benchmark set. The same seed gives the same cases."""
+def cases(seed: int = 0, names: Container[str] | None = None) -> Iterator[JobCase]:
+    """Draw the benchmark set. The same seed gives the same cases.
+
+    names: kinds of faults, "healthy" and "harmless"; all if not given.
+    """
     for kind, count in COUNTS.items():
         shapes = [job for job in (*SMALL, *LARGE) if _fits(kind, job)]
         for number, job in enumerate(_chosen(shapes, count, random.Random(f"{seed} {kind}"))):
-            draw = random.Random(f"{seed} {kind} {number}")
-            yield _faulty(kind, _varied(job, draw), draw)
-    for number in range(HEALTHY):
+            if names is None or kind in names:
+                draw = random.Random(f"{seed} {kind} {number}")
+                yield _faulty(kind, _varied(job, draw), draw)
+    usual = (*SMALL, *LARGE[:3])
+    for number in range(HEALTHY if names is None or "healthy" in names else 0):
         draw = random.Random(f"{seed} healthy {number}")
-        usual = (*SMALL, *LARGE[:3])
-        job = _varied(usual[(number * 4 + seed) % len(usual)], draw)
-        yield _case("healthy", job, draw, ())
-    for number in range(HARMLESS):
+        yield _case("healthy", _varied(usual[(number * 4 + seed) % len(usual)], draw), draw, ())
+    for number in range(HARMLESS if names is None or "harmless" in names else 0):
         draw = random.Random(f"{seed} harmless {number}")
         yield _harmless(_varied(draw.choice(SMALL[:6]), draw), draw)
 
