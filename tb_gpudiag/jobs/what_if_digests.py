@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.digest.digest import Digest, numbers, texts
+from tb_gpudiag.digest.digest import Digest, numbers, per_cause, texts
 from tb_gpudiag.jobs.ranks.clocks import Clocks
-from tb_gpudiag.jobs.ranks.operations import COMPUTING, RankOperations
+from tb_gpudiag.jobs.ranks.operations import COMPUTING, IN_COLLECTIVE, RankOperations
 from tb_gpudiag.jobs.ranks.waits import Waits
 from tb_gpudiag.jobs.what_if_work import JobWork
 from tb_gpudiag.trace.events import NONE, Int64
 
 OTHER: Final = "other"
 """The part of the time that the digest does not account for."""
+
+# The host waits, for the GPU or for another rank. In a replay that can take less time.
+_BLOCKED: Final = ("sync", IN_COLLECTIVE)
 
 _RECEIVE: Final = "recv"
 
@@ -52,12 +56,35 @@ def job_work(members: Sequence[Digest], operations: RankOperations, waits: Waits
         kernels=operations.kernels,
         parts_ns=np.concatenate([operations.parts[:, own], np.maximum(other, 0)[:, None]], axis=1),
         rest_ns=np.maximum(rest, 0),
+        called_ns=clocks.corrected(operations, operations.called_ns),
+        host_parts_ns=_on_host(members, operations, own),
         begin_ns=begin,
         finish_ns=finish,
         host=np.unique(hosts, return_inverse=True)[1].astype(np.int64),
         part_names=(*names, OTHER),
         step=_steps(members, operations),
     )
+
+
+def _on_host(members: Sequence[Digest], operations: RankOperations, own: Int64) -> Int64:
+    """Return what the hosts did between their calls by part, without being blocked: shape (n, len(own) + 1).
+
+    Digests have it for the time between starts on the GPU. Within that, it is taken as evenly mixed.
+    """
+    found = np.zeros((len(operations), len(own) + 1))
+    column = {operations.part_names[part]: i for i, part in enumerate(own.tolist())}
+    window = _window(members, operations, "window_start_ns")
+    bounds = np.searchsorted(operations.member, np.arange(len(members) + 1)).tolist()
+    for digest, start, (low, high) in zip(members, window, pairwise(bounds), strict=True):
+        causes = digest.about.causes
+        spent = per_cause(digest.collectives, "host_ns", len(causes))
+        order = low + np.argsort(operations.called_ns[low:high], kind="stable")
+        times = np.concatenate([[start], operations.start_ns[low:high]])
+        for i in np.flatnonzero(spent.any(axis=0)).tolist():
+            if causes[i] not in _BLOCKED:
+                until = np.interp(operations.called_ns[order], times, np.cumsum(np.append(0, spent[:, i])))
+                found[order, column.get(causes[i], -1)] += np.diff(until, prepend=0)
+    return np.rint(found).astype(np.int64)
 
 
 def _window(members: Sequence[Digest], operations: RankOperations, name: str) -> Int64:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.jobs.what_if_peers import as_peers, peers_of
 from tb_gpudiag.jobs.what_if_schedule import Schedule, schedule
-from tb_gpudiag.jobs.what_if_work import JobWork, Pieces, cut
+from tb_gpudiag.jobs.what_if_work import JobWork, Pieces, cut, cut_host
 from tb_gpudiag.trace.events import NONE, Int64
 
 Float64 = npt.NDArray[np.float64]
@@ -64,8 +64,11 @@ class JobReplay:
         self._schedule = _schedule(work, self._pieces, group)
         self._transfer_ns = _transfers(work, group)
         self._usual_transfer_ns = _usual_transfers(work, group, self._transfer_ns)
-        self._as_all = as_peers(work, self._pieces, peers, with_self=True)
-        self._as_others = as_peers(work, self._pieces, peers, with_self=False)
+        self._host = cut_host(work)
+        self._usual = [
+            {with_self: as_peers(work, pieces, peers, with_self) for with_self in (True, False)}
+            for pieces in (self._pieces, self._host)
+        ]
 
     def step_ns(self, changes: Sequence[Change]) -> Float64:
         """Return the step times with each change, mean over ranks, shape (changes, k).
@@ -83,7 +86,7 @@ class JobReplay:
         pieces, work = self._pieces, self._work
         finish = np.zeros(len(pieces.member))
         finish[np.flatnonzero(np.diff(pieces.member, append=-1))] = work.finish_ns
-        ends = np.concatenate([finish, work.end_ns]) - work.begin_ns.min()
+        ends = np.concatenate([finish, work.called_ns, work.end_ns]) - work.begin_ns.min()
         return np.asarray(self._steps(ends[:, None])[0])
 
     @cached_property
@@ -99,42 +102,55 @@ class JobReplay:
         return self._steps(ends)
 
     def _durations(self, change: Change) -> Float64:
-        """Return the durations of pieces and collectives, shape (s + n,)."""
-        pieces, work = self._pieces, self._work
-        names = work.part_names
+        """Return the durations of pieces, calls and collectives, shape (s + 2n,)."""
+        work = self._work
+        spent, on_host = (
+            self._spent(pieces, usual[change.members is None], change)
+            for pieces, usual in zip((self._pieces, self._host), self._usual, strict=True)
+        )
+        called = np.empty(len(work))
+        until = np.cumsum(on_host)
+        first = np.searchsorted(self._host.member, self._host.member)
+        called[self._host.ready] = until - (until[first] - on_host[first])
+        begin = (work.begin_ns - work.begin_ns.min()).astype(np.float64)
+        spent[np.flatnonzero(np.diff(self._pieces.member, prepend=-1))] += begin
+        transfer = self._usual_transfer_ns if change.transfers else self._transfer_ns
+        return np.concatenate([spent, called + begin[work.member], transfer])
+
+    def _spent(self, pieces: Pieces, usual: Float64, change: Change) -> Float64:
+        """Return the durations of pieces, shape (s,). usual: as `as_peers` returns them."""
+        names = self._work.part_names
         chosen = [i for i, name in enumerate(names) if change.parts is None or name in change.parts]
-        whose = np.ones(work.members, bool)
-        instead = self._as_all
+        whose = np.ones(self._work.members, bool)
         if change.members is not None:
-            whose = np.isin(np.arange(work.members), list(change.members))
-            instead = self._as_others
-        left = 0.0 if change.remove else instead[:, chosen]
+            whose = np.isin(np.arange(self._work.members), list(change.members))
+        left = 0.0 if change.remove else usual[:, chosen]
         gained = (pieces.ns[:, chosen] - left).sum(axis=1) * whose[pieces.member]
-        spent = pieces.ns.sum(axis=1) - gained
-        first = np.flatnonzero(np.diff(pieces.member, prepend=-1))
-        spent[first] += work.begin_ns - work.begin_ns.min()
-        return np.concatenate([spent, self._usual_transfer_ns if change.transfers else self._transfer_ns])
+        return np.asarray(pieces.ns.sum(axis=1) - gained)
 
     def _steps(self, ends: Float64) -> Float64:
-        """Return step times, shape (c, k), from the ends of pieces and collectives, shape (s + n, c)."""
+        """Return step times, shape (c, k), from the ends of pieces, calls and collectives, (s + 2n, c)."""
         marks = _marks(self._work)
         if marks.shape[1] > 1:
-            return np.asarray(np.diff(ends[len(self._pieces.member) + marks], axis=1).mean(axis=0).T)
+            collectives = ends[len(ends) - len(self._work) :]
+            return np.asarray(np.diff(collectives[marks], axis=1).mean(axis=0).T)
         last = np.flatnonzero(np.diff(self._pieces.member, append=-1))
         begin = self._work.begin_ns - self._work.begin_ns.min()
         return np.asarray((ends[last] - begin[:, None]).mean(axis=0)[:, None])
 
 
 def _schedule(work: JobWork, pieces: Pieces, group: Int64) -> Schedule:
-    """Order the pieces, and after them the collectives."""
-    count = len(pieces.member)
+    """Order the pieces, the calls of collectives, and the collectives themselves."""
+    calls = len(pieces.member)
+    count = calls + len(work)
     following = np.flatnonzero(np.diff(pieces.member) == 0)
     ready, waits = np.flatnonzero(pieces.ready != NONE), np.flatnonzero(pieces.waits != NONE)
     lane = np.lexsort((work.start_ns, work.stream, work.member))
     same = (np.diff(work.member[lane]) == 0) & (np.diff(work.stream[lane]) == 0)
     same &= work.end_ns[lane[:-1]] <= work.start_ns[lane[1:]]
-    before = (following, ready, count + pieces.waits[waits], count + lane[:-1][same])
-    after = (following + 1, count + pieces.ready[ready], waits + 1, count + lane[1:][same])
+    every = np.arange(len(work))
+    before = (following, ready, count + pieces.waits[waits], count + lane[:-1][same], calls + every)
+    after = (following + 1, count + pieces.ready[ready], waits + 1, count + lane[1:][same], count + every)
     groups = np.concatenate([np.arange(count), count + group])
     return schedule(groups, np.concatenate(before), np.concatenate(after))
 

@@ -14,7 +14,9 @@ inferred:
   kernels, so it was ready after as many kernels as on the peer that started it after the fewest. A digest
   that said when the last kernel launched before the collective ended would say it exactly.
 
-What a replay does not know is the host: it assumes that it stays ahead of the GPU.
+The host is a second line of work of each rank. A collective does not start before the host calls it, and the
+host does not call it before it did what it had to do. Time in which it was blocked does not count, because in
+a replay it can be shorter.
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ class JobWork:
     previous start; step that launched it, the same number on all members, NONE outside of steps.
     parts_ns: what the member did since its previous start, without exposed communication, shape (n, p).
     rest_ns: the same after its last start, shape (members, p). part_names: p names.
+    called_ns: when the host called it, shape (n,). host_parts_ns: what the host did since it called the one
+    before, without being blocked, shape (n, p).
     begin_ns and finish_ns: of each member's window; host: where it runs; shape (members,) each.
     """
 
@@ -65,6 +69,8 @@ class JobWork:
     kernels: Int64
     parts_ns: Int64
     rest_ns: Int64
+    called_ns: Int64
+    host_parts_ns: Int64
     begin_ns: Int64
     finish_ns: Int64
     host: Int64
@@ -136,6 +142,13 @@ def cut(work: JobWork, peers: Sequence[Int64]) -> Pieces:
         ready,
         np.where(is_ready, NONE, operation),
     )
+
+
+def cut_host(work: JobWork) -> Pieces:
+    """Return what the hosts did before they called each collective."""
+    called = np.lexsort((work.called_ns, work.member))
+    nobody = np.full(len(work), NONE)
+    return Pieces(work.member[called], work.host_parts_ns[called].astype(np.float64), called, called, nobody)
 
 
 def _within(work: JobWork, values: Int64) -> Int64:

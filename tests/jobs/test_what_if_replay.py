@@ -17,6 +17,7 @@ from tb_gpudiag.jobs.what_if_replay import UNCHANGED, WITHOUT_STRAGGLING, Change
 from tb_gpudiag.jobs.what_if_slowdown import TRANSFER, slowdown_of
 from tb_gpudiag.jobs.what_if_work import JobWork
 from tb_gpudiag.trace.events import NONE
+from tests.digest.made import parts
 from tests.jobs.ranks import stage
 from tests.jobs.ranks.stage import MS, facts_of
 
@@ -165,6 +166,18 @@ def test_collectives_in_a_circle_cannot_be_replayed() -> None:
     collective[:2] = collective[1::-1]
     with pytest.raises(TraceError, match="circle"):
         JobReplay(replace(work, collective=collective))
+
+
+def test_a_step_takes_no_less_than_its_host() -> None:
+    """Hosts work for 15 ms per step. They are ahead of the GPU for as long as it waits for rank 7."""
+
+    def busy_host(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["host_ns"] = parts(python=(14 if number % 2 else 1) * MS)
+
+    slow = job(8, 12, own_ms=lambda rank, step: 15.8 if rank == 7 else 10.0, cause="input", change=busy_host)
+    steps = JobReplay(work_of(slow)).step_ns([UNCHANGED, fixed(7, "input"), fixed(7)]) / MS
+    assert steps[:, 0] == pytest.approx([15.8 + SYNCED, 10 + SYNCED, 10 + SYNCED])
+    assert steps[:, -1] == pytest.approx([15.8 + SYNCED, 15, 15])
 
 
 def test_a_rank_that_began_to_record_late_is_late_only_once() -> None:

@@ -91,6 +91,15 @@ def test_a_healthy_job_has_no_slowdown(parallelism: str) -> None:
     assert slowdown_of(work_of(OTHERS[parallelism])).s == pytest.approx(1, abs=0.02)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [("slow_gpu", 6, ("computing",)), ("loader", 8, ("input",))])
+def test_hosts_bound_the_step_after_a_fix(
+    fault: tuple[FaultKind, float, tuple[str, ...]],
+) -> None:
+    """Without the fault, GPUs wait for their hosts half of the time. A slow rank hides that."""
+    check_fix(replace(DDP, layer_us=60, layer_mib=4), fault)
+
+
 def slowdown(run: SimulatedJob) -> tuple[float, JobSlowdown]:
     """What the fault costs in truth, and as replayed."""
     return run.truth.step_ns / run.without().truth.step_ns, slowdown_of(work_of(run.job))
