@@ -16,7 +16,7 @@ from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import Parts, RankOperations
 from tb_gpudiag.jobs.ranks.roles import roles_of
 from tb_gpudiag.jobs.ranks.waits import Waits
-from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.trace.events import Bool, Int64
 
 
 @dataclass(frozen=True)
@@ -46,32 +46,36 @@ class OwnTime:
         return found
 
     @cached_property
+    def present(self) -> Bool:
+        """Mask of the steps that each member has, shape (members, steps)."""
+        return np.asarray(self.total_ns > 0, np.bool_)
+
+    @cached_property
     def usual_ns(self) -> Int64:
-        """Own time of the rank's peers, shape (members, steps): the median, the lower one of two."""
+        """Own time of the rank's peers that have the step, shape (members, steps): the median, the lower one
+        of two."""
         return self._usual(self.total_ns)
 
     @cached_property
     def excess_ns(self) -> Int64:
-        """Own time more than that of the peers, shape (members, steps); negative if it is less."""
-        return np.where(self.total_ns > 0, self.total_ns - self.usual_ns, 0)
+        """Own time more than that of the peers, shape (members, steps); negative if it is less. 0 where no
+        peer has the step."""
+        return np.where(self.present, self.total_ns - self.usual_ns, 0)
 
     @cached_property
     def excess_parts_ns(self) -> Parts:
         """What each part has more than with the peers, shape (members, steps, parts)."""
         usual = np.stack([self._usual(self.parts_ns[:, :, p]) for p in range(len(self.part_names))], axis=2)
-        return self.parts_ns - usual
-
-    @cached_property
-    def peers(self) -> Int64:
-        """Number of members with the same role, shape (members,)."""
-        return np.bincount(self.role)[self.role]
+        return np.where(self.present[:, :, None], self.parts_ns - usual, 0)
 
     def _usual(self, values: Int64) -> Int64:
         found = np.zeros_like(values)
         for role in np.unique(self.role):
             own = np.flatnonzero(self.role == role)
-            ordered = np.sort(values[own], axis=0)
-            found[own] = ordered[(len(own) - 1) // 2]
+            present = self.present[own]
+            ordered = np.sort(np.where(present, values[own], np.iinfo(np.int64).max), axis=0)
+            middle = np.maximum(0, present.sum(axis=0) - 1) // 2
+            found[own] = np.take_along_axis(ordered, middle[None], axis=0)
         return found
 
 

@@ -95,3 +95,10 @@ def test_two_ranks_are_enough() -> None:
     assert plain(
         found(job(2, 5, own_ms=lambda r, s: 12.0 if r == 1 else 10.0, cause="input")).title
     ).startswith("Rank 1")
+
+
+def test_steps_that_a_rank_did_not_record_are_not_compared() -> None:
+    digests = job(2, 6)
+    kept = [row for row in digests[1].collectives.to_pylist() if row["step"] < 4]
+    digests[1] = replace(digests[1], collectives=table("collectives", kept))
+    assert isinstance(check(facts_of(digests)), Clear)
