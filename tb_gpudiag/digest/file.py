@@ -14,11 +14,17 @@ from google.protobuf.message import DecodeError
 from tb_gpudiag.digest.digest import TABLES, VERSION, About, DeviceMemory, Digest
 from tb_gpudiag.errors import NotATrace, TooLarge
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.wire import refuse_not_finite
+from tb_gpudiag.wording.format import one_line
 
 SUFFIX: Final = ".gpudiag-digest"
 
 # Digests of public traces unpack to 0.1 to 3 MB. The tables are bounded, so no digest needs more than this.
 MOST_BYTES: Final = 64 << 20
+# A file's path has up to 4,096 characters, a sentence has fewer.
+_LONGEST_TEXT: Final = 10_000
+_MOST_RANKS: Final = 2**31 - 1
+_MOST_NUMBER: Final = 2**63 - 1
 _VERSION: Final = b"gpudiag_digest"
 _ABOUT: Final = b"about"
 _FINDINGS: Final = "findings"
@@ -118,9 +124,18 @@ def _digest(batch: pa.RecordBatch, about: dict[str, Any]) -> Digest:
         tables[name] = table
     found = batch.column(_FINDINGS)[0].as_py()
     read = _about(about)
-    digest = Digest(about=read, findings=[pb.Finding.FromString(content) for content in found], **tables)
+    digest = Digest(about=read, findings=[_finding(content) for content in found], **tables)
     _check_parts(digest)
     return digest
+
+
+def _finding(content: bytes) -> pb.Finding:
+    """Return a finding. Raises ValueError if it is not one that a rule makes."""
+    finding = pb.Finding.FromString(content)
+    if finding.severity not in pb.Finding.Severity.values():
+        raise ValueError("severity")
+    refuse_not_finite(finding)
+    return finding
 
 
 def _check_parts(digest: Digest) -> None:
@@ -135,7 +150,7 @@ def _check_parts(digest: Digest) -> None:
 def _about(values: dict[str, Any]) -> About:
     """Return About with values of the right types. Raises ValueError, TypeError and KeyError."""
     hints = get_type_hints(About)
-    plain = {}
+    plain: dict[str, Any] = {}
     for field in fields(About):
         value = values[field.name]
         expected = hints[field.name]
@@ -143,7 +158,8 @@ def _about(values: dict[str, Any]) -> About:
             value = float(value)
         elif expected in (str, int, bool) and type(value) is not expected:
             raise TypeError(field.name)
-        plain[field.name] = value
+        _check_range(field.name, value)
+        plain[field.name] = one_line(value, _LONGEST_TEXT) if isinstance(value, str) else value
     plain["groups"] = {str(k): [int(rank) for rank in v] for k, v in dict(plain["groups"]).items()}
     for name in ("causes", "left_out", "notes"):
         plain[name] = [str(text) for text in plain[name]]
@@ -151,9 +167,22 @@ def _about(values: dict[str, Any]) -> About:
     return About(**plain)
 
 
+def _check_range(name: str, value: Any) -> None:
+    """Raise ValueError for a number that a trace cannot have."""
+    if isinstance(value, float) and not abs(value) <= _MOST_NUMBER:  # NaN is neither
+        raise ValueError(name)
+    rank = name in ("rank", "world_size", "devices")
+    least, most = (-1, _MOST_RANKS) if rank else (-_MOST_NUMBER, _MOST_NUMBER)
+    if isinstance(value, int) and not least <= value <= most:
+        raise ValueError(name)
+
+
 def _memory(row: dict[str, Any]) -> DeviceMemory:
     hints = get_type_hints(DeviceMemory)
-    return DeviceMemory(**{name: kind(row[name]) for name, kind in hints.items()})
+    values = {name: kind(row[name]) for name, kind in hints.items()}
+    for name, value in values.items():
+        _check_range(name, value)
+    return DeviceMemory(**values)
 
 
 def _schema() -> pa.Schema:

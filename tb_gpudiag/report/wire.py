@@ -40,7 +40,7 @@ def to_json(message: Message) -> str:
     try:
         return dump(to_dict(message))
     except ValueError:
-        _refuse_not_finite(message)
+        refuse_not_finite(message)
         raise
 
 
@@ -92,10 +92,11 @@ def from_json(text: str, kind: type[M]) -> M:
     return json_format.Parse(text, kind(), ignore_unknown_fields=True)
 
 
-def _refuse_not_finite(message: Message) -> None:
+def refuse_not_finite(message: Message) -> None:
+    """Raise ValueError if a number in the message is not finite, which JSON cannot express."""
     for field, value in message.ListFields():
         for item in value if hasattr(value, "extend") else [value]:
             if isinstance(item, Message):
-                _refuse_not_finite(item)
+                refuse_not_finite(item)
             elif isinstance(item, float) and not math.isfinite(item):
                 raise ValueError(f"{field.full_name} is {item}")

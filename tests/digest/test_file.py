@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.digest.digest import TABLES, Digest, numbers, per_cause
+from tb_gpudiag.digest.digest import TABLES, DeviceMemory, Digest, numbers, per_cause
 from tb_gpudiag.digest.file import MOST_BYTES, from_bytes, to_bytes
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError
 from tb_gpudiag.report import report_pb2 as pb
@@ -61,6 +63,37 @@ def test_a_bomb_is_refused() -> None:
 def test_parts_of_other_causes_are_refused() -> None:
     with pytest.raises(NotATrace):
         from_bytes(to_bytes(digest(steps=[{"idle_ns": [1, 2]}])))
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"busy_share": float("nan")},
+        {"busy_share": float("inf")},
+        {"busy_share": 1e308},
+        {"rank": 2**31},
+        {"rank": -2},
+        {"origin_ns": 10**30},
+        {"memory": [DeviceMemory("GPU 0", 10**30, 0, 0, 0.0, "", "")]},
+        {"memory": [DeviceMemory("GPU 0", 1, 0, 0, float("nan"), "", "")]},
+    ],
+)
+def test_numbers_that_no_trace_has_are_refused(about: dict[str, Any]) -> None:
+    made = digest()
+    with pytest.raises(NotATrace):
+        from_bytes(to_bytes(replace(made, about=replace(made.about, **about))))
+
+
+@pytest.mark.parametrize(
+    "finding", [pb.Finding(cost_us=float("inf")), pb.Finding(saving=pb.Saving(high_us=float("nan")))]
+)
+def test_findings_that_no_rule_makes_are_refused(finding: pb.Finding) -> None:
+    with pytest.raises(NotATrace):
+        from_bytes(to_bytes(digest(findings=[finding])))
+
+
+def test_texts_do_not_move_the_cursor() -> None:
+    assert "\x1b" not in from_bytes(to_bytes(digest(limiter="\x1b[2J"))).about.limiter
 
 
 @given(at=st.integers(0, 1 << 16), byte=st.integers(0, 255), cut=st.booleans())
