@@ -26,6 +26,9 @@ from tb_gpudiag.jobs.what_if_slowdown import JobSlowdown, slowdown_of
 from tb_gpudiag.jobs.what_if_work import JobWork
 from tb_gpudiag.trace.events import Int64
 
+# Digests are untrusted: times can be any numbers.
+_NOT_REPLAYED = (TraceError, ValueError, OverflowError, IndexError, FloatingPointError)
+
 
 @dataclass(frozen=True)
 class JobFacts:
@@ -91,15 +94,22 @@ class JobFacts:
     @cached_property
     def replay(self) -> JobReplay | None:
         """The job, to be replayed with changes; None if its collectives cannot be replayed."""
+        if not len(self.waits):
+            return None
         try:
             return JobReplay(self.work)
-        except TraceError:
+        except _NOT_REPLAYED:
             return None
 
     @cached_property
     def slowdown(self) -> JobSlowdown | None:
         """What stragglers cost; None if the collectives cannot be replayed."""
-        return None if self.replay is None else slowdown_of(self.work, self.replay)
+        if self.replay is None:
+            return None
+        try:
+            return slowdown_of(self.work, self.replay)
+        except _NOT_REPLAYED:
+            return None
 
     @cached_property
     def parallelism(self) -> list[str]:

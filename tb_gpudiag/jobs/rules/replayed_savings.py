@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from tb_gpudiag.errors import TraceError
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
 from tb_gpudiag.jobs.what_if_replay import UNCHANGED, Change
@@ -29,11 +28,8 @@ def with_replayed_saving(facts: JobFacts, found: Found) -> Found:
     if not uneven.found or job_replay is None:
         return found
     among = None if uneven.pattern == "varying" else frozenset(uneven.members.tolist())
-    try:
-        if job_replay.error > TRUSTED_ERROR:
-            return found
-        unchanged, fixed = job_replay.step_ns([UNCHANGED, Change(parts=None, members=among)])
-    except TraceError:
+    if job_replay.error > TRUSTED_ERROR:
         return found
+    unchanged, fixed = job_replay.step_ns([UNCHANGED, Change(parts=None, members=among)])
     saved_ns = int(np.maximum(0, unchanged.mean() - fixed.mean()) * len(facts.own_time.steps))
     return replace(found, finding=replace(found.finding, saving=Saving(saved_ns, saved_ns, "replayed")))

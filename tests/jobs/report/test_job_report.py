@@ -89,3 +89,15 @@ def test_the_same_recordings_have_the_same_id() -> None:
     assert first.id == second.id
     assert to_dict(first) == to_dict(second)
     assert facts_of(job(3)).set.ranks == [0, 1, 2]
+
+
+def test_recordings_of_different_steps_have_a_report() -> None:
+    def change(rank: int, number: int, row: dict[str, object]) -> None:
+        row["sequence"] = number + 500 * (rank == 1)
+
+    (report,) = build_jobs(job(2, 4, change=change)).reports
+    assert report.collectives.matched == 0
+    assert not report.HasField("slowdown")
+    assert report.verdict.limiter == "unknown"
+    assert [finding.rule for finding in report.findings] == ["GD605"]
+    assert "no collective in common" in report.verdict.sentence
