@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tb_gpudiag.digest.building.collective_table import collective_table
-from tb_gpudiag.digest.building.parts import part_columns, table
-from tb_gpudiag.digest.building.work_tables import kernel_table, operator_table
+from tb_gpudiag.digest.building.parts import part_columns, table, waiting_marked
+from tb_gpudiag.digest.building.work_tables import cpu_kernel_table, kernel_table, operator_table
 from tb_gpudiag.digest.digest import MEMORY, SITES, STEPS, About, DeviceMemory, Digest
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.paths import Paths
@@ -34,13 +34,18 @@ def build_digest(facts: Facts, report: pb.Report, file: TraceFile) -> Digest:
     steps, basis = _steps(facts, left_out)
     collectives = collective_table(facts, steps.column("start_ns").to_numpy(), left_out)
     paths = Paths(facts.host)
-    kernels = facts.device.kernels if facts.device is not None else None
+    window = facts.window
+    kernels = (
+        kernel_table(facts.device.kernels, facts.host, paths, _steps_begin_ns(steps))
+        if facts.device is not None
+        else cpu_kernel_table(facts.host, window, paths)
+    )
     return Digest(
         about=_about(facts, report, file, basis, left_out),
         steps=steps,
         collectives=collectives,
-        kernels=kernel_table(kernels, facts.host, paths, _steps_begin_ns(steps)),
-        operators=operator_table(facts.host, facts.work, facts.window, paths),
+        kernels=kernels,
+        operators=operator_table(facts.host, facts.work, window, paths),
         memory=_memory(report),
         sites=_sites(report),
         findings=[_without_ranges(finding) for finding in report.findings],
@@ -82,7 +87,7 @@ def _step_table(facts: Facts, names: list[str], start: Int64, end: Int64, steady
             "start_ns": start,
             "end_ns": end,
             "steady": steady,
-            **part_columns(facts.device, main_thread, start, end),
+            **part_columns(facts.device, waiting_marked(facts, main_thread), start, end),
         },
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tb_gpudiag.digest.building.parts import part_columns, table
+from tb_gpudiag.digest.building.parts import part_columns, table, waiting_marked
 from tb_gpudiag.digest.digest import COLLECTIVES
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.handover import CauseSpans
@@ -48,10 +48,11 @@ def collective_table(facts: Facts, step_starts: Int64, left_out: list[str]) -> p
     start, end = calls.start_ns, calls.end_ns
     since = np.r_[np.int64(window.start_ns), start[:-1]][: len(start)]
     launch = facts.work.launch[np.searchsorted(facts.work.event, calls.event)] if device else calls.event
+    main_thread = waiting_marked(facts, facts.main_thread_spans)
     called = np.where(calls.call == NONE, launch, calls.call)
-    computing = device.busy.computing if device is not None else _operating(facts.main_thread_spans)
+    computing = device.busy.computing if device is not None else _operating(main_thread)
     step = np.searchsorted(step_starts, start, side="right") - 1
-    place, place_ns = _places(host, device, facts.main_thread_spans, since, start)
+    place, place_ns = _places(host, device, main_thread, since, start)
     annotation = collective_launches(host, calls.event, launch).annotation
     return table(
         COLLECTIVES,
@@ -72,7 +73,7 @@ def collective_table(facts: Facts, step_starts: Int64, left_out: list[str]) -> p
             "annotation": [one_line(name, _LONGEST_NAME) for name in annotation],
             "step": step.astype(np.int64),
             "since_ns": since,
-            **part_columns(device, facts.main_thread_spans, since, start),
+            **part_columns(device, main_thread, since, start),
             **_work(device.kernels if device is not None else None, host, since, start),
             "place": place,
             "place_ns": place_ns,

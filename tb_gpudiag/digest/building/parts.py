@@ -10,9 +10,11 @@ import pyarrow as pa
 
 from tb_gpudiag.facts.core.account import Account, account_of
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.handover import CauseSpans
-from tb_gpudiag.facts.core.intervals import Intervals, coverage
+from tb_gpudiag.facts.core.handover import CauseSpans, repaint
+from tb_gpudiag.facts.core.intervals import Intervals, coverage, union
 from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.collective_calls import on_cpu
 from tb_gpudiag.trace.events import Int64
 
 Columns = dict[str, Any]
@@ -36,6 +38,15 @@ def part_columns(device: DeviceFacts | None, main_thread: CauseSpans, start: Int
         "idle_ns": lists(account.idle_ns),
         "host_ns": lists(host_time(main_thread, start, end)),
     }
+
+
+def waiting_marked(facts: Facts, main_thread: CauseSpans) -> CauseSpans:
+    """Return what the main thread did. On the CPU, where it did nothing while a collective ran on a thread of
+    the back end, it waited for that."""
+    if facts.device is not None:
+        return main_thread
+    ran = on_cpu(facts.host, facts.recording)
+    return repaint(main_thread, union(ran.start_ns, ran.end_ns), Cause.COLLECTIVE, of=(Cause.PYTHON,))
 
 
 def host_time(main_thread: CauseSpans, start: Int64, end: Int64) -> npt.NDArray[np.int64]:

@@ -52,16 +52,36 @@ def kernel_table(kernels: Kernels | None, host: Host, paths: Paths, since_ns: in
     return table(KERNELS, columns)
 
 
+def cpu_kernel_table(host: Host, window: Window, paths: Paths) -> pa.Table:
+    """Return KERNELS of a job on the CPU: its operators with known input sizes, in self time."""
+    events = host.events
+    self_ns, inside = _self_time(host, window)
+    own = np.flatnonzero(inside & (events.shapes != NONE))
+    path, shapes = paths.of_event[own], events.shapes[own].astype(np.int64)
+    first, member, count = _groups(events.name[own].astype(np.int64), path, shapes)
+    time = np.bincount(member, weights=np.maximum(self_ns[own], 0), minlength=len(first)).astype(np.int64)
+    shown = np.argsort(-time, kind="stable")[:MOST]
+    at = first[shown]
+    names = _texts(host, own[at])
+    return table(
+        KERNELS,
+        {
+            "name": names,
+            "family": [Family.OTHER.label] * len(at),
+            "operator": names,
+            "path": [one_line(paths.text(number, PATH_SEPARATOR), 600) for number in path[at].tolist()],
+            "shapes": [events.input_shapes[code] for code in shapes[at].tolist()],
+            "count": count[shown],
+            "time_ns": time[shown],
+        },
+    )
+
+
 def operator_table(host: Host, work: Work, window: Window, paths: Paths) -> pa.Table:
     """Return OPERATORS of all threads in the window, with a row without a name for other launches."""
     events = host.events
-    is_operator = (events.category == Category.CPU_OP) & (host.tree.depth >= 0)
-    self_ns = np.where(is_operator, events.duration_ns, 0)
-    parent = np.where(host.tree.parent == NONE, NONE, host.operator[host.tree.parent])
-    inner = np.flatnonzero(is_operator & (parent != NONE))
-    np.subtract.at(self_ns, parent[inner], events.duration_ns[inner])
+    self_ns, inside = _self_time(host, window)
     launches, launch_ns, others = _launches(host, work, window, len(events))
-    inside: Bool = is_operator & (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
     own = np.flatnonzero(inside)
     path = paths.of_event[own]
     first, member, count = _groups(events.name[own].astype(np.int64), path)
@@ -95,6 +115,19 @@ def operator_table(host: Host, work: Work, window: Window, paths: Paths) -> pa.T
             launch_ns=int(launching[rest].sum()),
         )
     return table(OPERATORS, columns)
+
+
+def _self_time(host: Host, window: Window) -> tuple[Int64, Bool]:
+    """Return the time of each operator without those inside it, and a mask of those that begin in the window,
+    shape (n,) each."""
+    events = host.events
+    is_operator = (events.category == Category.CPU_OP) & (host.tree.depth >= 0)
+    self_ns = np.where(is_operator, events.duration_ns, 0)
+    parent = np.where(host.tree.parent == NONE, NONE, host.operator[host.tree.parent])
+    inner = np.flatnonzero(is_operator & (parent != NONE))
+    np.subtract.at(self_ns, parent[inner], events.duration_ns[inner])
+    inside: Bool = is_operator & (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
+    return self_ns, inside
 
 
 def _launches(host: Host, work: Work, window: Window, n: int) -> tuple[Int64, Int64, Int64]:

@@ -14,12 +14,17 @@ from tb_gpudiag.jobs.compare.side import Side
 
 def kernel_rows(side: Side) -> list[Row]:
     """GPU work, in GPU time per step and rank."""
-    return _rows(side, lambda digest: digest.kernels, ("name", "family", "shapes"), "time_ns")
+    return _rows(side, _gpu_work, ("name", "family", "shapes"), "time_ns")
 
 
 def operator_rows(side: Side) -> list[Row]:
     """Operators, in self time on the host per step and rank. Each is a family by itself."""
     return _rows(side, lambda digest: digest.operators, ("operator", "operator", ""), "host_ns")
+
+
+def _gpu_work(digest: Digest) -> pa.Table:
+    """Without a GPU, the kernels are operators, which are compared anyway."""
+    return digest.kernels if digest.about.devices else digest.kernels.slice(0, 0)
 
 
 def _rows(

@@ -20,6 +20,7 @@ WORK: Final = ("computing", "copying", "communicating")
 """The first parts of a stretch of time; the causes of idle time follow."""
 
 IN_COLLECTIVE: Final = "collective"
+IN_OPERATORS: Final = "dispatch"
 """The cause of idle time that is part of communicating."""
 
 Parts = npt.NDArray[np.int64]
@@ -149,7 +150,8 @@ def _step_names(member: Digest) -> pa.ChunkedArray:
 
 
 def _parts(member: Digest, causes: list[str]) -> Parts:
-    """Shape (rows, 3 + causes). Without a GPU, the host's time counts instead of the idle time."""
+    """Shape (rows, 3 + causes). Without a GPU, the host's time counts instead of the idle time, and what it
+    spends in operators is computing."""
     table = member.collectives
     own = member.about.causes
     by_cause = per_cause(table, "idle_ns" if member.about.devices else "host_ns", len(own))
@@ -158,4 +160,9 @@ def _parts(member: Digest, causes: list[str]) -> Parts:
         padded = np.concatenate([by_cause, np.zeros((len(table), 1), np.int64)], axis=1)
         by_cause = padded[:, order]
     work = np.stack([numbers(table, f"{name}_ns") for name in WORK], axis=1)
+    if not member.about.devices and IN_OPERATORS in causes:
+        operators = causes.index(IN_OPERATORS)
+        work[:, WORK.index("computing")] += by_cause[:, operators]
+        by_cause = by_cause.copy()
+        by_cause[:, operators] = 0
     return np.concatenate([work, by_cause], axis=1)

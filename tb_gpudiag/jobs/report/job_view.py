@@ -68,7 +68,7 @@ def _overview(reports: Sequence[pb.JobReport]) -> Table | None:
     rows = [
         (
             heading(report),
-            term(LIMITERS, report.verdict.limiter).word,
+            _limiter(report),
             next((f"{finding.rule} {finding.title}" for finding in report.findings), "none"),
             ", ".join(dict.fromkeys(finding.rule for finding in report.findings[1:])),
         )
@@ -94,10 +94,16 @@ def job_view(report: pb.JobReport) -> ReportView:
         heading=heading(report),
         path=", ".join(dict.fromkeys(rank.device_name for rank in report.ranks if rank.device_name)) or "CPU",
         about=_about(report),
-        limiter=term(LIMITERS, report.verdict.limiter).word,
+        limiter=_limiter(report),
         verdict=report.verdict.sentence,
         sections=tuple(section for section in sections if section),
     )
+
+
+def _limiter(report: pb.JobReport) -> str:
+    if report.verdict.limiter == "compute" and not any(rank.device_name for rank in report.ranks):
+        return "CPU computing"
+    return term(LIMITERS, report.verdict.limiter).word
 
 
 _CLOCKS: Final = {

@@ -59,9 +59,9 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     return Finding(
         title=f"{capitalized(who)} {takes} {longer} longer than {'their' if several else 'its'} peers "
         f"{when}, and all ranks wait",
-        summary=f"{_why(uneven, several)} The other ranks wait for "
+        summary=f"{_why(uneven, several, _device(facts))} The other ranks wait for "
         f"{'them' if several else 'it'} in collectives.",
-        fix=_fix(uneven),
+        fix=_fix(uneven, _device(facts)),
         cost_ns=uneven.high_ns,
         saving=Saving(uneven.low_ns, uneven.high_ns, "estimate"),
         evidence=[
@@ -75,25 +75,31 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     )
 
 
-def _why(uneven: Uneven, several: bool) -> str:
+def _why(uneven: Uneven, several: bool, device: str) -> str:
     its = "Their" if several else "Its"
     if uneven.work == "slower":
+        kernels = "kernels" if device == "GPU" else "operators"
         return (
-            f"{its} kernels take {figures(uneven.slower)} times as long as the same kernels with the same "
-            "shapes on the other ranks: the GPU is slower."
+            f"{its} {kernels} take {figures(uneven.slower)} times as long as the same {kernels} with the "
+            f"same shapes on the other ranks: the {device} is slower."
         )
     if uneven.part == "computing":
         return (
-            f"{its} GPU computes longer. The traces do not show whether it computes more: shapes were not "
-            "recorded."
+            f"{its} {device} computes longer. The traces do not show whether it computes more: shapes were "
+            "not recorded."
         )
-    return f"{its} GPU spends the time on {part_text(uneven.part)}."
+    spends = "GPU spends" if device == "GPU" else "host spends"
+    return f"{its} {spends} the time on {part_text(uneven.part)}."
+
+
+def _device(facts: JobFacts) -> str:
+    return "GPU" if any(member.about.devices for member in facts.set.members) else "CPU"
 
 
 def _slower(uneven: Uneven) -> list[Evidence]:
     if uneven.part != "computing" or math.isnan(uneven.slower):
         return []
-    return [Evidence("Same kernels take", ratio(uneven.slower, "as long"))]
+    return [Evidence("Same work takes", ratio(uneven.slower, "as long"))]
 
 
 def _last_in(facts: JobFacts, members: Int64) -> list[Evidence]:
@@ -174,8 +180,9 @@ else:
 }
 
 
-def _fix(uneven: Uneven) -> Fix:
-    return _FIXES.get(uneven.part) or Fix(
+def _fix(uneven: Uneven, device: str) -> Fix:
+    known = None if (device, uneven.part) == ("CPU", "computing") else _FIXES.get(uneven.part)
+    return known or Fix(
         "Read this rank's own report: it says where the time goes. Compare its host with the others': cores, "
         "other processes, disk.",
         "gpudiag diagnose RANK_FILE",

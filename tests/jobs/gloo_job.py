@@ -1,0 +1,66 @@
+"""One rank of a small DDP job on the CPU, recorded: `python gloo_job.py RANK WORLD FOLDER FAULT STORE`.
+
+FAULT: none; loader (rank 1 waits in its loader); work (rank 2 computes on larger batches).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
+
+WIDTH, ROWS = 256, 64
+WAIT, WARMUP, ACTIVE = 3, 1, 6
+LOADER_S = 0.1
+LARGER = 16
+
+
+class Batches:
+    """Random batches. The loader of the slow rank takes its time for each."""
+
+    def __init__(self, rows: int, delay_s: float) -> None:
+        self._rows, self._delay_s = rows, delay_s
+
+    def __len__(self) -> int:
+        return WAIT + WARMUP + ACTIVE
+
+    def __getitem__(self, number: int) -> Any:
+        if self._delay_s:
+            time.sleep(self._delay_s)
+        return torch.rand(self._rows, WIDTH)
+
+
+def main(rank: int, world: int, folder: Path, fault: str, store: Path) -> None:
+    """Train and record."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=world)
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(4))))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    rows = ROWS * LARGER if (fault, rank) == ("work", 2) else ROWS
+    delay_s = LOADER_S if (fault, rank) == ("loader", 1) else 0.0
+    batches = iter(torch.utils.data.DataLoader(Batches(rows, delay_s), batch_size=None))
+    dist.barrier()
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE, repeat=1),
+        on_trace_ready=tensorboard_trace_handler(str(folder), worker_name=f"rank{rank}"),
+        record_shapes=True,
+    ) as profiler:
+        for _ in range(WAIT + WARMUP + ACTIVE):
+            loss = model(next(batches)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            profiler.step()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], Path(sys.argv[5]))

@@ -1,0 +1,71 @@
+"""Real jobs of four ranks on the CPU, recorded if torch is installed: the rank with the fault is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tb_gpudiag.digest.digested import digest_file
+from tb_gpudiag.jobs.report.job_report import build_jobs
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.trace.find import find_traces
+
+torch: Any = pytest.importorskip("torch")
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("torch without Gloo", allow_module_level=True)
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = Path(__file__).with_name("gloo_job.py")
+WORLD = 4
+DEADLINE_S = 120
+
+
+def record(folder: Path, fault: str) -> pb.JobReport:
+    """Run and record a job with this fault, and report on it."""
+    command = [sys.executable, str(PROGRAM)]
+    ranks = [
+        subprocess.Popen(
+            [*command, str(rank), str(WORLD), str(folder / "log"), fault, str(folder / "store")],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for rank in range(WORLD)
+    ]
+    outcomes = [(rank.communicate(timeout=DEADLINE_S)[1], rank.returncode) for rank in ranks]
+    assert [code for _, code in outcomes] == [0] * WORLD, outcomes
+    (job,) = build_jobs(digest_file(file)[1] for file in find_traces(str(folder / "log")).files).reports
+    return job
+
+
+def first_found(tmp_path: Path, fault: str, expected: tuple[str, str]) -> pb.JobReport:
+    """Record until the first finding is of this rule and rank, at most three times: other programs on the
+    machine may disturb a recording more than the fault does."""
+    found = []
+    for attempt in range(3):
+        (tmp_path / str(attempt)).mkdir()
+        job = record(tmp_path / str(attempt), fault)
+        found += [(finding.rule, finding.title[:6]) for finding in job.findings[:1]]
+        if found[-1:] == [expected]:
+            return job
+    pytest.fail(f"found {found}")
+
+
+def test_a_rank_with_a_slow_loader(tmp_path: Path) -> None:
+    job = first_found(tmp_path, "loader", ("GD602", "Rank 1"))
+    assert [rank.rank for rank in job.ranks] == list(range(WORLD))
+    assert job.clocks.basis == "ONE_HOST"
+    assert job.collectives.matched > 0
+    assert job.verdict.limiter == "input"
+    assert "data loading" in job.findings[0].summary
+    waits = {rank.rank: rank.waiting_us for rank in job.ranks}
+    assert min(waits, key=lambda rank: waits[rank]) == 1
+
+
+def test_a_rank_with_more_work(tmp_path: Path) -> None:
+    job = first_found(tmp_path, "work", ("GD603", "Rank 2"))
+    assert job.verdict.limiter == "compute"
