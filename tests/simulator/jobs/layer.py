@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tests.simulator.jobs.rank import Rank
 
 HIDDEN = 4_096
-SEQUENCE = 2_048
 
 _GEMM = (
     "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x256x64_stage3_warpsize2x2x1_tensor16x8x16_kernel"

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tests.simulator.jobs.settings import DistributedJob
 
-Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "recv", "broadcast"]
+Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "recv"]
 
 LOCAL_GB_PER_S = 180.0  # bus bandwidth between GPUs of one host
 REMOTE_GB_PER_S = 22.0  # of one GPU's network card
@@ -31,7 +31,7 @@ class Naming:
 
 
 NAMES: dict[Kind, Naming] = {
-    "all_reduce": Naming("c10d::allreduce_", "allreduce", "nccl:all_reduce", "AllReduce_Sum_{}_RING_LL"),
+    "all_reduce": Naming("c10d::allreduce_", "allreduce", "nccl:all_reduce", "AllReduce_Sum_bf16_RING_LL"),
     "all_gather": Naming(
         "c10d::_allgather_base_", "_allgather_base", "nccl:_all_gather_base", "AllGather_RING_LL"
     ),
@@ -39,19 +39,16 @@ NAMES: dict[Kind, Naming] = {
         "c10d::_reduce_scatter_base_",
         "_reduce_scatter_base",
         "nccl:_reduce_scatter_base",
-        "ReduceScatter_Sum_{}_RING_LL",
+        "ReduceScatter_Sum_bf16_RING_LL",
     ),
     "all_to_all": Naming("c10d::alltoall_base_", "all_to_allv", "nccl:all_to_all", "SendRecv"),
     "send": Naming("c10d::send", "send", "nccl:send", "SendRecv"),
     "recv": Naming("c10d::recv_", "recv", "nccl:recv", "SendRecv"),
-    "broadcast": Naming("c10d::broadcast_", "broadcast", "nccl:broadcast", "Broadcast_RING_LL"),
 }
 
-_SHORT = {"BFloat16": "bf16"}
 
-
-def kernel_name(kind: Kind, dtype: str) -> str:
-    return "ncclDevKernel_" + NAMES[kind].kernel.format(_SHORT[dtype]) + _KERNELS
+def kernel_name(kind: Kind) -> str:
+    return f"ncclDevKernel_{NAMES[kind].kernel}{_KERNELS}"
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ class Links:
     def transfer_ns(self, kind: Kind, ranks: Sequence[int], bytes: float, step: int) -> float:
         """Return the time from the last arrival to the end. bytes: of the full tensor, not of a shard."""
         n = len(ranks)
-        share = {"all_reduce": 2 * (n - 1) / n, "send": 1.0, "recv": 1.0, "broadcast": 1.0}
+        share = {"all_reduce": 2 * (n - 1) / n, "send": 1.0, "recv": 1.0}
         speed, launch = LOCAL_GB_PER_S, LAUNCH_NS
         if self.hosts(ranks) > 1:
             on_one_host = max(1, n // self.hosts(ranks))

@@ -96,7 +96,7 @@ class Network:
         after_compute: bool = True,
     ) -> Work:
         work = Work(rank.number, 0, 0, called.meeting)
-        return rank.collective(kind, work, stream, recorded, DTYPE, after_compute=after_compute)
+        return rank.collective(kind, work, stream, recorded, after_compute=after_compute)
 
     def send_or_receive(
         self, rank: Rank, kind: Kind, group: Group, peer: int, elements: float, *, stream: int

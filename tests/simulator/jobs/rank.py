@@ -238,7 +238,6 @@ class Rank:
         work: Work,
         stream: int,
         recorded: Mapping[str, Any],
-        dtype: str,
         *,
         after_compute: bool,
     ) -> Work:
@@ -258,7 +257,7 @@ class Rank:
                     self.spend(LAUNCH_NS + 6_000)
                 work.ready_ns = self.now_ns + LATENCY_NS
                 args = {**_grid(24, 544, 96), **recorded}
-                self._put("kernel", kernel_name(kind, dtype), stream, correlation, work, args)
+                self._put("kernel", kernel_name(kind), stream, correlation, work, args)
         self.work.append(Recorded("annotation", naming.mark, stream, None, work, {}, None, self.step))
         return work
 

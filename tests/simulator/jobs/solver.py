@@ -51,7 +51,6 @@ class Meeting:
     jitter_ns: int
     draw: random.Random
     work: dict[int, Work] = field(default_factory=dict)
-    arrived: int = 0
 
 
 class Solver:
