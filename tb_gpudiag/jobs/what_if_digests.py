@@ -109,9 +109,12 @@ def _kinds(members: Sequence[Digest], operations: RankOperations) -> Int64:
 
 
 def _steps(members: Sequence[Digest], operations: RankOperations) -> Int64:
-    """Number the steps that are steady on all members, in order of time; NONE outside of them. Shape (n,)."""
+    """Number the steps that are steady on all members, in order of time; NONE outside of them. Without such
+    steps, all is one. Shape (n,)."""
     names = [texts(digest.steps.filter(digest.steps.column("steady")), "name") for digest in members]
     common = set(names[0]).intersection(*names[1:]) - {""}
+    if not common:
+        return np.zeros(len(operations), np.int64)
     number = {name: index for index, name in enumerate(name for name in names[0] if name in common)}
     found = np.array([number.get(name, NONE) for name in operations.step.texts], np.int64)
     return found[operations.step.code]

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tb_gpudiag.digest.digest import Digest
@@ -166,6 +167,16 @@ def test_collectives_in_a_circle_cannot_be_replayed() -> None:
     collective[:2] = collective[1::-1]
     with pytest.raises(TraceError, match="circle"):
         JobReplay(replace(work, collective=collective))
+
+
+def test_without_steps_the_window_is_replayed() -> None:
+    digests = [
+        replace(one, steps=one.steps.set_column(0, "name", pa.array([""] * len(one.steps))))
+        for one in job(4, own_ms=lambda rank, step: 16.0 if rank == 2 else 10.0, cause="input")
+    ]
+    found = slowdown_of(work_of(digests))
+    assert found.s == pytest.approx(19 / 13)
+    assert found.step_ns == pytest.approx(4 * 19 * MS)
 
 
 def test_a_step_takes_no_less_than_its_host() -> None:
