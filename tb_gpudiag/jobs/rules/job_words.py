@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.rules.rule import CannotTell
+from tb_gpudiag.rules.rule import CannotTell, Evidence
 from tb_gpudiag.trace.events import Int64
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.term import term
@@ -42,6 +42,11 @@ def numbers_text(ranks: Sequence[int]) -> str:
 def ranks_text(ranks: Sequence[int]) -> str:
     """`rank 3`, `ranks 1 and 5`."""
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {numbers_text(ranks)}"
+
+
+def ranks_evidence(facts: JobFacts, members: Int64) -> Evidence:
+    """The ranks that a finding is about."""
+    return Evidence("Ranks", numbers_text(facts.ranks(members)))
 
 
 def culprits_text(facts: JobFacts, members: Int64) -> str:

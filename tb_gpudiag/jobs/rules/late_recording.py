@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED, capitalized, culprits_text
+from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED, capitalized, culprits_text, ranks_evidence
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix
 from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.wording.format import share, time_ns
@@ -67,6 +67,7 @@ def check(facts: JobFacts) -> Answer:
         "collective is not counted against any rank.",
         fix=_FIX,
         evidence=[
+            ranks_evidence(facts, members),
             Evidence("First to last arrival", duration(skew_ns)),
             Evidence("Counted from own start", duration(abs(skew_ns - late_ns))),
             Evidence("Share of step window", share(skew_ns, facts.job_ns), ("in the first collective",)),

@@ -9,7 +9,13 @@ import numpy as np
 from tb_gpudiag.jobs.ranks.clocks import BLOCKING
 from tb_gpudiag.jobs.ranks.collective_matching import Mismatch
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, culprits_text, ranks_text
+from tb_gpudiag.jobs.rules.job_words import (
+    capitalized,
+    collective_text,
+    culprits_text,
+    ranks_evidence,
+    ranks_text,
+)
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Severity
 from tb_gpudiag.wording.format import count, one_line, size_bytes
 from tb_gpudiag.wording.quantity import number
@@ -89,6 +95,7 @@ def _finding(facts: JobFacts, found: list[Mismatch]) -> Finding:
         summary=_SUMMARIES[what],
         fix=_FIX,
         evidence=[
+            ranks_evidence(facts, np.array(sorted(members))),
             Evidence("Matched", number(len(facts.matching), "collective")),
             Evidence("Mismatched", number(sum(one.count for one in found), "collective")),
             *(Evidence(*_described(facts, one)) for one in worst[:SHOWN]),

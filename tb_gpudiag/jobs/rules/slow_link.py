@@ -8,7 +8,13 @@ import numpy as np
 
 from tb_gpudiag.jobs.ranks.bandwidth import Slower, among_links
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED, capitalized, collective_text, culprits_text
+from tb_gpudiag.jobs.rules.job_words import (
+    NOT_MATCHED,
+    capitalized,
+    collective_text,
+    culprits_text,
+    ranks_evidence,
+)
 from tb_gpudiag.jobs.rules.slow_transfers import LEAST_COUNT, find_slow_links
 from tb_gpudiag.rules.rule import Answer, Clear, Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
@@ -58,7 +64,8 @@ def _cost_ns(facts: JobFacts, slow: list[Slower]) -> int:
 
 def _finding(facts: JobFacts, slow: list[Slower], cost_ns: int, window_ns: int) -> Finding:
     worst = max(slow, key=lambda found: found.more_ns)
-    who = culprits_text(facts, np.array(_shared_members(facts, slow)))
+    members = np.array(_shared_members(facts, slow))
+    who = culprits_text(facts, members)
     kind = capitalized(collective_text(worst.like.kind))
     if worst.steps:
         steps = len({step for one in slow for step in one.steps})
@@ -75,6 +82,7 @@ def _finding(facts: JobFacts, slow: list[Slower], cost_ns: int, window_ns: int) 
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns, "at most"),
         evidence=[
+            ranks_evidence(facts, members),
             window_time("Longer transfers", cost_ns, window_ns),
             Evidence("Transfer", duration(worst.slow_ns), (f"usually {duration(worst.usual_ns)}",)),
             Evidence("Slower", ratio(worst.times, "as long")),

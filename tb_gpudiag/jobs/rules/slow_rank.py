@@ -7,7 +7,14 @@ import math
 import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED, RECORD_STEPS, capitalized, culprits_text, part_text
+from tb_gpudiag.jobs.rules.job_words import (
+    NOT_MATCHED,
+    RECORD_STEPS,
+    capitalized,
+    culprits_text,
+    part_text,
+    ranks_evidence,
+)
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven, find_uneven
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Place, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
@@ -65,6 +72,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
         cost_ns=uneven.high_ns,
         saving=Saving(uneven.low_ns, uneven.high_ns, "estimate"),
         evidence=[
+            ranks_evidence(facts, members),
             window_time("Lost per rank", uneven.high_ns, window_ns),
             Evidence("Slow in", number(uneven.steps, "step"), (f"of {uneven.of_steps}",)),
             Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns / len(members))),

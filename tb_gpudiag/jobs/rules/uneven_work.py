@@ -12,6 +12,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     capitalized,
     culprits_text,
     part_text,
+    ranks_evidence,
     ranks_text,
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, STAGE_SHARE, Uneven, find_uneven
@@ -67,6 +68,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
         cost_ns=uneven.high_ns,
         saving=Saving(0, uneven.high_ns, "estimate"),
         evidence=[
+            ranks_evidence(facts, uneven.members),
             window_time("Lost per rank", uneven.high_ns, window_ns),
             Evidence("Uneven in", number(uneven.steps, "step"), (f"of {uneven.of_steps}",)),
             Evidence("More computing", duration(uneven.part_ns / max(1, len(uneven.members)))),
@@ -104,6 +106,7 @@ def _stages(facts: JobFacts, window_ns: int) -> Finding | None:
         cost_ns=more_ns,
         saving=Saving(0, more_ns, "estimate"),
         evidence=[
+            ranks_evidence(facts, stages[slowest]),
             window_time("Computing above the others", more_ns, window_ns),
             Evidence("Computing of this stage", duration(float(least[slowest]))),
             Evidence("Computing of the others", duration(others)),
