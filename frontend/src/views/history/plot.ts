@@ -7,7 +7,7 @@ import { valueText, type Curves } from "../../state/history";
 import type { Scheme } from "../../base/vocabulary";
 
 export const AXIS_PX = 74;
-export const RIGHT_PX = 14;
+export const RIGHT_PX = 48;
 export const HEIGHT_PX = 170;
 
 export interface Drawn {
@@ -129,6 +129,8 @@ function drawOver(plot: uPlot, { changes, at, scheme }: Drawn): void {
   ctx.fillStyle = colors.accent;
   ctx.font = `600 ${11 * devicePixelRatio}px "Inter Variable", system-ui, sans-serif`;
   ctx.textBaseline = "top";
+  // uPlot leaves the alignment of its last label.
+  ctx.textAlign = "left";
   ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
   changes.forEach((point, index) => {
     const x = line(point - 0.5);

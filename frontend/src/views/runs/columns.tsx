@@ -34,7 +34,7 @@ export const COLUMNS: readonly Column<RunRow>[] = [
     id: "date",
     title: "Recorded",
     about: "When the newest recording was made",
-    width: 138,
+    width: 154,
     figures: true,
     value: ({ time_s }) => (time_s > FIRST_RECORDING_S ? time_s : NaN),
     cell: ({ time_s }) =>
