@@ -74,13 +74,20 @@ def find_sets(digests: Iterable[Digest]) -> Sets:
     """Sort digests into jobs, by run, world size and time."""
     found = Sets()
     by_job: dict[tuple[str, int], list[Digest]] = defaultdict(list)
-    contents: set[str] = set()
+    contents: set[tuple[int, ...]] = set()
     for digest in digests:
         about = digest.about
         if about.kind != "trace":
             continue
-        if about.id in contents:
-            found.notes.append(f"{_name(about)} has the same content as another file: it counts once")
+        content = (
+            about.rank,
+            about.origin_ns,
+            about.recording_ns,
+            about.window_end_ns,
+            len(digest.collectives),
+        )
+        if content in contents:
+            found.notes.append(f"{_name(about)} is the same recording as another file: it counts once")
         elif about.rank == NONE:
             found.notes.append(
                 f"{_name(about)} does not say which rank it is: record it in the process of the rank, "
@@ -90,7 +97,7 @@ def find_sets(digests: Iterable[Digest]) -> Sets:
             found.notes.append(f"{_name(about)} is rank {about.rank} of {about.world_size}, which cannot be")
         else:
             by_job[about.run, about.world_size].append(digest)
-        contents.add(about.id)
+        contents.add(content)
     sizes = Counter(run for run, _ in by_job)
     for (run, world_size), members in sorted(by_job.items(), key=lambda item: item[0]):
         notes = []

@@ -54,9 +54,9 @@ def test_two_recordings_of_a_job_are_two_sets() -> None:
 
 def test_a_copy_of_a_file_counts_once() -> None:
     digests = job(2)
-    found = find_sets([*digests, digests[1]])
+    found = find_sets([*digests, other_time(digests[1], 0, path="copy.json")])
     assert found.sets[0].ranks == [0, 1]
-    assert "same content" in found.notes[0]
+    assert found.notes == ["copy.json is the same recording as another file: it counts once"]
 
 
 def test_of_two_recordings_of_one_rank_at_one_time_none_is_used() -> None:
