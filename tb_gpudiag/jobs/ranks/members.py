@@ -79,13 +79,8 @@ def find_sets(digests: Iterable[Digest]) -> Sets:
         about = digest.about
         if about.kind != "trace":
             continue
-        content = (
-            about.rank,
-            about.origin_ns,
-            about.recording_ns,
-            about.window_end_ns,
-            len(digest.collectives),
-        )
+        times = (about.origin_ns, about.recording_ns, about.window_end_ns)
+        content = (about.world_size, about.rank, *times, len(digest.collectives))
         if content in contents:
             found.notes.append(f"{_name(about)} is the same recording as another file: it counts once")
         elif about.rank == NONE:
