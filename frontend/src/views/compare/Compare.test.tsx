@@ -42,7 +42,7 @@ const comparison: Comparison = {
   findings: {
     gone: [finding("GD101", "Data loading keeps the GPU idle")],
     new: [finding("GD201", "Launches are slow")],
-    changed: [],
+    changed: [{ base: finding("GD301", "Copies cost 5%"), candidate: finding("GD301", "Copies cost 2%") }],
   },
   promised: [{ rule: "GD101", name: "input_pipeline", low_us: 2000, high_us: 2600, real_us: 2500 }],
   notes: ["The batch size differs."],
@@ -103,6 +103,7 @@ it("shows renamed kernels as text, findings on either side, and estimates next t
   expect(screen.getByText("1 finding in the candidate only")).toBeTruthy();
   expect(screen.getByText("1 finding in the base only")).toBeTruthy();
   expect(screen.queryByRole("button", { name: /^Show on the timeline/ })).toBeNull();
+  expect(cells(/GD301/)).toEqual(["Copies cost 5%", "Copies cost 2%"]);
   expect(cells(/Input pipeline/)).toEqual(["2 ms to 2.60 ms", "2.50 ms"]);
 });
 

@@ -1,18 +1,18 @@
 import { plural } from "../../base/format";
-import type { Comparison, Finding } from "../../wire/report";
+import type { Comparison, Finding, FindingChange } from "../../wire/report";
 import { FindingList } from "../findings/FindingList";
 import { Section } from "../parts/Section";
+import { ExplainButton } from "../rule/ExplainButton";
 
 /** Findings that only one of the two has, and those that cost more or less. */
 export function FindingChanges({ comparison: { findings } }: { comparison: Comparison }) {
   if (!findings) return null;
-  const changed = findings.changed.flatMap(({ candidate }) => (candidate ? [candidate] : []));
   return (
     <Section title="Findings">
       <Group title="New" about="in the candidate only" prefix="new-" findings={findings.new} />
       <Group title="Gone" about="in the base only" prefix="gone-" findings={findings.gone} />
-      <Group title="In both" about="as the candidate has them" prefix="both-" findings={changed} />
-      {findings.new.length + findings.gone.length + changed.length === 0 && (
+      <Changed changes={findings.changed} />
+      {findings.new.length + findings.gone.length + findings.changed.length === 0 && (
         <p className="gd-nothing">Neither recording has a finding.</p>
       )}
     </Section>
@@ -35,5 +35,37 @@ function Group({ title, about, prefix, findings }: GroupProps) {
       </h3>
       <FindingList findings={findings} prefix={prefix} />
     </>
+  );
+}
+
+/** Findings of both, as each of the two words them: the figures are in the titles. */
+function Changed({ changes }: { changes: readonly FindingChange[] }) {
+  if (changes.length === 0) return null;
+  return (
+    <table className="gd-plain gd-both">
+      <caption>
+        <h3 className="gd-group">
+          Changed <span className="gd-muted">{plural(changes.length, "finding")} in both</span>
+        </h3>
+      </caption>
+      <thead>
+        <tr>
+          <th scope="col">Rule</th>
+          <th scope="col">In the base</th>
+          <th scope="col">In the candidate</th>
+        </tr>
+      </thead>
+      <tbody>
+        {changes.map(({ base, candidate }, at) => (
+          <tr key={at}>
+            <th scope="row">
+              <ExplainButton rule={candidate?.rule ?? base?.rule ?? ""} />
+            </th>
+            <td>{base?.title}</td>
+            <td>{candidate?.title}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }

@@ -75,7 +75,8 @@ export function HeatMap(props: Props) {
   };
   const everyRow = Math.ceil(15 / rowHeight);
   return (
-    <div className="gd-heat" ref={ref}>
+    <div className="gd-heat">
+      <div ref={ref} />
       <div className="gd-heat-columns" style={{ marginLeft: LABELS_PX }} aria-hidden="true">
         {columnWidth >= NAME_FROM_PX &&
           columns.map((name, column) => (
