@@ -59,6 +59,15 @@ def test_the_planted_fault_comes_first(score: Score) -> None:
 
 
 @pytest.mark.slow
+def test_what_fixes_save_is_in_the_promised_range(score: Score) -> None:
+    promised = sum(one.promised for one in score.rules.values())
+    assert promised >= len(FAULTS)
+    assert sum(one.kept for one in score.rules.values()) >= 0.85 * promised
+    for rule in ("GD101", "GD301", "GD302"):  # with a fix that the simulator knows exactly
+        assert score.rules[rule].kept >= 0.9 * score.rules[rule].promised
+
+
+@pytest.mark.slow
 def test_idle_time_is_attributed_to_the_planted_cause(score: Score) -> None:
     assert {cause for row in score.confusion.values() for cause in row} <= {c.label for c in Cause} | {BUSY}
     right = sum(row[cause] for cause, row in score.confusion.items())

@@ -19,13 +19,11 @@ LEAST_BYTES = 64 * 1024
 LEAST_FOR_SPEED = 1 << 20
 
 
-def waits_for_copies(host: Host, blocking: Int64, copies: Int64) -> Bool:
-    """Mask of the blocking calls that are these copies, or in an operator with one of them, shape (b,).
-
-    copies: their launch calls.
-    """
-    own = host.operator[copies]
-    found: Bool = np.isin(blocking, copies) | np.isin(host.operator[blocking], own[own != NONE])
+def waits_with(host: Host, blocking: Int64, calls: Int64) -> Bool:
+    """Mask of the blocking calls that are among these calls, or in an operator with one of them, shape
+    (b,)."""
+    own = host.operator[calls]
+    found: Bool = np.isin(blocking, calls) | np.isin(host.operator[blocking], own[own != NONE])
     return found
 
 

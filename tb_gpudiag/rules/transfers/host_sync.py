@@ -28,7 +28,7 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
-from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_for_copies
+from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_with
 from tb_gpudiag.rules.shared.evidence import part_time, window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS
@@ -132,6 +132,9 @@ _KINDS = {
     SyncKind.COPY: ("Blocking copy", "Copy from or to pinned memory with non_blocking=True.", _AVOID_COPY),
 }
 
+# A fix does not read these values at all, or in one step of many.
+_READS = np.array([SyncKind.PRINT, SyncKind.CONDITION, SyncKind.ITEM], np.uint8)
+
 
 def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Find idle time after synchronizations, each at most as long as the host was blocked: without the
@@ -223,19 +226,22 @@ def _by_kind(kind: UInt8, refill_ns: Int64, blocked_ns: Int64) -> list[_Kind]:
 
 
 def _removable(host: Host, transfers: Transfers, blocking: Int64, drained: Int64) -> Removable:
-    """A fix removes at least the synchronizations that drained the queue. At most, it removes all, with the
-    operators around them and what those launch: a value that is not read needs no copy, either. Those of
-    copies to the device stay, since pageable_copies covers them.
+    """A fix removes at least the synchronizations that drained the queue, and reads of single values with
+    their operators and what those launch: a value that is not read needs no copy, either. At most, it removes
+    all, with the operators around them. Those of copies to the device stay: pageable_copies covers them.
 
     blocking: all blocking calls; drained: those that drained the queue.
     """
     copies = transfers.launch[transfers.to_device & (transfers.launch != NONE)]
-    copying = waits_for_copies(host, blocking, copies)
+    copying = waits_with(host, blocking, copies)
     removable = blocking[~copying]
-    least = removable[np.isin(removable, drained)]
+    # A copy that blocks and the synchronization after it, in one operator, are one wait.
+    least = removable[waits_with(host, removable, drained)]
     around = operators_around(host, removable, LONGEST_GAP_NS)
+    reads = least[np.isin(sync_kinds(host, transfers, least), _READS)]
+    reading = operators_around(host, reads, LONGEST_GAP_NS)
     return Removable(
-        Change(unblocked=tuple(least.tolist())),
+        Change(reading, unblocked=tuple(least.tolist()), dropped=tuple(calls_in(host, reading).tolist())),
         Change(around, unblocked=tuple(removable.tolist()), dropped=tuple(calls_in(host, around).tolist())),
     )
 

@@ -23,7 +23,7 @@ from tb_gpudiag.rules.rule import (
     Rule,
     Saving,
 )
-from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned, waits_for_copies
+from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned, waits_with
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
 from tb_gpudiag.trace.events import NONE, Bool, Int64
@@ -104,7 +104,7 @@ def _removable(host: Host, transfers: Transfers, chosen: Bool, blocking: Int64, 
     copies' time that pinned memory saves.
     """
     calls = np.unique(transfers.launch[chosen & (transfers.launch != NONE)])
-    waits = tuple(blocking[waits_for_copies(host, blocking, calls)].tolist())
+    waits = tuple(blocking[waits_with(host, blocking, calls)].tolist())
     # Where all copies have one size, dropping some of them saves as much as making all of them faster.
     fewer = calls[np.diff(np.floor(np.arange(len(calls) + 1) * faster)) > 0]
     return Removable(

@@ -44,11 +44,12 @@ def rule_table(score: Score) -> Iterable[str]:
     yield f"{score.cases.total()} simulated cases of {len(score.cases)} kinds. A rule must report a cost of"
     yield f"{MUST:g} times its threshold or more, and must not report one below {MUST_NOT:g} times it."
     counts = f"{'right':>7}{'false':>7}{'missed':>8}"
-    yield f"{'rule':8}{counts}{'precision':>11}{'recall':>9}{'ranked':>8}{'rank 1':>9}"
+    yield f"{'rule':8}{counts}{'precision':>11}{'recall':>9}{'ranked':>8}{'rank 1':>9}{'saving in range':>19}"
     for rule, one in score.rules.items():
         ranked = f"{one.ranked:8}{one.rank_1:9.3f}" if one.ranked else f"{'-':>8}{'-':>9}"
         counts = f"{one.right:7}{one.false:7}{one.missed:8}"
-        yield f"{rule:8}{counts}{one.precision:11.3f}{one.recall:9.3f}{ranked}"
+        kept = f"{one.kept} of {one.promised}" if one.promised else "-"
+        yield f"{rule:8}{counts}{one.precision:11.3f}{one.recall:9.3f}{ranked}{kept:>19}"
     healthy = f"healthy jobs with a false alarm: {score.healthy_alarms} of {score.cases[HEALTHY_KIND]}"
     yield f"aims: precision {PRECISION:g}, recall {RECALL:g}; {healthy} (aim: 0)"
     yield from score.wrong

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import Severity
-from tb_gpudiag.rules.run import Outcome, run_rules
+from tb_gpudiag.rules.run import Found, Outcome, run_rules
 from tests.benchmarks.truth.cases import HEALTHY_KIND, Case
 from tests.benchmarks.truth.labels import RULES, Labels, label
 from tests.builder import Generation
@@ -24,6 +24,9 @@ TIE = 0.9
 """Of two planted faults, either may be first if fixing it saves at least this share of what the other
 saves."""
 
+SAVING_TOLERANCE = 0.02
+"""Of the step window, by which what a fix saves may be outside of the promised range: the machine's noise."""
+
 BUSY = "busy"
 
 EXACT: tuple[Generation, ...] = ("B+", "C1", "C2")
@@ -32,14 +35,19 @@ EXACT: tuple[Generation, ...] = ("B+", "C1", "C2")
 
 @dataclass
 class RuleScore:
-    """How one rule did. ranked: cases in which fixing its fault saves most; first: it was listed first
-    there."""
+    """How one rule did.
+
+    ranked: cases in which fixing its fault saves most; first: it was listed first there. promised: cases with
+    a saving; kept: what the fix saves is in its range.
+    """
 
     right: int = 0
     false: int = 0
     missed: int = 0
     ranked: int = 0
     first: int = 0
+    promised: int = 0
+    kept: int = 0
 
     @property
     def precision(self) -> float:
@@ -73,7 +81,7 @@ class Score:
         if case.kind == HEALTHY_KIND and alarms:
             self.healthy_alarms += 1
             self._note(case, f"a healthy job has {', '.join(alarms)}")
-        self._rank(case, run, labels.must, [f.rule.id for f in outcome.findings if f.finding.cost_ns])
+        self._rank(case, run, labels.must, [f for f in outcome.findings if f.finding.cost_ns])
         if case.generation in EXACT and not case.lost and case.kept == 1:
             _confuse(self.confusion, run, facts)
 
@@ -87,10 +95,10 @@ class Score:
                 score.missed += 1
                 self._note(case, f"{rule} is not found")
 
-    def _rank(self, case: Case, run: Simulated, must: frozenset[str], found: list[str]) -> None:
-        """Compare the first finding with a cost in time with the fault whose fix saves most.
+    def _rank(self, case: Case, run: Simulated, must: frozenset[str], found: list[Found]) -> None:
+        """Compare the first finding with the fault whose fix saves most, and savings with what fixes save.
 
-        found: ids of the findings with a cost in time, in order.
+        found: the findings with a cost in time, in order.
         """
         planted = [
             fault
@@ -106,10 +114,19 @@ class Score:
         best = max(gain, key=lambda rule: gain[rule])
         score = self.rules[best]
         score.ranked += 1
-        if found and gain.get(found[0], 0) >= TIE * gain[best] > 0:
+        if found and gain.get(found[0].rule.id, 0) >= TIE * gain[best] > 0:
             score.first += 1
         else:
-            self._note(case, f"{best} should be first, not {found[0] if found else 'nothing'}")
+            self._note(case, f"{best} should be first, not {found[0].rule.id if found else 'nothing'}")
+        for rule, gain_ns in gain.items():
+            self._compare_saving(rule, gain_ns, found, SAVING_TOLERANCE * run.truth.window_ns)
+
+    def _compare_saving(self, rule: str, gain_ns: int, found: list[Found], tolerance_ns: float) -> None:
+        savings = [f.finding.saving for f in found if f.rule.id == rule and f.finding.saving is not None]
+        if savings:
+            low, high = sum(s.low_ns for s in savings), sum(s.high_ns for s in savings)
+            self.rules[rule].promised += 1
+            self.rules[rule].kept += low - tolerance_ns <= gain_ns <= high + tolerance_ns
 
     def _note(self, case: Case, mistake: str) -> None:
         faults = " + ".join(fault.name for fault in case.planted) or case.kind

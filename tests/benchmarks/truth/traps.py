@@ -14,6 +14,7 @@ from tb_gpudiag.rules.run import Found, run_rules
 from tb_gpudiag.wording.quantity import Quantity
 from tests.benchmarks.truth.cases import Case
 from tests.benchmarks.truth.labels import MUST, MUST_NOT, costs_ns
+from tests.benchmarks.truth.score import SAVING_TOLERANCE
 from tests.builder import GENERATIONS
 from tests.simulator import Job, Simulated
 from tests.simulator.job import Side
@@ -21,9 +22,6 @@ from tests.simulator.scenarios import HEALTHY, SLOW_HOST
 
 SHARE_TOLERANCE = 0.05
 """Of the step window: host time moves between causes if the recording makes the host later."""
-
-SAVING_TOLERANCE = 0.02
-"""Of the step window. The machine's noise is about that."""
 
 # Measured with torch 2.13 on a CPU: recording a frame takes 0.2 to 0.7 µs, an operator about as long.
 RECORDER_NS = (200, 700)

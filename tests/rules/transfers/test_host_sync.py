@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tb_gpudiag.rules.transfers.host_sync import RULE
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import HostThread
@@ -92,3 +94,20 @@ def test_a_fix_removes_at_least_what_drained_the_queue_and_at_most_all(
     assert removable is not None
     assert len(removable.least.unblocked) == 1
     assert set(removable.least.unblocked) < set(removable.most.unblocked)
+
+
+@pytest.mark.parametrize(("operator", "dropped"), [("aten::item", 1), ("aten::to", 0)])
+def test_a_fix_removes_the_copy_and_the_wait_after_it(operator: str, dropped: int, tmp_path: Path) -> None:
+    """Both are one wait. A value that is not read needs no operator; a tensor still has to be copied."""
+
+    def act(main: HostThread, at: float, us: float) -> None:
+        main.op(operator, at=at, us=150)
+        main.copy("DtoH", at=at + 1, us=105, runs_at=at + 100, runs_us=2, bytes=4)
+        main.sync(at=at + 107, us=40)
+
+    facts = facts_of(one_gap(act, 400), tmp_path)
+    removable = finding(RULE.check(facts)).removable
+    assert removable is not None
+    names = [facts.events.names[facts.events.name[i]] for i in removable.least.unblocked]
+    assert names == ["cudaMemcpyAsync", "cudaStreamSynchronize"]
+    assert len(set(removable.least.dropped) & set(facts.transfers.launch.tolist())) == dropped
