@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
+from tests.simulator.jobs.program import replicas_of
 from tests.simulator.jobs.run import SimulatedJob, simulate_job
 from tests.simulator.jobs.settings import DistributedJob, FaultKind, JobFault
 
@@ -120,7 +121,7 @@ def _fits(kind: FaultKind, job: DistributedJob) -> bool:
     if kind == "slow_link":  # others have too little on the link for it to cost much
         return job.parallelism != "ep" and job.ranks <= 16
     if kind == "uneven_batches":
-        return job.parallelism != "tp" or job.degree < job.ranks
+        return replicas_of(job) > 1
     if kind in ("logging", "uneven_work"):
         return job.parallelism != "tp" or job.degree < job.ranks
     return True
