@@ -105,7 +105,9 @@ def size_classes(
     pair = np.array([one.pair is not None for one in channels.channels], np.bool_)[channel]
     # The last one of a pair can be the sender or the receiver.
     kind = np.where(pair, NONE, operations.kind.code[row])
-    bytes_ = operations.bytes[row]
+    # Ranks of an all-to-all can send different amounts: the largest one takes longest.
+    bytes_ = np.full(len(waits), NONE, np.int64)
+    np.maximum.at(bytes_, waits.collective, operations.bytes[waits.row])
     bucket = np.where(bytes_ > 0, np.rint(_SIZES_PER_DOUBLING * np.log2(np.maximum(1, bytes_))), NONE)
     first, inverse = row_groups(channel, kind, bucket.astype(np.int64))
     order = np.argsort(inverse, kind="stable")

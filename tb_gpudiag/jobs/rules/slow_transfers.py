@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tb_gpudiag.jobs.ranks.bandwidth import SizeClass, Slower, among_links, among_steps
+from tb_gpudiag.jobs.ranks.channels import SEND
+from tb_gpudiag.jobs.ranks.collective_matching import SAME_BYTES
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 
 # Transfers of equal size over equal links differ by some 10%. A link at half of its speed, or one that fell
@@ -15,7 +17,9 @@ LEAST_COUNT = 3
 
 def find_slow_links(facts: JobFacts) -> list[Slower]:
     """Find the links that are slower than others like them, or in some steps slower than in the others."""
-    return [found for like in facts.sizes for found in _slow_links(like)]
+    # Ranks of an all-to-all send different amounts, and each trace has only its own rank's.
+    compared = [like for like in facts.sizes if like.kind in SAME_BYTES or like.kind == SEND]
+    return [found for like in compared for found in _slow_links(like)]
 
 
 def _slow_links(like: SizeClass) -> list[Slower]:
