@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -81,61 +81,60 @@ def find_sets(digests: Iterable[Digest]) -> Sets:
             continue
         times = (about.origin_ns, about.recording_ns, about.window_end_ns)
         content = (about.world_size, about.rank, *times, len(digest.collectives))
-        if content in contents:
-            found.notes.append(f"{_name(about)} is the same recording as another file: it counts once")
-        elif about.rank == NONE:
-            found.notes.append(
-                f"{_name(about)} does not say which rank it is: record it in the process of the rank, "
-                "after init_process_group()"
-            )
-        elif 0 < about.world_size <= about.rank:
-            found.notes.append(f"{_name(about)} is rank {about.rank} of {about.world_size}, which cannot be")
+        again = " is the same recording as another file: it counts once"
+        why_not = again if content in contents else _no_rank(about)
+        if why_not:
+            found.notes.append(f"{_name(about)}{why_not}")
         else:
             by_job[about.run, about.world_size].append(digest)
         contents.add(content)
-    sizes = Counter(run for run, _ in by_job)
     for (run, world_size), members in sorted(by_job.items(), key=lambda item: item[0]):
-        notes = []
-        if sizes[run] > 1:
-            others = sorted(size for name, size in by_job if name == run and size != world_size)
-            notes.append(
-                f"This folder has ranks of different jobs: of world size {world_size}, and of "
-                f"{', '.join(map(str, others[:NAMES_SHOWN]))}"
-            )
-        _sort_by_time(run, world_size, members, notes, found)
+        others = sorted(size for name, size in by_job if name == run and size != world_size)
+        shown = ", ".join(map(str, others[:NAMES_SHOWN]))
+        note = f"This folder has ranks of different jobs: of world size {world_size}, and of {shown}"
+        _sort_by_time(run, world_size, members, [note] * bool(others), found)
     return found
+
+
+def _no_rank(about: About) -> str:
+    """Return why a recording is not that of a rank, "" if it is."""
+    if about.rank == NONE:
+        return (
+            " does not say which rank it is: record it in the process of the rank, after init_process_group()"
+        )
+    if 0 < about.world_size <= about.rank:
+        return f" is rank {about.rank} of {about.world_size}, which cannot be"
+    return ""
 
 
 def _sort_by_time(run: str, world_size: int, members: list[Digest], notes: list[str], found: Sets) -> None:
     by_rank: dict[int, list[Digest]] = defaultdict(list)
     for member in members:
         by_rank[member.about.rank].append(member)
-    for rank, own in sorted(by_rank.items()):
-        own.sort(key=lambda digest: digest.about.origin_ns)
-        twice = _overlapping(own)
-        if twice:
-            names = _listed([_name(digest.about) for digest in twice])
-            found.notes.append(
-                f"Rank {rank} has {count(len(twice), 'recording')} of the same time ({names}): none is used, "
-                "because nothing says which one belongs to the other ranks"
-            )
-            by_rank[rank] = [digest for digest in own if not any(digest is other for other in twice)]
-    rest = [digest for own in by_rank.values() for digest in own]
+    rest = [one for rank, own in sorted(by_rank.items()) for one in _told_apart(rank, own, found.notes)]
     together = [rest] if _simultaneous(rest) else _by_overlap(rest)
     kept = [cluster for cluster in together if len(cluster) > 1]
-    for cluster in together:
-        if len(cluster) == 1 and kept:
-            found.notes.append(
-                f"{_name(cluster[0].about)} (rank {cluster[0].about.rank}) was not recorded at the time of "
-                "the other ranks, so it is left out"
-            )
-        elif len(cluster) == 1:
-            found.notes.append(f"{_name(cluster[0].about)}: no other rank was recorded at the same time")
-    for cluster in kept:
-        more = list(notes)
-        if len(kept) > 1:
-            more.append(f"The folder has {len(kept)} recordings of this job: each has a report of its own")
-        found.sets.append(_set(run, world_size, cluster, more))
+    why = "was not recorded at the time of the other ranks, so it is left out"
+    if not kept:
+        why = "has no other rank recorded at the same time"
+    alone = [cluster[0].about for cluster in together if len(cluster) == 1]
+    found.notes += [f"{_name(about)} (rank {about.rank}) {why}" for about in alone]
+    more = f"The folder has {len(kept)} recordings of this job: each has a report of its own"
+    notes = [*notes, more] if len(kept) > 1 else notes
+    found.sets += [_set(run, world_size, cluster, list(notes)) for cluster in kept]
+
+
+def _told_apart(rank: int, own: list[Digest], notes: list[str]) -> list[Digest]:
+    """Return a rank's recordings in the order of time, without those of the same time."""
+    own.sort(key=lambda digest: digest.about.origin_ns)
+    twice = _overlapping(own)
+    if twice:
+        names = _listed([_name(digest.about) for digest in twice])
+        notes.append(
+            f"Rank {rank} has {count(len(twice), 'recording')} of the same time ({names}): none is used, "
+            "because nothing says which one belongs to the other ranks"
+        )
+    return [digest for digest in own if not any(digest is other for other in twice)]
 
 
 def _overlapping(own: Sequence[Digest]) -> list[Digest]:

@@ -71,6 +71,7 @@ def measure(case: JobCase, run: SimulatedJob, facts: JobFacts) -> Measured:
     recorded = set(case.recorded)
     shared = {one.index: one for one in run.truth.collectives if len(recorded & one.arrival_ns.keys()) > 1}
     at = _by_span(run, shared)
+    by_index: dict[int | None, CollectiveTruth] = dict(shared.items())
     operations, waits = facts.operations, facts.waits
     ranks = np.array(facts.set.ranks)
     matched = 0
@@ -82,14 +83,11 @@ def measure(case: JobCase, run: SimulatedJob, facts: JobFacts) -> Measured:
         rows = waits.row[begin:end]
         members = ranks[waits.member[begin:end]].tolist()
         shift = operations.base_ns - EPOCH_NS
-        spans = [
-            (rank, int(operations.start_ns[row]) + shift, int(operations.end_ns[row]) + shift)
-            for rank, row in zip(members, rows, strict=True)
-        ]
-        found = [at.get(span) for span in spans]
-        if len(set(found)) != 1 or found[0] is None:
+        starts, ends = operations.start_ns[rows] + shift, operations.end_ns[rows] + shift
+        found = set(map(at.get, zip(members, starts.tolist(), ends.tolist(), strict=True)))
+        truth = by_index.get(found.pop()) if len(found) == 1 else None
+        if truth is None:
             continue
-        truth = shared[found[0]]
         matched += set(members) == recorded & truth.arrival_ns.keys()
         last = max(truth.arrival_ns[rank] for rank in members)
         for place, rank in zip(range(begin, end), members, strict=True):

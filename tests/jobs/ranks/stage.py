@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from tb_gpudiag.digest.digest import Digest
@@ -15,6 +16,34 @@ US = 1_000
 
 Change = Callable[[int, int, dict[str, Any]], None]
 """Called with the rank, the number of a collective, and its row, which it may change."""
+
+
+_ALL_REDUCE = {
+    "kind": "all_reduce",
+    "name": "ncclDevKernel_AllReduce",
+    "source": -1,
+    "destination": -1,
+    "bytes": 1 << 20,
+    "kernels": 10,
+    "work": 7,
+    "work_sizes": 7,
+}
+
+
+def _times(since: float, free: float, arrival: float, over: float, cause: str) -> dict[str, Any]:
+    """Make the times of a collective, in ms, whose rank was free from `free` on."""
+    busy = arrival - free
+    idle = 0.0 if cause == "computing" else busy - min(busy, 10.0)
+    return {
+        "start_ns": arrival,
+        "end_ns": over,
+        "exposed_ns": round((over - arrival) * MS),
+        "since_ns": since,
+        "host_start_ns": since,
+        "computing_ns": round((busy - idle) * MS),
+        "communicating_ns": round((free - since) * MS),
+        "idle_ns": parts(**{cause: round(idle * MS)}) if idle else parts(),
+    }
 
 
 def job(
@@ -38,46 +67,30 @@ def job(
     than 10 ms is of `cause`. The rank that is last starts the transfer. start_ms: true time of the start."""
     clock = {rank: start_ms(rank) for rank in range(ranks)}
     since = dict(clock)
-    rows: dict[int, list[dict[str, Any]]] = {rank: [] for rank in range(ranks)}
-    ends: dict[int, list[float]] = {rank: [] for rank in range(ranks)}
-    for step in range(steps):
-        for number in range(collectives):
-            arrival = {r: clock[r] + (own_ms(r, step) if number == 0 else 1.0) for r in range(ranks)}
-            over = max(arrival.values()) + transfer_ms
-            for r in range(ranks):
-                busy = arrival[r] - clock[r]
-                usual = min(busy, 10.0)
-                row = {
-                    "kind": "all_reduce",
-                    "name": "ncclDevKernel_AllReduce",
-                    "group": group,
-                    "sequence": step * collectives + number if sequence else -1,
-                    "source": -1,
-                    "destination": -1,
-                    "bytes": 1 << 20,
-                    "start_ns": arrival[r],
-                    "end_ns": over,
-                    "exposed_ns": round((over - arrival[r]) * MS),
-                    "step": step,
-                    "since_ns": since[r],
-                    "host_start_ns": since[r],
-                    "computing_ns": round((busy if cause == "computing" else usual) * MS),
-                    "communicating_ns": round((clock[r] - since[r]) * MS),
-                    "idle_ns": parts(**{cause: round((busy - usual) * MS)})
-                    if cause != "computing"
-                    else parts(),
-                    "kernels": 10,
-                    "work": 7,
-                    "work_sizes": 7,
-                }
-                since[r] = arrival[r]
-                rows[r].append(row)
-            clock = dict.fromkeys(range(ranks), over)
-        for r in range(ranks):
-            ends[r].append(clock[r])
+    rows: dict[int, list[dict[str, Any]]] = {rank: [] for rank in clock}
+    ends: list[dict[int, float]] = []
+    for counted, (step, number) in enumerate(product(range(steps), range(collectives))):
+        arrival = {r: at + (1.0 if number else own_ms(r, step)) for r, at in clock.items()}
+        over = max(arrival.values()) + transfer_ms
+        of_all = {"group": group, "sequence": counted if sequence else -1, "step": step, **_ALL_REDUCE}
+        for r, at in arrival.items():
+            rows[r].append({**of_all, **_times(since[r], clock[r], at, over, cause)})
+        since, clock = arrival, dict.fromkeys(clock, over)
+        ends.append(clock)
+    ends = ends[collectives - 1 :: collectives]
     return [
         _rank(
-            r, ranks, rows[r], ends[r], start_ms(r), offset_ms(r), drift(r), host(r), group, change, about(r)
+            r,
+            ranks,
+            rows[r],
+            [end[r] for end in ends],
+            start_ms(r),
+            offset_ms(r),
+            drift(r),
+            host(r),
+            group,
+            change,
+            about(r),
         )
         for r in range(ranks)
     ]

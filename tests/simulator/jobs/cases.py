@@ -82,16 +82,30 @@ def cases(seed: int = 0, names: Container[str] | None = None) -> Iterator[JobCas
     names: kinds of faults, "healthy" and "harmless"; all if not given.
     """
     for kind, count in COUNTS.items():
-        shapes = [job for job in (*SMALL, *LARGE) if _fits(kind, job)]
-        for number, job in enumerate(_chosen(shapes, count, random.Random(f"{seed} {kind}"))):
-            if names is None or kind in names:
-                draw = random.Random(f"{seed} {kind} {number}")
-                yield _faulty(kind, _varied(job, draw), draw)
+        if names is None or kind in names:
+            yield from _faulty_cases(seed, kind, count)
+    if names is None or "healthy" in names:
+        yield from _healthy_cases(seed)
+    if names is None or "harmless" in names:
+        yield from _harmless_cases(seed)
+
+
+def _faulty_cases(seed: int, kind: FaultKind, count: int) -> Iterator[JobCase]:
+    shapes = [job for job in (*SMALL, *LARGE) if _fits(kind, job)]
+    for number, job in enumerate(_chosen(shapes, count, random.Random(f"{seed} {kind}"))):
+        draw = random.Random(f"{seed} {kind} {number}")
+        yield _faulty(kind, _varied(job, draw), draw)
+
+
+def _healthy_cases(seed: int) -> Iterator[JobCase]:
     usual = (*SMALL, *LARGE[:3])
-    for number in range(HEALTHY if names is None or "healthy" in names else 0):
+    for number in range(HEALTHY):
         draw = random.Random(f"{seed} healthy {number}")
         yield _case("healthy", _varied(usual[(number * 4 + seed) % len(usual)], draw), draw, ())
-    for number in range(HARMLESS if names is None or "harmless" in names else 0):
+
+
+def _harmless_cases(seed: int) -> Iterator[JobCase]:
+    for number in range(HARMLESS):
         draw = random.Random(f"{seed} harmless {number}")
         yield _harmless(_varied(draw.choice(SMALL[:6]), draw), draw)
 

@@ -204,6 +204,18 @@ def replica_of(job: DistributedJob, rank: int) -> int:
     return rank % replicas if job.parallelism == "pp" else rank * replicas // job.ranks
 
 
+def _mesh(job: DistributedJob) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """Return the ranks of all inner groups, and of all outer ones."""
+    replicas = job.ranks // job.degree
+    if job.parallelism == "pp":
+        inner = [tuple(range(first, job.ranks, replicas)) for first in range(replicas)]
+        outer = [tuple(range(s * replicas, (s + 1) * replicas)) for s in range(job.degree)]
+    else:
+        inner = [tuple(range(r * job.degree, (r + 1) * job.degree)) for r in range(replicas)]
+        outer = [tuple(range(place, job.ranks, job.degree)) for place in range(job.degree)]
+    return inner, outer
+
+
 def groups_of(job: DistributedJob, rank: int) -> dict[str, Group]:
     """Return the rank's process groups by purpose: "world", and "inner" and "outer" where there is a degree.
 
@@ -214,20 +226,13 @@ def groups_of(job: DistributedJob, rank: int) -> dict[str, Group]:
     world = Group(WORLD, "default_pg", tuple(range(job.ranks)))
     if job.degree == 1:
         return {"world": world}
-    replicas = job.ranks // job.degree
-    if job.parallelism == "pp":
-        inner = [tuple(range(first, job.ranks, replicas)) for first in range(replicas)]
-        outer = [tuple(range(s * replicas, (s + 1) * replicas)) for s in range(job.degree)]
-    else:
-        inner = [tuple(range(r * job.degree, (r + 1) * job.degree)) for r in range(replicas)]
-        outer = [tuple(range(place, job.ranks, job.degree)) for place in range(job.degree)]
-    groups = {"world": world}
-    for what, names, first in (
-        ("inner", inner, 1),
-        ("outer", outer, 1 + len(inner)),
+    inner, outer = _mesh(job)
+    found = {"world": world}
+    for what, mesh, groups, first in (
+        ("inner", f"mesh_{job.parallelism}", inner, 1),
+        ("outer", "mesh_dp", outer, 1 + len(inner)),
     ):
-        for number, ranks in enumerate(names):
-            if rank in ranks and len(ranks) > 1:
-                purpose = job.parallelism if what == "inner" else "dp"
-                groups[what] = Group(str(first + number), f"mesh_{purpose}", ranks)
-    return groups
+        number, ranks = next((n, ranks) for n, ranks in enumerate(groups) if rank in ranks)
+        if len(ranks) > 1:
+            found[what] = Group(str(first + number), mesh, ranks)
+    return found

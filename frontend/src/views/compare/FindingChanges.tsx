@@ -9,8 +9,8 @@ export function FindingChanges({ comparison: { findings } }: { comparison: Compa
   if (!findings) return null;
   return (
     <Section title="Findings">
-      <Group title="New" about="in the candidate only" prefix="new-" findings={findings.new} />
-      <Group title="Gone" about="in the base only" prefix="gone-" findings={findings.gone} />
+      <Group title="New" note="in the candidate only" prefix="new-" findings={findings.new} />
+      <Group title="Gone" note="in the base only" prefix="gone-" findings={findings.gone} />
       <Changed changes={findings.changed} />
       {findings.new.length + findings.gone.length + findings.changed.length === 0 && (
         <p className="gd-nothing">Neither recording has a finding.</p>
@@ -21,17 +21,17 @@ export function FindingChanges({ comparison: { findings } }: { comparison: Compa
 
 interface GroupProps {
   readonly title: string;
-  readonly about: string;
+  readonly note: string;
   readonly prefix: string;
   readonly findings: readonly Finding[];
 }
 
-function Group({ title, about, prefix, findings }: GroupProps) {
+function Group({ title, note, prefix, findings }: GroupProps) {
   if (findings.length === 0) return null;
   return (
     <>
       <h3 className="gd-group">
-        {title} <span className="gd-muted">{`${plural(findings.length, "finding")} ${about}`}</span>
+        {title} <span className="gd-muted">{`${plural(findings.length, "finding")} ${note}`}</span>
       </h3>
       <FindingList findings={findings} prefix={prefix} />
     </>

@@ -25,7 +25,7 @@ export function JobVerdict({ job }: { job: JobReport }) {
           <Fact
             name="Slowdown by stragglers"
             value={`${figures(slowdown.s)} ×`}
-            about="How many times as long the job takes as it would without stragglers"
+            note="How many times as long the job takes as it would without stragglers"
           />
         )}
         {collectives && (
@@ -33,12 +33,12 @@ export function JobVerdict({ job }: { job: JobReport }) {
             <Fact
               name="Waiting for other ranks"
               value={time(collectives.waiting_us)}
-              about="In collectives, for ranks that arrive later. Sum over ranks."
+              note="In collectives, for ranks that arrive later. Sum over ranks."
             />
             <Fact
               name="Transfer"
               value={time(collectives.transfer_us)}
-              about="In collectives, after the last rank has arrived"
+              note="In collectives, after the last rank has arrived"
             />
           </>
         )}
@@ -55,9 +55,9 @@ function matchedText({ matched, unmatched }: { matched: number; unmatched: numbe
   return `${count(matched)} collectives matched on their ranks${without}.`;
 }
 
-function Fact({ name, value, about }: { name: string; value: string; about?: string }) {
+function Fact({ name, value, note }: { name: string; value: string; note?: string }) {
   return (
-    <div title={about}>
+    <div title={note}>
       <dt>{name}</dt>
       <dd>{value}</dd>
     </div>

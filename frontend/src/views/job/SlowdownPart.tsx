@@ -28,12 +28,12 @@ export function SlowdownPart({ slowdown }: { slowdown: Slowdown }) {
       <div className="gd-columns">
         <List
           title="By rank"
-          about="how many times as long because of it alone"
+          note="how many times as long because of it alone"
           items={slowers(slowdown.by_rank, (key) => (/^\d+$/.test(key) ? `Rank ${key}` : key))}
         />
         <List
           title="By kind of work"
-          about="how many times as long because of it alone"
+          note="how many times as long because of it alone"
           items={slowers(slowdown.by_kind, partLabel)}
         />
       </div>
@@ -43,16 +43,16 @@ export function SlowdownPart({ slowdown }: { slowdown: Slowdown }) {
 
 interface ListProps {
   readonly title: string;
-  readonly about: string;
+  readonly note: string;
   readonly items: readonly Slower[];
 }
 
-function List({ title, about, items }: ListProps) {
+function List({ title, note, items }: ListProps) {
   const most = items[0]?.s ?? 1;
   return (
     <div>
       <h3 className="gd-group">
-        {title} <span className="gd-muted">{about}</span>
+        {title} <span className="gd-muted">{note}</span>
       </h3>
       {items.length === 0 && <p className="gd-nothing">None makes a difference.</p>}
       <More items={items} first={FIRST}>
