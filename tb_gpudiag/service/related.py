@@ -10,7 +10,9 @@ from tb_gpudiag.service.index import TraceEntry
 MOST_MEMBERS = 4_000
 
 _NS_PER_MS = 1_000_000
-# Spans are Unix times: in ms until torch 2.1, then in ns.
+# Spans are Unix times: in ms until torch 2.1, then in ns. Files that somebody named have other numbers, which
+# are less than any time since 2001.
+_LEAST_MS_SPAN = 10**12
 _LEAST_NS_SPAN = 10**16
 
 
@@ -41,9 +43,9 @@ def recordings_of(entries: Mapping[str, TraceEntry], run: str) -> list[TraceEntr
 def time_ns(entry: TraceEntry) -> int:
     """Return when the trace was written, as its name tells, else as the file does."""
     span = int(entry.file.span[:19] or 0)
-    if not span:
-        return entry.file.modified_ns
-    return span if span >= _LEAST_NS_SPAN else span * _NS_PER_MS
+    if span >= _LEAST_NS_SPAN:
+        return span
+    return span * _NS_PER_MS if span >= _LEAST_MS_SPAN else entry.file.modified_ns
 
 
 def _traces_of(entries: Iterable[TraceEntry], run: str) -> Iterable[TraceEntry]:

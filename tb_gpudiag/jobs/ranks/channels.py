@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from tb_gpudiag.trace.events import NONE, Bool, Int32
 
 SEND = "send"
 RECEIVE = "recv"
+
+_Name = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,6 @@ def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channe
     index_of = {rank: index for index, rank in enumerate(ranks)}
     listed = _listed_groups(members)
     world = max((member.about.world_size for member in members), default=0) or len(ranks)
-    of = np.full(len(operations), NONE, np.int32)
-    found: dict[tuple[object, ...], int] = {}
-    channels: list[Channel] = []
     columns = (
         operations.member.astype(np.int64),
         operations.group.code.astype(np.int64),
@@ -63,42 +63,57 @@ def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channe
     )
     first, inverse = row_groups(*columns)
     distinct = np.stack([column[first] for column in columns], axis=1)
-    taking_part: dict[int, set[int]] = {}
+    numbers: dict[_Name, int] = {}
+    channels: list[Channel] = []
+    taking_part: list[set[int]] = []
     assigned = np.full(len(distinct), NONE, np.int32)
     for i, (member, group_code, kind_code, source, destination) in enumerate(distinct.tolist()):
         group, kind = operations.group.texts[group_code], operations.kind.texts[kind_code]
-        rank = ranks[member]
-        name: tuple[object, ...]
-        pair = None
-        size = world
-        if kind in (SEND, RECEIVE):
-            source = rank if kind == SEND and source == NONE else source
-            destination = rank if kind == RECEIVE and destination == NONE else destination
-            if NONE in (source, destination) or source == destination:
-                continue
-            pair, size = (source, destination), 2
-            name = ("pair", group, source, destination)
-        elif group:
-            own = listed.get((group, rank))
-            name = ("group", group, own[0] if own else NONE)
-            size = len(own) if own else world
-        else:
-            name = ("world", kind)
-        if name not in found:
-            found[name] = len(channels)
-            channels.append(Channel(group, (), size, pair))
-        assigned[i] = found[name]
-        taking_part.setdefault(found[name], set()).add(member)
-        if pair is not None:
-            taking_part[found[name]] |= {index_of[end] for end in pair if end in index_of}
-        elif group and (own := listed.get((group, rank))):
-            taking_part[found[name]] |= {index_of[other] for other in own if other in index_of}
-    of[:] = assigned[inverse] if len(distinct) else NONE
+        one = _of_operation(ranks[member], group, kind, (source, destination), listed, world)
+        if one is None:
+            continue
+        assigned[i] = number = numbers.setdefault(one.name, len(channels))
+        if number == len(channels):
+            channels.append(Channel(group, (), one.size, one.pair))
+            taking_part.append(set())
+        taking_part[number] |= {member, *(index_of[rank] for rank in one.ranks if rank in index_of)}
+    of = assigned[inverse] if len(distinct) else np.full(len(operations), NONE, np.int32)
     whole = [
         replace(channel, members=tuple(sorted(own)), size=max(channel.size, len(own)))
-        for channel, own in ((channel, taking_part[i]) for i, channel in enumerate(channels))
+        for channel, own in zip(channels, taking_part, strict=True)
     ]
-    return Channels(of, whole)
+    return Channels(of.astype(np.int32), whole)
+
+
+class _OfOperation(NamedTuple):
+    """The channel of an operation, by the rank that has it. ranks: those known to take part."""
+
+    name: _Name
+    size: int
+    pair: tuple[int, int] | None
+    ranks: Sequence[int]
+
+
+def _of_operation(
+    rank: int,
+    group: str,
+    kind: str,
+    ends: tuple[int, int],
+    listed: Mapping[tuple[str, int], list[int]],
+    world: int,
+) -> _OfOperation | None:
+    """Return None for an operation between two ranks that does not say which."""
+    if kind in (SEND, RECEIVE):
+        source = rank if kind == SEND and ends[0] == NONE else ends[0]
+        destination = rank if kind == RECEIVE and ends[1] == NONE else ends[1]
+        if NONE in (source, destination) or source == destination:
+            return None
+        pair = (source, destination)
+        return _OfOperation(("pair", group, *pair), 2, pair, pair)
+    if group:
+        own = listed.get((group, rank), [])
+        return _OfOperation(("group", group, own[0] if own else NONE), len(own) or world, None, own)
+    return _OfOperation(("world", kind), world, None, ())
 
 
 def _listed_groups(members: Sequence[Digest]) -> dict[tuple[str, int], list[int]]:

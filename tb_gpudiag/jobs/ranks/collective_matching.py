@@ -317,10 +317,19 @@ def _say_apart(
         if absent:
             mismatches.append(Mismatch("apart", of.group, NONE, tuple(absent)))
             continue
-        lows, highs = zip(*own.values(), strict=True)
-        if max(lows) > min(highs):
-            middle = sorted(lows)[len(lows) // 2]
-            away = tuple(
-                m for m, (low, high) in own.items() if high < middle or low > sorted(highs)[len(highs) // 2]
-            )
-            mismatches.append(Mismatch("apart", of.group, NONE, away or of.members[-1:]))
+        away = _away(own)
+        if away:
+            mismatches.append(Mismatch("apart", of.group, NONE, away))
+
+
+def _away(own: dict[int, tuple[int, int]]) -> tuple[int, ...]:
+    """Return the members whose operations begin after others' end; none if all have some in common.
+
+    own: first and last operation of each member.
+    """
+    lows, highs = zip(*own.values(), strict=True)
+    if max(lows) <= min(highs):
+        return ()
+    low, high = sorted(lows)[len(lows) // 2], sorted(highs)[len(highs) // 2]
+    away = tuple(m for m, (first, last) in own.items() if last < low or first > high)
+    return away or (max(own),)

@@ -26,6 +26,10 @@ _INPUTS: Final = 6
 _MOST_CELLS: Final = 4_000_000
 
 
+_Cell = tuple[int, int, int, int, tuple[float, ...] | None]
+"""Member, kind of kernel, how often it ran, how long, and the sizes of its operator's inputs."""
+
+
 @dataclass(frozen=True)
 class KernelsCompared:
     """Each rank's kernels by those of its peers, shape (members,) each; NaN if they cannot be compared.
@@ -43,20 +47,8 @@ class KernelsCompared:
 
 def compare_kernels(members: Sequence[Digest], role: Int64) -> KernelsCompared:
     """Compare each rank's kernels, by operator, with those of the ranks of the same role."""
-    names: dict[tuple[str, str], int] = {}
-    cells: list[tuple[int, int, int, int, tuple[float, ...] | None]] = []
-    for index, member in enumerate(members):
-        kernels = member.kernels.slice(0, ROWS_COMPARED)
-        columns = (texts(kernels, name) for name in ("family", "name", "operator", "shapes"))
-        counts, times = numbers(kernels, "count").tolist(), numbers(kernels, "time_ns").tolist()
-        for (family, name, operator, shapes), count, time in zip(
-            zip(*columns, strict=True), counts, times, strict=True
-        ):
-            if family not in _NOT_COMPUTING and name not in ("", REST):
-                # The kernel of an operator depends on the shapes; that of none is its own.
-                key = (operator, family) if operator else ("", name)
-                cells.append((index, names.setdefault(key, len(names)), count, time, _elements(shapes)))
-    width = max(1, min(len(names), _MOST_CELLS // max(1, len(members))))
+    cells, kinds = _cells(members)
+    width = max(1, min(kinds, _MOST_CELLS // max(1, len(members))))
     time = np.zeros((len(members), width))
     count = np.zeros((len(members), width))
     shaped = np.zeros((len(members), width))
@@ -74,6 +66,24 @@ def compare_kernels(members: Sequence[Digest], role: Int64) -> KernelsCompared:
         if len(own) > 1:
             _compare(found, own, time[own], count[own], shaped[own], elements[own])
     return found
+
+
+def _cells(members: Sequence[Digest]) -> tuple[list[_Cell], int]:
+    """Return each member's kernels by kind, and the number of kinds."""
+    names: dict[tuple[str, str], int] = {}
+    cells: list[_Cell] = []
+    for index, member in enumerate(members):
+        kernels = member.kernels.slice(0, ROWS_COMPARED)
+        columns = (texts(kernels, name) for name in ("family", "name", "operator", "shapes"))
+        counts, times = numbers(kernels, "count").tolist(), numbers(kernels, "time_ns").tolist()
+        for (family, name, operator, shapes), count, time in zip(
+            zip(*columns, strict=True), counts, times, strict=True
+        ):
+            if family not in _NOT_COMPUTING and name not in ("", REST):
+                # The kernel of an operator depends on the shapes; that of none is its own.
+                key = (operator, family) if operator else ("", name)
+                cells.append((index, names.setdefault(key, len(names)), count, time, _elements(shapes)))
+    return cells, len(names)
 
 
 def _compare(
