@@ -135,7 +135,7 @@ FUZZ_S ?= 60
 	@touch $@
 
 fuzz: .make/fuzz
-	for target in read trace pickled snapshot timeline request; do \
+	for target in read trace pickled snapshot timeline digest request; do \
 		$(BIN)/python -m tests.fuzz $$target --seconds $(FUZZ_S) || exit 1; done
 
 SOAK_S ?= 1800

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import pickle
@@ -9,11 +10,17 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from tb_gpudiag.digest.building.build_digest import build_digest
+from tb_gpudiag.digest.file import from_bytes, to_bytes
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.jobs.compare.comparison import compare
+from tb_gpudiag.jobs.history.run_history import histories
+from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.slices.memory_history import prepare_memory
 from tb_gpudiag.report.slices.memory_slice import slice_memory
@@ -68,6 +75,21 @@ def snapshot(content: bytes) -> None:
     pickled(pickle.dumps(document))
 
 
+def digest(content: bytes) -> None:
+    """Read a digest, given unpacked, and show it as a rank of a job, as a history and in a comparison."""
+    try:
+        found = from_bytes(gzip.compress(content, 1))
+    except TraceError:
+        return
+    other = replace(found, about=replace(found.about, id="1" * 32, rank=found.about.rank + 1))
+    with _rules_may_not_crash():
+        for job in build_jobs([found, other]).reports:
+            assert to_json(job)
+    assert to_json(compare([found], [other]))
+    for one in histories([found, other]):
+        assert to_json(one)
+
+
 def request(content: bytes) -> None:
     """Send a request to the plugin: a route and its query, such as `timeline?id=…&start_us=0`."""
     route = content.decode("utf-8", "replace").replace("\n", "").replace("ID", _server()[1])
@@ -81,6 +103,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "timeline": timeline,
     "pickled": pickled,
     "snapshot": snapshot,
+    "digest": digest,
     "request": request,
 }
 
@@ -95,7 +118,10 @@ def _diagnose(content: bytes, name: str) -> None:
         facts = Facts(recorded)
         assert_invariants(facts)
         with _rules_may_not_crash():
-            report = build_report(facts, find_traces(str(path)).files[0])
+            file = find_traces(str(path)).files[0]
+            report = build_report(facts, file)
+    made = build_digest(facts, report, file)
+    assert from_bytes(to_bytes(made)).about == made.about
     assert to_json(report)
     if zlib.crc32(content) % SHOWN == 0:
         for view in (to_text, to_markdown, to_html):
