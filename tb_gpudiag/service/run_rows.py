@@ -83,7 +83,7 @@ def _quartiles(durations: Int64) -> tuple[float, float, float]:
 def _account(digest: Digest) -> list[pb.CauseTime]:
     """Return the parts of the step window: the GPU's, or the host's without one."""
     steps, causes = digest.steps, digest.about.causes
-    on_gpu = bool(digest.about.device_name) or digest.about.devices > 0
+    on_gpu = digest.about.devices > 0
     work = ("computing", "copying", "communicating")
     parts = {part: int(numbers(steps, f"{part}_ns").sum()) for part in work}
     spent = per_cause(steps, "idle_ns" if on_gpu else "host_ns", len(causes)).sum(axis=0).tolist()

@@ -43,7 +43,7 @@ class Side:
     @cached_property
     def on_gpu(self) -> bool:
         """Whether the GPU did anything. Else parts of a step are of the main thread's time."""
-        return any(digest.about.device_name or len(digest.kernels) for digest in self.digests)
+        return any(digest.about.devices for digest in self.digests)
 
     def same_recording(self, other: Side) -> bool:
         """Return whether both sides have the same content."""

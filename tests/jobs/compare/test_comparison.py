@@ -109,7 +109,7 @@ def test_too_few_steps_do_not_tell(steps: int, tells: bool) -> None:
     [
         ({}, {"device_name": "NVIDIA H100"}, "different GPUs (NVIDIA A100-SXM4-80GB and NVIDIA H100)"),
         ({"simulated": True}, {}, "the base is simulated and the candidate was recorded"),
-        ({}, {"device_name": ""}, "the base uses a GPU and the candidate does not"),
+        ({}, {"device_name": "", "devices": 0}, "the base uses a GPU and the candidate does not"),
         ({"world_size": 8}, {"world_size": 2}, "the base has 8 ranks and the candidate 2"),
         ({"steps_basis": "none"}, {}, "the base has no steps"),
         ({"steps_basis": "inferred"}, {}, "recorded on one side and inferred on the other"),
@@ -259,7 +259,8 @@ def test_a_cpu_job_is_accounted_for_by_its_main_thread() -> None:
             | {"host_ns": parts(input=us // 2, dispatch=us // 4)}
             for i in range(6)
         ]
-        return digest(steps=rows, id=id, device_name="")
+        operators = [{"name": "aten::mm", "family": "other", "count": 6, "time_ns": us}]
+        return digest(steps=rows, kernels=operators, id=id, device_name="", devices=0)
 
     found = compared(cpu(4000, "a"), cpu(2000, "b"))
     assert {row.cause: (row.base_us, row.candidate_us) for row in found.causes} == {
