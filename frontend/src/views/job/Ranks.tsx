@@ -103,7 +103,10 @@ const COLUMNS: readonly Column<JobRank>[] = [
 export function Ranks({ job: { ranks } }: { job: JobReport }) {
   const openTab = usePage((page) => page.openTab);
   const [order, setOrder] = useState<Order>({ by: "rank", descending: false });
-  const named = ranks.some(({ host }) => host !== "");
+  const empty = [
+    ...(ranks.some(({ host }) => host !== "") ? [] : ["host"]),
+    ...(ranks.some(({ busy_us }) => busy_us > 0) ? [] : ["busy"]),
+  ];
   return (
     <Section
       title="Ranks"
@@ -113,7 +116,7 @@ export function Ranks({ job: { ranks } }: { job: JobReport }) {
     >
       <DataTable
         label="Ranks"
-        columns={named ? COLUMNS : COLUMNS.filter(({ id }) => id !== "host")}
+        columns={COLUMNS.filter(({ id }) => !empty.includes(id))}
         rows={ranks}
         rowKey={({ id }) => id}
         order={order}
