@@ -7,6 +7,7 @@ transferred.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -95,7 +96,10 @@ class JobReplay:
 
         If it is large, the model does not fit the job, and no replay of it can be trusted.
         """
-        return abs(float(self.step_ns([UNCHANGED]).mean() / self.recorded_step_ns.mean()) - 1)
+        recorded_ns = float(self.recorded_step_ns.mean())
+        if recorded_ns <= 0:  # only a damaged digest has steps of no time
+            return math.inf
+        return abs(float(self.step_ns([UNCHANGED]).mean()) / recorded_ns - 1)
 
     def _replayed(self, changes: Sequence[Change]) -> Float64:
         ends = self._schedule.ends(np.stack([self._durations(change) for change in changes], axis=1))

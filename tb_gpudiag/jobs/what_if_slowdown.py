@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.errors import TraceError
 from tb_gpudiag.jobs.what_if_replay import UNCHANGED, WITHOUT_STRAGGLING, Change, JobReplay
 from tb_gpudiag.jobs.what_if_work import JobWork
 from tb_gpudiag.trace.events import NONE
@@ -55,12 +57,15 @@ def slowdown_of(work: JobWork, replay: JobReplay | None = None) -> JobSlowdown:
     replay: of this work, if it was made before.
     """
     replay = replay or JobReplay(work)
+    if math.isinf(replay.error):
+        raise TraceError("the steps of the ranks take no time")
     members = slowest_members(work)
     parts = [name for name, spent in zip(work.part_names, work.parts_ns.sum(axis=0), strict=True) if spent]
     changes = [UNCHANGED, WITHOUT_STRAGGLING]
     changes += [Change(parts=None, members=frozenset([member])) for member in members]
     changes += [Change(parts=frozenset([name])) for name in parts] + [Change(transfers=True)]
-    unchanged, ideal, *fixed = replay.step_ns(changes)
+    # No step takes less than 1 ns, so that all ratios are numbers.
+    unchanged, ideal, *fixed = np.maximum(replay.step_ns(changes), 1.0)
     gains = [float(unchanged.mean() / steps.mean()) for steps in fixed]
     low, high = _interval(unchanged, ideal)
     return JobSlowdown(
