@@ -126,9 +126,9 @@ class Disturber:
 
 def children(pid: int) -> list[int]:
     """Processes started by a process, and by those."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # the thread has ended meanwhile
+    found: list[int] = []
+    with suppress(OSError):  # the process, or a thread of it, has ended meanwhile
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
             found += [int(child) for child in task.read_text().split()]
     return [*found, *(below for child in found for below in children(child))]
 
