@@ -3,6 +3,7 @@
 import { rmSync } from "node:fs";
 import type { Frame, Locator, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
+import type { ViewName } from "../../frontend/src/base/hash";
 import type { Report, ReportState, TraceEntry, TraceList } from "../../frontend/src/wire/report";
 import { openPage, openTab, startBrowser, type Browser, type Watched } from "./browser";
 import { makeFolder, startTensorBoard, type TensorBoard } from "./tensorboard";
@@ -69,13 +70,13 @@ export class Session {
     return answer.report;
   }
 
-  async open(run: string): Promise<Frame> {
+  async open(run: string, view: ViewName = "summary"): Promise<Frame> {
     const { id } = await this.entryOf(run);
-    return openTab(this.page, this.tensorboard.url, { trace: id });
+    return openTab(this.page, this.tensorboard.url, { view, trace: id });
   }
 
   async openTimeline(run: string): Promise<Frame> {
-    const frame = await this.open(run);
+    const frame = await this.open(run, "timeline");
     await frame.locator(".gd-label").first().waitFor();
     await frame.locator(".gd-lanes canvas").scrollIntoViewIfNeeded();
     // The page gets the scroll event with the next frame.

@@ -9,6 +9,8 @@ describe("deep links", () => {
     expect(readHash(writeHash("#gpudiag", comparison))).toEqual(comparison);
     const shown = { ...link, row: "launches.3", place: 2 };
     expect(readHash(writeHash("#gpudiag", shown))).toEqual(shown);
+    const ofGap = { trace: "x", gap: { device: 0, gap: 17 } };
+    expect(readHash(writeHash("#gpudiag", ofGap))).toEqual(ofGap);
     const ofMemory = { trace: "x", memory: -1, from_us: 0, to_us: 1_234_567.891 };
     expect(readHash(writeHash("#gpudiag", ofMemory))).toEqual(ofMemory);
   });
@@ -25,7 +27,7 @@ describe("deep links", () => {
 
   it("say nothing where they make no sense", () => {
     expect(readHash("")).toEqual({});
-    expect(readHash("#gpudiag&p.gpudiag.view=nothing")).toEqual({});
+    expect(readHash("#gpudiag&p.gpudiag.view=nothing&p.gpudiag.gap=1")).toEqual({});
     expect(readHash("#scalars&p.other.trace=x")).toEqual({});
     expect(readHash("#gpudiag&p.gpudiag.trace=%E0%A4%A")).toEqual({});
     expect(readHash("#gpudiag&p.gpudiag.t0=5&p.gpudiag.t1=2")).toEqual({});

@@ -3,8 +3,21 @@
 const TAB = "gpudiag";
 const PREFIX = `p.${TAB}.`;
 
+/** The views of one trace. */
+export type TraceViewName = "summary" | "timeline" | "operators" | "memory" | "recording";
+
 /** The views of the page, in the order of their tabs. */
-export const VIEWS = ["runs", "diagnosis", "job", "history", "compare"] as const;
+export const VIEWS = [
+  "runs",
+  "summary",
+  "timeline",
+  "operators",
+  "memory",
+  "job",
+  "history",
+  "compare",
+  "recording",
+] as const;
 
 export type ViewName = (typeof VIEWS)[number];
 
@@ -24,6 +37,8 @@ export interface Link {
   /** A range that was drawn. */
   readonly from_us?: number;
   readonly to_us?: number;
+  /** The gap that is opened: its device, and its number in the device's gaps lane. */
+  readonly gap?: { readonly device: number; readonly gap: number };
 }
 
 function decode(text: string): string | undefined {
@@ -54,6 +69,12 @@ function selected(found: ReadonlyMap<string, string>): Link {
   };
 }
 
+/** A gap as links name it: "0.17". */
+function gapOf(text: string | undefined): Link["gap"] {
+  const found = /^(\d{1,9})\.(\d{1,9})$/.exec(text ?? "");
+  return found ? { device: Number(found[1]), gap: Number(found[2]) } : undefined;
+}
+
 /** What a link says. Whatever is missing, broken or makes no sense is left out. */
 export function readHash(hash: string): Link {
   const found = new Map<string, string>();
@@ -70,12 +91,14 @@ export function readHash(hash: string): Link {
   const memory = number(found.get("memory"));
   const from_us = number(found.get("s0"));
   const to_us = number(found.get("s1"));
+  const gap = gapOf(found.get("gap"));
   return {
     ...selected(found),
     ...(start_us !== undefined && end_us !== undefined && start_us < end_us ? { start_us, end_us } : {}),
     ...(row && place !== undefined && Number.isInteger(place) && place > 0 ? { row, place } : {}),
     ...(memory !== undefined && Number.isInteger(memory) ? { memory } : {}),
     ...(from_us !== undefined && to_us !== undefined && from_us < to_us ? { from_us, to_us } : {}),
+    ...(gap ? { gap } : {}),
   };
 }
 
@@ -104,6 +127,7 @@ export function writeHash(hash: string, link: Link): string {
     ["memory", link.memory?.toFixed(0)],
     ["s0", link.from_us?.toFixed(3)],
     ["s1", link.to_us?.toFixed(3)],
+    ["gap", link.gap && `${link.gap.device}.${link.gap.gap}`],
   ];
   const tokens = own.flatMap(([key, value]) =>
     value ? [`${PREFIX}${key}=${encodeURIComponent(value)}`] : [],

@@ -33,23 +33,35 @@ it("replaces the URL when the page decides what to show first", () => {
 });
 
 it("adds a history entry when the user opens a view or a trace, after writing where they were", () => {
-  usePage.getState().openTab("diagnosis", "a");
+  usePage.getState().openTab("summary", "a");
   vi.advanceTimersByTime(300);
   usePage.getState().setView({ start_us: 1, end_us: 2 });
   usePage.getState().openTab("history");
-  expect(urls(replaced).at(-1)).toBe("#gpudiag&p.gpudiag.trace=a&p.gpudiag.t0=1.000&p.gpudiag.t1=2.000");
+  expect(urls(replaced).at(-1)).toBe(
+    "#gpudiag&p.gpudiag.view=summary&p.gpudiag.trace=a&p.gpudiag.t0=1.000&p.gpudiag.t1=2.000",
+  );
   expect(urls(pushed)[0]).toContain("p.gpudiag.view=history&p.gpudiag.trace=a");
   usePage.getState().openTrace("b");
   expect(urls(pushed)[1]).toBe("#gpudiag&p.gpudiag.view=history&p.gpudiag.trace=b");
 });
 
+it("adds a history entry when the user opens a finding, and none when they zoom", () => {
+  usePage.getState().openTab("summary", "a");
+  vi.advanceTimersByTime(300);
+  usePage.getState().toggleFinding("GD101");
+  expect(urls(pushed)).toEqual(["#gpudiag&p.gpudiag.view=summary&p.gpudiag.trace=a&p.gpudiag.finding=GD101"]);
+  usePage.getState().setView({ start_us: 1, end_us: 2 });
+  vi.advanceTimersByTime(300);
+  expect(urls(pushed)).toHaveLength(1);
+});
+
 it("goes back without another history entry", () => {
-  usePage.getState().openTab("diagnosis", "a");
+  usePage.getState().openTab("summary", "a");
   vi.advanceTimersByTime(300);
   usePage.getState().openTab("compare");
   pushed.mockClear();
   window.history.replaceState(null, "", "#gpudiag&p.gpudiag.trace=a");
   window.dispatchEvent(new Event("popstate"));
-  expect(usePage.getState()).toMatchObject({ tab: "diagnosis", trace: "a" });
+  expect(usePage.getState()).toMatchObject({ tab: "summary", trace: "a" });
   expect(urls(pushed)).toEqual([]);
 });

@@ -45,8 +45,12 @@ export function connect(client: QueryClient): () => void {
   };
 }
 
-/** Return true if the user went somewhere else: to another view or trace. What the page chose itself is not a move. */
+/**
+ * Return true if the user went somewhere else: to another view, trace or finding. The first view and the first trace
+ * are not moves, because the page chose them.
+ */
 function moved(now: PageState, before: PageState): boolean {
+  if (now.finding !== before.finding) return true;
   return (["tab", "trace", "base"] as const).some((key) => now[key] !== before[key] && before[key] !== null);
 }
 
@@ -65,7 +69,17 @@ function updateUrl(): Url {
     if (state.visible && isOurs(before) && after !== before) change(after);
   };
   const unsubscribe = usePage.subscribe((now, before) => {
-    const kept = ["tab", "base", "trace", "finding", "view", "shown", "selection", "memoryOf"] as const;
+    const kept = [
+      "tab",
+      "base",
+      "trace",
+      "finding",
+      "view",
+      "shown",
+      "selection",
+      "memoryOf",
+      "gap",
+    ] as const;
     const same = kept.every((key) => now[key] === before[key]);
     if (same) return;
     window.clearTimeout(timer);

@@ -5,6 +5,7 @@ import { word } from "../base/terms";
 import { FAMILIES, SYNC_KINDS } from "../base/vocabulary";
 import type { Place, Report, TimeRange } from "../wire/report";
 import { findingKeys } from "./findings";
+import { onlyMemory } from "./kinds";
 
 export interface RowPlaces {
   /** Identifies the row in a link: its list and its index there. */
@@ -12,12 +13,14 @@ export interface RowPlaces {
   readonly title: string;
   /** The most expensive first. A report contains only the first of many. */
   readonly ranges: readonly TimeRange[];
+  /** The view that shows them: memory files have no timeline. */
+  readonly view: "timeline" | "memory";
 }
 
 /** Map each message of the report to its places. Messages without a place on the timeline are left out. */
 export function rowPlaces(report: Report): ReadonlyMap<object, RowPlaces> {
   const keys = findingKeys(report.findings);
-  const all: (readonly [object, RowPlaces])[] = [
+  const all: (readonly [object, Listed])[] = [
     ...report.findings.map((finding, at) =>
       entry(finding, `finding.${keys[at] ?? at}`, finding.title, finding.ranges),
     ),
@@ -34,8 +37,15 @@ export function rowPlaces(report: Report): ReadonlyMap<object, RowPlaces> {
       .flatMap(({ sites }) => sites)
       .map((site, at) => entry(site, `memory.${at}`, where(site.place) || site.operator, site.ranges)),
   ];
-  return new Map(all.filter(([, { ranges }]) => ranges.length > 0));
+  const view = onlyMemory(report.trace?.kind) ? "memory" : "timeline";
+  return new Map(
+    all.flatMap(([message, found]) =>
+      found.ranges.length > 0 ? [[message, { ...found, view }] as const] : [],
+    ),
+  );
 }
+
+type Listed = Omit<RowPlaces, "view">;
 
 function entry(message: object, row: string, title: string, ranges: readonly TimeRange[]) {
   return [message, { row, title, ranges }] as const;

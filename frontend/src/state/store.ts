@@ -50,7 +50,7 @@ export interface PageState {
   readonly setView: (view: Viewport | null) => void;
   readonly setSelection: (selection: Viewport | null) => void;
   readonly openGap: (gap: GapKey | null) => void;
-  readonly show: (shown: Shown, range: Viewport) => void;
+  readonly show: (shown: Shown, range: Viewport, tab: ViewName) => void;
   readonly unmark: () => void;
   readonly showMemoryOf: (device: number) => void;
   readonly explain: (rule: string | null) => void;
@@ -105,10 +105,10 @@ export const usePage = create<PageState>()((set) => ({
           : null;
       return {
         ...(trace === now.trace ? {} : OF_TRACE),
-        // Links without a view are older than the views, and show a trace.
-        tab: link.view ?? (link.trace === undefined ? now.tab : "diagnosis"),
+        tab: viewOf(link) ?? now.tab,
         base: link.base ?? now.base,
-        ...{ trace, finding: link.finding ?? null, view, shown, selection, memoryOf: link.memory ?? null },
+        ...{ trace, finding: link.finding ?? null, view, shown, selection },
+        ...{ memoryOf: link.memory ?? null, gap: link.gap ?? null },
       };
     });
   },
@@ -127,14 +127,14 @@ export const usePage = create<PageState>()((set) => ({
   openGap: (gap) => {
     set({ gap });
   },
-  show: (shown, { start_us, end_us }) => {
-    set({ shown, view: aired({ start_us, end_us }, AROUND_US), gap: null, selection: null });
+  show: (shown, { start_us, end_us }, tab) => {
+    set({ tab, shown, view: aired({ start_us, end_us }, AROUND_US), gap: null, selection: null });
   },
   unmark: () => {
     set({ shown: null });
   },
   showMemoryOf: (memoryOf) => {
-    set({ memoryOf });
+    set({ tab: "memory", memoryOf });
   },
   explain: (explained) => {
     set({ explained });
@@ -147,10 +147,19 @@ export const usePage = create<PageState>()((set) => ({
   },
 }));
 
+/** Return the view of a link; null if it names neither a view nor a trace. */
+function viewOf(link: Link): ViewName | null {
+  if (link.view !== undefined) return link.view;
+  if (link.trace === undefined) return null;
+  // The link is older than the views of a trace: it showed all of them, and the range on the timeline.
+  if (link.memory !== undefined) return "memory";
+  return link.start_us !== undefined || link.gap !== undefined ? "timeline" : "summary";
+}
+
 /** Return the part of the state that a link stores. */
 export function linkOf(state: PageState): Link {
   return {
-    ...(state.tab === null || state.tab === "diagnosis" ? {} : { view: state.tab }),
+    ...(state.tab === null ? {} : { view: state.tab }),
     ...(state.base === null ? {} : { base: state.base }),
     ...(state.trace === null ? {} : { trace: state.trace }),
     ...(state.finding === null ? {} : { finding: state.finding }),
@@ -158,5 +167,6 @@ export function linkOf(state: PageState): Link {
     ...(state.shown === null ? {} : { row: state.shown.row, place: state.shown.place + 1 }),
     ...(state.memoryOf === null ? {} : { memory: state.memoryOf }),
     ...(state.selection === null ? {} : { from_us: state.selection.start_us, to_us: state.selection.end_us }),
+    ...(state.gap === null ? {} : { gap: state.gap }),
   };
 }

@@ -15,7 +15,11 @@ export function viewsFor(
   const recordings = Math.max(...[...workers.values()].map((spans) => spans.length));
   const offered: Readonly<Record<ViewName, boolean>> = {
     runs: runs.size > 1,
-    diagnosis: true,
+    summary: true,
+    timeline: !onlyMemory(entry.kind),
+    operators: !onlyMemory(entry.kind),
+    memory: true,
+    recording: true,
     job: workers.size > 1 && !onlyMemory(entry.kind),
     history: recordings > 1,
     compare: traces.length > 1,
@@ -26,7 +30,7 @@ export function viewsFor(
 /** Return the view to open when no link says which. */
 export function firstView(traces: readonly TraceEntry[], wanted: string | null): ViewName {
   const several = new Set(traces.map(({ run }) => run)).size > 1;
-  return wanted === null && several ? "runs" : "diagnosis";
+  return wanted === null && several ? "runs" : "summary";
 }
 
 /** Return a text that changes whenever one of the files does. */

@@ -93,6 +93,6 @@ function View({ open, traces, entry }: ViewProps) {
     case "compare":
       return <Compare traces={traces} entry={entry} />;
     default:
-      return <Trace key={entry.id} entry={entry} />;
+      return <Trace key={entry.id} open={open} entry={entry} />;
   }
 }

@@ -1,15 +1,21 @@
 import { Button } from "@mantine/core";
 import { useState } from "react";
+import type { TraceViewName } from "../base/hash";
 import { isPending, useReport } from "../state/queries";
 import { usePage } from "../state/store";
 import type { Report, TraceEntry } from "../wire/report";
-import { Diagnosis } from "./Diagnosis";
 import { Notice } from "./parts/Notice";
 import { Analyzing } from "./status/Analyzing";
 import { Problem } from "./status/Problem";
+import { TraceView } from "./TraceView";
+
+interface Props {
+  readonly open: TraceViewName;
+  readonly entry: TraceEntry;
+}
 
 /** One trace: its report, the progress of the analysis, or the reason why there is no report. */
-export function Trace({ entry }: { entry: TraceEntry }) {
+export function Trace({ open, entry }: Props) {
   const stopped = usePage((page) => page.stopped.has(entry.id));
   const resume = usePage((page) => page.resume);
   const { data, error } = useReport(entry, !stopped);
@@ -46,7 +52,7 @@ export function Trace({ entry }: { entry: TraceEntry }) {
       {state === "failed" && data?.error && (
         <Problem title="This file cannot be diagnosed" problem={data.error} />
       )}
-      {report && <Diagnosis entry={entry} report={report} />}
+      {report && <TraceView open={open} entry={entry} report={report} />}
     </>
   );
 }

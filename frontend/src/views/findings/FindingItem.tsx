@@ -5,7 +5,6 @@ import { costText, costsMemory, savingText } from "../../state/findings";
 import { usePage } from "../../state/store";
 import type { Finding } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
-import { MEMORY_ID } from "../memory/id";
 import { ExternalLink } from "../parts/ExternalLink";
 import { ShowOnTimeline } from "../parts/ShowOnTimeline";
 import { ExplainButton } from "../rule/ExplainButton";
@@ -142,7 +141,6 @@ function ShowInMemory({ finding }: Pick<Props, "finding">) {
         aria-label={`Show in the memory view: ${finding.title}`}
         onClick={() => {
           showMemoryOf(finding.memory_device);
-          document.getElementById(MEMORY_ID)?.scrollIntoView({ behavior: "smooth" });
         }}
       >
         Show

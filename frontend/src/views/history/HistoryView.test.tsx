@@ -64,7 +64,7 @@ it("lists changes and drifts, and opens the first recording after a change", asy
   expect(screen.getByText("Memory grows by 1 GiB per hour.")).toBeTruthy();
   expect(screen.getByText("One recording has no steps.")).toBeTruthy();
   fireEvent.click(screen.getByTitle("Open the first recording after the change"));
-  expect(usePage.getState()).toMatchObject({ tab: "diagnosis", trace: "p3" });
+  expect(usePage.getState()).toMatchObject({ tab: "summary", trace: "p3" });
 });
 
 it("reads the recordings of a chart by keyboard, and opens one", async () => {

@@ -43,7 +43,7 @@ function Shown({ history }: { history: History }) {
   const { points, problems, notes } = history;
   const open = (index: number) => {
     const point = points[index];
-    if (point) openTab("diagnosis", point.id);
+    if (point) openTab("summary", point.id);
   };
   const chart = { history, at, onPoint: setAt, onOpen: open };
   return (

@@ -111,7 +111,7 @@ it("lists the ranks, sorts them, and opens the report of one", async () => {
   fireEvent.click(screen.getByRole("button", { name: "Last in" }));
   expect(rows("Ranks").map(([rank]) => rank)).toEqual(["1", "0"]);
   fireEvent.click(within(screen.getByRole("table", { name: "Ranks" })).getByRole("button", { name: "1" }));
-  expect(usePage.getState()).toMatchObject({ tab: "diagnosis", trace: "t1" });
+  expect(usePage.getState()).toMatchObject({ tab: "summary", trace: "t1" });
 });
 
 it("reads the cells of the map by keyboard, and has the same figures as a table", async () => {

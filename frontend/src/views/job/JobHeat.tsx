@@ -22,7 +22,7 @@ export function JobHeat({ job }: { job: JobReport }) {
   const several = job.steps.length > 0;
   const onPick = (row: number) => {
     const rank = job.ranks[row];
-    if (rank) openTab("diagnosis", rank.id);
+    if (rank) openTab("summary", rank.id);
   };
   const steps = several && chosen === "steps";
   return (

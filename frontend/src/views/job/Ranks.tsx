@@ -124,7 +124,7 @@ export function Ranks({ job: { ranks } }: { job: JobReport }) {
         maxHeight="420px"
         minWidth={1060}
         onOpen={({ id }) => {
-          openTab("diagnosis", id);
+          openTab("summary", id);
         }}
       />
     </Section>

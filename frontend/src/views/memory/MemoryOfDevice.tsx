@@ -12,7 +12,6 @@ import { useShown } from "../parts/ShowOnTimeline";
 import { fit, zoomToSelection } from "../timeline/actions";
 import { Chart } from "./Chart";
 import { GrowingSites } from "./GrowingSites";
-import { MEMORY_ID } from "./id";
 import { Legend } from "./Legend";
 import type { Marks } from "./marks";
 import { PeakOwners } from "./PeakOwners";
@@ -53,7 +52,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
         </p>
         {caveat(memory) && <p className="gd-muted">{caveat(memory)}</p>}
       </div>
-      <div id={MEMORY_ID} className="gd-memory-body">
+      <div className="gd-memory-body">
         <Controls slices={slices} steps={steps} onStep={step} />
         {slices.failed && <p className="gd-nothing">Could not load the memory curve: {slices.failed}.</p>}
         <Chart

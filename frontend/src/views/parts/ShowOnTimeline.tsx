@@ -1,8 +1,6 @@
 import { createContext, useContext, type MouseEvent, type ReactNode } from "react";
 import { usePage } from "../../state/store";
 import type { RowPlaces } from "../../state/rowPlaces";
-import { MEMORY_ID } from "../memory/id";
-import { TIMELINE_ID } from "../timeline/id";
 
 const Context = createContext<ReadonlyMap<object, RowPlaces>>(new Map());
 
@@ -18,14 +16,11 @@ export function useShown(): { readonly found: RowPlaces; readonly place: number 
 }
 
 /** Go to one of a row's places. The first follows the last. */
-function goTo({ row, ranges }: RowPlaces, wanted: number): void {
+function goTo({ row, ranges, view }: RowPlaces, wanted: number): void {
   const place = (wanted + ranges.length) % ranges.length;
   const range = ranges[place];
   if (!range) return;
-  usePage.getState().show({ row, place }, range);
-  // Scrolls only if the timeline is out of sight. A memory file has no timeline, but a memory view.
-  const where = document.getElementById(TIMELINE_ID) ?? document.getElementById(MEMORY_ID);
-  where?.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  usePage.getState().show({ row, place }, range, view);
 }
 
 function useRow(of: object) {

@@ -79,7 +79,7 @@ it("opens the job of a run with several ranks, and the trace of another", async 
   fireEvent.click(screen.getByText("large"));
   expect(usePage.getState()).toMatchObject({ tab: "job", trace: "large-trace" });
   fireEvent.click(screen.getByText("small"));
-  expect(usePage.getState()).toMatchObject({ tab: "diagnosis", trace: "small-trace" });
+  expect(usePage.getState()).toMatchObject({ tab: "summary", trace: "small-trace" });
 });
 
 it("says the state of each run", async () => {

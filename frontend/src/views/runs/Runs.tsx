@@ -95,7 +95,7 @@ export default function Runs() {
             },
           }}
           onOpen={(row) => {
-            openTab(row.kind === "job" ? "job" : "diagnosis", row.trace_id);
+            openTab(row.kind === "job" ? "job" : "summary", row.trace_id);
           }}
         />
       )}

@@ -3,10 +3,14 @@ import { usePage } from "../../state/store";
 
 const TITLES: Readonly<Record<ViewName, string>> = {
   runs: "Runs",
-  diagnosis: "Diagnosis",
-  job: "Job",
+  summary: "Summary",
+  timeline: "Timeline",
+  operators: "Operators",
+  memory: "Memory",
+  job: "Ranks",
   history: "History",
   compare: "Compare",
+  recording: "Recording",
 };
 
 interface Props {
@@ -15,10 +19,9 @@ interface Props {
   readonly open: ViewName;
 }
 
-/** The views of the page. A directory with one trace needs no tabs. */
+/** The views of the page. */
 export function Tabs({ views, open }: Props) {
   const openTab = usePage((page) => page.openTab);
-  if (views.length < 2) return null;
   return (
     <nav className="gd-tabs" aria-label="Views">
       {views.map((view) => (

@@ -7,7 +7,6 @@ import type { TraceEntry } from "../../wire/report";
 import { Section } from "../parts/Section";
 import { Problem } from "../status/Problem";
 import { GapPanel } from "./GapPanel";
-import { TIMELINE_ID } from "./id";
 import { Kinds } from "./Kinds";
 import { Lanes } from "./Lanes";
 import { Toolbar } from "./Toolbar";
@@ -39,7 +38,7 @@ export function Timeline({ entry }: { entry: TraceEntry }) {
       className="gd-timeline"
       aside={<Toolbar view={view} bounds={bounds} gaps={gaps} loading={slices.loading} />}
     >
-      <div id={TIMELINE_ID} className="gd-timeline-body" data-panel={openedGap !== null || undefined}>
+      <div className="gd-timeline-body" data-panel={openedGap !== null || undefined}>
         <Lanes
           slice={slices.best}
           rows={rows}

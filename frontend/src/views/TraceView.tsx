@@ -1,0 +1,28 @@
+import { lazy, Suspense, useMemo, type ComponentType } from "react";
+import type { TraceViewName } from "../base/hash";
+import { rowPlaces } from "../state/rowPlaces";
+import type { ReportProps } from "./parts/reportProps";
+import { RowPlacesProvider } from "./parts/ShowOnTimeline";
+import { Searching } from "./status/Searching";
+
+// Loaded when they are opened, so that the page appears as fast as without them.
+const VIEWS: Readonly<Record<TraceViewName, ComponentType<ReportProps>>> = {
+  summary: lazy(() => import("./summary/Summary")),
+  timeline: lazy(() => import("./timeline/TimelineView")),
+  operators: lazy(() => import("./operators/Operators")),
+  memory: lazy(() => import("./memory/MemoryView")),
+  recording: lazy(() => import("./recording/Recording")),
+};
+
+/** One view of a report. */
+export function TraceView({ open, entry, report }: ReportProps & { readonly open: TraceViewName }) {
+  const known = useMemo(() => rowPlaces(report), [report]);
+  const View = VIEWS[open];
+  return (
+    <RowPlacesProvider value={known}>
+      <Suspense fallback={<Searching failed={false} />}>
+        <View entry={entry} report={report} />
+      </Suspense>
+    </RowPlacesProvider>
+  );
+}

@@ -1,2 +1,0 @@
-/** The element that "Show in the memory view" scrolls to. */
-export const MEMORY_ID = "gd-memory";

@@ -1,2 +1,0 @@
-/** The element that "Show on the timeline" scrolls to. */
-export const TIMELINE_ID = "gd-timeline";
