@@ -21,6 +21,7 @@ from tb_gpudiag.errors import GpudiagError, is_out_of_memory
 from tb_gpudiag.version import __version__
 
 COMMANDS = {
+    "annotate": "copy a trace with idle time by cause, findings and launch queues as tracks for Perfetto",
     "compare": "compare two traces or jobs: which is faster, and where the difference went",
     "diagnose": "find out why a job is slow or runs out of memory, from traces and memory snapshots",
     "digest": "write what job, history and compare need of each trace, for clusters",

@@ -53,6 +53,16 @@ def diagnose_path(path: str) -> pb.Report:
         UsageError: there are several traces.
         TraceError: the file cannot be read.
     """
+    return diagnose_file(only_trace(path))
+
+
+def only_trace(path: str) -> TraceFile:
+    """Find the only trace at a path.
+
+    Raises:
+        NothingToRead: there is no trace.
+        UsageError: there are several traces.
+    """
     found = find_traces(path)
     if not found.files:
         if found.problems:
@@ -68,4 +78,4 @@ def diagnose_path(path: str) -> pb.Report:
             where=path,
             remedy="name one trace file",
         )
-    return diagnose_file(found.files[0])
+    return found.files[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,10 @@ from tb_gpudiag.trace.devices import MOST_DEVICES, of_read_devices
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, MemoryAction, MemoryEvents, Thread
 from tb_gpudiag.trace.messages import message_of
 from tb_gpudiag.trace.stray import reach, within
+
+REPAIRED_NOTE: Final = (
+    "text that is not JSON (bare backslashes, control characters, N/A, broken UTF-8) was repaired"
+)
 
 
 class Assembly:
@@ -89,9 +93,7 @@ class Assembly:
                 "events are read, because no process has more"
             )
         if self.repaired:
-            self.notes.append(
-                "text that is not JSON (bare backslashes, control characters, N/A, broken UTF-8) was repaired"
-            )
+            self.notes.append(REPAIRED_NOTE)
         if self._negative:
             self.notes.append(f"{_count(self._negative, 'span')} with a negative duration read as 0 ns long")
         if self._no_duration:

@@ -52,6 +52,12 @@ class Stream:
         if text:
             self._returned.append(text)
 
+    def take_back(self) -> bytes:
+        """Take all text that was put back; empty if there is none."""
+        text = b"".join(reversed(self._returned))
+        self._returned.clear()
+        return text
+
 
 class _Ended(Exception):
     """The text ends in the middle."""

@@ -74,6 +74,7 @@ def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
         "lanes": lanes.lanes,
         "start_ns": recording.start_ns,
         "end_ns": recording.end_ns,
+        "file_start_ns": facts.trace.start_ns,
         "levels": {name: getattr(levels, name) for name in _LEVEL_FIGURES},
         "chains": chains_meta,
     }
