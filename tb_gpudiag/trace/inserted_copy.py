@@ -152,12 +152,13 @@ def _by_structure(text: bytes, parser: Parser, limits: Limits, *, final: bool) -
         whole, leftover = text[: found.last_end], text[found.last_end :]
         if final and (BETWEEN.search(leftover) or broken_end(leftover) >= 0):
             return None
-    elif ends_array(text, end):
-        whole, rest = text[:end], text[end + 1 :]
-    elif not final and len(text) <= limits.max_element_bytes and not BETWEEN.search(text, end):
-        return Salvaged(b"", 0, text, 0, None)  # more text shows whether events follow
     else:
-        return None
+        if not ends_array(text, end):
+            if text[end : end + 1] != b"]" or BETWEEN.search(text, end):
+                return None  # more events follow: a stray bracket
+            if not final and len(text) <= limits.max_element_bytes:
+                return Salvaged(b"", 0, text, 0, None)  # more text shows whether events follow
+        whole, rest = text[:end], text[end + 1 :]
     if not parser.valid([b"[" + whole + b"]"])[0]:
         return None
     return Salvaged(whole, 0, leftover, found.depth, rest)
