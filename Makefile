@@ -106,7 +106,7 @@ lint-frontend: .make/npm
 
 # Unit tests of the Python code: neither slow ones nor those on real traces.
 quick: .make/venv
-	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real'
+	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real' --hypothesis-profile=quick
 
 test-python: .make/venv $(STATIC) $(if $(CI),.make/torch-for-tests)
 	$(BIN)/pytest -n auto --dist worksteal

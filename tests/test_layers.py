@@ -8,6 +8,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,12 +45,15 @@ LAZY = {"__init__"}
 LOADER_MAY_IMPORT = {"tensorboard.plugins", "tensorboard.plugins.base_plugin"}
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
     """(dotted name below tb_gpudiag, syntax tree) of every module."""
+    found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         relative = path.relative_to(PACKAGE).with_suffix("")
         if "__pycache__" not in relative.parts:
-            yield ".".join(relative.parts), ast.parse(path.read_text(encoding="utf-8"), str(path))
+            found.append((".".join(relative.parts), ast.parse(path.read_text(encoding="utf-8"), str(path))))
+    return found
 
 
 def imports(module: str, tree: ast.AST) -> Iterator[tuple[str, int]]:

@@ -52,11 +52,11 @@ class _Chunk:
 class Workers:
     """Threads that parse chunks, each with its own DuckDB cursor."""
 
-    def __init__(self, parser: Parser) -> None:
+    def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="gpudiag-parse")
         self._parsers: SimpleQueue[Parser] = SimpleQueue()
         for _ in range(_WORKERS):
-            self._parsers.put(parser.clone())
+            self._parsers.put(Parser())
 
     def parse(self, text: bytes) -> Future[Part | None]:
         """Parse a JSON array of events in another thread; the result is None if it is not JSON."""
@@ -65,6 +65,8 @@ class Workers:
     def close(self) -> None:
         """Drop the chunks that nobody is parsing yet, and wait for the others (a fraction of a second)."""
         self._pool.shutdown(cancel_futures=True)
+        while not self._parsers.empty():
+            self._parsers.get().close()
 
     def _parse(self, text: bytes) -> Part | None:
         parser = self._parsers.get()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from functools import cache
 from typing import Any, Final
 
 import duckdb
@@ -34,23 +36,29 @@ _EVENTS: Final = _query({**dict(kineto.FIELDS.values()), "args": dict(kineto.ARG
 _SELDOM: Final = {group: _query({"args": dict(columns.values())}) for group, columns in kineto.SELDOM.items()}
 
 
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """Return the in-memory database of this process: opening one takes longer than reading a small trace."""
+    # SQL must not fetch or read anything: the text comes from us, and the JSON extension is built in.
+    return duckdb.connect(
+        config={
+            "threads": 1,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "enable_external_access": False,
+        }
+    )
+
+
+# A child has no threads of its parent's database.
+os.register_at_fork(after_in_child=_database.cache_clear)
+
+
 class Parser:
-    """Parser for one thread. Other threads need a `clone`."""
+    """Parser for one thread."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
-        # SQL must not fetch or read anything: the text comes from us, and the JSON extension is built in.
-        self._connection = connection or duckdb.connect(
-            config={
-                "threads": 1,
-                "autoinstall_known_extensions": False,
-                "autoload_known_extensions": False,
-                "enable_external_access": False,
-            }
-        )
-
-    def clone(self) -> Parser:
-        """Return a Parser for another thread, on the same in-memory database."""
-        return Parser(self._connection.cursor())
+    def __init__(self) -> None:
+        self._connection = _database().cursor()
 
     def close(self) -> None:
         """Free the memory."""
@@ -109,6 +117,9 @@ class Parser:
             return None
         except duckdb.OutOfMemoryException as error:
             raise MemoryError from error
+        except duckdb.FatalException:
+            _database.cache_clear()  # after such an error, a database answers nothing more
+            raise
         finally:
             self._connection.unregister("chunk")
 

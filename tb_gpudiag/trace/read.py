@@ -106,7 +106,7 @@ def _read_events(
     source: Source, blocks: Iterator[bytes], limits: Limits, report: Callable[[float, str], None]
 ) -> Trace:
     parser = Parser()
-    workers = Workers(parser)
+    workers = Workers()
     assembly = Assembly()
     search = CredentialSearch()
     path = source.path

@@ -62,6 +62,7 @@ def check_fix(job: DistributedJob, fault: tuple[FaultKind, float, tuple[str, ...
     assert fixed == pytest.approx(run.without().truth.step_ns, rel=0.05)
 
 
+@pytest.mark.slow
 def test_fixing_the_rank_gives_the_step_without_its_fault() -> None:
     check_fix(DDP, SLOW_GPU)
 

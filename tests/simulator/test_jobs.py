@@ -127,6 +127,7 @@ def test_tokens_of_an_all_to_all_arrive_where_they_were_sent() -> None:
         assert second[0][0] == first[1][1]
 
 
+@pytest.mark.slow
 def test_the_diagnosis_reads_each_rank(job: DistributedJob) -> None:
     run = simulated_job(job)
     for rank in (0, job.ranks - 1):

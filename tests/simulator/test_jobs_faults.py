@@ -11,6 +11,8 @@ from tests.simulator.jobs import DistributedJob, JobFault, SimulatedJob
 from tests.simulator.jobs.settings import CAUSES, RULES, FaultKind
 from tests.simulator.jobs.testing import JOBS, simulated_job
 
+pytestmark = pytest.mark.slow
+
 JOB = JOBS["ddp on two hosts"]
 AMOUNTS: dict[FaultKind, float] = {"slow_gpu": 1.3, "uneven_work": 1.3, "uneven_batches": 1.3, "slow_link": 4}
 LATE: tuple[FaultKind, ...] = ("slow_gpu", "loader", "gc", "logging", "python", "allocator", "uneven_work")

@@ -123,7 +123,6 @@ OTHERS = st.fixed_dictionaries({"ph": st.sampled_from("sfMC"), "name": st.text(m
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=100)
 @given(
     st.lists(SPANS | MEMORY | OTHERS, max_size=25),
     st.integers(1, 400),

@@ -46,7 +46,6 @@ def ends(content: bytes) -> list[int]:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_cut_off_anywhere(data: st.DataObject) -> None:
     content = data.draw(st.sampled_from([WHOLE, INDENTED]))

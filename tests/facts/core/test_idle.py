@@ -281,7 +281,7 @@ def test_every_generation_has_the_same_causes(generation: Generation) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces())
 def test_invariants_on_any_trace(trace: TraceBuilder) -> None:
     assert_invariants(facts_of(trace))

@@ -45,7 +45,7 @@ def assert_queue(queue: Queue, window: Window) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces())
 def test_depths_and_times_agree_with_a_count_of_the_launches_that_wait(trace: TraceBuilder) -> None:
     facts = facts_of(trace)

@@ -157,7 +157,7 @@ def assert_costs(facts: Facts) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces())
 def test_host_time_of_every_launch_equals_a_walk_over_its_thread(trace: TraceBuilder) -> None:
     facts = facts_of(trace)

@@ -169,7 +169,7 @@ def test_work_that_vanishes_takes_no_time_on_the_gpu() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces())
 def test_any_trace_can_be_replayed(trace: TraceBuilder) -> None:
     facts = facts_of(trace)

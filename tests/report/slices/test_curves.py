@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.report.slices.curves import (
@@ -42,7 +42,6 @@ def shown(found: CurveSlice, at: int) -> tuple[int, int]:
 
 
 @given(points, st.integers(-100, 2_100), st.integers(1, 2_500), st.integers(1, 60))
-@settings(max_examples=300, deadline=None)
 def test_a_slice_has_the_extremes_of_every_pixel(
     some: list[tuple[int, int]], start: int, length: int, width: int
 ) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.errors import UsageError
@@ -116,7 +116,6 @@ ranges = st.tuples(st.integers(0, END_NS), st.integers(0, END_NS)).map(sorted)
 
 @pytest.mark.slow
 @given(pieces(), ranges, st.integers(1, 80))
-@settings(max_examples=300, deadline=None)
 def test_a_slice_has_the_extremes_of_its_range(some: list[Piece], span: list[int], width: int) -> None:
     start, end = span
     found = slice_memory(prepared(history_of(some)), 0, start / 1000, end / 1000, width)
@@ -134,7 +133,6 @@ def test_a_slice_has_the_extremes_of_its_range(some: list[Piece], span: list[int
 
 @pytest.mark.slow
 @given(pieces(), ranges)
-@settings(max_examples=300, deadline=None)
 def test_allocated_freed_survived_and_kept_bytes_agree_with_counting(
     some: list[Piece], span: list[int]
 ) -> None:
@@ -152,7 +150,6 @@ def test_allocated_freed_survived_and_kept_bytes_agree_with_counting(
 
 @pytest.mark.slow
 @given(pieces(), ranges)
-@settings(max_examples=300, deadline=None)
 def test_sites_agree_with_counting_and_are_sorted(some: list[Piece], span: list[int]) -> None:
     start, end = span
     found = slice_memory(prepared(history_of(some)), 0, start / 1000, end / 1000, 10)

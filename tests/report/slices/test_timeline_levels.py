@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.report.slices.timeline_levels import FINEST_NS, Boxes, Levels, build_levels, slice_levels
@@ -56,7 +56,6 @@ spans = st.lists(
 
 
 @given(spans, st.integers(1, 5_000))
-@settings(max_examples=200, deadline=None)
 def test_every_slice_of_the_whole_recording_contains_every_event_and_all_time(
     some: list[tuple[int, int, int, int]], width: int
 ) -> None:
@@ -74,7 +73,6 @@ def test_every_slice_of_the_whole_recording_contains_every_event_and_all_time(
 
 
 @given(spans, st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
 def test_boxes_may_come_in_any_order(some: list[tuple[int, int, int, int]], random: Random) -> None:
     """In the tree, a mark begins after the call that sets it: after spans that follow it in the trace."""
     order = list(range(len(some)))
@@ -87,7 +85,6 @@ def test_boxes_may_come_in_any_order(some: list[tuple[int, int, int, int]], rand
 
 
 @given(spans, st.integers(0, 1_000_000), st.integers(1, 200_000))
-@settings(max_examples=200, deadline=None)
 def test_zoomed_in_a_slice_agrees_with_a_filter_over_all_events(
     some: list[tuple[int, int, int, int]], start: int, length: int
 ) -> None:
@@ -104,7 +101,6 @@ def test_zoomed_in_a_slice_agrees_with_a_filter_over_all_events(
 
 
 @given(spans, st.integers(1, 2_000))
-@settings(max_examples=200, deadline=None)
 def test_a_name_that_takes_more_than_half_of_a_merged_box_names_it(
     some: list[tuple[int, int, int, int]], width: int
 ) -> None:
