@@ -36,6 +36,13 @@ FIRST_SCAN_WAIT_S = 0.2
 MOST_PIXELS = 8192
 DEFAULT_PIXELS = 1024
 
+# What /find searches, and how much it answers: see report/slices/timeline_search.py, which is not imported
+# here because of what it needs.
+SEARCHED = ("any", "operator", "kernel", "module", "call", "range", "function")
+DEFAULT_MATCHES = 50
+MOST_MATCHES = 200
+LONGEST_SEARCH = 200
+
 STATIC = Path(__file__).parent / "static"
 ENTRY_MODULE = "index.js"
 BUILD_COMMAND = "cd frontend && npm ci && npm run build"
@@ -72,6 +79,9 @@ Answer = TypeVar(
     pb.ComparisonState,
     pb.Timeline,
     pb.MemorySlice,
+    pb.Matches,
+    pb.EventDetails,
+    pb.RangeStatistics,
 )
 
 Route = Callable[[wrappers.Request], wrappers.Response]
@@ -107,6 +117,9 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             "/timeline": self._timeline,
             "/memory": self._memory,
             "/gap": self._gap,
+            "/find": self._find,
+            "/event": self._event,
+            "/range": self._range,
             "/job": self._job,
             "/history": self._history,
             "/compare": self._compare,
@@ -154,6 +167,44 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             return _json(
                 request, to_json(pb.GapChain(state=found.state, device=device, gap=gap, error=error))
             )
+        return _zipped(request, found)
+
+    def _find(self, request: wrappers.Request) -> wrappers.Response:
+        regex = _integer(request, "regex", 0, low=0, high=1) == 1
+        kind = request.args.get("kind", "any")
+        if kind not in SEARCHED:
+            raise UsageError(f"The parameter kind must be one of {', '.join(SEARCHED)}.", where="kind")
+        limit = _integer(request, "limit", DEFAULT_MATCHES, low=1, high=MOST_MATCHES)
+        first = None
+        if "from" in request.args:
+            first = _integer(request, "from", None, low=0, high=2**31 - 1)
+        text = request.args.get("text", "")[: LONGEST_SEARCH + 1]
+        near_us = _number(request, "near_us")
+        found = self._service.find(_text(request, "id"), text, regex, kind, limit, first, near_us)
+        if isinstance(found, Pending):
+            return _json(request, to_json(_pending(pb.Matches, found)))
+        return _zipped(request, found)
+
+    def _event(self, request: wrappers.Request) -> wrappers.Response:
+        if "event" in request.args:
+            number = _integer(request, "event", None, low=0, high=2**31 - 1)
+            found = self._service.event(_text(request, "id"), number)
+        else:
+            lane = _integer(request, "lane", None, low=0, high=2**31 - 1)
+            depth = _integer(request, "depth", None, low=0, high=2**31 - 1)
+            start_us = _number(request, "start_us")
+            if start_us is None:
+                raise UsageError("The parameter start_us is missing.", where="start_us")
+            found = self._service.event_at(_text(request, "id"), lane, depth, start_us)
+        if isinstance(found, Pending):
+            return _json(request, to_json(_pending(pb.EventDetails, found)))
+        return _zipped(request, found)
+
+    def _range(self, request: wrappers.Request) -> wrappers.Response:
+        start_us, end_us, _ = _range(request)
+        found = self._service.range(_text(request, "id"), start_us, end_us)
+        if isinstance(found, Pending):
+            return _json(request, to_json(_pending(pb.RangeStatistics, found)))
         return _zipped(request, found)
 
     def _job(self, request: wrappers.Request) -> wrappers.Response:

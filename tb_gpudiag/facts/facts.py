@@ -19,6 +19,7 @@ from tb_gpudiag.facts.core.graphs import UnrecordedGraphs, unrecorded_graphs
 from tb_gpudiag.facts.core.handover import CauseSpans, HostTime
 from tb_gpudiag.facts.core.host import Host, find_main_thread
 from tb_gpudiag.facts.core.launches import Work, join_launches, launched_in
+from tb_gpudiag.facts.core.links import Links, find_links
 from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
 from tb_gpudiag.facts.core.recording import Recorded, find_recorded, recording_window
 from tb_gpudiag.facts.core.steady import Steady, steady_part
@@ -104,6 +105,11 @@ class Facts:
     def host_time(self) -> HostTime:
         found = first_run(self.host, self.work, self.recorded_steps)
         return HostTime(self.host, self.work, self.main_thread, found)
+
+    @cached_property
+    def links(self) -> Links:
+        """Pairs of events of which the first leads to the second."""
+        return find_links(self.events, self.work, self.host_time.blocking)
 
     # core: GPUs
 

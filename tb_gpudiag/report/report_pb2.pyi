@@ -885,7 +885,7 @@ class StepMark(_message.Message):
     def __init__(self, name: _Optional[str] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ...) -> None: ...
 
 class GapChain(_message.Message):
-    __slots__ = ("state", "error", "gap", "device", "start_us", "end_us", "trigger", "by_cause", "before", "after", "launch", "host")
+    __slots__ = ("state", "error", "gap", "device", "start_us", "end_us", "trigger", "by_cause", "before", "after", "launch", "host", "rank", "gaps", "longer", "shorter")
     STATE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     GAP_FIELD_NUMBER: _ClassVar[int]
@@ -898,6 +898,10 @@ class GapChain(_message.Message):
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    GAPS_FIELD_NUMBER: _ClassVar[int]
+    LONGER_FIELD_NUMBER: _ClassVar[int]
+    SHORTER_FIELD_NUMBER: _ClassVar[int]
     state: str
     error: Problem
     gap: int
@@ -910,7 +914,21 @@ class GapChain(_message.Message):
     after: GpuWork
     launch: HostCall
     host: _containers.RepeatedCompositeFieldContainer[HostSegment]
-    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., gap: _Optional[int] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trigger: _Optional[str] = ..., by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., before: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., after: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., launch: _Optional[_Union[HostCall, _Mapping[str, object]]] = ..., host: _Optional[_Iterable[_Union[HostSegment, _Mapping[str, object]]]] = ...) -> None: ...
+    rank: int
+    gaps: int
+    longer: GapPlace
+    shorter: GapPlace
+    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., gap: _Optional[int] = ..., device: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., trigger: _Optional[str] = ..., by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., before: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., after: _Optional[_Union[GpuWork, _Mapping[str, object]]] = ..., launch: _Optional[_Union[HostCall, _Mapping[str, object]]] = ..., host: _Optional[_Iterable[_Union[HostSegment, _Mapping[str, object]]]] = ..., rank: _Optional[int] = ..., gaps: _Optional[int] = ..., longer: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ..., shorter: _Optional[_Union[GapPlace, _Mapping[str, object]]] = ...) -> None: ...
+
+class GapPlace(_message.Message):
+    __slots__ = ("gap", "start_us", "end_us")
+    GAP_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    gap: int
+    start_us: float
+    end_us: float
+    def __init__(self, gap: _Optional[int] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ...) -> None: ...
 
 class GpuWork(_message.Message):
     __slots__ = ("name", "stream", "start_us", "duration_us", "operator")
@@ -955,6 +973,168 @@ class HostSegment(_message.Message):
     duration_us: float
     place: str
     def __init__(self, cause: _Optional[str] = ..., name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., place: _Optional[str] = ...) -> None: ...
+
+class TimelineEvent(_message.Message):
+    __slots__ = ("number", "name", "kind", "lane", "depth", "start_us", "duration_us")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    DURATION_US_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    name: str
+    kind: int
+    lane: int
+    depth: int
+    start_us: float
+    duration_us: float
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., kind: _Optional[int] = ..., lane: _Optional[int] = ..., depth: _Optional[int] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ...) -> None: ...
+
+class Matches(_message.Message):
+    __slots__ = ("state", "error", "progress", "total", "first", "events", "per_part", "names")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    PER_PART_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    error: Problem
+    progress: float
+    total: int
+    first: int
+    events: _containers.RepeatedCompositeFieldContainer[TimelineEvent]
+    per_part: _containers.RepeatedScalarFieldContainer[int]
+    names: int
+    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., total: _Optional[int] = ..., first: _Optional[int] = ..., events: _Optional[_Iterable[_Union[TimelineEvent, _Mapping[str, object]]]] = ..., per_part: _Optional[_Iterable[int]] = ..., names: _Optional[int] = ...) -> None: ...
+
+class EventDetails(_message.Message):
+    __slots__ = ("state", "error", "progress", "event", "track", "module", "stack", "correlation", "external_id", "shapes", "types", "settings", "bytes", "blocks", "warps_per_block", "registers", "shared_bytes", "blocks_per_sm", "links", "links_left_out")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    TRACK_FIELD_NUMBER: _ClassVar[int]
+    MODULE_FIELD_NUMBER: _ClassVar[int]
+    STACK_FIELD_NUMBER: _ClassVar[int]
+    CORRELATION_FIELD_NUMBER: _ClassVar[int]
+    EXTERNAL_ID_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_FIELD_NUMBER: _ClassVar[int]
+    TYPES_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    WARPS_PER_BLOCK_FIELD_NUMBER: _ClassVar[int]
+    REGISTERS_FIELD_NUMBER: _ClassVar[int]
+    SHARED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_PER_SM_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    LINKS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    error: Problem
+    progress: float
+    event: TimelineEvent
+    track: str
+    module: str
+    stack: _containers.RepeatedScalarFieldContainer[str]
+    correlation: str
+    external_id: str
+    shapes: str
+    types: str
+    settings: str
+    bytes: float
+    blocks: float
+    warps_per_block: int
+    registers: int
+    shared_bytes: float
+    blocks_per_sm: float
+    links: _containers.RepeatedCompositeFieldContainer[EventLink]
+    links_left_out: int
+    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., event: _Optional[_Union[TimelineEvent, _Mapping[str, object]]] = ..., track: _Optional[str] = ..., module: _Optional[str] = ..., stack: _Optional[_Iterable[str]] = ..., correlation: _Optional[str] = ..., external_id: _Optional[str] = ..., shapes: _Optional[str] = ..., types: _Optional[str] = ..., settings: _Optional[str] = ..., bytes: _Optional[float] = ..., blocks: _Optional[float] = ..., warps_per_block: _Optional[int] = ..., registers: _Optional[int] = ..., shared_bytes: _Optional[float] = ..., blocks_per_sm: _Optional[float] = ..., links: _Optional[_Iterable[_Union[EventLink, _Mapping[str, object]]]] = ..., links_left_out: _Optional[int] = ...) -> None: ...
+
+class EventLink(_message.Message):
+    __slots__ = ("kind", "leads_here", "event")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    LEADS_HERE_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    leads_here: bool
+    event: TimelineEvent
+    def __init__(self, kind: _Optional[str] = ..., leads_here: bool = ..., event: _Optional[_Union[TimelineEvent, _Mapping[str, object]]] = ...) -> None: ...
+
+class RangeStatistics(_message.Message):
+    __slots__ = ("state", "error", "progress", "start_us", "end_us", "devices", "threads", "operators", "calls", "kernels")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    THREADS_FIELD_NUMBER: _ClassVar[int]
+    OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    KERNELS_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    error: Problem
+    progress: float
+    start_us: float
+    end_us: float
+    devices: _containers.RepeatedCompositeFieldContainer[DeviceRange]
+    threads: _containers.RepeatedCompositeFieldContainer[ThreadRange]
+    operators: _containers.RepeatedCompositeFieldContainer[NamedTime]
+    calls: _containers.RepeatedCompositeFieldContainer[NamedTime]
+    kernels: _containers.RepeatedCompositeFieldContainer[NamedTime]
+    def __init__(self, state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., progress: _Optional[float] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., devices: _Optional[_Iterable[_Union[DeviceRange, _Mapping[str, object]]]] = ..., threads: _Optional[_Iterable[_Union[ThreadRange, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[NamedTime, _Mapping[str, object]]]] = ..., calls: _Optional[_Iterable[_Union[NamedTime, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[NamedTime, _Mapping[str, object]]]] = ...) -> None: ...
+
+class DeviceRange(_message.Message):
+    __slots__ = ("device", "computing_us", "copying_us", "communicating_us", "idle_by_cause", "outside_us", "gaps")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    COMPUTING_US_FIELD_NUMBER: _ClassVar[int]
+    COPYING_US_FIELD_NUMBER: _ClassVar[int]
+    COMMUNICATING_US_FIELD_NUMBER: _ClassVar[int]
+    IDLE_BY_CAUSE_FIELD_NUMBER: _ClassVar[int]
+    OUTSIDE_US_FIELD_NUMBER: _ClassVar[int]
+    GAPS_FIELD_NUMBER: _ClassVar[int]
+    device: int
+    computing_us: float
+    copying_us: float
+    communicating_us: float
+    idle_by_cause: _containers.RepeatedCompositeFieldContainer[CauseTime]
+    outside_us: float
+    gaps: int
+    def __init__(self, device: _Optional[int] = ..., computing_us: _Optional[float] = ..., copying_us: _Optional[float] = ..., communicating_us: _Optional[float] = ..., idle_by_cause: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., outside_us: _Optional[float] = ..., gaps: _Optional[int] = ...) -> None: ...
+
+class ThreadRange(_message.Message):
+    __slots__ = ("title", "operators_us", "calls_us", "python_us", "annotations_us", "nothing_us")
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    OPERATORS_US_FIELD_NUMBER: _ClassVar[int]
+    CALLS_US_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_US_FIELD_NUMBER: _ClassVar[int]
+    ANNOTATIONS_US_FIELD_NUMBER: _ClassVar[int]
+    NOTHING_US_FIELD_NUMBER: _ClassVar[int]
+    title: str
+    operators_us: float
+    calls_us: float
+    python_us: float
+    annotations_us: float
+    nothing_us: float
+    def __init__(self, title: _Optional[str] = ..., operators_us: _Optional[float] = ..., calls_us: _Optional[float] = ..., python_us: _Optional[float] = ..., annotations_us: _Optional[float] = ..., nothing_us: _Optional[float] = ...) -> None: ...
+
+class NamedTime(_message.Message):
+    __slots__ = ("name", "count", "self_us", "total_us")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SELF_US_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_US_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    count: int
+    self_us: float
+    total_us: float
+    def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ..., self_us: _Optional[float] = ..., total_us: _Optional[float] = ...) -> None: ...
 
 class JobReport(_message.Message):
     __slots__ = ("schema_version", "generator", "id", "run", "span", "world_size", "parallelism", "ranks", "missing_ranks", "missing", "clocks", "collectives", "slowdown", "verdict", "findings", "unchecked", "clear", "notes", "problems", "steps")

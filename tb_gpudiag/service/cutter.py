@@ -20,6 +20,9 @@ from tb_gpudiag.errors import Defect, GpudiagError, LimitReached, Unreadable
 from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.timeline import slice_timeline
 from tb_gpudiag.report.slices.timeline_chains import gap_chain
+from tb_gpudiag.report.slices.timeline_events import event_at, event_details
+from tb_gpudiag.report.slices.timeline_range import range_statistics
+from tb_gpudiag.report.slices.timeline_search import find_events
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.entry import Arrays, CorruptEntry, read_entry
 from tb_gpudiag.service.slice_messages import Answer, Question
@@ -40,7 +43,15 @@ PIPE_BYTES = 1 << 20
 
 Slicer = Callable[..., Message]
 
-SLICERS: Mapping[str, Slicer] = {"timeline": slice_timeline, "memory": slice_memory, "gap": gap_chain}
+SLICERS: Mapping[str, Slicer] = {
+    "timeline": slice_timeline,
+    "memory": slice_memory,
+    "gap": gap_chain,
+    "find": find_events,
+    "event": event_details,
+    "event_at": event_at,
+    "range": range_statistics,
+}
 """What can be cut, by name."""
 
 

@@ -23,7 +23,7 @@ from tb_gpudiag.service.related import ranks_of, recordings_of
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.service.runs import Runs
 from tb_gpudiag.service.settings import Settings
-from tb_gpudiag.service.slice_messages import Question
+from tb_gpudiag.service.slice_messages import Argument, Question
 from tb_gpudiag.service.slices import Busy, Slices
 from tb_gpudiag.version import __version__
 
@@ -159,6 +159,50 @@ class Service:
         """
         return self._slice(id_, "gap", device, gap)
 
+    def find(
+        self,
+        id_: str,
+        text: str,
+        regex: bool,
+        kind: str,
+        limit: int,
+        first: int | None,
+        near_us: float | None,
+    ) -> bytes | Pending:
+        """Return the Matches of a search for names: from the one with index `first`, else those near a time.
+
+        Raises:
+            UnknownTrace: there is no such trace, or no longer.
+            UsageError: the text cannot be searched for.
+        """
+        return self._slice(id_, "find", text, regex, kind, limit, first, near_us)
+
+    def event(self, id_: str, number: int) -> bytes | Pending:
+        """Return the EventDetails of an event.
+
+        Raises:
+            UnknownTrace: there is no such trace, or no longer.
+            UsageError: the timeline shows no such event.
+        """
+        return self._slice(id_, "event", number)
+
+    def event_at(self, id_: str, lane: int, depth: int, start_us: float) -> bytes | Pending:
+        """Return the EventDetails of the event in a row of the timeline at a time, or of the next one.
+
+        Raises:
+            UnknownTrace: there is no such trace, or no longer.
+            UsageError: the row has none.
+        """
+        return self._slice(id_, "event_at", lane, depth, start_us)
+
+    def range(self, id_: str, start_us: float | None, end_us: float | None) -> bytes | Pending:
+        """Return the RangeStatistics of a time range (None: of the trace).
+
+        Raises:
+            UnknownTrace: there is no such trace, or no longer.
+        """
+        return self._slice(id_, "range", start_us, end_us)
+
     def job(self, id_: str) -> bytes | Pending:
         """Return the JobState of the job that this trace is a rank of, as gzipped JSON.
 
@@ -219,7 +263,7 @@ class Service:
             raise CorruptEntry(key)
         return entry.report_gz()
 
-    def _slice(self, id_: str, kind: str, *arguments: float | None) -> bytes | Pending:
+    def _slice(self, id_: str, kind: str, *arguments: Argument) -> bytes | Pending:
         return self._result(id_, lambda _, path: self._slices.get(Question(str(path), kind, arguments)))
 
     def _result(self, id_: str, read: Callable[[str, Path], bytes]) -> bytes | Pending:

@@ -18,6 +18,8 @@ from tb_gpudiag.service.protocol import error_of, line_of_error
 _HEAD = struct.Struct("<II")
 _READ_BYTES = 1 << 20
 
+Argument = float | str | None
+
 State = Literal["ready", "corrupt", "failed"]
 _STATES: tuple[State, ...] = get_args(State)
 
@@ -28,7 +30,7 @@ class Question:
 
     path: str
     kind: str
-    arguments: tuple[float | None, ...]
+    arguments: tuple[Argument, ...]
 
     def to_line(self) -> bytes:
         return json.dumps([self.path, self.kind, self.arguments]).encode("ascii") + b"\n"

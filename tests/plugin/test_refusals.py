@@ -12,7 +12,20 @@ from tests.plugin.server import BASE, Server
 
 pytestmark = pytest.mark.slow  # each test has a TensorBoard of its own
 
-ROUTES = ["traces", "report", "timeline", "memory", "gap", "rule", "cancel", "status", "static/index.js"]
+ROUTES = [
+    "traces",
+    "report",
+    "timeline",
+    "memory",
+    "gap",
+    "find",
+    "event",
+    "range",
+    "rule",
+    "cancel",
+    "status",
+    "static/index.js",
+]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])

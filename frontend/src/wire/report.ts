@@ -755,6 +755,19 @@ export interface GapChain {
     | undefined;
   /** what the host did meanwhile, in time order */
   host: HostSegment[];
+  /** by length among the gaps of the device's GPU span, from 1; 0 for a gap outside it */
+  rank: number;
+  /** number of gaps of the GPU span */
+  gaps: number;
+  /** next longer gap */
+  longer: GapPlace | undefined;
+  shorter: GapPlace | undefined;
+}
+
+export interface GapPlace {
+  gap: number;
+  start_us: number;
+  end_us: number;
 }
 
 export interface GpuWork {
@@ -783,6 +796,129 @@ export interface HostSegment {
   duration_us: number;
   /** file(line): function, in the user's code if known */
   place: string;
+}
+
+/** An event of the timeline, and where it is there. */
+export interface TimelineEvent {
+  /** the same in every answer about this trace, ascending in time */
+  number: number;
+  name: string;
+  /** see box_kind */
+  kind: number;
+  /** index into the timeline's lanes */
+  lane: number;
+  depth: number;
+  start_us: number;
+  duration_us: number;
+}
+
+/** Response of `find`: events whose name matches, in time order. */
+export interface Matches {
+  /** ready, or as in ReportState */
+  state: string;
+  error: Problem | undefined;
+  progress: number;
+  total: number;
+  /** index of events[0] among all matches */
+  first: number;
+  /** bounded */
+  events: TimelineEvent[];
+  /** matches that begin in each of equally long parts of the recording */
+  per_part: number[];
+  /** number of different names that match */
+  names: number;
+}
+
+/** Response of `event`: one event of the timeline, and those that it is linked to. */
+export interface EventDetails {
+  /** ready, or as in ReportState */
+  state: string;
+  error: Problem | undefined;
+  progress: number;
+  event:
+    | TimelineEvent
+    | undefined;
+  /** thread or stream */
+  track: string;
+  module: string;
+  /** innermost last; of GPU work that of its launch */
+  stack: string[];
+  correlation: string;
+  external_id: string;
+  /** JSON, as recorded */
+  shapes: string;
+  types: string;
+  settings: string;
+  /** of copies and memsets */
+  bytes: number;
+  /** of a kernel's grid */
+  blocks: number;
+  warps_per_block: number;
+  /** per thread */
+  registers: number;
+  /** per block */
+  shared_bytes: number;
+  blocks_per_sm: number;
+  /** bounded */
+  links: EventLink[];
+  links_left_out: number;
+}
+
+export interface EventLink {
+  /** launch: a call starts GPU work; release: GPU work ends a wait; backward: forward to backward operator */
+  kind: string;
+  /** false: the event leads to `event` */
+  leads_here: boolean;
+  event: TimelineEvent | undefined;
+}
+
+/** Response of `range`: what happened in a time range. The parts of a device and of a thread add up to the range. */
+export interface RangeStatistics {
+  /** ready, or as in ReportState */
+  state: string;
+  error: Problem | undefined;
+  progress: number;
+  start_us: number;
+  end_us: number;
+  devices: DeviceRange[];
+  threads: ThreadRange[];
+  /** longest self time first; bounded */
+  operators: NamedTime[];
+  calls: NamedTime[];
+  /** GPU work */
+  kernels: NamedTime[];
+}
+
+export interface DeviceRange {
+  device: number;
+  computing_us: number;
+  /** exposed */
+  copying_us: number;
+  /** exposed */
+  communicating_us: number;
+  idle_by_cause: CauseTime[];
+  /** before and after what is accounted for */
+  outside_us: number;
+  gaps: number;
+}
+
+/** A host thread by its innermost span. */
+export interface ThreadRange {
+  title: string;
+  operators_us: number;
+  calls_us: number;
+  python_us: number;
+  annotations_us: number;
+  nothing_us: number;
+}
+
+export interface NamedTime {
+  /** empty: all others together */
+  name: string;
+  count: number;
+  /** without what is nested in it; of GPU work its duration */
+  self_us: number;
+  total_us: number;
 }
 
 /**

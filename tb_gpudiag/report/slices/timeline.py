@@ -26,6 +26,7 @@ from tb_gpudiag.report.slices.prepared import (
     step_marks,
 )
 from tb_gpudiag.report.slices.timeline_chains import prepare_chains
+from tb_gpudiag.report.slices.timeline_events import prepare_events
 from tb_gpudiag.report.slices.timeline_lanes import (
     Lanes,
     add_idle,
@@ -35,7 +36,8 @@ from tb_gpudiag.report.slices.timeline_lanes import (
     shown_threads,
     thread_title,
 )
-from tb_gpudiag.report.slices.timeline_levels import Boxes, Levels, build_levels, slice_levels
+from tb_gpudiag.report.slices.timeline_levels import Boxes, build_levels, slice_levels
+from tb_gpudiag.report.slices.timeline_shown import LEVEL_ARRAYS, LEVEL_FIGURES, read_levels
 from tb_gpudiag.report.slices.timeline_text import TextTable, text_at
 
 # What a screen shows and a browser draws at once. Beyond, the fullest rows lose detail.
@@ -44,16 +46,13 @@ MOST_BOXES = 20_000
 # Points of all queues' curves together.
 MOST_POINTS = 20_000
 
-_LEVEL_ARRAYS = ("key", "birth", "duration_ns", "name", "kind", "gap", "count", "first")
-_LEVEL_FIGURES = ("rows", "last", "origin_ns", "stride", "shift")
-
 
 def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     """Return everything that slices and gap chains need, as plain arrays by name.
 
     `meta` is a small JSON text; `text` and `text_first` are the table of all strings (timeline_text.py);
     `level_…` are Levels; `queue_…` the queues' curves (curves.pack); `step_…` the steps. For the others see
-    timeline_chains.py.
+    timeline_chains.py and timeline_events.py.
     """
     events, host, main_thread = facts.events, facts.host, facts.main_thread
     recording, recorded_steps = facts.recording, facts.recorded_steps
@@ -67,7 +66,8 @@ def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     for thread in shown_threads(events, facts.work.launch, main_thread):
         add_thread(lanes, thread, thread_title(events, thread, main_thread), host)
     levels = build_levels(Boxes.join(lanes.parts), lanes.rows)
-    chains, chains_meta = prepare_chains(devices, host, facts.work, main_thread, texts)
+    chains, chains_meta = prepare_chains(devices, host, facts.work, main_thread, facts.recorded_window, texts)
+    own = prepare_events(events, host, facts.links, texts)
     steps = [texts.add(name) for name in recorded_steps.names]
     text, text_first = texts.arrays()
     meta = {
@@ -75,8 +75,9 @@ def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
         "start_ns": recording.start_ns,
         "end_ns": recording.end_ns,
         "file_start_ns": facts.trace.start_ns,
-        "levels": {name: getattr(levels, name) for name in _LEVEL_FIGURES},
+        "levels": {name: getattr(levels, name) for name in LEVEL_FIGURES},
         "chains": chains_meta,
+        "names": len(events.names),
     }
     return {
         "meta": pack_meta(meta),
@@ -85,9 +86,10 @@ def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
         "step_start_ns": recorded_steps.start_ns,
         "step_end_ns": recorded_steps.end_ns,
         "step_name": np.array(steps, np.int32),
-        **{f"level_{name}": getattr(levels, name) for name in _LEVEL_ARRAYS},
+        **{f"level_{name}": getattr(levels, name) for name in LEVEL_ARRAYS},
         **pack("queue", lanes.curves),
         **chains,
+        **own,
     }
 
 
@@ -100,7 +102,7 @@ def slice_timeline(
     """
     meta = read_meta(prepared, "meta")
     span = requested_span(meta, start_us, end_us)
-    levels = _levels(prepared, meta["levels"])
+    levels = read_levels(prepared, meta["levels"])
     boxes = slice_levels(levels, span.start_ns, span.end_ns, width, MOST_BOXES)
     used, name = np.unique(boxes.name, return_inverse=True)
     queues = sum(lane["kind"] == "queue" for lane in meta["lanes"])
@@ -153,12 +155,5 @@ def _box_lane(
         box_depth=(boxes.row[own] - row).tolist(),
         box_count=boxes.count[own].tolist(),
         box_kind=boxes.kind[own].tolist(),
-        box_gap=boxes.gap[own].tolist() if lane["kind"] == "gaps" else [],
+        box_gap=boxes.number[own].tolist() if lane["kind"] == "gaps" else [],
     )
-
-
-def _levels(prepared: Prepared, figures: Mapping[str, int]) -> Levels:
-    # Plain views: NumPy's own class for mapped files makes each small operation slower.
-    arrays: dict[str, Any] = {name: np.asarray(prepared[f"level_{name}"]) for name in _LEVEL_ARRAYS}
-    whole: dict[str, Any] = {name: figures[name] for name in _LEVEL_FIGURES}
-    return Levels(**arrays, **whole)

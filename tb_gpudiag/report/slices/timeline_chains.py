@@ -10,7 +10,7 @@ An index of an event or a string is NONE if there is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.causes import Cause, Trigger
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta
@@ -38,10 +39,16 @@ LONGEST_STACK = 8000
 
 
 def prepare_chains(
-    devices: Sequence[DeviceFacts], host: Host, work: Work, main_thread: int, texts: TextTable
-) -> tuple[dict[str, npt.NDArray[Any]], list[dict[str, int]]]:
-    """Return the arrays, and where each device's gaps are.
+    devices: Sequence[DeviceFacts],
+    host: Host,
+    work: Work,
+    main_thread: int,
+    window: Window,
+    texts: TextTable,
+) -> tuple[dict[str, npt.NDArray[Any]], list[dict[str, Any]]]:
+    """Return the arrays, and where each device's gaps are and over what time.
 
+    window: the recorded window, in which idle time is accounted for alongside the GPU span.
     texts: begins with the causes' labels and the events' names; other texts are added.
     """
     parts: list[dict[str, npt.NDArray[Any]]] = []
@@ -65,7 +72,16 @@ def prepare_chains(
                 "cut_event": ledger.event,
             }
         )
-        places.append({"device": device.id, "first_gap": gaps_before, "gaps": len(gaps)})
+        places.append(
+            {
+                "device": device.id,
+                "first_gap": gaps_before,
+                "gaps": len(gaps),
+                "start_ns": min(device.span.start_ns, window.start_ns),
+                "end_ns": max(device.span.end_ns, window.end_ns),
+                "span": [device.span.start_ns, device.span.end_ns],
+            }
+        )
         gaps_before += len(gaps)
     arrays = {
         name: np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64)
@@ -125,18 +141,18 @@ def _named_events(
         "event_duration_ns": events.duration_ns[kept],
         "event_parent": new_index[host.tree.parent[kept]].astype(np.int32),
         "event_stream": events.stream[kept],
-        "event_thread": _texts_of(
+        "event_thread": texts_of(
             events.thread[kept], lambda i: texts.add(thread_title(events, i, main_thread))
         ),
         "event_operator": np.where(operator != NONE, name_index(events.name[operator]), NONE),
-        "event_place": _texts_of(host.place[caller], lambda i: texts.add(str(host.frame(i) or ""))),
-        "event_stack": _texts_of(
+        "event_place": texts_of(host.place[caller], lambda i: texts.add(str(host.frame(i) or ""))),
+        "event_stack": texts_of(
             events.call_stack[kept], lambda i: texts.add(events.call_stacks[i], LONGEST_STACK)
         ),
     }
 
 
-def _texts_of(values: npt.NDArray[Any], text: Callable[[int], int]) -> npt.NDArray[np.int32]:
+def texts_of(values: npt.NDArray[Any], text: Callable[[int], int]) -> npt.NDArray[np.int32]:
     """Map values to texts, calling `text` once per distinct value. NONE stays NONE."""
     distinct, index = np.unique(values, return_inverse=True)
     found = [NONE if value == NONE else text(int(value)) for value in distinct]
@@ -175,7 +191,33 @@ def gap_chain(prepared: Prepared, device: int, gap: int) -> pb.GapChain:
         after=rows.work(int(prepared["gap_after"][row])),
         launch=rows.call(int(prepared["gap_launch"][row])),
         host=_segments(rows, int(low), cause, length, start_ns),
+        **_ranked(prepared, place, gap),
     )
+
+
+def _ranked(prepared: Prepared, place: Mapping[str, Any], gap: int) -> dict[str, Any]:
+    """Return a gap's rank by length among the gaps that the report counts, and its neighbors in it."""
+    own = slice(place["first_gap"], place["first_gap"] + place["gaps"])
+    start, end = prepared["gap_start_ns"][own], prepared["gap_end_ns"][own]
+    low, high = place["span"]
+    counted = np.flatnonzero((start < high) & (end > low))
+    order = counted[np.argsort(start[counted] - end[counted], kind="stable")]
+
+    def message(at: int) -> pb.GapPlace | None:
+        if not 0 <= at < len(order):
+            return None
+        which = int(order[at])
+        return pb.GapPlace(gap=which, start_us=start[which] / NS_PER_US, end_us=end[which] / NS_PER_US)
+
+    found = np.flatnonzero(order == gap)
+    # From a gap outside the span, go to the longest one.
+    at = int(found[0]) if len(found) else NONE
+    return {
+        "rank": at + 1,
+        "gaps": len(order),
+        "longer": message(at - 1) if len(found) else None,
+        "shorter": message(at + 1),
+    }
 
 
 def _segments(

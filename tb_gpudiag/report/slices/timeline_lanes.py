@@ -56,9 +56,9 @@ class Lanes:
         end_ns: Int64,
         name: Int32,
         category: npt.NDArray[np.uint8],
-        gap: Int64 | None = None,
+        number: Int64,
     ) -> None:
-        """Add a lane of boxes, one per event."""
+        """Add a lane of boxes, one per event. number: see Boxes."""
         count = len(start_ns)
         self.parts.append(
             Boxes(
@@ -67,7 +67,7 @@ class Lanes:
                 end_ns - start_ns,
                 name.astype(np.int32),
                 category.astype(np.uint8),
-                (np.zeros(count) if gap is None else gap).astype(np.int32),
+                number.astype(np.int32),
                 np.ones(count, np.int32),
             )
         )
@@ -117,6 +117,7 @@ def add_streams(lanes: Lanes, device: DeviceFacts, events: Events, communication
             events.end_ns[some],
             name_index(events.name[some]),
             kind[some].astype(np.uint8),
+            some,
         )
 
 
@@ -163,6 +164,7 @@ def add_thread(lanes: Lanes, thread: int, title: str, host: Host) -> None:
         events.end_ns[some],
         name_index(events.name[some]),
         events.category[some],
+        some,
     )
 
 

@@ -37,7 +37,7 @@ class Boxes:
     """Boxes, shape (b,) each.
 
     A merged box has the name that takes more than half of its time, if there is one, else one of the names
-    that take most. Its kind and gap are those of an event of that name. Its duration is the sum of its
+    that take most. Its kind and number are those of an event of that name. Its duration is the sum of its
     events' durations.
     """
 
@@ -46,7 +46,7 @@ class Boxes:
     duration_ns: Int64
     name: Int32
     kind: UInt8
-    gap: Int32  # gap lanes: number of the gap on its device
+    number: Int32  # of the event; in gap lanes of the gap on its device
     count: Int32
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class Boxes:
             self.duration_ns[index],
             self.name[index],
             self.kind[index],
-            self.gap[index],
+            self.number[index],
             self.count[index],
         )
 
@@ -83,7 +83,7 @@ class Boxes:
             np.concatenate([part.duration_ns for part in parts]),
             np.concatenate([part.name for part in parts]),
             np.concatenate([part.kind for part in parts]),
-            np.concatenate([part.gap for part in parts]),
+            np.concatenate([part.number for part in parts]),
             np.concatenate([part.count for part in parts]),
         )
 
@@ -104,7 +104,7 @@ class Levels:
     duration_ns: Int64
     name: Int32
     kind: UInt8
-    gap: Int32
+    number: Int32
     count: Int32
     first: Int64
     rows: int
@@ -121,7 +121,7 @@ class Levels:
             self.duration_ns[index],
             self.name[index],
             self.kind[index],
-            self.gap[index],
+            self.number[index],
             self.count[index],
         )
 
@@ -194,7 +194,7 @@ def _merge(members: Boxes, votes: Int64, group: Int64) -> tuple[Boxes, Int64]:
         np.add.reduceat(members.duration_ns, first),
         members.name[longest],
         members.kind[longest],
-        members.gap[longest],
+        members.number[longest],
         np.add.reduceat(members.count, first),
     )
     return merged, lead
@@ -210,11 +210,11 @@ def _replace(boxes: Boxes, where: Bool, others: Boxes) -> Boxes:
 
 
 def _columns(boxes: Boxes) -> tuple[npt.NDArray[np.generic], ...]:
-    return (boxes.row, boxes.start_ns, boxes.duration_ns, boxes.name, boxes.kind, boxes.gap, boxes.count)
+    return (boxes.row, boxes.start_ns, boxes.duration_ns, boxes.name, boxes.kind, boxes.number, boxes.count)
 
 
 def _with_duration(boxes: Boxes, duration_ns: Int64) -> Boxes:
-    return Boxes(boxes.row, boxes.start_ns, duration_ns, boxes.name, boxes.kind, boxes.gap, boxes.count)
+    return Boxes(boxes.row, boxes.start_ns, duration_ns, boxes.name, boxes.kind, boxes.number, boxes.count)
 
 
 def _indexed(done: list[tuple[Boxes, UInt8, int]], rows: int, last: int) -> Levels:
@@ -236,7 +236,7 @@ def _indexed(done: list[tuple[Boxes, UInt8, int]], rows: int, last: int) -> Leve
         duration_ns=boxes.duration_ns,
         name=boxes.name,
         kind=boxes.kind,
-        gap=boxes.gap,
+        number=boxes.number,
         count=boxes.count,
         first=np.searchsorted(segment, np.arange(segments + 1)).astype(np.int64),
         rows=rows,
@@ -258,7 +258,7 @@ def slice_levels(levels: Levels, start_ns: int, end_ns: int, width: int, most: i
     pixel_ns = max(1, (end_ns - start_ns) // width)
     finest = min(last, max(0, pixel_ns.bit_length() - _FINEST_BITS))
     segment = np.arange((finest + 1) * rows, (last + 2) * rows)
-    low, high = _ranges(levels, segment, start_ns, end_ns)
+    low, high = segment_ranges(levels, segment, start_ns, end_ns)
     level = _level_of_rows((high - low).reshape(-1, rows), finest, most)
     wanted = segment // rows > np.tile(level, len(segment) // rows)
     owner, index = expand(low[wanted], high[wanted])
@@ -272,7 +272,7 @@ def slice_levels(levels: Levels, start_ns: int, end_ns: int, width: int, most: i
     return found.take(np.lexsort((found.start_ns, found.row)))
 
 
-def _ranges(levels: Levels, segment: Int64, start_ns: int, end_ns: int) -> tuple[Int64, Int64]:
+def segment_ranges(levels: Levels, segment: Int64, start_ns: int, end_ns: int) -> tuple[Int64, Int64]:
     """Where the boxes of the range are in each segment, from the last box that begins before the range."""
 
     def at(time_ns: int) -> int:

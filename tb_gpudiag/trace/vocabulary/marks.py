@@ -9,11 +9,11 @@ from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED, any_of
 # torch.profiler's schedule: one for each step().
 STEP = any_of(r"ProfilerStep\s?#\d+")
 
-_MODULE_PREFIX = "nn.Module: "
+MODULE_PREFIX = "nn.Module: "
 
 # torch.profiler with stacks: each call of a module, such as `nn.Module: Linear_3`.
-MODULE = any_of(_MODULE_PREFIX + ".*", flags=re.S)
-_MODULE_PARTS = re.compile(_MODULE_PREFIX + r"(.*?)(_\d+)?", re.S)
+MODULE = any_of(MODULE_PREFIX + ".*", flags=re.S)
+_MODULE_PARTS = re.compile(MODULE_PREFIX + r"(.*?)(_\d+)?", re.S)
 
 # torch.optim marks its methods, such as `Optimizer.step#SGD.step`; Lightning its hooks.
 OPTIMIZER_STEP = any_of(r"Optimizer\.step#.*", r"\[pl\]\[.*optimizer_step.*", flags=re.S)
@@ -56,10 +56,15 @@ NOT_OWN_RANGE = any_of(
 
 def module_name(name: str) -> str:
     """Return `Linear_3` for `nn.Module: Linear_3`, and any other name as it is."""
-    return name.removeprefix(_MODULE_PREFIX)
+    return name.removeprefix(MODULE_PREFIX)
 
 
 def module_class(name: str) -> str:
     """Return `Linear` for `nn.Module: Linear_3`, and any other name as it is."""
     found = _MODULE_PARTS.fullmatch(name, 0, LONGEST_MATCHED)
     return found[1] if found else name
+
+
+def module_label(name: str) -> str:
+    """Return `Linear_3` for `nn.Module: Linear_3`, and "" for what is not a module."""
+    return name.removeprefix(MODULE_PREFIX) if name.startswith(MODULE_PREFIX) else ""

@@ -1,0 +1,83 @@
+"""Links: pairs of events, of which the first leads to the second."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.trace.events import NONE, Category, Events, Int64, UInt8
+
+# Host and GPU clocks differ by up to this much: a wait may seem to return before the work that it waits for
+# ends.
+_CLOCK_NS = 2_000
+
+
+class LinkKind(IntEnum):
+    """How the first event leads to the second."""
+
+    LAUNCH = 0  # a host call starts GPU work
+    RELEASE = 1  # GPU work ends, and so does the host call that waited for it
+    BACKWARD = 2  # a forward operator creates the node that the backward operator runs
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Links(NamedTuple):
+    """Event indices of each pair, shape (l,) each."""
+
+    first: Int64
+    second: Int64
+    kind: UInt8  # LinkKind
+
+
+def find_links(events: Events, work: Work, blocking: Int64) -> Links:
+    """Find what launches, releases and backward operators link. blocking: the calls that wait for the GPU,
+    shape (b,)."""
+    linked = work.launch != NONE
+    pairs = (
+        (LinkKind.LAUNCH, work.launch[linked], work.event[linked]),
+        (LinkKind.RELEASE, *_releases(events, work, blocking)),
+        (LinkKind.BACKWARD, *_backward(events)),
+    )
+    return Links(
+        np.concatenate([first for _, first, _ in pairs]).astype(np.int64),
+        np.concatenate([second for _, _, second in pairs]).astype(np.int64),
+        np.repeat(np.array([kind for kind, _, _ in pairs], np.uint8), [len(first) for _, first, _ in pairs]),
+    )
+
+
+def _releases(events: Events, work: Work, blocking: Int64) -> tuple[Int64, Int64]:
+    """Match each wait to the GPU work that ended last before it returned: a copy that blocks, to the copy."""
+    if not len(work) or not len(blocking):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    ends = events.end_ns[work.event]
+    order = np.argsort(ends, kind="stable")
+    returns = events.end_ns[blocking]
+    at = np.searchsorted(ends[order], returns + _CLOCK_NS, side="right") - 1
+    released_by = np.where(at >= 0, work.event[order[np.maximum(at, 0)]], NONE)
+    own = np.full(len(events), NONE, np.int64)
+    linked = (work.launch != NONE) & (work.launch_end_ns + _CLOCK_NS >= ends)
+    own[work.launch[linked]] = work.event[linked]
+    released_by = np.where(own[blocking] != NONE, own[blocking], released_by)
+    waited = (released_by != NONE) & (events.end_ns[released_by] > events.start_ns[blocking])
+    return released_by[waited], blocking[waited]
+
+
+def _backward(events: Events) -> tuple[Int64, Int64]:
+    """Match backward operators to the forward operator with the same sequence number. Nested operators can
+    share a number: the last of them created the node."""
+    numbered = (events.category == Category.CPU_OP) & (events.sequence != NONE)
+    forward = np.flatnonzero(numbered & (events.forward_thread <= 0))
+    backward = np.flatnonzero(numbered & (events.forward_thread > 0))
+    if not len(forward):
+        return forward, forward
+    forward = forward[np.argsort(events.sequence[forward], kind="stable")]
+    numbers = events.sequence[forward]
+    at = np.searchsorted(numbers, events.sequence[backward], side="right") - 1
+    known = (at >= 0) & (numbers[np.maximum(at, 0)] == events.sequence[backward])
+    return forward[at[known]], backward[known]

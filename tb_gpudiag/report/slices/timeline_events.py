@@ -1,0 +1,235 @@
+"""Details of single events: prepared once for all, then read for one event at a time.
+
+span_…       one entry per event of the trace, by its number
+detail_…     one entry per distinct combination of recorded arguments
+link_…       one entry per pair of linked events (facts/core/links.py)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.errors import UsageError
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.links import LinkKind, Links
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
+from tb_gpudiag.report.slices.timeline_chains import LONGEST_STACK, MOST_FRAMES, texts_of
+from tb_gpudiag.report.slices.timeline_shown import Shown
+from tb_gpudiag.report.slices.timeline_text import TextTable
+from tb_gpudiag.trace.events import NONE, Category, Events, Int64
+from tb_gpudiag.trace.vocabulary.marks import module_label
+
+# Links of one event: a CUDA graph's launch starts thousands of kernels.
+MOST_LINKS = 50
+
+# An operator's links are those of the calls in it, which are among this many calls after its start.
+MOST_CALLS = 5_000
+
+# Characters of the shapes of an operator's inputs.
+LONGEST_ARGUMENT = 2_000
+
+_NUMBERS = ("bytes", "warps_per_block", "registers", "shared_bytes")
+_DECIMALS = ("blocks", "blocks_per_sm")
+
+
+def prepare_events(
+    events: Events, host: Host, links: Links, texts: TextTable
+) -> dict[str, npt.NDArray[np.generic]]:
+    """Return the arrays. Texts are added to the table."""
+    operators = events.category == Category.CPU_OP
+    columns: dict[str, npt.NDArray[Any]] = {
+        "stack": events.call_stack,
+        "shapes": events.shapes,
+        "types": events.types,
+        "settings": events.settings,
+        **{name: getattr(events, name) for name in _NUMBERS},
+        **{name: np.nan_to_num(getattr(events, name), nan=NONE) for name in _DECIMALS},
+    }
+    detail, one = _distinct(list(columns.values()))
+    found = {name: column[one] for name, column in columns.items()}
+    for name, known, longest in (
+        ("stack", events.call_stacks, LONGEST_STACK),
+        ("shapes", events.input_shapes, LONGEST_ARGUMENT),
+        ("types", events.input_types, LONGEST_ARGUMENT),
+        ("settings", events.input_settings, LONGEST_ARGUMENT),
+    ):
+        found[name] = texts_of(found[name], lambda i, t=known, n=longest: texts.add(t[i], n))
+    return {
+        "span_parent": _small(host.tree.parent),
+        "span_number": _small(np.where(operators, events.external_id, events.correlation)),
+        "span_detail": _small(detail),
+        **{f"detail_{name}": column for name, column in found.items()},
+        "link_first": _small(links.first),
+        "link_second": _small(links.second),
+        "link_kind": links.kind,
+    }
+
+
+def _distinct(columns: list[npt.NDArray[Any]]) -> tuple[Int64, Int64]:
+    """Number the distinct rows: (number of each row, a row of each number)."""
+    row = np.zeros(len(columns[0]), np.int64)
+    one = row[:1]
+    for column in columns:
+        if len(column) and (column != column[0]).any():
+            values, value = np.unique(column, return_inverse=True)
+            _, one, row = np.unique(row * len(values) + value, return_index=True, return_inverse=True)
+    return row, one.astype(np.int64)
+
+
+def _small(column: Int64) -> npt.NDArray[np.generic]:
+    """Store whole numbers in as few bytes as they need."""
+    least = np.min_scalar_type(min(int(column.min(initial=0)), -1 - int(column.max(initial=0))))
+    return column.astype(least)
+
+
+def event_at(prepared: Prepared, lane: int, depth: int, start_us: float) -> pb.EventDetails:
+    """Return the event of a lane that runs at a time, else the next one in its row.
+
+    Raises:
+        UsageError: there is none.
+    """
+    shown = Shown(prepared)
+    known = 0 <= lane < len(shown.lanes) and shown.lanes[lane]["kind"] in ("stream", "thread")
+    if not known or not 0 <= depth < shown.lanes[lane]["rows"]:
+        raise UsageError("The timeline has no such row of events.", where="lane")
+    found = shown.at(lane, depth, round(min(max(start_us, -1e15), 1e15) * NS_PER_US))
+    if not len(found):
+        raise UsageError("No event runs there, and none begins later in this row.", where="start_us")
+    return _details(shown, int(found.number[0]))
+
+
+def event_details(prepared: Prepared, number: int) -> pb.EventDetails:
+    """Return an event with its stack, its arguments and its links.
+
+    Raises:
+        UsageError: no lane shows an event with this number.
+    """
+    return _details(Shown(prepared), number)
+
+
+def _details(shown: Shown, number: int) -> pb.EventDetails:
+    prepared = shown.prepared
+    found = shown.of_numbers(np.array([number], np.int64))
+    if not len(found):
+        raise UsageError(f"The timeline shows no event {number} of this trace.", where="event")
+    event = shown.messages(found)[0]
+    links, left_out = _links(shown, number, event.kind == Category.CPU_OP)
+    # GPU work has the stack of its launch; a backward operator the modules of its forward operator.
+    launch = next((link.event for link in links if link.leads_here and link.kind == "launch"), None)
+    origin = launch.number if launch is not None else number
+    stack = _stack(shown, origin) + ([launch.name] if launch is not None else [])
+    module = _module(stack)
+    if not module:
+        operator = _nearest_link(shown, origin, LinkKind.BACKWARD)
+        module = _module(_stack(shown, operator)) if operator != NONE else ""
+    detail = int(prepared["span_detail"][number])
+    id_ = int(prepared["span_number"][number])
+    return pb.EventDetails(
+        state="ready",
+        progress=1.0,
+        event=event,
+        track=shown.lanes[event.lane]["title"],
+        module=module,
+        stack=stack,
+        correlation=str(id_) if id_ > 0 and event.kind != Category.CPU_OP else "",
+        external_id=str(id_) if id_ > 0 and event.kind == Category.CPU_OP else "",
+        **{name: _argument(shown, name, detail) for name in ("shapes", "types", "settings")},
+        **{name: max(0, int(prepared[f"detail_{name}"][detail])) for name in _NUMBERS},
+        **{name: max(0.0, float(prepared[f"detail_{name}"][detail])) for name in _DECIMALS},
+        links=links,
+        links_left_out=left_out,
+    )
+
+
+def _argument(shown: Shown, name: str, detail: int) -> str:
+    text = int(shown.prepared[f"detail_{name}"][detail])
+    return "" if text == NONE else shown.text(text)
+
+
+def _ancestors(prepared: Prepared, number: int) -> list[int]:
+    """Return the events that enclose this one, innermost first."""
+    found: list[int] = []
+    parent = prepared["span_parent"]
+    while (number := int(parent[number])) != NONE:
+        found.append(number)
+    return found
+
+
+def _stack(shown: Shown, number: int) -> list[str]:
+    """Return the names of what encloses an event, innermost last. In old traces, which have no Python spans,
+    an operator carries its stack, innermost first."""
+    above = _ancestors(shown.prepared, number)[:MOST_FRAMES]
+    boxes = shown.of_numbers(np.array(above, np.int64))
+    names = dict(zip(boxes.number.tolist(), boxes.name.tolist(), strict=True))
+    frames: list[str] = []
+    for event in (number, *above):
+        if event != number and event in names:
+            frames.append(shown.text(names[event]))
+        carried = int(shown.prepared["detail_stack"][int(shown.prepared["span_detail"][event])])
+        if carried != NONE:
+            frames.extend(frame.strip() for frame in shown.text(carried).split(";") if frame.strip())
+            break
+    return frames[:MOST_FRAMES][::-1]
+
+
+def _module(stack: list[str]) -> str:
+    """Return the innermost module of a stack, or ""."""
+    return next((label for name in reversed(stack) if (label := module_label(name))), "")
+
+
+def _nearest_link(shown: Shown, number: int, kind: LinkKind) -> int:
+    """Return the event that leads to this one, or to the nearest that encloses it; NONE if none does."""
+    prepared = shown.prepared
+    of_kind = prepared["link_kind"] == kind
+    first, second = prepared["link_first"][of_kind], prepared["link_second"][of_kind]
+    for event in (number, *_ancestors(prepared, number)):
+        found = np.flatnonzero(second == event)
+        if len(found):
+            return int(first[found[0]])
+    return NONE
+
+
+def _links(shown: Shown, number: int, operator: bool) -> tuple[list[pb.EventLink], int]:
+    """Return the links of an event, nearest in time first, and how many more there are."""
+    prepared = shown.prepared
+    first, second = np.asarray(prepared["link_first"]), np.asarray(prepared["link_second"])
+    kind = np.asarray(prepared["link_kind"])
+    here = np.flatnonzero(second == number)
+    there = np.flatnonzero(first == number)
+    if operator:
+        there = np.r_[there, _links_of_calls_in(prepared, number, first, kind)]
+    index = np.r_[here, there]
+    other = np.r_[first[here], second[there]].astype(np.int64)
+    leads_here = np.arange(len(index)) < len(here)
+    chosen = slice(MOST_LINKS)
+    boxes = shown.of_numbers(np.unique(other[chosen]))
+    events = {event.number: event for event in shown.messages(boxes)}
+    found = [
+        pb.EventLink(kind=LinkKind(int(kind[i])).label, leads_here=bool(leads), event=events[o])
+        for i, o, leads in zip(
+            index[chosen].tolist(), other[chosen].tolist(), leads_here[chosen].tolist(), strict=True
+        )
+        if o in events
+    ]
+    return found, len(index) - len(found)
+
+
+def _links_of_calls_in(
+    prepared: Prepared, operator: int, first: npt.NDArray[Any], kind: npt.NDArray[Any]
+) -> Int64:
+    """Find the links from calls in an operator to the work that they launch."""
+    after = np.flatnonzero((first > operator) & (kind == LinkKind.LAUNCH))
+    after = after[np.argsort(first[after], kind="stable")[:MOST_CALLS]]
+    parent = np.asarray(prepared["span_parent"])
+    above = first[after].astype(np.int64)
+    inside = np.zeros(len(after), np.bool_)
+    open_ = np.arange(len(after))
+    while len(open_):
+        above[open_] = parent[above[open_]]
+        inside[open_] = above[open_] == operator
+        open_ = open_[(above[open_] != NONE) & ~inside[open_]]
+    return after[inside].astype(np.int64)

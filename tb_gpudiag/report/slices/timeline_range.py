@@ -1,0 +1,151 @@
+"""Statistics of a time range: where the time of GPUs and of host threads went, by cause, operator, call and
+kernel. The parts of a device and of a thread add up to the range."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.intervals import Intervals, clip, subtract, union
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, requested_span
+from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
+from tb_gpudiag.report.slices.timeline_levels import Boxes
+from tb_gpudiag.report.slices.timeline_shown import Shown
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Int64
+
+# Rows of a table. The others are one row.
+MOST_ROWS = 100
+
+
+def range_statistics(prepared: Prepared, start_us: float | None, end_us: float | None) -> pb.RangeStatistics:
+    """Return what happened from start_us to end_us. None is the recording's start or end."""
+    shown = Shown(prepared)
+    span = requested_span(shown.meta, start_us, end_us)
+    low, high = span.start_ns, span.end_ns
+    work = shown.between(low, high, shown.rows_of("stream"))
+    host = shown.between(low, high, shown.rows_of("thread"))
+    work_ns, host_ns = _inside(work, low, high), _inside(host, low, high)
+    self_ns = _self_ns(host, host_ns, prepared)
+    is_call = np.isin(host.kind, np.array(CALL_CATEGORIES, np.uint8))
+    is_operator = host.kind == Category.CPU_OP
+    return pb.RangeStatistics(
+        state="ready",
+        progress=1.0,
+        start_us=low / NS_PER_US,
+        end_us=high / NS_PER_US,
+        devices=[_device(shown, chain, work, low, high) for chain in shown.meta["chains"]],
+        threads=_threads(shown, host, self_ns, low, high),
+        operators=_by_name(shown, host, is_operator, self_ns, host_ns),
+        calls=_by_name(shown, host, is_call, self_ns, host_ns),
+        kernels=_by_name(shown, work, np.ones(len(work), np.bool_), work_ns, work_ns),
+    )
+
+
+def _inside(boxes: Boxes, low: int, high: int) -> Int64:
+    """Return how much of each event is in the range."""
+    ends: Int64 = np.minimum(boxes.start_ns + boxes.duration_ns, high) - np.maximum(boxes.start_ns, low)
+    return ends
+
+
+def _self_ns(host: Boxes, inside_ns: Int64, prepared: Prepared) -> Int64:
+    """Return how long each span is the innermost one of its thread, within the range."""
+    if not len(host):
+        return inside_ns
+    parent = prepared["span_parent"][host.number].astype(np.int64)
+    nested = np.zeros(len(prepared["span_parent"]), np.int64)
+    np.add.at(nested, parent[parent != NONE], inside_ns[parent != NONE])
+    rest: Int64 = inside_ns - nested[host.number]
+    return rest
+
+
+def _device(shown: Shown, chain: dict[str, int], work: Boxes, low: int, high: int) -> pb.DeviceRange:
+    prepared = shown.prepared
+    gaps = slice(chain["first_gap"], chain["first_gap"] + chain["gaps"])
+    gap_start, gap_end = prepared["gap_start_ns"][gaps], prepared["gap_end_ns"][gaps]
+    cut_low, cut_high = np.searchsorted(prepared["cut_gap"], [gaps.start, gaps.stop])
+    cuts = slice(int(cut_low), int(cut_high))
+    start = np.maximum(prepared["cut_start_ns"][cuts], low)
+    idle_ns = np.maximum(np.minimum(prepared["cut_end_ns"][cuts], high) - start, 0)
+    by_cause = np.zeros(len(Cause), np.int64)
+    np.add.at(by_cause, prepared["cut_cause"][cuts], idle_ns)
+    inside = max(0, min(high, chain["end_ns"]) - max(low, chain["start_ns"]))
+    lanes = np.array([lane["device"] == chain["device"] for lane in shown.lanes], np.bool_)
+    own = work.take(lanes[shown.lane_of_row[work.row]])
+    communicating, copying = _exposed(own, low, high)
+    return pb.DeviceRange(
+        device=chain["device"],
+        # The ledger is exact. Boxes are cut short where one stream's work overlaps many times.
+        computing_us=(inside - int(by_cause.sum()) - communicating - copying) / NS_PER_US,
+        copying_us=copying / NS_PER_US,
+        communicating_us=communicating / NS_PER_US,
+        idle_by_cause=[pb.CauseTime(cause=c.label, us=by_cause[c] / NS_PER_US) for c in Cause if by_cause[c]],
+        outside_us=(high - low - inside) / NS_PER_US,
+        gaps=int(((gap_start < high) & (gap_end > low)).sum()),
+    )
+
+
+def _exposed(work: Boxes, low: int, high: int) -> tuple[int, int]:
+    """Return the time of exposed communication, and of exposed copies: see facts.core.busy.Busy."""
+
+    def busy(chosen: Bool) -> Intervals:
+        start, length = work.start_ns[chosen], work.duration_ns[chosen]
+        return clip(union(start, start + length), low, high)
+
+    copies, communication = work.kind == Category.MEMCPY, work.kind == COLLECTIVE_KIND
+    computing = busy(~copies & ~communication)
+    communicating = subtract(busy(communication), computing)
+    copying = subtract(subtract(busy(copies), computing), communicating)
+    return communicating.total, copying.total
+
+
+def _threads(shown: Shown, host: Boxes, self_ns: Int64, low: int, high: int) -> list[pb.ThreadRange]:
+    lane = shown.lane_of_row[host.row] if len(host) else np.zeros(0, np.int64)
+    time_ns = np.zeros((len(shown.lanes), int(max(Category)) + 1), np.int64)
+    np.add.at(time_ns, (lane, host.kind), self_ns)
+    found = []
+    for at, each in enumerate(shown.lanes):
+        if each["kind"] != "thread":
+            continue
+        calls = int(time_ns[at, list(CALL_CATEGORIES)].sum())
+        found.append(
+            pb.ThreadRange(
+                title=each["title"],
+                operators_us=time_ns[at, Category.CPU_OP] / NS_PER_US,
+                calls_us=calls / NS_PER_US,
+                python_us=time_ns[at, Category.PYTHON_FUNCTION] / NS_PER_US,
+                annotations_us=time_ns[at, Category.USER_ANNOTATION] / NS_PER_US,
+                nothing_us=(high - low - int(time_ns[at].sum())) / NS_PER_US,
+            )
+        )
+    return found
+
+
+def _by_name(shown: Shown, boxes: Boxes, chosen: Bool, self_ns: Int64, total_ns: Int64) -> list[pb.NamedTime]:
+    """Sum events by name, most time first."""
+    names, group = np.unique(boxes.name[chosen], return_inverse=True)
+    count = np.bincount(group, minlength=len(names))
+    own, total = (_sums(group, values[chosen], len(names)) for values in (self_ns, total_ns))
+    order = np.argsort(-own, kind="stable")
+    rows = [
+        pb.NamedTime(
+            name=shown.text(int(names[i])),
+            count=int(count[i]),
+            self_us=own[i] / NS_PER_US,
+            total_us=total[i] / NS_PER_US,
+        )
+        for i in order[:MOST_ROWS].tolist()
+    ]
+    rest = order[MOST_ROWS:]
+    if len(rest):
+        sums = (int(values[rest].sum()) for values in (own, total))
+        own_us, total_us = (value / NS_PER_US for value in sums)
+        rows.append(pb.NamedTime(count=int(count[rest].sum()), self_us=own_us, total_us=total_us))
+    return rows
+
+
+def _sums(group: npt.NDArray[np.intp], values: Int64, groups: int) -> Int64:
+    found = np.zeros(groups, np.int64)
+    np.add.at(found, group, values)
+    return found
