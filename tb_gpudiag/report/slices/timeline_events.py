@@ -7,6 +7,7 @@ link_…       one entry per pair of linked events (facts/core/links.py)
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def prepare_events(
         ("types", events.input_types, LONGEST_ARGUMENT),
         ("settings", events.input_settings, LONGEST_ARGUMENT),
     ):
-        found[name] = texts_of(found[name], lambda i, t=known, n=longest: texts.add(t[i], n))
+        found[name] = texts_of(found[name], partial(_added, texts, known, longest))
     return {
         "span_parent": _small(host.tree.parent),
         "span_number": _small(np.where(operators, events.external_id, events.correlation)),
@@ -67,6 +68,10 @@ def prepare_events(
         "link_second": _small(links.second),
         "link_kind": links.kind,
     }
+
+
+def _added(texts: TextTable, known: list[str], longest: int, index: int) -> int:
+    return texts.add(known[index], longest)
 
 
 def _distinct(columns: list[npt.NDArray[Any]]) -> tuple[Int64, Int64]:
@@ -126,28 +131,34 @@ def _details(shown: Shown, number: int) -> pb.EventDetails:
     if not module:
         operator = _nearest_link(shown, origin, LinkKind.BACKWARD)
         module = _module(_stack(shown, operator)) if operator != NONE else ""
-    detail = int(prepared["span_detail"][number])
-    id_ = int(prepared["span_number"][number])
-    return pb.EventDetails(
+    answer = pb.EventDetails(
         state="ready",
         progress=1.0,
         event=event,
         track=shown.lanes[event.lane]["title"],
         module=module,
         stack=stack,
-        correlation=str(id_) if id_ > 0 and event.kind != Category.CPU_OP else "",
-        external_id=str(id_) if id_ > 0 and event.kind == Category.CPU_OP else "",
-        **{name: _argument(shown, name, detail) for name in ("shapes", "types", "settings")},
-        **{name: max(0, int(prepared[f"detail_{name}"][detail])) for name in _NUMBERS},
-        **{name: max(0.0, float(prepared[f"detail_{name}"][detail])) for name in _DECIMALS},
         links=links,
         links_left_out=left_out,
     )
+    _add_arguments(answer, shown)
+    return answer
 
 
-def _argument(shown: Shown, name: str, detail: int) -> str:
-    text = int(shown.prepared[f"detail_{name}"][detail])
-    return "" if text == NONE else shown.text(text)
+def _add_arguments(answer: pb.EventDetails, shown: Shown) -> None:
+    prepared, event = shown.prepared, answer.event
+    id_ = int(prepared["span_number"][event.number])
+    if id_ > 0 and event.kind == Category.CPU_OP:
+        answer.external_id = str(id_)
+    elif id_ > 0:
+        answer.correlation = str(id_)
+    detail = int(prepared["span_detail"][event.number])
+    for name in ("shapes", "types", "settings"):
+        text = int(prepared[f"detail_{name}"][detail])
+        setattr(answer, name, "" if text == NONE else shown.text(text))
+    for name in (*_NUMBERS, *_DECIMALS):
+        value = prepared[f"detail_{name}"][detail].item()
+        setattr(answer, name, max(0, value))
 
 
 def _ancestors(prepared: Prepared, number: int) -> list[int]:
