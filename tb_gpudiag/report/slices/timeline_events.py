@@ -117,7 +117,6 @@ def event_details(prepared: Prepared, number: int) -> pb.EventDetails:
 
 
 def _details(shown: Shown, number: int) -> pb.EventDetails:
-    prepared = shown.prepared
     found = shown.of_numbers(np.array([number], np.int64))
     if not len(found):
         raise UsageError(f"The timeline shows no event {number} of this trace.", where="event")
