@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,11 +20,17 @@ from tb_gpudiag.errors import (
     UsageError,
     is_out_of_memory,
 )
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.jobs.report.directory_view import directory_document
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.embedded import embedded
+from tb_gpudiag.report.slices.memory_history import prepare_memory
+from tb_gpudiag.report.slices.prepared import Prepared
+from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.views.document import Document
+from tb_gpudiag.report.views.html import interactive_script
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.service.guarded_memory import MemoryLimit
 from tb_gpudiag.service.run_rows import job_row, run_row
@@ -43,6 +49,8 @@ class Result:
     rows: list[pb.RunRow] = field(default_factory=list)
     jobs: list[pb.JobReport] = field(default_factory=list)
     errors: list[GpudiagError] = field(default_factory=list)
+    prepared: Prepared | None = None  # for an interactive page
+    file: TraceFile | None = None  # the only one, for an interactive page
 
     def findings(self) -> Iterator[pb.Finding]:
         yield from (finding for report in self.reports for finding in report.findings)
@@ -58,6 +66,12 @@ class Result:
         single = [report for id_, report in zip(ids, self.reports, strict=True) if id_ not in in_jobs]
         return directory_document(single, self.jobs, rows)
 
+    def content(self) -> Mapping[str, object] | None:
+        """Return what the interactive page of a single trace needs; None without one."""
+        if self.prepared is None or self.file is None or not self.reports:
+            return None
+        return embedded(self.reports[0], self.prepared, self.file.size_bytes, self.file.modified_ns)
+
 
 def run(arguments: Sequence[str]) -> int:
     """Return 0 on success, 1 if a --fail-on condition is met, 2 if nothing was read, 3 after a bug.
@@ -70,13 +84,14 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("PATH is missing", remedy="name a trace file, a memory snapshot or a log directory")
     result = Result()
     files, result.errors = find_files(paths, parsed.run)
-    _diagnose(files, result, quiet=parsed.quiet)
+    interactive = parsed.format == "html" and len(files) == 1 and interactive_script() is not None
+    _diagnose(files, result, quiet=parsed.quiet, prepare=interactive)
     if len(result.digests) > 1:
         result.jobs = list(build_jobs(result.digests).reports)
     for error in result.errors:
         tell(str(error))
     if result.reports or parsed.format == "json":
-        write(parsed, result.document, lambda: _data(result))
+        write(parsed, result.document, lambda: _data(result), result.content)
     if _met_a_bug(result):
         return DEFECT
     if not result.reports:
@@ -110,13 +125,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool) -> None:
+def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool, prepare: bool) -> None:
+    """Diagnose the files. prepare: keep what an interactive page needs, of a single file."""
+
+    def look(facts: Facts) -> None:
+        if prepare:
+            result.prepared = {**prepare_timeline(facts), **prepare_memory(facts)}
+            result.file = files[0]
+
     memory = MemoryLimit()
     with progress_bar(len(files), quiet=quiet) as show:
         for number, file in enumerate(files):
             try:
                 with memory.watched():
-                    report, digest = digest_file(file, partial(_show_within, show, number))
+                    report, digest = digest_file(file, partial(_show_within, show, number), look)
                 add_source_lines(report)
                 result.reports.append(report)
                 result.rows.append(run_row(digest))

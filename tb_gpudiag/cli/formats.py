@@ -30,8 +30,11 @@ def write(
     parsed: argparse.Namespace,
     document: Callable[[], Document],
     data: Callable[[], Mapping[str, object]],
+    content: Callable[[], Mapping[str, object] | None] = lambda: None,
 ) -> None:
     """Write in the format and to the place that the options name. `data` is what JSON shows.
+
+    content: what an HTML file needs to be interactive, as for html.document_html.
 
     Raises:
         Unreadable: the file cannot be written.
@@ -39,7 +42,12 @@ def write(
     if parsed.format == "text" and parsed.output is None and sys.stdout.isatty():
         print_document(document(), Console())
         return
-    text = dump(data()) + "\n" if parsed.format == "json" else _rendered(document(), parsed.format)
+    if parsed.format == "json":
+        text = dump(data()) + "\n"
+    elif parsed.format == "html":
+        text = document_html(document(), content())
+    else:
+        text = _rendered(document(), parsed.format)
     if parsed.output is None:
         sys.stdout.write(text)
     else:
@@ -47,9 +55,7 @@ def write(
 
 
 def _rendered(document: Document, kind: str) -> str:
-    if kind == "markdown":
-        return document_markdown(document)
-    return document_html(document) if kind == "html" else document_text(document)
+    return document_markdown(document) if kind == "markdown" else document_text(document)
 
 
 def write_file(path: Path, content: bytes) -> None:

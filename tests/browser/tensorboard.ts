@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const PROJECT = fileURLToPath(new URL("../..", import.meta.url));
-const PYTHON = process.env.PYTHON ?? join(PROJECT, ".venv/bin/python");
+export const PROJECT = fileURLToPath(new URL("../..", import.meta.url));
+export const PYTHON = process.env.PYTHON ?? join(PROJECT, ".venv/bin/python");
 
 export function makeFolder(): string {
   return mkdtempSync(join(tmpdir(), "gpudiag-browser-"));

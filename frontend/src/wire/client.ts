@@ -33,7 +33,23 @@ export function address(route: string, query: Query = {}): string {
   return text ? `./${route}?${text}` : `./${route}`;
 }
 
+/** Answers a route instead of the server. */
+export type Source = (route: string, query: URLSearchParams) => Promise<unknown>;
+
+let source: Source | null = null;
+
+/** Take all answers from here: the page has no server. */
+export function answerFrom(other: Source): void {
+  source = other;
+}
+
+/** Return true if the page is a file with everything inside, about one trace. */
+export function isEmbedded(): boolean {
+  return source !== null;
+}
+
 async function get(route: string, query?: Query, signal?: AbortSignal): Promise<unknown> {
+  if (source) return source(route, new URLSearchParams(address("", query).slice(3)));
   const answer = await fetch(address(route, query), signal ? { signal } : {});
   if (!answer.ok) throw new ServerError(route, answer.status);
   return answer.json();

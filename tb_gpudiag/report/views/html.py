@@ -1,12 +1,19 @@
-"""A document as one HTML page: no scripts, nothing fetched, light or dark as the reader's system is.
+"""A document as one HTML page: nothing fetched, light or dark as the reader's system is.
 
-The templates escape every value (Jinja2's autoescape), so names of the trace never become markup.
+The templates escape every value (Jinja2's autoescape), so names of the trace never become markup. A page
+about one trace also contains the tab's page with its data, if that is built. Without scripts, readers see the
+document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -23,9 +30,45 @@ def to_html(reports: Sequence[pb.Report]) -> str:
     return document_html(compose(reports))
 
 
-def document_html(document: Document) -> str:
-    """A document as one page: its overview, then its reports one after another."""
-    return _template().render(document=document)
+def document_html(document: Document, content: Mapping[str, Any] | None = None) -> str:
+    """A document as one page: its overview, then its reports one after another.
+
+    content: of slices.embedded.embedded, for the interactive page.
+    """
+    script = interactive_script() if content is not None else None
+    page = None if script is None else Page(_json(content), Markup(script), _digest(script))
+    return _template().render(document=document, page=page)
+
+
+class Page(NamedTuple):
+    """The interactive page inside an HTML file."""
+
+    content: Markup  # JSON
+    script: Markup
+    digest: str  # of the script, for the content security policy
+
+
+SCRIPT = Path(__file__).parents[2] / "static" / "offline.js"
+"""The built page as one script. A checkout has it after `npm run build` in frontend/."""
+
+
+def interactive_script() -> str | None:
+    """Return the script of the interactive page; None if it is not built."""
+    try:
+        text = SCRIPT.read_text(encoding="utf-8")
+    except OSError:
+        return None
+    # These would end the element, or hide its end. In JavaScript they are in strings only.
+    return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _json(content: Any) -> Markup:
+    # Inside a script element, only "<" can end it.
+    return Markup(json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"))
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
 
 
 @cache

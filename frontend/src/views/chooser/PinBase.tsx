@@ -1,6 +1,7 @@
 import { Button } from "@mantine/core";
 import { onlyMemory } from "../../state/kinds";
 import { usePage } from "../../state/store";
+import { isEmbedded } from "../../wire/client";
 import type { TraceEntry } from "../../wire/report";
 
 /** Makes the recording on the page the base of comparisons, or compares it with the base. */
@@ -9,7 +10,7 @@ export function PinBase({ entry }: { entry: TraceEntry }) {
   const tab = usePage((page) => page.tab);
   const pinBase = usePage((page) => page.pinBase);
   const openTab = usePage((page) => page.openTab);
-  if (onlyMemory(entry.kind)) return null;
+  if (onlyMemory(entry.kind) || isEmbedded()) return null;
   const pinned = base === entry.id;
   return (
     <span className="gd-buttons">

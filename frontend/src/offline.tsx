@@ -1,0 +1,15 @@
+// The page inside one HTML file: `gpudiag diagnose TRACE --format html`. Everything it shows is in the file.
+
+import { answerFrom } from "./wire/client";
+import { embeddedSource, type Content } from "./wire/embedded";
+import { render } from "./index";
+
+const data = document.getElementById("gpudiag-data")?.textContent;
+if (typeof DecompressionStream === "undefined") {
+  document.body.append(
+    "This browser is too old to show this page. Chrome 80, Firefox 113, Safari 16.4 and later can.",
+  );
+} else if (data) {
+  answerFrom(embeddedSource(JSON.parse(data) as Content));
+  render();
+}

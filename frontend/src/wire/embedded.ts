@@ -1,0 +1,131 @@
+// The page without a server: answers from data inside the HTML file. See slices/embedded.py.
+
+import { ServerError, type Source } from "./client";
+import type { Problem, Timeline, TraceList } from "./report";
+import { joined } from "./joined";
+
+interface Part {
+  readonly start_us: number;
+  readonly end_us: number;
+  /** Gzipped JSON in base64, as are all other texts here. */
+  readonly answer: string;
+}
+
+export interface Content {
+  readonly traces: TraceList;
+  readonly report: string;
+  readonly rules: string;
+  /** Ranges that split others into quarters, the whole trace first. */
+  readonly timeline: readonly Part[];
+  readonly memory: Readonly<Record<string, string>>;
+  readonly gaps: string;
+}
+
+/** A view that asks for twice its width never needs more. */
+const MOST_PARTS = 8;
+
+const ELSEWHERE = "Open the trace in TensorBoard, or with `gpudiag serve`.";
+
+function missing(what: string): { state: string; progress: number; error: Problem } {
+  return { state: "failed", progress: 0, error: { what, where: "", remedy: ELSEWHERE } };
+}
+
+async function unpacked(text: string): Promise<unknown> {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).json() as Promise<unknown>;
+}
+
+export function embeddedSource(content: Content): Source {
+  const kept = new Map<string, Promise<unknown>>();
+  const unpack = (text: string): Promise<unknown> => {
+    const found = kept.get(text) ?? unpacked(text);
+    kept.set(text, found);
+    return found;
+  };
+  const timeline = async (query: URLSearchParams): Promise<unknown> => {
+    if (content.timeline.length === 0) return missing("This file has no timeline.");
+    const parts = partsFor(content.timeline, number(query, "start_us"), number(query, "end_us"));
+    return joined((await Promise.all(parts.map(({ answer }) => unpack(answer)))) as Timeline[]);
+  };
+  const memory = async (query: URLSearchParams): Promise<unknown> => {
+    if (query.get("width") === "1")
+      return missing("This file does not include the allocations of a range that you select.");
+    const found = content.memory[query.get("device") ?? ""] ?? Object.values(content.memory)[0];
+    return found === undefined ? missing("This file has no memory curve.") : unpack(found);
+  };
+  const gap = async (query: URLSearchParams): Promise<unknown> => {
+    const gaps = (await unpack(content.gaps)) as Readonly<Record<string, unknown>>;
+    const found = gaps[`${query.get("device") ?? ""}:${query.get("gap") ?? ""}`];
+    return found ?? missing("This file includes the longest gaps only, and this is not one of them.");
+  };
+  const rule = async (query: URLSearchParams): Promise<unknown> => {
+    const rules = (await unpack(content.rules)) as Readonly<Record<string, unknown>>;
+    const found = rules[query.get("id") ?? ""];
+    if (found === undefined) throw new ServerError("rule", 404);
+    return found;
+  };
+  const { generation } = content.traces;
+  const routes: Readonly<Record<string, (query: URLSearchParams) => Promise<unknown>>> = {
+    traces: (query) =>
+      Promise.resolve(query.has("known") ? { generation, unchanged: true } : content.traces),
+    report: () => unpack(content.report),
+    timeline,
+    memory,
+    gap,
+    rule,
+  };
+  return (route, query) => {
+    const answer = routes[route]?.(query);
+    return answer ?? Promise.resolve(missing("This file does not include this."));
+  };
+}
+
+function number(query: URLSearchParams, name: string): number | null {
+  const text = query.get(name);
+  return text === null ? null : Number(text);
+}
+
+/** Return the finest parts that cover the range together, in order of time. */
+export function partsFor<T extends { readonly start_us: number; readonly end_us: number }>(
+  parts: readonly T[],
+  start_us: number | null,
+  end_us: number | null,
+): readonly T[] {
+  const [whole] = parts;
+  if (!whole || start_us === null || end_us === null) return parts.slice(0, 1);
+  const wanted = parts.filter((part) => part.start_us < end_us && part.end_us > start_us);
+  let chosen: readonly T[] = [whole];
+  for (;;) {
+    const finer = chosen.flatMap((part) => {
+      const inside = wanted.filter((other) => isQuarter(other, part));
+      // Part of a range may be left out, for lack of room: then its parent covers it.
+      const complete = covers(inside, Math.max(part.start_us, start_us), Math.min(part.end_us, end_us));
+      return complete ? inside : [part];
+    });
+    if (finer.length > MOST_PARTS || finer.every((part) => chosen.includes(part))) return chosen;
+    chosen = finer;
+  }
+}
+
+interface Range {
+  readonly start_us: number;
+  readonly end_us: number;
+}
+
+/** Rounding makes a quarter a little more or less than that. */
+function isQuarter(part: Range, of: Range): boolean {
+  const ratio = (part.end_us - part.start_us) / (of.end_us - of.start_us);
+  const slack = (of.end_us - of.start_us) / 1000;
+  return (
+    ratio > 0.2 && ratio < 0.3 && part.start_us >= of.start_us - slack && part.end_us <= of.end_us + slack
+  );
+}
+
+function covers(parts: readonly Range[], start_us: number, end_us: number): boolean {
+  const length = parts.reduce(
+    (sum, part) => sum + Math.min(part.end_us, end_us) - Math.max(part.start_us, start_us),
+    0,
+  );
+  return parts.length > 0 && length >= (end_us - start_us) * 0.999;
+}

@@ -1,0 +1,152 @@
+"""Everything that the page asks about one trace, for a page without a server: the report, rules, slices of
+the timeline and of memory, and the longest gaps. Bounded: what does not fit is left out, finest detail first.
+
+The timeline is a tree of slices. The root is the whole trace. A slice with merged boxes has four children
+that split its range, as long as there is room.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from typing import Any, Final
+
+import numpy as np
+from google.protobuf.message import Message
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.memory_slice import slice_memory
+from tb_gpudiag.report.slices.prepared import Prepared, read_meta
+from tb_gpudiag.report.slices.timeline import slice_timeline
+from tb_gpudiag.report.slices.timeline_chains import gap_chain
+from tb_gpudiag.report.wire import to_json
+from tb_gpudiag.rules.all import RULES
+
+# Base64 of the timeline's slices. With the page and the rest, the file stays below 5 MB.
+TIMELINE_BYTES: Final = 2_600_000
+
+_WIDTH: Final = 4096
+_CHILDREN: Final = 4
+# A slice shorter than this many µs is not split: no screen shows less.
+_SHORTEST_US: Final = 20.0
+
+_MOST_GAPS: Final = 200
+
+# The curve of a device's memory, in points. The page cannot ask for more detail later.
+_MEMORY_WIDTH: Final = 8192
+
+_LESS_DETAIL: Final = (
+    "this HTML file has no room for every event of the timeline: in its finest detail, short events are merged"
+)
+
+_ONLY_TRACE: Final = "trace"
+
+Content = dict[str, Any]
+
+
+def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns: int) -> Content:
+    """Return the answers as plain data: the list of traces, and gzipped JSON in base64.
+
+    prepared: of prepare_timeline and prepare_memory. size_bytes, modified_ns: of the trace's file.
+    """
+    has_timeline = report.trace.kind == "trace"
+    slices, complete = _timeline(prepared) if has_timeline else ([], True)
+    shown = pb.Report.FromString(report.SerializeToString())
+    if not complete:
+        shown.trace.notes.append(_LESS_DETAIL)
+    return {
+        "traces": json.loads(to_json(_list_of(report, size_bytes, modified_ns))),
+        "report": _packed(pb.ReportState(state="ready", progress=1.0, report=shown)),
+        "rules": _packed_text(json.dumps(_rules(report))),
+        "timeline": slices,
+        "memory": {str(device): _packed(found) for device, found in _memory(prepared)},
+        "gaps": _packed_text(json.dumps(dict(_gaps(prepared)) if has_timeline else {})),
+    }
+
+
+def _list_of(report: pb.Report, size_bytes: int, modified_ns: int) -> pb.TraceList:
+    trace = report.trace
+    entry = pb.TraceEntry(
+        id=_ONLY_TRACE,
+        run=trace.run,
+        worker=trace.worker,
+        span=trace.span,
+        size_bytes=size_bytes,
+        modified_s=modified_ns / 1e9,
+        state="ready",
+        limiter=report.verdict.limiter,
+        sentence=report.verdict.sentence,
+        content=_ONLY_TRACE,
+        kind=trace.kind,
+    )
+    return pb.TraceList(traces=[entry], generation=1, scanned=True, whole=True, version=report.generator)
+
+
+def _rules(report: pb.Report) -> dict[str, Content]:
+    named = {each.rule for group in (report.findings, report.clear, report.unchecked) for each in group}
+    pages: dict[str, Content] = {}
+    for rule in RULES:
+        if rule.id in named:
+            page = {"id": rule.id, "name": rule.name, "title": rule.title, "markdown": rule.page}
+            pages[rule.id] = pages[rule.name] = page
+    return pages
+
+
+def _timeline(prepared: Prepared) -> tuple[list[Content], bool]:
+    """Return the tree's slices, parents first, and whether every event is in one of them."""
+    slices: list[Content] = []
+    room = TIMELINE_BYTES
+    complete = True
+    todo: deque[tuple[float | None, float | None]] = deque([(None, None)])
+    while todo:
+        found = slice_timeline(prepared, *todo.popleft(), _WIDTH)
+        packed = _packed(found)
+        if slices and len(packed) > room:
+            complete = False
+            continue
+        room -= len(packed)
+        slices.append({"start_us": found.start_us, "end_us": found.end_us, "answer": packed})
+        if _is_merged(found) and found.end_us - found.start_us > _SHORTEST_US:
+            edges = np.linspace(found.start_us, found.end_us, _CHILDREN + 1).tolist()
+            todo.extend(pairwise(edges))
+    return slices, complete
+
+
+def _is_merged(found: pb.Timeline) -> bool:
+    """Return whether zooming in shows more."""
+    return any(
+        any(count > 1 for count in lane.box_count)
+        or (lane.HasField("queue") and list(lane.queue.low) != list(lane.queue.high))
+        for lane in found.lanes
+    )
+
+
+def _memory(prepared: Prepared) -> Iterator[tuple[int, pb.MemorySlice]]:
+    if "memory_meta" in prepared:
+        for device in read_meta(prepared, "memory_meta")["devices"]:
+            found = slice_memory(prepared, int(device), None, None, _MEMORY_WIDTH)
+            found.exact = True  # the page must not ask for more
+            yield int(device), found
+
+
+def _gaps(prepared: Prepared) -> Iterator[tuple[str, Content]]:
+    """The longest gaps by device and number."""
+    length = np.asarray(prepared["gap_end_ns"]) - np.asarray(prepared["gap_start_ns"])
+    places = read_meta(prepared, "meta")["chains"]
+    for row in islice(np.argsort(-length, kind="stable").tolist(), _MOST_GAPS):
+        place = next(p for p in places if p["first_gap"] <= row < p["first_gap"] + p["gaps"])
+        gap = row - place["first_gap"]
+        chain = gap_chain(prepared, place["device"], gap)
+        yield f"{place['device']}:{gap}", json.loads(to_json(chain))
+
+
+def _packed(message: Message) -> str:
+    return _packed_text(to_json(message))
+
+
+def _packed_text(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), mtime=0)).decode("ascii")

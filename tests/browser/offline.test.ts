@@ -1,0 +1,75 @@
+// The HTML file with the interactive page inside, opened from disk: no server, no request.
+
+import { execFileSync } from "node:child_process";
+import { readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { startBrowser, type Browser } from "./browser";
+import { makeFolder, PROJECT, PYTHON, simulate } from "./tensorboard";
+
+const folder = makeFolder();
+const file = join(folder, "report.html");
+let browser: Browser;
+let page: Page;
+const problems: string[] = [];
+
+beforeAll(async () => {
+  simulate(folder, "input_pipeline");
+  const [trace] = readdirSync(join(folder, "input_pipeline"));
+  const path = join(folder, "input_pipeline", trace ?? "");
+  execFileSync(PYTHON, ["-m", "tb_gpudiag", "diagnose", path, "--format", "html", "-o", file], {
+    cwd: PROJECT,
+  });
+  browser = await startBrowser();
+});
+
+afterAll(async () => {
+  await browser.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+beforeEach(async () => {
+  problems.length = 0;
+  page = await browser.context.newPage();
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) problems.push(message.text());
+  });
+  page.on("pageerror", (error) => problems.push(String(error)));
+  page.on("request", (request) => {
+    if (request.url() !== pathToFileURL(file).href) problems.push(`requested ${request.url()}`);
+  });
+});
+
+afterEach(async () => {
+  await page.close();
+  expect(problems).toEqual([]);
+});
+
+test("every view opens from disk, and views about other traces are absent", async () => {
+  await page.goto(pathToFileURL(file).href);
+  await page.getByText("Data loading keeps the GPU idle").first().waitFor();
+  expect(await page.getByRole("tab").allTextContents()).toEqual([
+    "Summary",
+    "Timeline",
+    "Operators",
+    "Memory",
+    "Recording",
+  ]);
+  for (const view of ["Timeline", "Operators", "Memory", "Recording", "Summary"]) {
+    await page.getByRole("tab", { name: view }).click();
+    await page.getByRole("heading").first().waitFor();
+  }
+});
+
+test("the timeline zooms, a gap and a rule's page open", async () => {
+  await page.goto(`${pathToFileURL(file).href}#gpudiag&p.gpudiag.view=timeline`);
+  await page.locator(".gd-label").first().waitFor();
+  await page.getByRole("button", { name: "Zoom in" }).click();
+  await page.getByRole("button", { name: "Longest gap, or the next one" }).click();
+  await page.getByRole("complementary", { name: "Selected gap" }).getByText("Gap of").waitFor();
+  await page.getByRole("tab", { name: "Summary" }).click();
+  await page.getByRole("button", { name: /GD101/ }).first().click();
+  await page.getByText("How it is measured").waitFor();
+});

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.report.building.build import build_report
+from tb_gpudiag.report.diagnosis import only_trace
+from tb_gpudiag.report.slices import embedded as module
+from tb_gpudiag.report.slices.embedded import embedded
+from tb_gpudiag.report.slices.memory_history import prepare_memory
+from tb_gpudiag.report.slices.timeline import prepare_timeline
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import SnapshotBuilder, TraceBuilder
+from tests.report.reports import slow_loader
+
+
+def _embedded(path: Path) -> dict[str, Any]:
+    file = only_trace(str(path))
+    facts = Facts(read_trace(file.path))
+    prepared = {**prepare_timeline(facts), **prepare_memory(facts)}
+    return embedded(build_report(facts, file), prepared, file.size_bytes, file.modified_ns)
+
+
+def _unpacked(text: str) -> Any:
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+def _short_kernels(count: int) -> TraceBuilder:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=20.0 * count)
+    for i in range(count):
+        main.launch("gemm", at=20.0 * i, us=1, runs_at=20.0 * i + 2, runs_us=1)
+    return trace
+
+
+def test_answers_are_complete_for_a_small_trace(tmp_path: Path) -> None:
+    path = slow_loader().write(tmp_path / "run")
+    content = _embedded(path)
+    (entry,) = content["traces"]["traces"]
+    assert (entry["state"], entry["size_bytes"]) == ("ready", path.stat().st_size)
+    report = _unpacked(content["report"])["report"]
+    assert report["findings"][0]["rule"] == "GD101"
+    assert _unpacked(content["rules"])["GD101"]["markdown"].startswith("#")
+    (whole,) = content["timeline"]
+    lanes = _unpacked(whole["answer"])["lanes"]
+    assert all(count == 1 for lane in lanes for count in lane["box_count"])
+    gaps = next(lane for lane in lanes if lane["kind"] == "gaps")
+    assert set(_unpacked(content["gaps"])) == {f"0:{gap}" for gap in gaps["box_gap"]}
+
+
+def test_merged_events_are_in_finer_slices(tmp_path: Path) -> None:
+    content = _embedded(_short_kernels(3000).write(tmp_path))
+    slices = content["timeline"]
+    whole = slices[0]
+    assert len(slices) > 1
+    finest = [part for part in slices if part["end_us"] - part["start_us"] < 0.3 * whole["end_us"]]
+    kernels = 0
+    for part in finest:
+        (lane,) = (lane for lane in _unpacked(part["answer"])["lanes"] if lane["kind"] == "stream")
+        assert set(lane["box_count"]) <= {1}
+        kernels += sum(part["start_us"] <= start < part["end_us"] for start in lane["box_start_us"])
+    assert kernels == 3000
+
+
+def test_without_room_detail_is_left_out_and_the_report_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TIMELINE_BYTES", 100)
+    content = _embedded(_short_kernels(3000).write(tmp_path))
+    assert len(content["timeline"]) == 1
+    assert "no room" in _unpacked(content["report"])["report"]["trace"]["notes"][-1]
+
+
+def test_a_memory_snapshot_has_its_curve_and_no_timeline(tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(2 << 20, at=0)
+    snapshot.allocate(1024, at=1, stack=["train.py(9): forward"])
+    content = _embedded(snapshot.write(tmp_path))
+    assert content["timeline"] == []
+    assert _unpacked(content["memory"]["0"])["exact"]
