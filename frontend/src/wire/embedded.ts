@@ -67,8 +67,7 @@ export function embeddedSource(content: Content): Source {
   };
   const { generation } = content.traces;
   const routes: Readonly<Record<string, (query: URLSearchParams) => Promise<unknown>>> = {
-    traces: (query) =>
-      Promise.resolve(query.has("known") ? { generation, unchanged: true } : content.traces),
+    traces: (query) => Promise.resolve(query.has("known") ? { generation, unchanged: true } : content.traces),
     report: () => unpack(content.report),
     timeline,
     memory,

@@ -5,7 +5,8 @@ import type { Curve, Lane, Timeline } from "./report";
 /** Join slices in order of time. All have the same lanes. */
 export function joined(slices: readonly Timeline[]): Timeline {
   const [first, ...others] = slices;
-  if (!first || others.length === 0) return first as Timeline;
+  if (!first) throw new RangeError("there is no slice");
+  if (others.length === 0) return first;
   const names = [...new Set(slices.flatMap((slice) => slice.names))];
   const index = new Map(names.map((name, at) => [name, at]));
   const starts = new Set<number>();
@@ -41,11 +42,12 @@ function without(lane: Lane, before_us: number): Lane {
 
 /** Change the columns of a lane's boxes, which are the arrays of its fields. */
 function columns(lane: Lane, change: (name: keyof Lane, column: readonly number[]) => number[]): Lane {
-  const changed = Object.entries(lane).map(([name, value]: [string, unknown]) => [
-    name,
-    Array.isArray(value) ? change(name as keyof Lane, value as number[]) : value,
-  ]);
-  return Object.fromEntries(changed) as unknown as Lane;
+  const changed: Partial<Record<keyof Lane, unknown>> = { ...lane };
+  for (const name of Object.keys(lane) as (keyof Lane)[]) {
+    const value = lane[name];
+    if (Array.isArray(value)) changed[name] = change(name, value);
+  }
+  return changed as Lane;
 }
 
 function joinedCurve(a: Curve, b: Curve): Curve {

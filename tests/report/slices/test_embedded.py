@@ -40,6 +40,12 @@ def _short_kernels(count: int) -> TraceBuilder:
     return trace
 
 
+def _is_inside(part: dict[str, Any], other: dict[str, Any]) -> bool:
+    length = part["end_us"] - part["start_us"], other["end_us"] - other["start_us"]
+    middle = (part["start_us"] + part["end_us"]) / 2
+    return length[0] < length[1] * 0.9 and other["start_us"] < middle < other["end_us"]
+
+
 def test_answers_are_complete_for_a_small_trace(tmp_path: Path) -> None:
     path = slow_loader().write(tmp_path / "run")
     content = _embedded(path)
@@ -58,11 +64,10 @@ def test_answers_are_complete_for_a_small_trace(tmp_path: Path) -> None:
 def test_merged_events_are_in_finer_slices(tmp_path: Path) -> None:
     content = _embedded(_short_kernels(3000).write(tmp_path))
     slices = content["timeline"]
-    whole = slices[0]
     assert len(slices) > 1
-    finest = [part for part in slices if part["end_us"] - part["start_us"] < 0.3 * whole["end_us"]]
+    leaves = [part for part in slices if not any(_is_inside(other, part) for other in slices)]
     kernels = 0
-    for part in finest:
+    for part in leaves:
         (lane,) = (lane for lane in _unpacked(part["answer"])["lanes"] if lane["kind"] == "stream")
         assert set(lane["box_count"]) <= {1}
         kernels += sum(part["start_us"] <= start < part["end_us"] for start in lane["box_start_us"])

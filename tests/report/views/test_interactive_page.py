@@ -1,4 +1,4 @@
-"""The HTML file with the interactive page: what readers without scripts see, and that nothing can break out."""
+"""The HTML file with the interactive page: what readers without scripts see, and that nothing breaks out."""
 
 from __future__ import annotations
 
