@@ -68,10 +68,10 @@ def main(analyze: Callable[[Task, Callable[[float, str], None]], Path]) -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # Unbuffered: another thread waits for the end of stdin, and must see what follows the task.
-    task = Task.from_line(_line_of(0))
+    task = Task.from_line(first_line(0))
     reporter = Reporter(out)
-    _end_with_parent(task.parent)
-    _lower_priority()
+    end_with_parent(task.parent)
+    lower_priority()
     _bound_memory(task, reporter)
     result: Done | Failed
     try:
@@ -122,7 +122,7 @@ def save(task: Task, report_gz: bytes, arrays: Mapping[str, Any], summary: Mappi
     )
 
 
-def _line_of(descriptor: int) -> bytes:
+def first_line(descriptor: int) -> bytes:
     line = b""
     while not line.endswith(b"\n"):
         chunk = os.read(descriptor, 65536)
@@ -132,7 +132,7 @@ def _line_of(descriptor: int) -> bytes:
     return line
 
 
-def _end_with_parent(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Exit when stdin ends. On Linux, also ask for a signal, which works inside a C library, too."""
 
     def wait() -> None:
@@ -152,7 +152,7 @@ def _end_with_parent(parent: int) -> None:
             os._exit(1)
 
 
-def _lower_priority() -> None:
+def lower_priority() -> None:
     try:
         os.nice(NICE)
         if sys.platform == "linux":

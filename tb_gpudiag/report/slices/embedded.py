@@ -39,7 +39,7 @@ _MOST_GAPS: Final = 200
 # The curve of a device's memory, in points. The page cannot ask for more detail later.
 _MEMORY_WIDTH: Final = 8192
 
-_LESS_DETAIL: Final = "this HTML file has no room for every event of the timeline: short events stay merged at any zoom"
+_LESS_DETAIL: Final = "this HTML file has no room for the whole timeline: short events stay merged"
 
 _ONLY_TRACE: Final = "trace"
 
