@@ -19,9 +19,10 @@ from tensorboard.backend import http_util
 from tensorboard.plugins import base_plugin
 from werkzeug import wrappers
 
-from tb_gpudiag.errors import GpudiagError, UsageError
+from tb_gpudiag.errors import GpudiagError, LimitReached, UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_json
+from tb_gpudiag.service.exports import FORMATS
 from tb_gpudiag.service.pending import Pending
 from tb_gpudiag.service.roots import roots_from
 from tb_gpudiag.service.service import Service, UnknownTrace, problem
@@ -120,6 +121,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             "/find": self._find,
             "/event": self._event,
             "/range": self._range,
+            "/export": self._export,
             "/job": self._job,
             "/history": self._history,
             "/compare": self._compare,
@@ -206,6 +208,24 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         if isinstance(found, Pending):
             return _json(request, to_json(_pending(pb.RangeStatistics, found)))
         return _zipped(request, found)
+
+    def _export(self, request: wrappers.Request) -> wrappers.Response:
+        format_ = _text(request, "format")
+        if format_ not in FORMATS:
+            raise UsageError(f"The formats are: {', '.join(FORMATS)}.", where="format")
+        try:
+            found = self._service.export(_text(request, "id"), format_)
+        except LimitReached as error:
+            return _problem(request, 503, error)
+        if isinstance(found, Pending):
+            return _json(request, to_json(_pending(pb.ReportState, found)), code=503)
+        # A download, of whatever type: a browser must not show HTML from here as a page of TensorBoard.
+        headers = {
+            "X-Content-Type-Options": "nosniff",
+            "Content-Disposition": f'attachment; filename="{found.name}"',
+        }
+        # Streamed: http_util takes whole contents only. werkzeug closes the export after the response.
+        return wrappers.Response(found, headers=headers, content_type="application/octet-stream")
 
     def _job(self, request: wrappers.Request) -> wrappers.Response:
         return _stated(request, pb.JobState, self._service.job(_text(request, "id")))

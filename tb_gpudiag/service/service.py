@@ -5,15 +5,17 @@ No request waits for an analysis, a scan or a store: it returns what is known no
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tb_gpudiag.errors import GpudiagError, Unreadable, UsageError
+from tb_gpudiag.errors import GpudiagError, LimitReached, Unreadable, UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.cache import Cache
 from tb_gpudiag.service.entry import CorruptEntry, Entry
+from tb_gpudiag.service.exports import Export, Exports, Order
 from tb_gpudiag.service.index import LogIndex, Snapshot, TraceEntry
 from tb_gpudiag.service.jobs import COMMAND, Jobs
 from tb_gpudiag.service.listing import Listing
@@ -32,6 +34,9 @@ MOST_LISTED = 2000
 
 # Files and folders that cannot be read: more are counted.
 MOST_PROBLEMS = 100
+
+
+Found = TypeVar("Found")
 
 
 class UnknownTrace(Exception):
@@ -61,6 +66,8 @@ class Service:
         self._note = ""
         self._summaries: dict[str, dict[str, str] | None] = {}
         self._slices = Slices()
+        self._exports = Exports()
+        self._memory_limit_bytes = settings.memory_limit_bytes
         self._runs = Runs()
         self._reductions = Reductions(self._cache, self._jobs)
         self._index = LogIndex(roots, on_change=self._look_up)
@@ -203,6 +210,22 @@ class Service:
         """
         return self._slice(id_, "range", start_us, end_us)
 
+    def export(self, id_: str, format_: str) -> Export | Pending:
+        """Start to make a file of the trace and its analysis, in a format of exports.FORMATS.
+
+        Raises:
+            UnknownTrace: there is no such trace, or no longer.
+            LimitReached: others are being made.
+            UsageError: this trace cannot be exported so.
+        """
+        file, limit = self._entry(id_).file, self._memory_limit_bytes
+        found = self._result(
+            id_, lambda _, path: self._exports.start(Order(str(path), file, format_, limit, os.getpid()))
+        )
+        if isinstance(found, Pending) and isinstance(found.error, LimitReached):
+            raise found.error
+        return found
+
     def job(self, id_: str) -> bytes | Pending:
         """Return the JobState of the job that this trace is a rank of, as gzipped JSON.
 
@@ -266,7 +289,7 @@ class Service:
     def _slice(self, id_: str, kind: str, *arguments: Argument) -> bytes | Pending:
         return self._result(id_, lambda _, path: self._slices.get(Question(str(path), kind, arguments)))
 
-    def _result(self, id_: str, read: Callable[[str, Path], bytes]) -> bytes | Pending:
+    def _result(self, id_: str, read: Callable[[str, Path], Found]) -> Found | Pending:
         """Return `read` of the trace's cache entry. Queue an analysis if there is none or it is corrupt."""
         trace = self._entry(id_)
         if not trace.content:
