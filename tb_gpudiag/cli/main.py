@@ -28,6 +28,7 @@ COMMANDS = {
     "explain": "show what a rule checks, and how to fix what it finds",
     "history": "show what changed over the recordings of a run, and memory that grows",
     "job": "show the ranks of a job together: which one the others wait for, and why",
+    "serve": "show the page in a browser, without TensorBoard",
     "scrub": "copy a trace without the tokens and passwords in it",
 }
 """One line of help by name of the subcommand, which is a module in tb_gpudiag.cli."""
