@@ -43,6 +43,12 @@ SEARCHED = ("any", "operator", "kernel", "module", "call", "range", "function")
 DEFAULT_MATCHES = 50
 MOST_MATCHES = 200
 LONGEST_SEARCH = 200
+# Rows of a table of operators or kernels.
+MOST_ROWS = 2000
+DEFAULT_ROWS = 200
+
+LONGEST_WORD = 40
+LONGEST_FILTER = 200
 
 STATIC = Path(__file__).parent / "static"
 ENTRY_MODULE = "index.js"
@@ -83,6 +89,11 @@ Answer = TypeVar(
     pb.Matches,
     pb.EventDetails,
     pb.RangeStatistics,
+    pb.OperatorTable,
+    pb.KernelTable,
+    pb.CallDetails,
+    pb.CallTree,
+    pb.RooflinePlot,
 )
 
 Route = Callable[[wrappers.Request], wrappers.Response]
@@ -122,6 +133,11 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             "/event": self._event,
             "/range": self._range,
             "/export": self._export,
+            "/operators": self._operators,
+            "/kernels": self._kernels,
+            "/calls": self._calls,
+            "/callTree": self._call_tree,
+            "/roofline": self._roofline,
             "/job": self._job,
             "/history": self._history,
             "/compare": self._compare,
@@ -227,6 +243,39 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         # Streamed: http_util takes whole contents only. werkzeug closes the export after the response.
         return wrappers.Response(found, headers=headers, content_type="application/octet-stream")
 
+    def _operators(self, request: wrappers.Request) -> wrappers.Response:
+        group, kind = _choice(request, "group", "operator"), _choice(request, "kind", "operator")
+        arguments = (group, kind, _choice(request, "sort", "gpu_self"), *_rows_wanted(request))
+        return self._sliced_calls(request, pb.OperatorTable, "operators", *arguments, *_span(request))
+
+    def _kernels(self, request: wrappers.Request) -> wrappers.Response:
+        group, sort = _choice(request, "group", "kernel"), _choice(request, "sort", "total")
+        arguments = (group, sort, *_rows_wanted(request))
+        return self._sliced_calls(request, pb.KernelTable, "kernels", *arguments, *_span(request))
+
+    def _calls(self, request: wrappers.Request) -> wrappers.Response:
+        table, group = _choice(request, "kind", "operator"), _choice(request, "group", "operator")
+        key = _integer(request, "key", None, low=0, high=10**15 - 1)
+        return self._sliced_calls(request, pb.CallDetails, "calls", table, group, key, *_span(request))
+
+    def _call_tree(self, request: wrappers.Request) -> wrappers.Response:
+        root = None
+        if "root" in request.args:
+            root = _integer(request, "root", None, low=0, high=2**31 - 1)
+        weight = _choice(request, "weight", "host")
+        return self._sliced_calls(request, pb.CallTree, "callTree", weight, root, *_span(request))
+
+    def _roofline(self, request: wrappers.Request) -> wrappers.Response:
+        return self._sliced_calls(request, pb.RooflinePlot, "roofline")
+
+    def _sliced_calls(
+        self, request: wrappers.Request, message: type[Answer], kind: str, *arguments: Argument
+    ) -> wrappers.Response:
+        found = self._service.calls(kind, _text(request, "id"), *arguments)
+        if isinstance(found, Pending):
+            return _json(request, to_json(_pending(message, found)))
+        return _zipped(request, found)
+
     def _job(self, request: wrappers.Request) -> wrappers.Response:
         return _stated(request, pb.JobState, self._service.job(_text(request, "id")))
 
@@ -316,6 +365,21 @@ def _known(request: wrappers.Request) -> int | None:
     if "known" not in request.args:
         return None
     return _integer(request, "known", None, low=-1, high=2**32 - 1)
+
+
+def _choice(request: wrappers.Request, name: str, default: str) -> str:
+    """Return a word. What cuts the slice knows which words there are."""
+    return str(request.args.get(name, default))[:LONGEST_WORD]
+
+
+def _rows_wanted(request: wrappers.Request) -> tuple[str, int]:
+    """Return the text that rows must contain, and how many rows are wanted."""
+    text = str(request.args.get("filter", ""))[:LONGEST_FILTER]
+    return text, _integer(request, "limit", DEFAULT_ROWS, low=1, high=MOST_ROWS)
+
+
+def _span(request: wrappers.Request) -> tuple[float | None, float | None]:
+    return _range(request)[:2]
 
 
 def _range(request: wrappers.Request) -> tuple[float | None, float | None, int]:

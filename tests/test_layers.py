@@ -114,7 +114,7 @@ def test_imports_point_one_way() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
-LEAVES = ("memory", "kernels", "launching", "waiting", "stepping", "replay")
+LEAVES = ("memory", "kernels", "launching", "waiting", "stepping", "replay", "operators")
 """Rooms of facts/ beside its core. Each imports the core and trace/; facts.py imports all of them."""
 
 

@@ -38,6 +38,7 @@ from tb_gpudiag.facts.launching.launch_modes import LaunchModes, in_compiled_cod
 from tb_gpudiag.facts.launching.same_shapes import same_shapes
 from tb_gpudiag.facts.memory.context import MemoryContext
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory
+from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.stepping.variance import StepTimes, find_step_times
@@ -308,6 +309,13 @@ class Facts:
         return Replay(
             self.events, self.work, self.communication, blocking, full_queue, self.steps, self.window
         )
+
+    # operators
+
+    @cached_property
+    def call_tree(self) -> CallTree:
+        """Host calls of the whole recording, merged where they have the same path, with their GPU work."""
+        return CallTree(self.host, self.work)
 
     # kernels
 

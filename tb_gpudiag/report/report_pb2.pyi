@@ -1724,3 +1724,301 @@ class ComparisonState(_message.Message):
     comparison: Comparison
     stage: str
     def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., comparison: _Optional[_Union[Comparison, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
+
+class OperatorTable(_message.Message):
+    __slots__ = ("state", "progress", "error", "group", "kind", "start_us", "end_us", "rows", "total_rows", "rest", "all", "has_shapes", "has_stacks", "has_modules", "has_gpu")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_ROWS_FIELD_NUMBER: _ClassVar[int]
+    REST_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    HAS_SHAPES_FIELD_NUMBER: _ClassVar[int]
+    HAS_STACKS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MODULES_FIELD_NUMBER: _ClassVar[int]
+    HAS_GPU_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    progress: float
+    error: Problem
+    group: str
+    kind: str
+    start_us: float
+    end_us: float
+    rows: _containers.RepeatedCompositeFieldContainer[OperatorRow]
+    total_rows: int
+    rest: OperatorRow
+    all: OperatorRow
+    has_shapes: bool
+    has_stacks: bool
+    has_modules: bool
+    has_gpu: bool
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[str] = ..., kind: _Optional[str] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[OperatorRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., all: _Optional[_Union[OperatorRow, _Mapping[str, object]]] = ..., has_shapes: bool = ..., has_stacks: bool = ..., has_modules: bool = ..., has_gpu: bool = ...) -> None: ...
+
+class OperatorRow(_message.Message):
+    __slots__ = ("key", "name", "shapes", "module", "stack", "calls", "host_self_us", "host_total_us", "gpu_self_us", "gpu_total_us", "gpu_events", "tensor_core_us", "teraflops", "terabytes")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_FIELD_NUMBER: _ClassVar[int]
+    MODULE_FIELD_NUMBER: _ClassVar[int]
+    STACK_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    HOST_SELF_US_FIELD_NUMBER: _ClassVar[int]
+    HOST_TOTAL_US_FIELD_NUMBER: _ClassVar[int]
+    GPU_SELF_US_FIELD_NUMBER: _ClassVar[int]
+    GPU_TOTAL_US_FIELD_NUMBER: _ClassVar[int]
+    GPU_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_CORE_US_FIELD_NUMBER: _ClassVar[int]
+    TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
+    TERABYTES_FIELD_NUMBER: _ClassVar[int]
+    key: float
+    name: str
+    shapes: str
+    module: str
+    stack: _containers.RepeatedScalarFieldContainer[str]
+    calls: float
+    host_self_us: float
+    host_total_us: float
+    gpu_self_us: float
+    gpu_total_us: float
+    gpu_events: float
+    tensor_core_us: float
+    teraflops: float
+    terabytes: float
+    def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., shapes: _Optional[str] = ..., module: _Optional[str] = ..., stack: _Optional[_Iterable[str]] = ..., calls: _Optional[float] = ..., host_self_us: _Optional[float] = ..., host_total_us: _Optional[float] = ..., gpu_self_us: _Optional[float] = ..., gpu_total_us: _Optional[float] = ..., gpu_events: _Optional[float] = ..., tensor_core_us: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ...) -> None: ...
+
+class KernelTable(_message.Message):
+    __slots__ = ("state", "progress", "error", "group", "start_us", "end_us", "rows", "total_rows", "rest", "all")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_ROWS_FIELD_NUMBER: _ClassVar[int]
+    REST_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    progress: float
+    error: Problem
+    group: str
+    start_us: float
+    end_us: float
+    rows: _containers.RepeatedCompositeFieldContainer[KernelRow]
+    total_rows: int
+    rest: KernelRow
+    all: KernelRow
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[str] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[KernelRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[KernelRow, _Mapping[str, object]]] = ..., all: _Optional[_Union[KernelRow, _Mapping[str, object]]] = ...) -> None: ...
+
+class KernelRow(_message.Message):
+    __slots__ = ("key", "name", "family", "arithmetic", "operators", "more_operators", "count", "total_us", "mean_us", "min_us", "max_us", "blocks_per_sm", "teraflops", "terabytes", "share")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FAMILY_FIELD_NUMBER: _ClassVar[int]
+    ARITHMETIC_FIELD_NUMBER: _ClassVar[int]
+    OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    MORE_OPERATORS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_US_FIELD_NUMBER: _ClassVar[int]
+    MEAN_US_FIELD_NUMBER: _ClassVar[int]
+    MIN_US_FIELD_NUMBER: _ClassVar[int]
+    MAX_US_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_PER_SM_FIELD_NUMBER: _ClassVar[int]
+    TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
+    TERABYTES_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    key: float
+    name: str
+    family: str
+    arithmetic: str
+    operators: _containers.RepeatedScalarFieldContainer[str]
+    more_operators: int
+    count: float
+    total_us: float
+    mean_us: float
+    min_us: float
+    max_us: float
+    blocks_per_sm: float
+    teraflops: float
+    terabytes: float
+    share: float
+    def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., family: _Optional[str] = ..., arithmetic: _Optional[str] = ..., operators: _Optional[_Iterable[str]] = ..., more_operators: _Optional[int] = ..., count: _Optional[float] = ..., total_us: _Optional[float] = ..., mean_us: _Optional[float] = ..., min_us: _Optional[float] = ..., max_us: _Optional[float] = ..., blocks_per_sm: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
+
+class CallDetails(_message.Message):
+    __slots__ = ("state", "progress", "error", "group", "key", "name", "stacks", "more_stacks", "kernels", "more_kernels", "shapes", "more_shapes", "longest")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STACKS_FIELD_NUMBER: _ClassVar[int]
+    MORE_STACKS_FIELD_NUMBER: _ClassVar[int]
+    KERNELS_FIELD_NUMBER: _ClassVar[int]
+    MORE_KERNELS_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_FIELD_NUMBER: _ClassVar[int]
+    MORE_SHAPES_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    progress: float
+    error: Problem
+    group: str
+    key: float
+    name: str
+    stacks: _containers.RepeatedCompositeFieldContainer[CallStack]
+    more_stacks: int
+    kernels: _containers.RepeatedCompositeFieldContainer[CallPart]
+    more_kernels: int
+    shapes: _containers.RepeatedCompositeFieldContainer[CallPart]
+    more_shapes: int
+    longest: _containers.RepeatedCompositeFieldContainer[TimeRange]
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[str] = ..., key: _Optional[float] = ..., name: _Optional[str] = ..., stacks: _Optional[_Iterable[_Union[CallStack, _Mapping[str, object]]]] = ..., more_stacks: _Optional[int] = ..., kernels: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_kernels: _Optional[int] = ..., shapes: _Optional[_Iterable[_Union[CallPart, _Mapping[str, object]]]] = ..., more_shapes: _Optional[int] = ..., longest: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+
+class CallStack(_message.Message):
+    __slots__ = ("frames", "more_frames", "forward", "module", "calls", "host_us", "gpu_us", "share", "node")
+    FRAMES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    FORWARD_FIELD_NUMBER: _ClassVar[int]
+    MODULE_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    HOST_US_FIELD_NUMBER: _ClassVar[int]
+    GPU_US_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    frames: _containers.RepeatedCompositeFieldContainer[CallFrame]
+    more_frames: int
+    forward: bool
+    module: str
+    calls: float
+    host_us: float
+    gpu_us: float
+    share: float
+    node: int
+    def __init__(self, frames: _Optional[_Iterable[_Union[CallFrame, _Mapping[str, object]]]] = ..., more_frames: _Optional[int] = ..., forward: bool = ..., module: _Optional[str] = ..., calls: _Optional[float] = ..., host_us: _Optional[float] = ..., gpu_us: _Optional[float] = ..., share: _Optional[float] = ..., node: _Optional[int] = ...) -> None: ...
+
+class CallFrame(_message.Message):
+    __slots__ = ("name", "kind")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    kind: int
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[int] = ...) -> None: ...
+
+class CallPart(_message.Message):
+    __slots__ = ("name", "count", "us")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    count: float
+    us: float
+    def __init__(self, name: _Optional[str] = ..., count: _Optional[float] = ..., us: _Optional[float] = ...) -> None: ...
+
+class CallTree(_message.Message):
+    __slots__ = ("state", "progress", "error", "weight", "start_us", "end_us", "total_us", "names", "node", "parent", "name", "kind", "node_us", "self_us", "calls", "left_out", "left_out_us", "path")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_US_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NODE_US_FIELD_NUMBER: _ClassVar[int]
+    SELF_US_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_US_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    progress: float
+    error: Problem
+    weight: str
+    start_us: float
+    end_us: float
+    total_us: float
+    names: _containers.RepeatedScalarFieldContainer[str]
+    node: _containers.RepeatedScalarFieldContainer[int]
+    parent: _containers.RepeatedScalarFieldContainer[int]
+    name: _containers.RepeatedScalarFieldContainer[int]
+    kind: _containers.RepeatedScalarFieldContainer[int]
+    node_us: _containers.RepeatedScalarFieldContainer[float]
+    self_us: _containers.RepeatedScalarFieldContainer[float]
+    calls: _containers.RepeatedScalarFieldContainer[float]
+    left_out: _containers.RepeatedScalarFieldContainer[int]
+    left_out_us: _containers.RepeatedScalarFieldContainer[float]
+    path: _containers.RepeatedCompositeFieldContainer[CallStep]
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., weight: _Optional[str] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., total_us: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_us: _Optional[_Iterable[float]] = ..., self_us: _Optional[_Iterable[float]] = ..., calls: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., left_out_us: _Optional[_Iterable[float]] = ..., path: _Optional[_Iterable[_Union[CallStep, _Mapping[str, object]]]] = ...) -> None: ...
+
+class CallStep(_message.Message):
+    __slots__ = ("name", "kind", "node")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    kind: int
+    node: int
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[int] = ..., node: _Optional[int] = ...) -> None: ...
+
+class RooflinePlot(_message.Message):
+    __slots__ = ("state", "progress", "error", "device", "device_name", "assumed", "peaks", "bandwidth", "points", "more_points")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_NAME_FIELD_NUMBER: _ClassVar[int]
+    ASSUMED_FIELD_NUMBER: _ClassVar[int]
+    PEAKS_FIELD_NUMBER: _ClassVar[int]
+    BANDWIDTH_FIELD_NUMBER: _ClassVar[int]
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_POINTS_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    progress: float
+    error: Problem
+    device: int
+    device_name: str
+    assumed: str
+    peaks: _containers.RepeatedCompositeFieldContainer[RooflinePeak]
+    bandwidth: float
+    points: _containers.RepeatedCompositeFieldContainer[RooflinePoint]
+    more_points: int
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., device_name: _Optional[str] = ..., assumed: _Optional[str] = ..., peaks: _Optional[_Iterable[_Union[RooflinePeak, _Mapping[str, object]]]] = ..., bandwidth: _Optional[float] = ..., points: _Optional[_Iterable[_Union[RooflinePoint, _Mapping[str, object]]]] = ..., more_points: _Optional[int] = ...) -> None: ...
+
+class RooflinePeak(_message.Message):
+    __slots__ = ("name", "teraflops")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TERAFLOPS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    teraflops: float
+    def __init__(self, name: _Optional[str] = ..., teraflops: _Optional[float] = ...) -> None: ...
+
+class RooflinePoint(_message.Message):
+    __slots__ = ("operator", "shapes", "number", "family", "calls", "us", "operations", "bytes", "reached")
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    FAMILY_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    REACHED_FIELD_NUMBER: _ClassVar[int]
+    operator: str
+    shapes: str
+    number: str
+    family: str
+    calls: float
+    us: float
+    operations: float
+    bytes: float
+    reached: float
+    def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., number: _Optional[str] = ..., family: _Optional[str] = ..., calls: _Optional[float] = ..., us: _Optional[float] = ..., operations: _Optional[float] = ..., bytes: _Optional[float] = ..., reached: _Optional[float] = ...) -> None: ...

@@ -18,6 +18,11 @@ from google.protobuf.message import Message
 
 from tb_gpudiag.errors import Defect, GpudiagError, LimitReached, Unreadable
 from tb_gpudiag.report.slices.memory_slice import slice_memory
+from tb_gpudiag.report.slices.operators.call_details import slice_call_details
+from tb_gpudiag.report.slices.operators.call_tree_slice import slice_call_tree
+from tb_gpudiag.report.slices.operators.kernel_table import slice_kernels
+from tb_gpudiag.report.slices.operators.operator_table import slice_operators
+from tb_gpudiag.report.slices.operators.roofline_plot import slice_roofline
 from tb_gpudiag.report.slices.timeline import slice_timeline
 from tb_gpudiag.report.slices.timeline_chains import gap_chain
 from tb_gpudiag.report.slices.timeline_events import event_at, event_details
@@ -51,6 +56,11 @@ SLICERS: Mapping[str, Slicer] = {
     "event": event_details,
     "event_at": event_at,
     "range": range_statistics,
+    "operators": slice_operators,
+    "kernels": slice_kernels,
+    "calls": slice_call_details,
+    "callTree": slice_call_tree,
+    "roofline": slice_roofline,
 }
 """What can be cut, by name."""
 

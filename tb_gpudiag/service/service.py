@@ -226,6 +226,18 @@ class Service:
             raise found.error
         return found
 
+    def calls(self, kind: str, id_: str, *arguments: Argument) -> bytes | Pending:
+        """Return a table of operators or kernels, a row of one in detail, the call tree, or the roofline.
+
+        kind: `operators`, `kernels`, `calls`, `callTree` or `roofline`; the arguments are those of the
+        function in cutter.SLICERS.
+
+        Raises:
+            UnknownTrace: there is no such trace, or no longer.
+            UsageError: an argument is none of those there are.
+        """
+        return self._slice(id_, kind, *arguments)
+
     def job(self, id_: str) -> bytes | Pending:
         """Return the JobState of the job that this trace is a rank of, as gzipped JSON.
 

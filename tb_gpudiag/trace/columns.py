@@ -182,7 +182,7 @@ def _spans(
         registers=_tiny(_numbers(columns["registers"], rows), category),
         shared_bytes=shared_bytes,
         call_stack=_encoded(_shortened(columns["call_stack"].take(take), _LONGEST_STACK)),
-        shapes=_texts_where(has_cost, columns["input_shapes"].take(take), name),
+        shapes=_short_texts(columns["input_shapes"].take(take)),
         types=_texts_where(has_cost, columns["input_types"].take(take), name),
         settings=_settings(take, name, seldom),
         messages=message_texts(take, name, seldom),
@@ -238,6 +238,12 @@ def _texts_where(
         pa.array(keeps[name.indices.to_numpy()]), pc.less_equal(pc.binary_length(texts), _LONGEST_SHAPES)
     )
     return _encoded(pc.if_else(pc.fill_null(keep, False), texts, ""))
+
+
+def _short_texts(texts: pa.Array) -> pa.DictionaryArray:
+    """Keep the texts of an ordinary length; the others become empty."""
+    short = pc.fill_null(pc.less_equal(pc.binary_length(texts), _LONGEST_SHAPES), False)
+    return _encoded(pc.if_else(short, texts, ""))
 
 
 def _settings(take: pa.Array, name: pa.DictionaryArray, seldom: Seldom) -> pa.DictionaryArray:

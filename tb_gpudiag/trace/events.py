@@ -114,8 +114,8 @@ class Events:
     registers: UInt8  # per thread of a kernel; 0 if the trace does not say
     shared_bytes: Int32  # shared memory per block of a kernel; NONE if the trace does not say
     call_stack: Int32  # index into `call_stacks` (old traces), or NONE
-    shapes: Int32  # of an operator whose cost they give: index into `input_shapes`, or NONE
-    types: Int32  # likewise: index into `input_types`, or NONE
+    shapes: Int32  # of an operator: index into `input_shapes`, or NONE
+    types: Int32  # of an operator whose cost follows from its inputs: index into `input_types`, or NONE
     settings: Int32  # of convolutions and attention: index into `input_settings`, or NONE
     message: Int32  # of `record_param_comms` and communication kernels: index into `messages`, or NONE
     names: list[str]

@@ -1351,3 +1351,231 @@ export interface ComparisonState {
   comparison: Comparison | undefined;
   stage: string;
 }
+
+/**
+ * Response of `operators`: a table of calls, the first rows of the order asked for. Times are over the range asked for,
+ * else over the recording. Self time is without the calls of other operators, ranges and the runtime inside, as in
+ * torch's key_averages().
+ */
+export interface OperatorTable {
+  /** ready, or as in ReportState */
+  state: string;
+  progress: number;
+  error:
+    | Problem
+    | undefined;
+  /** operator, shapes, stack, module */
+  group: string;
+  /** operator, range, call, python */
+  kind: string;
+  start_us: number;
+  end_us: number;
+  rows: OperatorRow[];
+  /** that match the filter */
+  total_rows: number;
+  /** those of them that are not in `rows`, together */
+  rest:
+    | OperatorRow
+    | undefined;
+  /** all that match the filter, together */
+  all: OperatorRow | undefined;
+  has_shapes: boolean;
+  has_stacks: boolean;
+  has_modules: boolean;
+  has_gpu: boolean;
+}
+
+export interface OperatorRow {
+  /** for `calls` */
+  key: number;
+  name: string;
+  /** JSON */
+  shapes: string;
+  module: string;
+  /** a few Python frames, innermost first */
+  stack: string[];
+  calls: number;
+  host_self_us: number;
+  host_total_us: number;
+  /** work that it launched itself */
+  gpu_self_us: number;
+  /** and that the calls inside it launched */
+  gpu_total_us: number;
+  /** of gpu_self_us */
+  gpu_events: number;
+  /** of gpu_self_us */
+  tensor_core_us: number;
+  /** TFLOP/s of its kernels, 0 if not known */
+  teraflops: number;
+  /** TB/s, likewise */
+  terabytes: number;
+}
+
+/** Response of `kernels`: GPU work by name. */
+export interface KernelTable {
+  state: string;
+  progress: number;
+  error:
+    | Problem
+    | undefined;
+  /** kernel, operator */
+  group: string;
+  start_us: number;
+  end_us: number;
+  rows: KernelRow[];
+  total_rows: number;
+  rest: KernelRow | undefined;
+  all: KernelRow | undefined;
+}
+
+export interface KernelRow {
+  key: number;
+  name: string;
+  family: string;
+  /** tensor_cores, fp32_cores, half_on_fp32_cores, fp64, unknown */
+  arithmetic: string;
+  /** that launched it, most time first */
+  operators: string[];
+  more_operators: number;
+  count: number;
+  total_us: number;
+  mean_us: number;
+  min_us: number;
+  max_us: number;
+  /** mean by time, 0 if not known */
+  blocks_per_sm: number;
+  /** TFLOP/s of the operators that launched it, where their input shapes are known, else 0 */
+  teraflops: number;
+  terabytes: number;
+  /** of all GPU work's time */
+  share: number;
+}
+
+/** Response of `calls`: one row of `operators` or `kernels` in detail. */
+export interface CallDetails {
+  state: string;
+  progress: number;
+  error: Problem | undefined;
+  group: string;
+  key: number;
+  name: string;
+  stacks: CallStack[];
+  more_stacks: number;
+  /** that it launched, or for a kernel the operators that launched it */
+  kernels: CallPart[];
+  more_kernels: number;
+  shapes: CallPart[];
+  more_shapes: number;
+  /** its longest calls; for a kernel its longest runs */
+  longest: TimeRange[];
+}
+
+export interface CallStack {
+  /** innermost first */
+  frames: CallFrame[];
+  /** further out */
+  more_frames: number;
+  /** the stack is the forward operator's */
+  forward: boolean;
+  module: string;
+  calls: number;
+  /** total */
+  host_us: number;
+  /** total */
+  gpu_us: number;
+  /** of the row's time */
+  share: number;
+  /** of `callTree` */
+  node: number;
+}
+
+export interface CallFrame {
+  name: string;
+  /** category of the event (trace/events.py) */
+  kind: number;
+}
+
+export interface CallPart {
+  name: string;
+  count: number;
+  us: number;
+}
+
+/**
+ * Response of `callTree`: the call tree below a node. Calls with the same path are one node. Nodes come in the order of
+ * their first call, each before what it calls.
+ */
+export interface CallTree {
+  state: string;
+  progress: number;
+  error:
+    | Problem
+    | undefined;
+  /** host, gpu */
+  weight: string;
+  start_us: number;
+  end_us: number;
+  total_us: number;
+  /** string table */
+  names: string[];
+  /** columns of equal length, one entry per node */
+  node: number[];
+  /** index into the columns, -1 for the first nodes */
+  parent: number[];
+  /** index into names */
+  name: number[];
+  /** category of the event; 0 for a thread */
+  kind: number[];
+  /** with what it calls */
+  node_us: number[];
+  self_us: number[];
+  calls: number[];
+  /** number of small nodes below that are not in the answer */
+  left_out: number[];
+  left_out_us: number[];
+  /** nodes around the one asked for, outermost first, and that one */
+  path: CallStep[];
+}
+
+export interface CallStep {
+  name: string;
+  kind: number;
+  node: number;
+}
+
+/** Response of `roofline`: operators of the busiest device whose input shapes are known, most time first. */
+export interface RooflinePlot {
+  state: string;
+  progress: number;
+  error: Problem | undefined;
+  device: number;
+  device_name: string;
+  /** whose peaks these are, if not this device's own */
+  assumed: string;
+  peaks: RooflinePeak[];
+  /** TB/s, 0 if not known */
+  bandwidth: number;
+  points: RooflinePoint[];
+  more_points: number;
+}
+
+export interface RooflinePeak {
+  name: string;
+  teraflops: number;
+}
+
+export interface RooflinePoint {
+  operator: string;
+  /** JSON */
+  shapes: string;
+  /** number format */
+  number: string;
+  /** of the kernels that take most of the time */
+  family: string;
+  calls: number;
+  us: number;
+  operations: number;
+  bytes: number;
+  /** share of the roofline, 0 if the peaks are not known */
+  reached: number;
+}

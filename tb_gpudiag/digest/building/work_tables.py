@@ -14,8 +14,9 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.paths import Paths
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.trace.vocabulary.shaped_operators import has_cost
 from tb_gpudiag.wording.format import one_line
 
 # Models with thousands of layers have this many distinct kernels by path. The rest takes little time.
@@ -32,7 +33,7 @@ def kernel_table(kernels: Kernels | None, host: Host, paths: Paths, since_ns: in
     event, operator = kernels.event[own], kernels.operators(host)[own]
     origin = np.where(operator == NONE, kernels.origin[own], operator)
     path = np.where(origin == NONE, NONE, paths.of_event[origin])
-    shapes = np.where(operator == NONE, NONE, events.shapes[operator]).astype(np.int64)
+    shapes = np.where(operator == NONE, NONE, _cost_shapes(events)[operator]).astype(np.int64)
     first, member, count = _groups(events.name[event].astype(np.int64), path, shapes)
     time = np.bincount(member, weights=kernels.duration_ns[own], minlength=len(first)).astype(np.int64)
     order = np.argsort(-time, kind="stable")
@@ -56,8 +57,9 @@ def cpu_kernel_table(host: Host, window: Window, paths: Paths) -> pa.Table:
     """Return KERNELS of a job on the CPU: its operators with known input sizes, in self time."""
     events = host.events
     self_ns, inside = _self_time(host, window)
-    own = np.flatnonzero(inside & (events.shapes != NONE))
-    path, shapes = paths.of_event[own], events.shapes[own].astype(np.int64)
+    cost_shapes = _cost_shapes(events)
+    own = np.flatnonzero(inside & (cost_shapes != NONE))
+    path, shapes = paths.of_event[own], cost_shapes[own].astype(np.int64)
     first, member, count = _groups(events.name[own].astype(np.int64), path, shapes)
     time = np.bincount(member, weights=np.maximum(self_ns[own], 0), minlength=len(first)).astype(np.int64)
     shown = np.argsort(-time, kind="stable")[:MOST]
@@ -75,6 +77,12 @@ def cpu_kernel_table(host: Host, window: Window, paths: Paths) -> pa.Table:
             "time_ns": time[shown],
         },
     )
+
+
+def _cost_shapes(events: Events) -> Int64:
+    """Return `events.shapes` of the operators whose cost they give, NONE for others, shape (n,)."""
+    counts = np.array([has_cost(name) for name in events.names] or [False], np.bool_)
+    return np.where(counts[events.name], events.shapes, NONE).astype(np.int64)
 
 
 def operator_table(host: Host, work: Work, window: Window, paths: Paths) -> pa.Table:

@@ -127,6 +127,20 @@ class Host:
         own = np.where(match(self.events, marks.MODULE), np.arange(len(self.events)), NONE)
         return self._with_forward(self.tree.nearest(own))
 
+    @cached_property
+    def forward(self) -> Int64:
+        """Forward operator that created the autograd node around each event, or NONE, shape (n,)."""
+        events = self.events
+        own = (events.category == Category.CPU_OP) & (events.sequence != NONE) & ~self.in_backward
+        found = self._with_forward(np.where(own, np.arange(len(events)), NONE))
+        return np.where(self.in_backward, found, NONE)
+
+    @cached_property
+    def in_backward(self) -> Bool:
+        """Mask of the events that autograd's nodes ran, shape (n,)."""
+        found: Bool = self._backward_node != NONE
+        return found
+
     def _with_forward(self, found: Int64) -> Int64:
         """Fill `found` where it is NONE from the forward operator with the same sequence number."""
         events, node = self.events, self._backward_node

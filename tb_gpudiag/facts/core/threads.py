@@ -79,6 +79,13 @@ class HostTree:
         opened_by[np.argsort(depth_of_close, kind="stable")] = by_depth
         self._closes, self._opened_by, self._parents = closes, opened_by, parents
 
+    @cached_property
+    def end_ns(self) -> Int64:
+        """When each host span is left, shape (n,): not after the span around it. NONE for other events."""
+        end: Int64 = np.full(len(self.depth), NONE, np.int64)
+        end[self.spans[self._opened_by]] = self._axis.times(self._closes)
+        return end
+
     def activities(self) -> dict[int, Activity]:
         """Return thread index -> its segments, from its first span's start to its last one's end."""
         count = len(self._starts)

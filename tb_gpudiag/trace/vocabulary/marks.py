@@ -54,6 +54,16 @@ NOT_OWN_RANGE = any_of(
 )
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def merged_name(name: str) -> str:
+    """Return the name without what differs from call to call: the number of a step, addresses of objects."""
+    if STEP.fullmatch(name):
+        return "ProfilerStep"
+    return _ADDRESS.sub("", name) if " at 0x" in name else name
+
+
 def module_name(name: str) -> str:
     """Return `Linear_3` for `nn.Module: Linear_3`, and any other name as it is."""
     return name.removeprefix(MODULE_PREFIX)

@@ -1,0 +1,236 @@
+"""The call tree: host calls of a trace, merged where they have the same path.
+
+A path begins with the thread. It goes on with Python frames, modules, `record_function` ranges, operators and
+calls to the runtime and driver. Operators with other input shapes have other nodes. What autograd runs in
+backward also has the forward operator in its path: the same node of the graph for the same line of code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.operators.merged import MergedTree, merge
+from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Bool, Category, Events, Int64
+from tb_gpudiag.trace.vocabulary import marks
+from tb_gpudiag.trace.vocabulary.frames import parse_frame
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Host spans, shape (c,) each. Those of one thread nest exactly: see HostTree."""
+
+    event: Int64
+    parent: Int64  # place of the call around each, or NONE
+    depth: Int64
+    start_ns: Int64
+    end_ns: Int64
+
+    def spans(self) -> Int64:
+        """Return the event that is in the tree of host spans: of a call of no duration the one around it."""
+        instant = (self.start_ns == self.end_ns) & (self.parent != NONE)
+        return np.where(instant, self.event[self.parent], self.event)
+
+
+class CallTree:
+    """The merged tree, and for each call and each piece of GPU work its node.
+
+    Arrays over nodes have shape (m,). The nodes of threads are at depth 0 and have no calls.
+    """
+
+    def __init__(self, host: Host, work: Work) -> None:
+        events = host.events
+        self.calls = _calls(host)
+        self.threads: Int64 = np.unique(events.thread[self.calls.event]).astype(np.int64)
+        self._name = _names_without_numbers(events)
+        label = _labels(events, self._name, self.calls.event)
+        early, late = _phases(host, self.calls)
+        number = len(self.threads)
+        # Threads come first. They are the parents of outermost calls.
+        parent = np.r_[
+            np.full(number, NONE, np.int64),
+            np.where(
+                self.calls.parent == NONE,
+                np.searchsorted(self.threads, events.thread[self.calls.event]),
+                self.calls.parent + number,
+            ),
+        ]
+        depth = np.r_[np.zeros(number, np.int64), self.calls.depth + 1]
+        key = np.r_[np.arange(number), label + number]
+        if len(late):
+            key = _with_forward(host, self.calls, parent, depth, key, early + number, number)
+        self.tree, node = merge(parent, depth, key)
+        self.node: Int64 = node[number:]
+        self.thread_node: Int64 = node[:number]
+        # A call of each node, NONE for threads.
+        self.call: Int64 = np.maximum(self.tree.first - number, NONE)
+        self.event: Int64 = np.where(self.call == NONE, NONE, self.calls.event[self.call])
+        place = np.full(len(events) + 1, NONE, np.int64)  # one more, so that NONE stays NONE
+        place[self.calls.event] = self.node
+        self.work_node: Int64 = place[work.origin]
+        spans = self.calls.spans()
+        self.forward: Int64 = np.where(self.call == NONE, NONE, place[host.forward[spans[self.call]]])
+        self.category = np.where(self.event == NONE, Category.OTHER, events.category[self.event])
+        self._host = host
+
+    @property
+    def kind_key(self) -> Int64:
+        """Key of a node that does not tell input shapes apart: its name and category, shape (m,)."""
+        named = self._name[self.event] * (max(Category) + 1) + self.category
+        threads = np.cumsum(self.event == NONE) - 1
+        return np.where(self.event == NONE, threads, named + len(self.threads))
+
+    def nearest(self, chosen: Bool, *, strictly: bool = False) -> Int64:
+        """Return the nearest chosen node at or above each node, or NONE, shape (m,).
+
+        chosen: mask over nodes. strictly: above it.
+        """
+        own = np.where(chosen, np.arange(len(self.tree)), NONE)
+        found = own.copy()
+        above = np.full(len(own), NONE, np.int64)
+        for here in self._levels:
+            above[here] = found[self.tree.parent[here]]
+            found[here] = np.where(own[here] == NONE, above[here], own[here])
+        return above if strictly else found
+
+    @property
+    def _levels(self) -> list[Int64]:
+        """Nodes with a parent, level by level."""
+        depth = self.tree.depth
+        order = np.argsort(depth, kind="stable")
+        borders = np.searchsorted(depth[order], np.arange(1, int(depth.max(initial=0)) + 2))
+        return [order[a:b] for a, b in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True)]
+
+    def modules(self) -> Int64:
+        """Return the nearest `nn.Module` node of each node, in backward the forward operator's, or NONE."""
+        events = self._host.events
+        is_module = match(events, marks.MODULE)
+        found = self.nearest((self.event != NONE) & is_module[self.event])
+        lacking = (found == NONE) & (self.forward != NONE)
+        return np.where(lacking, found[self.forward], found)
+
+    def frames(self) -> Int64:
+        """Return the nearest Python frame above each node, in backward the forward operator's, or NONE."""
+        python = self.category == Category.PYTHON_FUNCTION
+        found = self.nearest(python, strictly=True)
+        lacking = (found == NONE) & (self.forward != NONE)
+        return np.where(lacking, found[self.forward], found)
+
+    def code_stacks(self) -> Int64:
+        """Number the stack of each node: of the functions around it, without modules and built-ins, in
+        backward the forward operator's. 0 if it has none."""
+        events = self._host.events
+        names = np.unique(events.name[self.event[self.category == Category.PYTHON_FUNCTION]])
+        known = np.zeros(len(events.names) + 1, np.bool_)
+        known[[i for i in names.tolist() if parse_frame(events.names[i]) is not None]] = True
+        function = (self.category == Category.PYTHON_FUNCTION) & known[events.name[self.event]]
+        above = self.nearest(function, strictly=True)
+        item = np.flatnonzero(function)
+        place = np.full(len(above) + 1, NONE, np.int64)
+        place[item] = np.arange(len(item))
+        depth = np.zeros(len(above), np.int64)
+        for here in self._levels:
+            depth[here] = depth[self.tree.parent[here]] + function[self.tree.parent[here]]
+        _, code = merge(place[above[item]], depth[item], self._name[self.event[item]])
+        found = np.where(above == NONE, 0, np.r_[code + 1, 0][place[above]])
+        lacking = (found == 0) & (self.forward != NONE)
+        return np.where(lacking, found[self.forward], found)
+
+    def callers(self) -> Int64:
+        """Return the nearest node above each that is not a Python frame, or NONE: calls of operators, ranges
+        and the runtime nest in one another as in torch's key_averages()."""
+        return self.nearest((self.category != Category.PYTHON_FUNCTION) & (self.event != NONE), strictly=True)
+
+    def merged_shapes(self) -> tuple[MergedTree, Int64]:
+        """Return the tree without input shapes and forward operators, and the place of each node in it."""
+        return merge(self.tree.parent, self.tree.depth, self.kind_key)
+
+
+def _calls(host: Host) -> Calls:
+    """Find the host spans. Those of no duration are below the innermost span at that time."""
+    events, tree = host.events, host.tree
+    nested = tree.spans
+    bare = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8)) & (events.duration_ns == 0)
+    instant = np.flatnonzero(bare).astype(np.int64)
+    event = np.r_[nested, instant]
+    above = np.r_[tree.parent[nested], _innermost(host, instant)]
+    place = np.full(len(events) + 1, NONE, np.int64)
+    place[event] = np.arange(len(event))
+    depth = np.where(above == NONE, 0, tree.depth[above] + 1)
+    start_ns = np.r_[tree.start_ns[nested], events.start_ns[instant]]
+    end_ns = np.r_[tree.end_ns[nested], events.start_ns[instant]]
+    order = np.lexsort((np.arange(len(event)), start_ns, events.thread[event])) if len(instant) else None
+    if order is None:
+        return Calls(event, place[above], depth, start_ns, end_ns)
+    place[event[order]] = np.arange(len(event))
+    return Calls(event[order], place[above[order]], depth[order], start_ns[order], end_ns[order])
+
+
+def _innermost(host: Host, instant: Int64) -> Int64:
+    """Return the innermost span around each instant event, or NONE."""
+    events = host.events
+    found = np.full(len(instant), NONE, np.int64)
+    if not len(instant):
+        return found
+    activities = host.tree.activities()
+    for thread in np.unique(events.thread[instant]).tolist():
+        activity = activities.get(thread)
+        if activity is None:
+            continue
+        own = np.flatnonzero(events.thread[instant] == thread)
+        at = np.searchsorted(activity.start_ns, events.start_ns[instant[own]], side="right") - 1
+        inside = (at >= 0) & (events.start_ns[instant[own]] < activity.end_ns[np.maximum(at, 0)])
+        found[own[inside]] = activity.event[at[inside]]
+    return found
+
+
+def _names_without_numbers(events: Events) -> Int64:
+    """Return the name of each event, the same for all steps, and for all addresses of objects, shape (n,)."""
+    first: dict[str, int] = {}
+    name = [first.setdefault(marks.merged_name(text), i) for i, text in enumerate(events.names)]
+    return np.array(name, np.int64)[events.name] if name else events.name.astype(np.int64)
+
+
+def _labels(events: Events, name: Int64, event: Int64) -> Int64:
+    """Number what tells calls below the same call apart: category, name, input shapes, recorded stack."""
+    label = name[event] * (max(Category) + 1) + events.category[event]
+    for column in (events.shapes, events.call_stack):
+        known = np.flatnonzero(column[event] != NONE)
+        if len(known):
+            most = int(label.max()) + 1
+            code = np.unique(label[known], return_inverse=True)[1].astype(np.int64)
+            code = code * (int(column.max()) + 1) + column[event[known]]
+            label[known] = most + np.unique(code, return_inverse=True)[1]
+    return label
+
+
+def _phases(host: Host, calls: Calls) -> tuple[Int64, Int64]:
+    """Return the places of calls outside of backward, and of those in it."""
+    backward = host.in_backward[calls.spans()]
+    return np.flatnonzero(~backward).astype(np.int64), np.flatnonzero(backward).astype(np.int64)
+
+
+def _with_forward(
+    host: Host, calls: Calls, parent: Int64, depth: Int64, key: Int64, early: Int64, number: int
+) -> Int64:
+    """Return the keys, which for calls in backward also tell forward operators of other paths apart.
+
+    early: items outside of backward: merged here on their own, because nothing above them is in it.
+    """
+    items = np.r_[np.arange(number), early]
+    place = np.full(len(key) + 1, NONE, np.int64)
+    place[items] = np.arange(len(items))
+    _, node = merge(place[parent[items]], depth[items], key[items])
+    of_event = np.full(len(host.events) + 1, NONE, np.int64)
+    of_event[calls.event[early - number]] = node[number:]
+    forward = of_event[host.forward[calls.spans()]]
+    known = np.flatnonzero(forward != NONE)
+    code = np.unique(key[known + number], return_inverse=True)[1].astype(np.int64)
+    code = code * (int(node.max(initial=0)) + 1) + forward[known]
+    found: Int64 = key.copy()
+    found[known + number] = int(key.max()) + 1 + np.unique(code, return_inverse=True)[1]
+    return found

@@ -1,0 +1,1 @@
+"""Tables of operators and kernels, their call stacks, the call tree and the roofline."""

@@ -1,0 +1,120 @@
+"""Groups of calls and of GPU work: the key of each node or cell in a table, and what a filter matches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tb_gpudiag.errors import UsageError
+from tb_gpudiag.report.slices.operators.call_weights import CallData
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Int64
+from tb_gpudiag.trace.vocabulary.marks import module_name
+
+KINDS: Mapping[str, tuple[Category, ...]] = {
+    "operator": (Category.CPU_OP,),
+    "range": (Category.USER_ANNOTATION,),
+    "call": CALL_CATEGORIES,
+    "python": (Category.PYTHON_FUNCTION,),
+}
+"""What a table can be about."""
+
+GROUPS = ("operator", "shapes", "stack", "module")
+KERNEL_GROUPS = ("kernel", "operator")
+
+OUTSIDE = 0
+"""Key of what is in no module, and of GPU work that no operator launched."""
+
+
+def of_kind(data: CallData, kind: str) -> Bool:
+    """Mask of the nodes of this kind, shape (m,)."""
+    if kind not in KINDS:
+        raise UsageError(f"The parameter kind must be one of {', '.join(KINDS)}.", where="kind")
+    return np.isin(data.array("call_category"), np.array(KINDS[kind], np.uint8))
+
+
+def node_keys(data: CallData, group: str, kind: str) -> Int64:
+    """Return the key of each node of this kind, NONE for other nodes, shape (m,)."""
+    if group not in GROUPS:
+        raise UsageError(f"The parameter group must be one of {', '.join(GROUPS)}.", where="group")
+    name = data.array("call_name").astype(np.int64)
+    if group == "operator":
+        key = name
+    elif group == "module":
+        key = _module_names(data, data.array("call_module"))
+    else:
+        key = name * _several(data) + (_shapes(data) if group == "shapes" else _stacks(data))
+    return np.where(of_kind(data, kind), key, NONE)
+
+
+def _several(data: CallData) -> int:
+    """More than there are shapes or stacks."""
+    return len(data.prepared["call_code"]) + len(data.prepared["call_text_first"]) + 1
+
+
+def _shapes(data: CallData) -> Int64:
+    return data.array("call_shapes").astype(np.int64) + 1
+
+
+def _stacks(data: CallData) -> Int64:
+    """Return a number of each node's call stack, 0 if it has none: its Python functions, else the recorded
+    text."""
+    code, stack, forward = (
+        data.array(f"call_{part}").astype(np.int64) for part in ("code", "stack", "forward")
+    )
+    stack = np.where((stack == NONE) & (forward != NONE), stack[forward], stack)
+    return np.where((code > 0) | (stack == NONE), code, stack + len(code) + 1)
+
+
+def _module_names(data: CallData, module: Int64) -> Int64:
+    """Return a key of each module's name, OUTSIDE for NONE."""
+    named = data.array("call_name").astype(np.int64)[module] + 1
+    return np.where(module == NONE, OUTSIDE, named)
+
+
+def modules_inside(data: CallData, values: Int64) -> Int64:
+    """Return the sum for each module node over itself and the modules inside it, 0 for other nodes.
+
+    values: of each node, counted for the module that it runs in."""
+    module = data.array("call_module").astype(np.int64)
+    known = module != NONE
+    own = np.zeros(len(values), np.int64)
+    np.add.at(own, module[known], values[known])
+    is_module = module == np.arange(len(module))
+    return np.where(is_module, data.below(own), 0)
+
+
+def module_keys(data: CallData) -> Int64:
+    """Return the key of each module node, NONE for other nodes, shape (m,)."""
+    module = data.array("call_module").astype(np.int64)
+    is_module = module == np.arange(len(module))
+    return np.where(is_module, _module_names(data, module), NONE)
+
+
+def cell_keys(data: CallData, group: str) -> Int64:
+    """Return the key of each cell of GPU work, shape (k,)."""
+    if group not in KERNEL_GROUPS:
+        raise UsageError(f"The parameter group must be one of {', '.join(KERNEL_GROUPS)}.", where="group")
+    name = data.array("cell_name").astype(np.int64)
+    if group == "kernel":
+        return name
+    return name * (len(data.prepared["text_first"]) + 1) + cell_operators(data) + 1
+
+
+def cell_operators(data: CallData) -> Int64:
+    """Return the name of the operator or range that launched each cell's work, or NONE, shape (k,)."""
+    node = data.array("cell_node").astype(np.int64)
+    if not len(data.prepared["call_owner"]):
+        return node
+    owner = np.where(node == NONE, NONE, data.array("call_owner").astype(np.int64)[node])
+    return np.where(owner == NONE, NONE, data.array("call_name").astype(np.int64)[owner])
+
+
+def matching(data: CallData, names: Int64, text: str) -> Bool:
+    """Mask of the names that contain the text, upper and lower case alike, shape of `names`."""
+    if not text:
+        return np.ones(len(names), np.bool_)
+    wanted = text.casefold()
+    known, member = np.unique(names, return_inverse=True)
+    found = [index >= 0 and wanted in module_name(data.name(index)).casefold() for index in known.tolist()]
+    return np.array(found, np.bool_)[member] if len(known) else np.zeros(0, np.bool_)

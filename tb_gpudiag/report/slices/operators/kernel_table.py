@@ -1,0 +1,119 @@
+"""The table of GPU work by name, or by name and the operator that launched it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.errors import UsageError
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.operators.call_groups import cell_keys, cell_operators, matching
+from tb_gpudiag.report.slices.operators.call_weights import CallData
+from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
+from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic, Family
+
+MOST_ROWS = 2_000
+
+ORDERS = ("total", "count", "mean", "max")
+
+_OPERATORS = 3
+"""Operators of a row. The others are counted."""
+
+
+def slice_kernels(
+    prepared: Prepared,
+    group: str,
+    sort: str,
+    text: str,
+    limit: int,
+    start_us: float | None,
+    end_us: float | None,
+) -> pb.KernelTable:
+    """Return the first `limit` rows in the order of `sort`, the largest first.
+
+    Raises:
+        UsageError: group or sort is none of those there are.
+    """
+    if sort not in ORDERS:
+        raise UsageError(f"The parameter sort must be one of {', '.join(ORDERS)}.", where="sort")
+    data = CallData(prepared, start_us, end_us)
+    weights = data.weights
+    cells = np.flatnonzero(weights.cell_count > 0)
+    name = data.array("cell_name").astype(np.int64)[cells]
+    shown = matching(data, name, text)
+    cells = cells[shown]
+    key, member = np.unique(cell_keys(data, group)[cells], return_inverse=True)
+    number = len(key)
+    total = np.bincount(member, weights.cell_ns[cells], number)
+    count = np.bincount(member, weights.cell_count[cells], number)
+    most = np.zeros(number, np.int64)
+    np.maximum.at(most, member, weights.cell_most_ns[cells])
+    columns = {"total": total, "count": count, "mean": total / np.maximum(count, 1), "max": most}
+    order = np.lexsort((-total, -columns[sort]))
+    limit = min(limit, MOST_ROWS)
+    by_row = np.argsort(member, kind="stable")
+    borders = np.searchsorted(member[by_row], np.arange(number + 1))
+    operator = cell_operators(data)
+    of_all = float(weights.cell_ns.sum())
+    rows = []
+    for row in order[:limit].tolist():
+        own = cells[by_row[borders[row] : borders[row + 1]]]
+        rows.append(_row(data, own, operator[own], of_all))
+        rows[-1].key = key[row]
+    others = cells[np.isin(member, order[limit:])]
+    span = weights.span
+    return pb.KernelTable(
+        state="ready",
+        progress=1.0,
+        group=group,
+        start_us=span.start_ns / NS_PER_US,
+        end_us=span.end_ns / NS_PER_US,
+        rows=rows,
+        total_rows=number,
+        rest=_figures(data, others, of_all),
+        all=_figures(data, cells, of_all),
+    )
+
+
+def _row(data: CallData, cells: Int64, operator: Int64, of_all: float) -> pb.KernelRow:
+    found = _figures(data, cells, of_all)
+    first = int(cells[0])
+    found.name = data.name(int(data.array("cell_name")[first]))
+    found.family = Family(int(data.array("cell_family")[first])).label
+    found.arithmetic = Arithmetic(int(data.array("cell_arithmetic")[first])).name.lower()
+    known, member = np.unique(operator, return_inverse=True)
+    time = np.bincount(member, data.weights.cell_ns[cells])
+    named = [int(i) for i in np.argsort(-time, kind="stable") if known[i] != NONE]
+    found.operators.extend(data.name(int(known[i])) for i in named[:_OPERATORS])
+    found.more_operators = max(0, len(named) - _OPERATORS)
+    return found
+
+
+def _figures(data: CallData, cells: Int64, of_all: float) -> pb.KernelRow:
+    """Return these cells as one row."""
+    weights = data.weights
+    if not len(cells):
+        return pb.KernelRow()
+    time, count = float(weights.cell_ns[cells].sum()), float(weights.cell_count[cells].sum())
+    rate = data.array("cell_rate").astype(np.int64)[cells]
+    known = rate != NONE
+    rated_ns = weights.cell_ns[cells][known]
+    rated = float(rated_ns.sum())
+    operations, moved = (
+        float((rated_ns * data.array(name)[rate[known]]).sum()) if rated else 0.0
+        for name in ("rate_operations", "rate_bytes")
+    )
+    # The mean of all calls: each cell keeps that of the whole recording.
+    whole_ns = data.array("cell_ns")[cells]
+    blocks = float(data.array("cell_blocks")[cells].sum())
+    return pb.KernelRow(
+        count=count,
+        total_us=time / NS_PER_US,
+        mean_us=time / count / NS_PER_US if count else 0,
+        min_us=int(weights.cell_least_ns[cells].min()) / NS_PER_US,
+        max_us=int(weights.cell_most_ns[cells].max()) / NS_PER_US,
+        blocks_per_sm=blocks / float(whole_ns.sum()) if whole_ns.sum() else 0,
+        teraflops=operations / rated / 1e3 if rated else 0,
+        terabytes=moved / rated / 1e3 if rated else 0,
+        share=time / of_all if of_all else 0,
+    )

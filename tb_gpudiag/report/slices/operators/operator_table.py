@@ -1,0 +1,235 @@
+"""The table of operators: host and GPU time, self and total, by name, input shapes, call stack or module.
+
+What counts as an operator's own is as in torch's key_averages(): its duration without the operators, ranges
+and runtime calls inside it, and the GPU work that it launched without those. Calls of an operator inside
+one of the same name count again in totals. A module has the operators that run in it; in backward, those of
+its forward operators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from tb_gpudiag.errors import UsageError
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.operators.call_groups import (
+    OUTSIDE,
+    matching,
+    module_keys,
+    modules_inside,
+    node_keys,
+)
+from tb_gpudiag.report.slices.operators.call_stacks import short_stack
+from tb_gpudiag.report.slices.operators.call_weights import CallData, Floats
+from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
+from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
+from tb_gpudiag.trace.vocabulary.marks import module_name
+
+MOST_ROWS = 2_000
+
+ORDERS = ("gpu_self", "gpu_total", "host_self", "host_total", "calls")
+
+_NO_MODULE = "(outside of modules)"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Columns, one row per group of calls, shape (r,). node: one of the group."""
+
+    key: Int64
+    node: Int64
+    calls: Floats
+    host_self: Floats
+    host_total: Floats
+    gpu_self: Floats
+    gpu_total: Floats
+    runs: Floats
+    tensor: Floats
+    operations: Floats
+    moved: Floats
+    rated: Floats
+
+    def order(self, by: str) -> Int64:
+        columns = (getattr(self, by), self.gpu_self, self.host_self, self.calls)
+        return np.lexsort(tuple(-column for column in reversed(columns)))
+
+
+def slice_operators(
+    prepared: Prepared,
+    group: str,
+    kind: str,
+    sort: str,
+    text: str,
+    limit: int,
+    start_us: float | None,
+    end_us: float | None,
+) -> pb.OperatorTable:
+    """Return the first `limit` rows in the order of `sort`, the largest first.
+
+    Raises:
+        UsageError: group, kind or sort is none of those there are.
+    """
+    if sort not in ORDERS:
+        raise UsageError(f"The parameter sort must be one of {', '.join(ORDERS)}.", where="sort")
+    data = CallData(prepared, start_us, end_us)
+    table = _table(data, group, kind)
+    name = data.array("call_name").astype(np.int64)[table.node]
+    if group == "module":
+        module = data.array("call_module").astype(np.int64)[table.node]
+        name = np.where(module == NONE, NONE, data.array("call_name").astype(np.int64)[module])
+    shown = np.flatnonzero(matching(data, name, text))
+    table = _Table(**{column.name: getattr(table, column.name)[shown] for column in fields(_Table)})
+    order = table.order(sort)
+    first, others = order[: min(limit, MOST_ROWS)], order[min(limit, MOST_ROWS) :]
+    span = data.weights.span
+    return pb.OperatorTable(
+        state="ready",
+        progress=1.0,
+        group=group,
+        kind=kind,
+        start_us=span.start_ns / NS_PER_US,
+        end_us=span.end_ns / NS_PER_US,
+        rows=[_row(data, table, int(row), group) for row in first],
+        total_rows=len(order),
+        rest=_together(table, others),
+        all=_together(table, order),
+        has_shapes=data.meta["has_shapes"],
+        has_stacks=data.meta["has_stacks"],
+        has_modules=data.meta["has_modules"],
+        has_gpu=bool(len(prepared["run_cell"])),
+    )
+
+
+def _table(data: CallData, group: str, kind: str) -> _Table:
+    keys = node_keys(data, group, kind)
+    weights = data.weights
+    ran = (weights.calls > 0) & (keys != NONE)
+    nodes = np.flatnonzero(ran)
+    key, node, member = np.unique(keys[nodes], return_index=True, return_inverse=True)
+    number = len(key)
+    owner, gpu_self, runs = _own_work(data, kind)
+    host_self = data.self_ns("call_parent" if kind == "python" else "call_caller")
+
+    def total(values: Int64) -> Floats:
+        return _sums(member, values[nodes], number)
+
+    if group == "module":
+        calls = _of_modules(data, key, weights.calls)
+        host_total, gpu_total = (
+            _of_modules(data, key, modules_inside(data, np.where(ran, values, 0)))
+            for values in (host_self, gpu_self)
+        )
+        outside = key == OUTSIDE
+        calls[outside] = total(weights.calls)[outside]
+        host_total[outside] = total(host_self)[outside]
+        gpu_total[outside] = total(gpu_self)[outside]
+    else:
+        calls, host_total = total(weights.calls), total(weights.host_ns)
+        gpu_total = total(data.below(weights.run_ns))
+    # Work counts for the row of its owner, whose own host time may be outside of the range.
+    row = np.full(len(keys) + 1, NONE, np.int64)
+    row[nodes] = member
+    cell_row = row[owner]
+    known = np.flatnonzero(cell_row != NONE)
+    rate = data.array("cell_rate").astype(np.int64)[known]
+    rated = np.where(rate != NONE, weights.cell_ns[known], 0)
+    tensor = data.array("cell_arithmetic")[known] == Arithmetic.TENSOR_CORES
+
+    def of_work(values: Floats | Int64) -> Floats:
+        return _sums(cell_row[known], values, number)
+
+    return _Table(
+        key,
+        nodes[node],
+        calls,
+        total(host_self),
+        host_total,
+        total(gpu_self),
+        gpu_total,
+        total(runs),
+        of_work(np.where(tensor, weights.cell_ns[known], 0)),
+        of_work(rated * _rates(data, "rate_operations", rate)),
+        of_work(rated * _rates(data, "rate_bytes", rate)),
+        of_work(rated),
+    )
+
+
+def _sums(group: Int64, values: Int64 | Floats, number: int) -> Floats:
+    found: Floats = np.bincount(group, values.astype(np.float64), number)
+    return found
+
+
+def _own_work(data: CallData, kind: str) -> tuple[Int64, Int64, Int64]:
+    """Return the node that each cell's work counts for, and time and number of each node's own work."""
+    cell_node = data.array("cell_node").astype(np.int64)
+    weights = data.weights
+    number = len(weights.calls)
+    owners = {"call": np.arange(number), "python": data.array("call_python").astype(np.int64)}
+    of_node = owners.get(kind, data.array("call_owner").astype(np.int64))
+    of_cell = np.where(cell_node == NONE, NONE, of_node[cell_node]) if number else cell_node
+    known = of_node != NONE
+    gpu_self, runs = np.zeros(number, np.int64), np.zeros(number, np.int64)
+    np.add.at(gpu_self, of_node[known], weights.run_ns[known])
+    np.add.at(runs, of_node[known], weights.runs[known])
+    return of_cell, gpu_self, runs
+
+
+def _of_modules(data: CallData, key: Int64, values: Int64) -> Floats:
+    """Add up the values of the module nodes of each key."""
+    keys = module_keys(data)
+    known = np.flatnonzero(keys != NONE)
+    place = np.searchsorted(key, keys[known])
+    fits = place < len(key)
+    fits[fits] = key[place[fits]] == keys[known[fits]]
+    return _sums(place[fits], values[known[fits]], len(key))
+
+
+def _rates(data: CallData, name: str, rate: Int64) -> Floats:
+    """Return the rate of each cell's operator per ns, 0 if it is not known."""
+    rates = data.array(name)
+    return rates[rate] * (rate != NONE) if len(rates) else np.zeros(len(rate))
+
+
+def _row(data: CallData, table: _Table, row: int, group: str) -> pb.OperatorRow:
+    node = int(table.node[row])
+    module = int(data.array("call_module")[node])
+    found = _figures(table, np.array([row]))
+    found.key = table.key[row]
+    found.module = "" if module == NONE else module_name(data.node_name(module))
+    if group == "module":
+        found.name = found.module or _NO_MODULE
+        return found
+    found.name = data.node_name(node)
+    if group == "shapes":
+        found.shapes = data.text(int(data.array("call_shapes")[node]))
+    if group == "stack":
+        found.stack.extend(short_stack(data, node))
+    else:
+        found.module = ""
+    return found
+
+
+def _together(table: _Table, rows: Int64) -> pb.OperatorRow:
+    """Return these rows as one. Totals contain one another: their sum says nothing."""
+    found = _figures(table, rows)
+    found.host_total_us = found.gpu_total_us = 0
+    return found
+
+
+def _figures(table: _Table, rows: Int64) -> pb.OperatorRow:
+    rated = float(table.rated[rows].sum())
+    return pb.OperatorRow(
+        calls=table.calls[rows].sum(),
+        host_self_us=table.host_self[rows].sum() / NS_PER_US,
+        host_total_us=table.host_total[rows].sum() / NS_PER_US,
+        gpu_self_us=table.gpu_self[rows].sum() / NS_PER_US,
+        gpu_total_us=table.gpu_total[rows].sum() / NS_PER_US,
+        gpu_events=table.runs[rows].sum(),
+        tensor_core_us=table.tensor[rows].sum() / NS_PER_US,
+        # Operations per ns are 1e9 FLOP/s, bytes per ns are 1 GB/s.
+        teraflops=table.operations[rows].sum() / rated / 1e3 if rated else 0,
+        terabytes=table.moved[rows].sum() / rated / 1e3 if rated else 0,
+    )
