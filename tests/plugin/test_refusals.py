@@ -21,6 +21,8 @@ ROUTES = [
     "find",
     "event",
     "range",
+    "operators",
+    "callTree",
     "rule",
     "cancel",
     "status",
@@ -59,7 +61,15 @@ def test_an_id_that_is_not_in_the_list_leads_nowhere(
 ) -> None:
     server = serve()
     server.only_id()
-    for route in ("report?", "timeline?", "memory?", "gap?device=0&gap=0&", "cancel?"):
+    for route in (
+        "report?",
+        "timeline?",
+        "memory?",
+        "gap?device=0&gap=0&",
+        "operators?",
+        "calls?key=0&",
+        "cancel?",
+    ):
         answer = server.get(f"{route}id={id_}")
         assert answer.status_code == 404
         assert set(json.loads(answer.data)) == {"what", "where", "remedy"}
@@ -115,6 +125,29 @@ def test_memory_of_an_unknown_device_is_refused(serve: Callable[..., Server], lo
 def test_an_invalid_gap_is_refused(serve: Callable[..., Server], log: Path, query: str) -> None:
     server = serve()
     assert server.get(f"gap?id={server.only_id()}&{query}").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        "operators?group=x&",
+        "operators?kind=x&",
+        "operators?sort=x&",
+        "operators?limit=0&",
+        "operators?limit=9999&",
+        "kernels?sort=x&",
+        "calls?",
+        "calls?key=-1&",
+        "calls?key=999999&",
+        "callTree?weight=x&",
+        "callTree?root=999999&",
+    ],
+)
+def test_tables_that_there_are_not_are_refused(serve: Callable[..., Server], log: Path, route: str) -> None:
+    server = serve()
+    id_ = server.only_id()
+    server.ready(f"report?id={id_}")
+    assert server.get(f"{route}id={id_}").status_code == 400
 
 
 def test_an_unknown_gap_is_refused(serve: Callable[..., Server], log: Path) -> None:

@@ -55,6 +55,20 @@ def test_a_slice_is_cut_as_asked(serve: Callable[..., Server], log: Path) -> Non
     assert [part["names"][name] for name in part["lanes"][1]["box_name"]] == ["add"]
 
 
+def test_operators_kernels_and_the_call_tree_are_served(serve: Callable[..., Server], log: Path) -> None:
+    server = serve()
+    id_ = server.only_id()
+    server.ready(f"report?id={id_}")
+    kernels = server.ready(f"kernels?id={id_}&filter=ADD&limit=1")
+    assert [row["name"] for row in kernels["rows"]] == ["add"]
+    row = server.ready(f"operators?id={id_}&group=stack&sort=host_self")["rows"][0]
+    details = server.ready(f"calls?id={id_}&group=stack&key={row['key']:.0f}")
+    assert (details["name"], len(details["stacks"])) == (row["name"], 1)
+    tree = server.ready(f"callTree?id={id_}&weight=gpu")
+    assert tree["total_us"] == sum(row["total_us"] for row in server.ready(f"kernels?id={id_}")["rows"])
+    assert server.ready(f"roofline?id={id_}")["points"] == []
+
+
 def test_memory_is_served_by_device_and_range(serve: Callable[..., Server], log: Path) -> None:
     server = serve()
     id_ = server.only_id()

@@ -116,13 +116,27 @@ class HostTree:
     def any_below(self, chosen: Bool) -> Bool:
         """Mask of the host spans that enclose a chosen one, shape (n,)."""
         count = len(self.spans)
-        # In nesting order, the contents of a span follow it.
         before = np.r_[0, np.cumsum(chosen[self.spans])]
-        last = np.empty(count, np.int64)
-        last[self._opened_by] = np.searchsorted(self._starts, self._closes, side="left")
         found = np.zeros(len(chosen), np.bool_)
-        found[self.spans] = before[last] - before[np.arange(1, count + 1)] > 0
+        found[self.spans] = before[self._last] - before[np.arange(1, count + 1)] > 0
         return found
+
+    def count_around(self, chosen: Bool) -> Int64:
+        """Return how many chosen spans enclose each host span, shape (n,)."""
+        some = np.flatnonzero(chosen[self.spans])
+        change = np.zeros(len(self.spans) + 1, np.int64)
+        change[some + 1] = 1  # contents follow their span
+        np.add.at(change, self._last[some], -1)
+        found = np.zeros(len(chosen), np.int64)
+        found[self.spans] = np.cumsum(change)[:-1]
+        return found
+
+    @cached_property
+    def _last(self) -> Int64:
+        """Place in nesting order of the first span after each that it does not enclose."""
+        last = np.empty(len(self.spans), np.int64)
+        last[self._opened_by] = np.searchsorted(self._starts, self._closes, side="left")
+        return last
 
     def under(self, chosen: Bool) -> Bool:
         """Mask of the host events that are chosen or inside a chosen one, shape (n,)."""

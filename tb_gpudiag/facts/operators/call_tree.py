@@ -29,6 +29,8 @@ class Calls:
     depth: Int64
     start_ns: Int64
     end_ns: Int64
+    repeat: Int64  # events that are no calls of their own: see _repeats, shape (r,)
+    repeated: Int64  # the events that they belong to
 
     def spans(self) -> Int64:
         """Return the event that is in the tree of host spans: of a call of no duration the one around it."""
@@ -71,6 +73,7 @@ class CallTree:
         self.event: Int64 = np.where(self.call == NONE, NONE, self.calls.event[self.call])
         place = np.full(len(events) + 1, NONE, np.int64)  # one more, so that NONE stays NONE
         place[self.calls.event] = self.node
+        place[self.calls.repeat] = place[self.calls.repeated]
         self.work_node: Int64 = place[work.origin]
         spans = self.calls.spans()
         self.forward: Int64 = np.where(self.call == NONE, NONE, place[host.forward[spans[self.call]]])
@@ -153,21 +156,40 @@ class CallTree:
 def _calls(host: Host) -> Calls:
     """Find the host spans. Those of no duration are below the innermost span at that time."""
     events, tree = host.events, host.tree
-    nested = tree.spans
+    repeats = _repeats(host)
+    nested = tree.spans[~repeats[tree.spans]]
+    kept = tree.nearest(np.where((tree.depth >= 0) & ~repeats, np.arange(len(events)), NONE))
+    level = tree.depth - tree.count_around(repeats)
     bare = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8)) & (events.duration_ns == 0)
     instant = np.flatnonzero(bare).astype(np.int64)
     event = np.r_[nested, instant]
     above = np.r_[tree.parent[nested], _innermost(host, instant)]
+    above = np.where(above == NONE, NONE, kept[above])
     place = np.full(len(events) + 1, NONE, np.int64)
     place[event] = np.arange(len(event))
-    depth = np.where(above == NONE, 0, tree.depth[above] + 1)
+    depth = np.where(above == NONE, 0, level[above] + 1)
     start_ns = np.r_[tree.start_ns[nested], events.start_ns[instant]]
     end_ns = np.r_[tree.end_ns[nested], events.start_ns[instant]]
     order = np.lexsort((np.arange(len(event)), start_ns, events.thread[event])) if len(instant) else None
+    repeat = np.flatnonzero(repeats)
+    more = (repeat, kept[repeat])
     if order is None:
-        return Calls(event, place[above], depth, start_ns, end_ns)
+        return Calls(event, place[above], depth, start_ns, end_ns, *more)
     place[event[order]] = np.arange(len(event))
-    return Calls(event[order], place[above[order]], depth[order], start_ns[order], end_ns[order])
+    return Calls(event[order], place[above[order]], depth[order], start_ns[order], end_ns[order], *more)
+
+
+def _repeats(host: Host) -> Bool:
+    """Mask of operators that are all that an operator of the same name calls, such as `aten::sum` that only
+    changes the number format in `aten::sum`. As in torch's key_averages(), the two are one call."""
+    events, tree = host.events, host.tree
+    real = (tree.depth >= 0) & (events.category != Category.PYTHON_FUNCTION)
+    nearest = tree.nearest(np.where(real, np.arange(len(events)), NONE))
+    caller = np.where(real & (tree.parent != NONE), nearest[tree.parent], NONE)
+    called = np.bincount(caller[caller != NONE], minlength=len(events))
+    operator = events.category == Category.CPU_OP
+    found: Bool = operator & (caller != NONE) & (called[caller] == 1)
+    return found & operator[caller] & (events.name == events.name[caller])
 
 
 def _innermost(host: Host, instant: Int64) -> Int64:

@@ -71,10 +71,10 @@ def test_backward_has_frames_and_module_of_its_forward_operator(tmp_path: Path) 
     for at, module, sequence in ((0, "Linear_0", 5), (50, "Linear_1", 6)):
         main.frame(f"nn.Module: {module}", at=at, us=40).frame("model.py(7): forward", at=at + 2, us=30)
         main.op("aten::addmm", at=at + 5, us=10, sequence=sequence)
-    for at, sequence in ((200, 6), (250, 5)):
+    for begin, sequence in ((200, 6), (250, 5)):
         name = "autograd::engine::evaluate_function: AddmmBackward0"
-        autograd.op(name, at=at, us=30, sequence=sequence, forward_thread=1)
-        autograd.op("aten::mm", at=at + 5, us=10)
+        autograd.op(name, at=begin, us=30, sequence=sequence, forward_thread=1)
+        autograd.op("aten::mm", at=begin + 5, us=10)
     facts = facts_of(trace, tmp_path)
     tree = facts.call_tree
     names = paths(facts, tree)
@@ -96,6 +96,20 @@ def test_calls_of_no_duration_count_where_they_happened(tmp_path: Path) -> None:
     main.op("aten::linear", at=0, us=40).op("aten::t", at=10, us=0)
     facts = facts_of(trace, tmp_path)
     assert paths(facts, facts.call_tree)[-1] == "thread > aten::linear > aten::t"
+
+
+def test_an_operator_that_only_calls_itself_is_one_call(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.op("aten::sum", at=0, us=40).op("aten::sum", at=5, us=30)
+    main.launch("reduce", at=10, us=5, runs_at=20, runs_us=9)
+    main.op("aten::sum", at=50, us=40).op("aten::sum", at=55, us=10).op("aten::to", at=70, us=5)
+    facts = facts_of(trace, tmp_path)
+    tree = facts.call_tree
+    product = "thread > aten::sum"
+    others = [f"{product} > {name}" for name in ("cudaLaunchKernel", "aten::sum", "aten::to")]
+    assert paths(facts, tree)[1:] == [product, *others]
+    assert tree.work_node.tolist() == [2]
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ def _table(data: CallData, group: str, kind: str) -> _Table:
         return _sums(member, values[nodes], number)
 
     if group == "module":
-        calls = _of_modules(data, key, weights.calls)
+        calls: Floats = _of_modules(data, key, weights.calls)
         host_total, gpu_total = (
             _of_modules(data, key, modules_inside(data, np.where(ran, values, 0)))
             for values in (host_self, gpu_self)
@@ -135,7 +135,7 @@ def _table(data: CallData, group: str, kind: str) -> _Table:
     cell_row = row[owner]
     known = np.flatnonzero(cell_row != NONE)
     rate = data.array("cell_rate").astype(np.int64)[known]
-    rated = np.where(rate != NONE, weights.cell_ns[known], 0)
+    rated = np.where(rate != NONE, weights.cell_ns[known], 0).astype(np.float64)
     tensor = data.array("cell_arithmetic")[known] == Arithmetic.TENSOR_CORES
 
     def of_work(values: Floats | Int64) -> Floats:
