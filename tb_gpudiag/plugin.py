@@ -26,8 +26,8 @@ from tb_gpudiag.service.exports import FORMATS
 from tb_gpudiag.service.pending import Pending
 from tb_gpudiag.service.roots import roots_from
 from tb_gpudiag.service.service import Service, UnknownTrace, problem
-from tb_gpudiag.service.slice_messages import Argument
 from tb_gpudiag.service.settings import settings_from
+from tb_gpudiag.service.slice_messages import Argument
 
 PLUGIN_NAME = "gpudiag"
 

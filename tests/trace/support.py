@@ -171,7 +171,7 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
         _launched_as(args) if category == Category.KERNEL else (0, 0, -1),
         *(
             json.dumps(args[key], separators=(",", ":"))
-            if key in args and has_cost(event.get("name", ""))
+            if key in args and (key == "Input Dims" or has_cost(event.get("name", "")))
             else ""
             for key in ("Input Dims", "Input type")
         ),

@@ -188,8 +188,9 @@ def _repeats(host: Host) -> Bool:
     caller = np.where(real & (tree.parent != NONE), nearest[tree.parent], NONE)
     called = np.bincount(caller[caller != NONE], minlength=len(events))
     operator = events.category == Category.CPU_OP
-    found: Bool = operator & (caller != NONE) & (called[caller] == 1)
-    return found & operator[caller] & (events.name == events.name[caller])
+    alone = (caller != NONE) & (called[caller] == 1)
+    found: Bool = alone & operator & operator[caller] & (events.name == events.name[caller])
+    return found
 
 
 def _innermost(host: Host, instant: Int64) -> Int64:

@@ -40,14 +40,14 @@ def test_calls_with_the_same_path_are_one_node(tmp_path: Path) -> None:
     main.op("aten::mm", at=150, us=20)
     facts = facts_of(trace, tmp_path)
     tree = facts.call_tree
-    step = "thread > ProfilerStep#0"
+    around = "thread > ProfilerStep#0"
     assert paths(facts, tree) == [
         "thread",
-        step,
-        f"{step} > aten::linear",
-        f"{step} > aten::linear > aten::mm",
-        f"{step} > aten::linear > aten::mm > cudaLaunchKernel",
-        f"{step} > aten::mm",
+        around,
+        f"{around} > aten::linear",
+        f"{around} > aten::linear > aten::mm",
+        f"{around} > aten::linear > aten::mm > cudaLaunchKernel",
+        f"{around} > aten::mm",
     ]
     assert np.bincount(tree.node).tolist() == [0, 2, 2, 2, 2, 1]
     assert tree.work_node.tolist() == [4, 4]

@@ -116,19 +116,17 @@ def _table(data: CallData, group: str, kind: str) -> _Table:
     def total(values: Int64) -> Floats:
         return _sums(member, values[nodes], number)
 
+    calls, host_total = total(weights.calls), total(weights.host_ns)
+    gpu_total = total(data.below(weights.run_ns))
     if group == "module":
-        calls: Floats = _of_modules(data, key, weights.calls)
+        outside = key == OUTSIDE
+        calls = np.where(outside, calls, _of_modules(data, key, weights.calls))
         host_total, gpu_total = (
-            _of_modules(data, key, modules_inside(data, np.where(ran, values, 0)))
+            np.where(
+                outside, total(values), _of_modules(data, key, modules_inside(data, np.where(ran, values, 0)))
+            )
             for values in (host_self, gpu_self)
         )
-        outside = key == OUTSIDE
-        calls[outside] = total(weights.calls)[outside]
-        host_total[outside] = total(host_self)[outside]
-        gpu_total[outside] = total(gpu_self)[outside]
-    else:
-        calls, host_total = total(weights.calls), total(weights.host_ns)
-        gpu_total = total(data.below(weights.run_ns))
     # Work counts for the row of its owner, whose own host time may be outside of the range.
     row = np.full(len(keys) + 1, NONE, np.int64)
     row[nodes] = member
@@ -138,7 +136,7 @@ def _table(data: CallData, group: str, kind: str) -> _Table:
     rated = np.where(rate != NONE, weights.cell_ns[known], 0).astype(np.float64)
     tensor = data.array("cell_arithmetic")[known] == Arithmetic.TENSOR_CORES
 
-    def of_work(values: Floats | Int64) -> Floats:
+    def of_work(values: Floats) -> Floats:
         return _sums(cell_row[known], values, number)
 
     return _Table(
@@ -150,7 +148,7 @@ def _table(data: CallData, group: str, kind: str) -> _Table:
         total(gpu_self),
         gpu_total,
         total(runs),
-        of_work(np.where(tensor, weights.cell_ns[known], 0)),
+        of_work(np.where(tensor, weights.cell_ns[known], 0).astype(np.float64)),
         of_work(rated * _rates(data, "rate_operations", rate)),
         of_work(rated * _rates(data, "rate_bytes", rate)),
         of_work(rated),
