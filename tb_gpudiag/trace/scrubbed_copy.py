@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tb_gpudiag.errors import NotATrace
-from tb_gpudiag.trace.copying import packing, refuse_same_file, whole_file
+from tb_gpudiag.trace.copying import Write, packing, refuse_same_file, whole_file
 from tb_gpudiag.trace.credentials import CredentialFilter
 from tb_gpudiag.trace.events import Credential
 from tb_gpudiag.trace.limits import DEFAULT_LIMITS, Limits
@@ -35,7 +35,7 @@ def scrub(
     found = CredentialFilter()
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(Source(path, limits))
-        write = stack.enter_context(whole_file(target)).write
+        write: Write = stack.enter_context(whole_file(target)).write
         if target.name.endswith(".gz"):
             write = stack.enter_context(packing(write))
         for piece in _cleaned(iter(source), found, path):

@@ -60,6 +60,11 @@ export function watchVisible(notify: (visible: boolean) => void): Stop {
   };
 }
 
+/** The URL that opens this view: TensorBoard's, if the page runs in it. */
+export function currentUrl(): string {
+  return linkWindow().location.href;
+}
+
 export function currentHash(): string {
   return linkWindow().location.hash;
 }

@@ -160,3 +160,37 @@ export async function fetchRule(id: string, signal?: AbortSignal): Promise<RuleP
 export async function cancelAnalysis(id: string): Promise<void> {
   await get("cancel", { id });
 }
+
+export type ExportFormat = "trace" | "html" | "markdown" | "json";
+
+/** The address of a file that the server makes of a trace and its analysis. */
+export function exportAddress(id: string, format: ExportFormat): string {
+  return address("export", { id, format });
+}
+
+/** Load such a file. `onBytes` is called with what has arrived so far. */
+export async function fetchExport(
+  id: string,
+  format: ExportFormat,
+  signal?: AbortSignal,
+  onBytes?: (bytes: number) => void,
+): Promise<ArrayBuffer> {
+  const answer = await fetch(exportAddress(id, format), signal ? { signal } : {});
+  if (!answer.ok || !answer.body) throw await refusal(answer);
+  const pieces: Uint8Array<ArrayBuffer>[] = [];
+  let bytes = 0;
+  for (const reader = answer.body.getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    pieces.push(value);
+    bytes += value.length;
+    onBytes?.(bytes);
+  }
+  return new Blob(pieces).arrayBuffer();
+}
+
+async function refusal(answer: Response): Promise<Error> {
+  const said: unknown = await answer.json().catch(() => null);
+  const what = typeof said === "object" && said !== null && "what" in said ? said.what : null;
+  return typeof what === "string" ? new Error(what) : new ServerError("export", answer.status);
+}

@@ -1,0 +1,121 @@
+import { Button, Menu } from "@mantine/core";
+import { useState } from "react";
+import { currentUrl } from "../../state/frame";
+import { onlyMemory } from "../../state/kinds";
+import { exportAddress, fetchExport, isEmbedded, type ExportFormat } from "../../wire/client";
+import type { TraceEntry } from "../../wire/report";
+import { copyText } from "./copy";
+import { PerfettoDialog } from "./PerfettoDialog";
+
+interface Download {
+  readonly format: ExportFormat;
+  readonly title: string;
+  readonly about: string;
+}
+
+const DOWNLOADS: readonly Download[] = [
+  { format: "html", title: "One HTML file", about: "This page for this trace. Opens without a server." },
+  {
+    format: "trace",
+    title: "Annotated trace",
+    about: "For Perfetto and chrome://tracing: idle time as tracks.",
+  },
+  { format: "markdown", title: "Markdown", about: "For an issue or a pull request." },
+  { format: "json", title: "JSON", about: "Everything in the report, for scripts." },
+];
+
+/** Passes on what the page shows: as a link, as a file, or to Perfetto. */
+export function Share({ entry }: { entry: TraceEntry }) {
+  const [said, setSaid] = useState("");
+  const [inPerfetto, setInPerfetto] = useState(false);
+  if (isEmbedded()) return null;
+  const ready = entry.state === "ready";
+  const downloads = DOWNLOADS.filter(({ format }) => format !== "trace" || !onlyMemory(entry.kind));
+
+  const copy = (what: string, text: Promise<string>) => {
+    text
+      .then(copyText)
+      .then((copied) => {
+        setSaid(copied ? `${what} copied` : "The browser does not allow copying");
+      })
+      .catch((error: unknown) => {
+        setSaid(error instanceof Error ? error.message : String(error));
+      });
+  };
+
+  return (
+    <div className="gd-share">
+      <span className="gd-muted" role="status">
+        {said}
+      </span>
+      <Menu
+        position="bottom-end"
+        withinPortal
+        onOpen={() => {
+          setSaid("");
+        }}
+      >
+        <Menu.Target>
+          <Button size="compact-sm" variant="default">
+            Share
+          </Button>
+        </Menu.Target>
+        <Menu.Dropdown>
+          <Menu.Item
+            onClick={() => {
+              copy("Link", Promise.resolve(currentUrl()));
+            }}
+          >
+            Copy link
+          </Menu.Item>
+          <Menu.Item
+            disabled={!ready}
+            onClick={() => {
+              copy(
+                "Markdown",
+                fetchExport(entry.id, "markdown").then((content) => new TextDecoder().decode(content)),
+              );
+            }}
+          >
+            Copy as Markdown
+          </Menu.Item>
+          <Menu.Divider />
+          <Menu.Label className="gd-muted">Download</Menu.Label>
+          {downloads.map(({ format, title, about }) => (
+            <Menu.Item
+              key={format}
+              component="a"
+              download
+              href={exportAddress(entry.id, format)}
+              disabled={!ready}
+            >
+              {title}
+              <span className="gd-share-about">{about}</span>
+            </Menu.Item>
+          ))}
+          {!onlyMemory(entry.kind) && (
+            <>
+              <Menu.Divider />
+              <Menu.Item
+                disabled={!ready}
+                onClick={() => {
+                  setInPerfetto(true);
+                }}
+              >
+                Open in Perfetto…
+              </Menu.Item>
+            </>
+          )}
+        </Menu.Dropdown>
+      </Menu>
+      {inPerfetto && (
+        <PerfettoDialog
+          entry={entry}
+          onClose={() => {
+            setInPerfetto(false);
+          }}
+        />
+      )}
+    </div>
+  );
+}
