@@ -67,8 +67,8 @@ class Outcome:
     Findings are ordered by what their fix is likely to save, hints (INFO) last, with warnings whose fix is
     unlikely to be noticed. Time and memory compare by
     the share of what the job has: a fix's saving as a share of the step window; memory held, or grown by the
-    horizon (see memory_room.py), as a share of the device's memory. A leak that ends the job by then has
-    taken all of it, so it ranks above anything that only makes the job slow. `clear` and `unchecked` are
+    horizon (see memory_room.py), as a share of the device's memory. A leak that is an ERROR ends the job, so
+    it comes before anything that only makes the job slow. `clear` and `unchecked` are
     ordered by rule id."""
 
     findings: list[Found]
@@ -135,12 +135,13 @@ def _findings(answer: Answer) -> list[Finding]:
 
 def _rank(
     found: Found, window_ns: int, memories: Sequence[DeviceMemory]
-) -> tuple[bool, float, int, int, str]:
+) -> tuple[bool, bool, float, int, int, str]:
     finding = found.finding
+    ends_job = found.severity == Severity.ERROR and finding.cost_bytes_per_step > 0
     share = _saved_share(finding, window_ns, memories)
     unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and share < LEAST_SEEN
     hint = found.severity == Severity.INFO or unseen
-    return hint, -share, -finding.cost_ns, -found.severity, found.rule.id
+    return not ends_job, hint, -share, -finding.cost_ns, -found.severity, found.rule.id
 
 
 def _saved_share(finding: Finding, window_ns: int, memories: Sequence[DeviceMemory]) -> float:

@@ -3,7 +3,7 @@
 import { expect, it } from "vitest";
 import { sentence, words } from "../../frontend/src/base/format";
 import { openTab, tabFrame } from "./browser";
-import { Session, shownTime, widens } from "./session";
+import { goTo, Session, shownTime, widens } from "./session";
 import { simulate, write, writeSnapshot } from "./tensorboard";
 import { hostile, LONG, MARKUP } from "./traces";
 
@@ -63,6 +63,58 @@ it("shows causes whose displayed times add up to the step window", async () => {
   );
 });
 
+it("shows where to fix, how, and what it brings, without scrolling or a click", async () => {
+  const report = await session.reportOf(RUN);
+  const finding = report.findings[0];
+  await session.page.setViewportSize({ width: 1280, height: 800 });
+  const frame = await session.open(RUN);
+  const first = frame.locator(".gd-first");
+  await first.getByRole("heading", { name: finding?.title ?? "" }).waitFor();
+  const text = await first.innerText();
+  expect(text).toContain(finding?.places[0]?.function);
+  expect(text).toContain(finding?.fix?.text);
+  expect(text).toMatch(/Gain\s+[\d.,]+\s*ms → /);
+  const bottom = await first.evaluate((element) => element.getBoundingClientRect().bottom);
+  expect(bottom).toBeLessThan(await frame.evaluate(() => window.innerHeight));
+  await first.getByRole("button", { name: "Copy first fix" }).click();
+  const copied = await session.page.evaluate(() => navigator.clipboard.readText());
+  expect(finding?.fix?.code).toContain(copied);
+});
+
+it("returns with Back from a finding, a view and a trace, and forgets no zoom", async () => {
+  const { id } = await session.entryOf(RUN);
+  const report = await session.reportOf(RUN);
+  await session.reportOf("healthy");
+  const frame = await session.open(RUN);
+  await frame.locator(".gd-finding-head").first().click();
+  await session.untilHash((hash) => hash.includes("p.gpudiag.finding="));
+  await goTo(frame, "Timeline");
+  await frame.locator(".gd-label").first().waitFor();
+  await frame.locator(".gd-lanes").focus();
+  await session.page.keyboard.press("n");
+  const gap = await session.untilHash((hash) => hash.includes("p.gpudiag.gap=") && hash.includes("t0="));
+  await goTo(frame, "Operators");
+  await frame.getByRole("region", { name: "Launches" }).waitFor();
+  const run = frame.getByRole("combobox", { name: "Run" });
+  await run.fill("healthy");
+  await frame.getByRole("option", { name: "healthy" }).click();
+  await session.untilHash((hash) => !hash.includes(id));
+  await session.page.goBack();
+  await session.untilHash((hash) => hash.includes(id) && hash.includes("view=operators"));
+  await session.page.goBack();
+  await frame.locator(".gd-gap").waitFor();
+  expect(new URL(session.page.url()).hash).toBe(gap);
+  await session.page.goBack();
+  await frame.locator(".gd-finding[data-opened]", { hasText: report.findings[0]?.title ?? "" }).waitFor();
+  await session.page.goBack();
+  await frame.locator(".gd-finding[data-opened]").waitFor({ state: "detached" });
+  await session.untilHash((hash) => hash.includes("view=summary"));
+  // The link of the gap opens it for somebody else.
+  await session.page.goto("about:blank");
+  await session.page.goto(`${session.tensorboard.url}${gap}`);
+  await (await tabFrame(session.page)).locator(".gd-gap").waitFor();
+});
+
 it("expands a finding and copies its fix", async () => {
   const report = await session.reportOf(RUN);
   const finding = report.findings[0];
@@ -70,8 +122,9 @@ it("expands a finding and copies its fix", async () => {
   await frame.locator(".gd-finding-head", { hasText: finding?.title ?? "" }).click();
   await frame.locator(".gd-evidence").waitFor();
   expect(await frame.locator(".gd-evidence tr").count()).toBe(finding?.evidence.length);
-  await frame.getByRole("button", { name: "Copy fix for" }).click();
-  await frame.getByRole("button", { name: "Copy fix for" }).filter({ hasText: "Copied" }).waitFor();
+  const copy = frame.getByRole("button", { name: `Copy fix for ${finding?.rule ?? ""}` });
+  await copy.click();
+  await copy.filter({ hasText: "Copied" }).waitFor();
   const copied = await session.page.evaluate(() => navigator.clipboard.readText());
   expect(copied).toBe(finding?.fix?.code.replace(/\n+$/, ""));
 });
@@ -98,6 +151,7 @@ it("explains a rule in a side panel, by keyboard", async () => {
 it("lists the rules that could not check, and those that found no problem", async () => {
   const report = await session.reportOf("healthy");
   const frame = await session.open("healthy");
+  await frame.getByText("Cannot tell from this trace").click();
   await frame.getByText("Checked, no problem found").click();
   const lists = frame.locator(".gd-others ul");
   await lists.last().locator("li").first().waitFor();
@@ -117,7 +171,7 @@ it("sorts the launches by any column, and marks the column", async () => {
   const kind = spots[0]?.kind;
   const most = (figure: "dispatch_us" | "idle_us", sign: number) =>
     spots.filter((spot) => spot.kind === kind).sort((a, b) => sign * (b[figure] - a[figure]))[0]?.key;
-  const frame = await session.open(RUN);
+  const frame = await session.open(RUN, "operators");
   const table = frame.getByRole("region", { name: "Launches" }).getByRole("table").first();
   const first = table.locator("tbody td").first();
   await table.locator('th[aria-sort="descending"]', { hasText: "Idle caused" }).waitFor();
@@ -144,11 +198,12 @@ it("follows TensorBoard's theme", async () => {
 it("restores trace, finding and range from a link", async () => {
   const { id } = await session.entryOf("host_sync");
   await session.reportOf("host_sync");
-  const frame = await openTab(session.page, session.tensorboard.url, {
-    trace: id,
-    t0: "5000.000",
-    t1: "9000.000",
-  });
+  // A link from before the views opens the timeline, if it has a range.
+  const range = { trace: id, t0: "5000.000", t1: "9000.000" };
+  const frame = await openTab(session.page, session.tensorboard.url, range);
+  await shownTime(frame).waitFor();
+  expect(await shownTime(frame).innerText()).toContain("4\u00a0ms");
+  await goTo(frame, "Summary");
   const head = frame.locator(".gd-finding-head").first();
   await head.click();
   const title = await head.locator("b").first().innerText();
@@ -156,19 +211,23 @@ it("restores trace, finding and range from a link", async () => {
   await session.page.reload();
   const again = await tabFrame(session.page);
   await again.locator(".gd-finding[data-opened]", { hasText: title }).waitFor();
+  expect(new URL(session.page.url()).hash).toBe(hash);
+  await goTo(again, "Timeline");
   await again.locator(".gd-label").first().waitFor();
   expect(await shownTime(again).innerText()).toContain("4\u00a0ms");
-  expect(new URL(session.page.url()).hash).toBe(hash);
 });
 
 it("shows only the memory of a memory snapshot, and nothing about time", async () => {
   await session.reportOf("snapshot");
   const frame = await session.open("snapshot");
   await frame.locator("h1", { hasText: "CUDA memory snapshot" }).waitFor();
-  await frame.getByRole("region", { name: "Memory", exact: true }).waitFor();
   expect(await frame.locator(".gd-chooser-file").innerText()).toContain("CUDA memory snapshot");
-  for (const name of ["Timeline", "Launches", "Time per step by cause", "GPU time by kernel family"])
-    expect(await frame.getByRole("region", { name }).count()).toBe(0);
+  const tabs = frame.getByRole("navigation", { name: "Views" });
+  for (const name of ["Timeline", "Operators"])
+    expect(await tabs.getByRole("button", { name }).count()).toBe(0);
+  expect(await frame.getByRole("region", { name: "Where the time went" }).count()).toBe(0);
+  await frame.getByRole("button", { name: "Show the memory of" }).click();
+  await frame.getByRole("region", { name: "Memory", exact: true }).waitFor();
   const run = frame.getByRole("combobox", { name: "Run" });
   await run.fill("snapshot");
   await frame.locator(".gd-option", { hasText: "CUDA memory snapshot" }).waitFor();
@@ -199,7 +258,11 @@ it("shows names as text, whatever they contain and however long they are", async
   const panel = frame.locator(".gd-gap");
   await panel.getByText("On the GPU after").waitFor();
   expect(await panel.locator(".gd-chain-name", { hasText: MARKUP.slice(0, 20) }).count()).toBeGreaterThan(0);
-  expect(await frame.getByRole("region", { name: "Verdict" }).innerText()).toContain(MARKUP);
+  await goTo(frame, "Summary");
+  const figures = frame.getByRole("region", { name: "Where the time went" });
+  await figures.waitFor();
+  expect(await figures.innerText()).toContain(MARKUP);
+  await goTo(frame, "Operators");
   // The toolbar of the timeline shows the name of a row, too.
   await frame.getByRole("region", { name: "kernel family" }).locator("tr.gd-linked").first().click();
   await frame.locator(".gd-shown").waitFor();
@@ -209,8 +272,9 @@ it("shows names as text, whatever they contain and however long they are", async
 it("scrolls a wide table inside itself, never the page", async () => {
   await session.reportOf(RUN);
   await session.page.setViewportSize({ width: 860, height: 900 });
-  const frame = await session.openTimeline(RUN);
+  const frame = await session.open(RUN, "operators");
   const table = frame.getByRole("region", { name: "Launches" }).locator(".gd-wide").first();
+  await table.waitFor();
   expect(await table.evaluate((element) => element.scrollWidth > element.clientWidth)).toBe(true);
   expect(await widens(frame)).toBe(false);
 });

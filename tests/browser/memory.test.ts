@@ -4,7 +4,7 @@ import type { Frame, Locator } from "playwright-core";
 import { expect, it } from "vitest";
 import type { DeviceMemory, MemorySlice } from "../../frontend/src/wire/report";
 import { tabFrame } from "./browser";
-import { Session } from "./session";
+import { goTo, Session, timelineOf } from "./session";
 import { simulate, write } from "./tensorboard";
 import { MARKUP, withMemory } from "./traces";
 
@@ -37,7 +37,7 @@ interface Opened {
 
 /** Open a run and wait until its memory chart is drawn and in sight. */
 async function openMemory(run: string): Promise<Opened> {
-  const frame = await session.open(run);
+  const frame = await session.open(run, "memory");
   const memory = frame.getByRole("region", { name: "Memory", exact: true });
   const stage = memory.locator(".gd-memory-stage");
   await memory.locator(".uplot canvas").waitFor();
@@ -87,11 +87,13 @@ it("shows what a selected range allocates, and selects the same range on the tim
   await drag(opened, 0.3, 0.7);
   const range = opened.memory.getByRole("region", { name: "Allocations in the range" });
   await range.getByRole("term").filter({ hasText: "Live after range" }).waitFor();
-  await opened.frame.locator(".gd-timeline .gd-toolbar", { hasText: "Selected" }).waitFor();
   const title = await range.getByRole("heading").innerText();
   await session.untilHash((hash) => hash.includes("p.gpudiag.s0=") && hash.includes("p.gpudiag.s1="));
   await session.page.reload();
   const frame = await tabFrame(session.page);
+  await goTo(frame, "Timeline");
+  await timelineOf(frame).locator(".gd-toolbar", { hasText: "Selected" }).waitFor();
+  await goTo(frame, "Memory");
   const memory = frame.getByRole("region", { name: "Memory", exact: true });
   const again = memory.getByRole("region", { name: "Allocations in the range" });
   await again.getByRole("heading", { name: title }).waitFor();
@@ -129,15 +131,16 @@ it("shows what a step leaves allocated, by mouse and by keyboard", async () => {
 
 it("zooms with the wheel, together with the timeline and the URL", async () => {
   const opened = await openMemory(LEAK);
-  const seen = opened.frame.locator(".gd-timeline .gd-toolbar .gd-number");
-  const before = await seen.innerText();
   await session.page.mouse.move(opened.chart.x + 0.5 * opened.chart.width, opened.chart.y);
   await session.page.mouse.move(opened.chart.x + 0.5 * opened.chart.width + 1, opened.chart.y);
   await session.page.mouse.wheel(0, -400);
-  await expect.poll(() => seen.innerText()).not.toBe(before);
-  await expect.poll(() => session.page.url()).toContain("t0=");
-  await opened.memory.getByRole("button", { name: "Fit" }).click();
-  await expect.poll(() => seen.innerText()).toBe(before);
+  const hash = await session.untilHash((now) => now.includes("t0="));
+  await goTo(opened.frame, "Timeline");
+  await timelineOf(opened.frame).getByRole("button", { name: "Fit" }).click();
+  await goTo(opened.frame, "Memory");
+  const range = (now: string) => /t0=[^&]*&p.gpudiag.t1=[^&]*/.exec(now)?.[0];
+  await session.untilHash((now) => now.includes("view=memory") && range(now) === undefined);
+  expect(range(hash)).toBeTruthy();
 });
 
 it("lists growing allocations, and marks them on the chart at a click", async () => {
@@ -151,7 +154,7 @@ it("lists growing allocations, and marks them on the chart at a click", async ()
   expect(text).toContain(`+${printed(memory.sites[0]?.bytes_per_step ?? 0)}`);
   await row.locator("td").first().click();
   await expect.poll(() => row.getAttribute("data-shown")).toBe("true");
-  await opened.frame.getByRole("group", { name: "Shown on the timeline" }).waitFor();
+  await session.untilHash((hash) => hash.includes("p.gpudiag.row=memory.0"));
   await row.locator("td").first().click();
   await expect.poll(() => row.getAttribute("data-shown")).toBe(null);
 });
@@ -196,7 +199,7 @@ it("shows names as text, and each device separately", async () => {
 });
 
 it("explains how to record memory if it was not recorded, in a folded note", async () => {
-  const frame = await session.open("without");
+  const frame = await session.open("without", "memory");
   const note = frame.locator("details", { hasText: "was not recorded. How to record it" });
   await note.waitFor();
   const code = note.locator("pre", { hasText: "profile_memory=True" });

@@ -101,6 +101,11 @@ export function timelineOf(frame: Frame): Locator {
   return frame.getByRole("region", { name: "Timeline" });
 }
 
+/** Open the views of the page by their tabs. */
+export async function goTo(frame: Frame, view: string): Promise<void> {
+  await frame.getByRole("navigation", { name: "Views" }).getByRole("button", { name: view }).click();
+}
+
 /** The visible time in the timeline's toolbar, which appears once the lanes are drawn. */
 export function shownTime(frame: Frame): Locator {
   return timelineOf(frame).locator(".gd-toolbar .gd-number");

@@ -5,7 +5,8 @@ import { describe, expect, it } from "vitest";
 import { aired, AROUND_US } from "../../frontend/src/base/viewport";
 import type { Report, StepAccount, TimeRange, Timeline } from "../../frontend/src/wire/report";
 import { tabFrame } from "./browser";
-import { Session, shownTime, timelineOf } from "./session";
+import type { ViewName } from "../../frontend/src/base/hash";
+import { goTo, Session, shownTime, timelineOf } from "./session";
 import { simulate, write } from "./tensorboard";
 import { manyGpus } from "./traces";
 
@@ -195,60 +196,73 @@ describe("a row", () => {
   interface Row {
     readonly what: string;
     readonly run: string;
+    readonly view: ViewName;
     /** The first row of its list. */
     readonly at: string;
     readonly ranges: (report: Report) => readonly TimeRange[] | undefined;
   }
 
   const ROWS: readonly Row[] = [
-    { what: "finding", run: RUN, at: ".gd-finding", ranges: ({ findings }) => findings[0]?.ranges },
+    {
+      what: "finding",
+      run: RUN,
+      view: "summary",
+      at: ".gd-finding",
+      ranges: ({ findings }) => findings[0]?.ranges,
+    },
     {
       what: "step",
       run: RUN,
+      view: "summary",
       at: ".gd-stepbars .gd-stepbar",
       ranges: ({ devices }) => devices[0]?.step_accounts.map(stepRange).slice(0, 1),
     },
     {
       what: "launch hotspot",
       run: RUN,
+      view: "operators",
       at: "tr.gd-linked",
       ranges: ({ launch_hotspots: spots }) => spots[0]?.ranges,
     },
     {
       what: "wait",
       run: "host_sync",
+      view: "operators",
       at: ".gd-syncs tr.gd-linked",
       ranges: ({ sync_sites: sites }) => sites[0]?.ranges,
     },
     {
       what: "kernel family",
       run: RUN,
+      view: "operators",
       at: "section:has(h2:text('kernel family')) tr.gd-linked",
       ranges: ({ kernel_families: families }) => families[0]?.ranges,
     },
     {
       what: "host activity",
       run: RUN,
+      view: "operators",
       at: "section:has(h2:text('host')) tr.gd-linked",
       ranges: ({ host }) => host[0]?.ranges,
     },
   ];
 
-  it.each(ROWS)("of a $what shows where it is on the timeline", async ({ run, at, ranges }) => {
+  it.each(ROWS)("of a $what shows where it is on the timeline", async ({ run, view, at, ranges }) => {
     const places = ranges(await session.reportOf(run)) ?? [];
-    const frame = await session.openTimeline(run);
+    const frame = await session.open(run, view);
     const row = frame.locator(at).first();
     await row.getByRole("button", { name: "Show on the timeline" }).click();
     await untilShown(places[0]);
     const label = places.length > 1 ? `1 of ${places.length}` : "Shown";
     await frame.locator(".gd-shown", { hasText: label }).waitFor();
-    expect(await row.innerText()).toContain(label);
-    await expect.poll(() => onScreen(frame.locator("#gd-timeline"))).toBe(true);
+    await session.page.goBack();
+    await row.getByText(label).waitFor();
+    expect(await onScreen(row)).toBe(true);
   });
 
   it("can be clicked anywhere", async () => {
     const spot = (await session.reportOf(RUN)).launch_hotspots[0];
-    const frame = await session.openTimeline(RUN);
+    const frame = await session.open(RUN, "operators");
     const table = frame.getByRole("region", { name: "Launches" });
     await table.getByRole("cell", { name: spot?.key ?? "", exact: true }).click();
     await untilShown(spot?.ranges[0]);
@@ -256,14 +270,16 @@ describe("a row", () => {
 
   it("scrolls to the lanes of its GPU", async () => {
     await session.reportOf("many");
-    const frame = await session.openTimeline("many");
+    const frame = await session.open("many", "operators");
     const lanes = frame.locator(".gd-lanes");
     const scrolled = () => lanes.evaluate((element) => element.scrollTop);
     const families = frame.getByRole("region", { name: "kernel family" });
-    expect(await scrolled()).toBe(0);
     await families.getByRole("row", { name: "GPU 9" }).click();
+    await lanes.waitFor();
     await expect.poll(scrolled).toBeGreaterThan(0);
+    await goTo(frame, "Operators");
     await families.getByRole("row", { name: "GPU 0" }).click();
+    await lanes.waitFor();
     await expect.poll(scrolled).toBe(0);
   });
 
@@ -271,18 +287,19 @@ describe("a row", () => {
     const report = await session.reportOf(RUN);
     const ranges = report.findings[0]?.ranges ?? [];
     expect(ranges.length).toBeGreaterThan(2);
-    const frame = await session.openTimeline(RUN);
+    const frame = await session.open(RUN);
     const button = frame.locator(".gd-finding").first().getByRole("button", { name: "Show on the timeline" });
     await button.focus();
     await session.page.keyboard.press("Enter");
     await untilShown(ranges[0]);
-    // The button keeps the focus, although its label changes.
+    const next = frame
+      .getByRole("group", { name: "Shown on the timeline" })
+      .getByRole("button", { name: "Next place", exact: true });
+    await next.focus();
     await session.page.keyboard.press("Enter");
     await untilShown(ranges[1]);
-    await frame
-      .getByRole("group", { name: "Shown on the timeline" })
-      .getByRole("button", { name: "Next place", exact: true })
-      .click();
+    // The button keeps the focus.
+    await session.page.keyboard.press("Enter");
     const hash = await untilShown(ranges[2]);
     await session.page.reload();
     const again = await tabFrame(session.page);

@@ -32,7 +32,7 @@ it("begins with the runs, opens one, and goes back to where it was", async () =>
   await frame.getByRole("button", { name: "input_pipeline" }).click();
   await frame.getByRole("region", { name: "Verdict" }).waitFor();
   const { id } = await session.entryOf("input_pipeline");
-  await session.untilHash((hash) => hash.includes(`trace=${id}`) && !hash.includes("view="));
+  await session.untilHash((hash) => hash.includes(`trace=${id}`) && hash.includes("view=summary"));
 
   await session.page.goBack();
   await frame.getByRole("heading", { name: "Runs" }).waitFor();
@@ -63,7 +63,7 @@ it("shows a job: one verdict, its ranks, and the map by keyboard", async () => {
   await frame.getByText("As a table").click();
   expect(await rows(frame, "Time by rank and cause").count()).toBe(RANKS);
   await rows(frame, "Ranks").nth(1).getByRole("button").click();
-  await session.untilHash((hash) => hash.includes("trace=") && !hash.includes("view="));
+  await session.untilHash((hash) => hash.includes("trace=") && hash.includes("view=summary"));
   await session.page.goBack();
   await frame.getByRole("heading", { name: "Ranks", exact: true }).waitFor();
 });
@@ -85,7 +85,9 @@ it("shows the history of a run, and opens the recording that is clicked", async 
     traces: { id: string; run: string; span: string }[];
   };
   const last = traces.filter(({ run }) => run === "again").sort((a, b) => Number(b.span) - Number(a.span))[0];
-  await session.untilHash((hash) => hash.includes(`trace=${last?.id ?? "none"}`) && !hash.includes("view="));
+  await session.untilHash(
+    (hash) => hash.includes(`trace=${last?.id ?? "none"}`) && hash.includes("view=summary"),
+  );
 });
 
 it("compares a recording with a pinned base, and swaps them", async () => {

@@ -106,6 +106,15 @@ def test_time_and_memory_are_compared_by_their_share(tmp_path: Path) -> None:
     assert order == ["GD993", "GD991", "GD994", "GD992", "GD997", "GD995", "GD996"]
 
 
+def test_a_leak_that_ends_the_job_comes_first(tmp_path: Path) -> None:
+    facts = facts_of(job([0] * 5, device_bytes=100 * MIB), tmp_path)
+    leak = Finding("t", "s", Fix("f"), cost_bytes_per_step=1, severity=Severity.ERROR)
+    growth = replace(leak, severity=Severity.WARNING)
+    slow = replace(_finding(facts.window.duration_ns), severity=Severity.ERROR)
+    outcome = run_rules(facts, [_rule(1, slow), _rule(2, growth), _rule(3, leak)])
+    assert [f.rule.id for f in outcome.findings] == ["GD993", "GD991", "GD992"]
+
+
 def test_a_warning_whose_fix_nobody_could_measure_ranks_with_the_hints(facts: Facts) -> None:
     window_ns = facts.window.duration_ns
     little = Saving(window_ns // 110, window_ns // 10, "replayed")

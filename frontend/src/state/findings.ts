@@ -1,8 +1,6 @@
 // Findings as the page shows them: keys, costs and savings in words.
 
 import { bytes, percent, time } from "../base/format";
-import { term } from "../base/terms";
-import { SAVING_BASES } from "../base/vocabulary";
 import type { Finding, Unchecked } from "../wire/report";
 
 /** Return a key per finding for links: the rule's id, numbered if a rule has several findings. */
@@ -63,27 +61,4 @@ export function costText(finding: Finding, window_us: number): CostText | null {
     };
   }
   return null;
-}
-
-export interface SavingText {
-  /** "110 ms to 118 ms", "at most 24 ms". */
-  readonly range: string;
-  /** "27.1% to 29.0% of the step window, 18.2 ms per step". */
-  readonly share: string;
-  readonly basis: string;
-}
-
-/** Format the estimated saving of a fix, or return null if there is none. */
-export function savingText(finding: Finding): SavingText | null {
-  const saving = finding.saving;
-  if (!saving || saving.high_us <= 0) return null;
-  const atMost = saving.basis === "at most";
-  const between = (low: string, high: string) => (atMost || low === high ? high : `${low} to ${high}`);
-  const share = `${between(percent(saving.low_share), percent(saving.high_share))} of the step window`;
-  const step = between(time(saving.low_per_step_us), time(saving.high_per_step_us));
-  return {
-    range: `${atMost ? "at most " : ""}${between(time(saving.low_us), time(saving.high_us))}`,
-    share: saving.high_per_step_us > 0 ? `${share}, ${step} per step` : share,
-    basis: atMost ? "" : (term(SAVING_BASES, saving.basis)?.explanation ?? saving.basis),
-  };
 }

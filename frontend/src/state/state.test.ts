@@ -4,7 +4,7 @@ import type { Device, Finding, Report, TraceEntry } from "../wire/report";
 import { stepParts, stepsOf, window_us, windowParts } from "./account";
 import { inRun, matches, levels, newerThan, newest, spanLabel } from "./choose";
 import { activitiesOf, longest } from "./gap";
-import { costText, findingKeys, groupedByReason, savingText } from "./findings";
+import { costText, findingKeys, groupedByReason } from "./findings";
 import { linkOf, usePage } from "./store";
 
 function entry(id: string, run: string, worker: string, modified_s: number, state = "ready"): TraceEntry {
@@ -130,7 +130,7 @@ describe("the store", () => {
 });
 
 describe("findings", () => {
-  const finding = (rule: string, saving?: Finding["saving"]) => ({ rule, saving }) as Finding;
+  const finding = (rule: string) => ({ rule }) as Finding;
 
   it("have unique keys, even if one rule has several findings", () => {
     expect(findingKeys(["GD1", "GD2", "GD1"].map((rule) => finding(rule)))).toEqual(["GD1", "GD2", "GD1-2"]);
@@ -163,30 +163,6 @@ describe("findings", () => {
     expect(costing({ cost_us: 25_000, cost_bytes: 2 ** 31, memory_device: 1 })).toBe("2 GiB, on GPU 1");
     const leak = { cost_bytes: 2 ** 31, cost_bytes_per_step: 2 ** 20, memory_device: -1 };
     expect(costing(leak)).toBe("1 MiB per step, 2 GiB on the host");
-  });
-
-  it("show the estimated saving of a fix, if there is one", () => {
-    const nothing = {
-      low_share: 0,
-      high_share: 0,
-      low_per_step_us: 0,
-      high_per_step_us: 0,
-      low_us: 0,
-      high_us: 0,
-    };
-    expect(savingText(finding("GD1"))).toBeNull();
-    expect(savingText(finding("GD1", { ...nothing, basis: "at most" }))).toBeNull();
-    const atMost = savingText(
-      finding("GD1", { ...nothing, high_us: 9000, high_share: 0.3, basis: "at most" }),
-    );
-    expect([plain(atMost?.range), plain(atMost?.share)]).toEqual([
-      "at most 9 ms",
-      "30.0% of the step window",
-    ]);
-    const saving = { low_us: 7500, high_us: 9000, low_share: 0.25, high_share: 0.3, low_per_step_us: 2500 };
-    const replayed = savingText(finding("GD1", { ...saving, high_per_step_us: 3000, basis: "replayed" }));
-    expect(plain(replayed?.range)).toBe("7.50 ms to 9 ms");
-    expect(plain(replayed?.share)).toBe("25.0% to 30.0% of the step window, 2.50 ms to 3 ms per step");
   });
 });
 

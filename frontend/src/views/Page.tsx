@@ -9,7 +9,6 @@ import { Chooser } from "./chooser/Chooser";
 import { Empty } from "./empty/Empty";
 import { Notice } from "./parts/Notice";
 import { RulePanel } from "./rule/RulePanel";
-import { Share } from "./share/Share";
 import { Problem } from "./status/Problem";
 import { Searching } from "./status/Searching";
 import { Tabs } from "./tabs/Tabs";
@@ -58,9 +57,8 @@ function Listed({ list }: { list: TraceList }) {
   return (
     <>
       <header className="gd-header">
-        <Tabs views={viewsFor(list.traces, shown, open)} open={open} />
         {open !== "runs" && <Chooser traces={list.traces} entry={shown} />}
-        {open !== "runs" && <Share entry={shown} />}
+        <Tabs views={viewsFor(list.traces, shown, open)} open={open} />
       </header>
       <main className="gd-main" data-view={open}>
         {problems}

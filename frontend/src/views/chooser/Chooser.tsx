@@ -1,78 +1,125 @@
 import { Select, type ComboboxItem } from "@mantine/core";
 import { useMemo } from "react";
-import { bytes, count, date } from "../../base/format";
+import { bytes, date, plural } from "../../base/format";
 import { inRun, levels, newerThan, newest, spanLabel } from "../../state/choose";
 import { kindText } from "../../state/kinds";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
 import { OPTIONS_SHOWN, searched } from "../parts/options";
-import { PinBase } from "./PinBase";
+import { Share } from "../share/Share";
+import { Base } from "./Base";
+
+/** Width of a character of a name, and of a selector without one. */
+const CHARACTER_PX = 6.9;
+const CHROME_PX = 46;
 
 interface Props {
   readonly traces: readonly TraceEntry[];
   readonly entry: TraceEntry;
 }
 
+/** Which recording is on the page, and the way to others: of its worker, other workers, other runs. */
 export function Chooser({ traces, entry }: Props) {
   const openTrace = usePage((page) => page.openTrace);
   const { runs, workers, spans } = useMemo(() => levels(traces, entry), [traces, entry]);
   const newer = newerThan(traces, entry);
   const kind = kindText(entry.kind);
   const written = entry.writing ? "being written" : `written ${date(entry.modified_s)}`;
-  const file = [kind, bytes(entry.size_bytes), written].filter((part) => part !== "").join(" · ");
-  const open = (next: TraceEntry | null) => {
+  const open = (next: TraceEntry | null | undefined) => {
     if (next) openTrace(next.id);
   };
   return (
     <div className="gd-chooser">
-      <Level
-        label="Run"
-        width={320}
-        value={entry.run}
-        options={[...runs].map(([run, all]) => ({ value: run, label: run, ...summary(all) }))}
-        onPick={(run) => {
-          open(inRun(traces, run, entry.worker));
-        }}
-      />
-      <Level
-        label="Worker"
-        width={250}
-        value={entry.worker}
-        options={[...workers].map(([worker, all]) => ({
-          value: worker,
-          label: worker || "–",
-          ...summary(all),
-        }))}
-        onPick={(worker) => {
-          open(newest(workers.get(worker) ?? []));
-        }}
-      />
-      <Level
-        label="Span"
-        width={230}
-        value={entry.id}
-        options={spans.map((span) => ({ value: span.id, label: spanLabel(span.span), ...summary([span]) }))}
-        onPick={(id) => {
-          open(spans.find((span) => span.id === id) ?? null);
-        }}
-      />
+      <nav className="gd-crumbs" aria-label="Recording" title={`${bytes(entry.size_bytes)}, ${written}`}>
+        <Level
+          label="Run"
+          most={300}
+          value={entry.run}
+          options={[...runs].map(([run, all]) => ({ value: run, label: run, ...summary(all) }))}
+          onPick={(run) => {
+            open(inRun(traces, run, entry.worker));
+          }}
+        />
+        <Level
+          label="Worker"
+          most={190}
+          value={entry.worker}
+          options={[...workers].map(([worker, all]) => ({
+            value: worker,
+            label: worker || "–",
+            ...summary(all),
+          }))}
+          onPick={(worker) => {
+            open(newest(workers.get(worker) ?? []));
+          }}
+        />
+        <Level
+          label="Span"
+          most={190}
+          value={entry.id}
+          options={spans.map((span) => ({
+            value: span.id,
+            label: spanLabel(span.span),
+            ...summary([span]),
+          }))}
+          onPick={(id) => {
+            open(spans.find((span) => span.id === id));
+          }}
+        />
+        {spans.length > 1 && <Neighbors spans={spans} entry={entry} onOpen={open} />}
+      </nav>
+      {kind && <span className="gd-chooser-file">{kind}</span>}
       {newer.length > 0 && (
         <button
           type="button"
-          className="gd-link gd-newer"
+          className="gd-newer"
           title="Recordings of this worker that were written after this one. Click to show the newest."
           onClick={() => {
-            open(newer[0] ?? null);
+            open(newer[0]);
           }}
         >
-          {count(newer.length)} newer {newer.length === 1 ? "recording" : "recordings"}
+          {plural(newer.length, "newer recording")}
         </button>
       )}
-      {traces.length > 1 && <PinBase entry={entry} />}
-      <span className="gd-chooser-file" title={file}>
-        {file}
+      <span className="gd-chooser-end">
+        <Base traces={traces} entry={entry} />
+        <Share entry={entry} />
       </span>
     </div>
+  );
+}
+
+interface NeighborsProps {
+  readonly spans: readonly TraceEntry[];
+  readonly entry: TraceEntry;
+  readonly onOpen: (next: TraceEntry | undefined) => void;
+}
+
+/** Opens the recording of the same worker before or after this one. */
+function Neighbors({ spans, entry, onOpen }: NeighborsProps) {
+  const inTime = [...spans].sort((a, b) => a.modified_s - b.modified_s);
+  const at = inTime.findIndex(({ id }) => id === entry.id);
+  return (
+    <span className="gd-neighbors">
+      {([-1, 1] as const).map((by) => {
+        const label = by < 0 ? "Previous recording" : "Next recording";
+        return (
+          <button
+            key={by}
+            type="button"
+            className="gd-step"
+            aria-label={label}
+            title={label}
+            disabled={inTime[at + by] === undefined}
+            onClick={() => {
+              onOpen(inTime[at + by]);
+            }}
+          >
+            {by < 0 ? "‹" : "›"}
+          </button>
+        );
+      })}
+    </span>
   );
 }
 
@@ -99,25 +146,26 @@ function summary(traces: readonly TraceEntry[]): { state: string; note: string }
 
 interface LevelProps {
   readonly label: string;
-  readonly width: number;
+  /** It is as wide as its text, up to this many pixels. */
+  readonly most: number;
   readonly value: string;
   readonly options: readonly Option[];
   readonly onPick: (value: string) => void;
 }
 
-function Level({ label, width, value, options, onPick }: LevelProps) {
+function Level({ label, most, value, options, onPick }: LevelProps) {
   const only = options.length === 1;
   const chosen = options.find((option) => option.value === value)?.label ?? value;
   return (
     <label className="gd-level" data-only={only || undefined}>
-      <span>{label}</span>
+      <span className="gd-unseen">{label}</span>
       {only ? (
         <b title={chosen}>{chosen}</b>
       ) : (
         <Select
           aria-label={label}
           size="xs"
-          w={width}
+          w={Math.min(most, CHARACTER_PX * chosen.length + CHROME_PX)}
           data={[...options]}
           value={value}
           limit={OPTIONS_SHOWN}

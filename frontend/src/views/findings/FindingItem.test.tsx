@@ -12,11 +12,11 @@ function shown(some: Partial<Finding>): void {
     ...{ cost_bytes: 0, cost_bytes_per_step: 0, evidence: [], places: [], ranges: [] },
     ...some,
   } as unknown as Finding;
-  const lists = ["launch_hotspots", "sync_sites", "kernel_families", "host", "devices", "memory"];
+  const lists = ["launch_hotspots", "sync_sites", "kernel_families", "host", "devices", "memory", "steps"];
   const report = { ...Object.fromEntries(lists.map((name) => [name, []])), findings: [finding] };
   render(
     <RowPlacesProvider value={rowPlaces(report as unknown as Report)}>
-      <FindingItem id="GD401" finding={finding} whole_us={1000} opened />
+      <FindingItem id="GD401" finding={finding} report={report as unknown as Report} opened />
     </RowPlacesProvider>,
   );
 }

@@ -1,11 +1,14 @@
 import { useEffect, useId, useRef } from "react";
 import { term, word } from "../../base/terms";
 import { SEVERITIES } from "../../base/vocabulary";
-import { costText, costsMemory, savingText } from "../../state/findings";
+import { window_us } from "../../state/account";
+import { costText, costsMemory } from "../../state/findings";
+import { confidenceOf, gainOf, ownPlace, plannedFirst_us, savedShort } from "../../state/gain";
 import { usePage } from "../../state/store";
-import type { Finding } from "../../wire/report";
+import type { Finding, Report } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
 import { ExternalLink } from "../parts/ExternalLink";
+import { PlaceName } from "../parts/PlaceName";
 import { ShowOnTimeline } from "../parts/ShowOnTimeline";
 import { ExplainButton } from "../rule/ExplainButton";
 import { Places } from "./Places";
@@ -13,17 +16,20 @@ import { Places } from "./Places";
 interface Props {
   readonly id: string;
   readonly finding: Finding;
-  readonly whole_us: number;
   readonly opened: boolean;
-  /** False if the page does not show the trace of the finding, so that there is nowhere to go. */
-  readonly linked?: boolean;
+  /** Its place in the order of fixes. */
+  readonly number?: number;
+  /** The step after this fix and those before it; empty if the replay has nothing to say about it. */
+  readonly after?: string;
+  /** The report of the finding; null if the page does not show its trace, so that there is nowhere to go. */
+  readonly report: Report | null;
 }
 
-export function FindingItem({ id, finding, whole_us, opened, linked = true }: Props) {
+export function FindingItem({ id, finding, opened, number, after, report }: Props) {
   const toggle = usePage((page) => page.toggleFinding);
   const body = useId();
   const item = useRef<HTMLLIElement>(null);
-  const cost = costText(finding, whole_us);
+  const where = ownPlace(finding.places);
 
   // Scroll to a finding that was opened from elsewhere, by a link or the plan.
   useEffect(() => {
@@ -41,38 +47,33 @@ export function FindingItem({ id, finding, whole_us, opened, linked = true }: Pr
           toggle(id);
         }}
       >
+        {number !== undefined && <span className="gd-finding-number">{number}</span>}
         <span className="gd-severity" title={term(SEVERITIES, finding.severity)?.explanation}>
           {word(SEVERITIES, finding.severity)}
         </span>
         <span className="gd-finding-title">
           <b>{finding.title}</b>
-          <span>{finding.summary}</span>
+          {where && <PlaceName place={where.own} />}
         </span>
-        <span className="gd-cost">
-          {cost && (
-            <>
-              <b>{cost.amount}</b>
-              <span>{cost.of}</span>
-            </>
-          )}
-        </span>
+        <span className="gd-saved">{savedShort(finding)}</span>
+        {after !== undefined && <span className="gd-after">{after && `→ ${after}`}</span>}
         <span className="gd-chevron" aria-hidden="true" />
       </button>
       <div className="gd-finding-links">
         <ExplainButton rule={finding.rule} />
-        {linked &&
+        {report &&
           (costsMemory(finding) ? <ShowInMemory finding={finding} /> : <ShowOnTimeline of={finding} />)}
       </div>
       {opened && (
         <div className="gd-finding-body" id={body}>
-          <Details finding={finding} />
+          <Details finding={finding} report={report} />
         </div>
       )}
     </li>
   );
 }
 
-function Details({ finding }: Pick<Props, "finding">) {
+function Details({ finding, report }: Pick<Props, "finding" | "report">) {
   return (
     <>
       <div className="gd-finding-left">
@@ -93,7 +94,7 @@ function Details({ finding }: Pick<Props, "finding">) {
         <Places places={finding.places} />
       </div>
       <div className="gd-finding-right">
-        <SavingLine finding={finding} />
+        <SavingLine finding={finding} report={report} />
         <FixPart finding={finding} />
         {costsMemory(finding) && finding.ranges.length > 0 && (
           <p className="gd-muted">
@@ -105,14 +106,34 @@ function Details({ finding }: Pick<Props, "finding">) {
   );
 }
 
-function SavingLine({ finding }: Pick<Props, "finding">) {
-  const saving = savingText(finding);
-  if (!saving) return null;
+/** What the finding costs, what a fix saves, and how sure that is. */
+function SavingLine({ finding, report }: Pick<Props, "finding" | "report">) {
+  const whole_us = report ? window_us(report) : 0;
+  const cost = costText(finding, whole_us);
+  const gain = gainOf(finding.saving, whole_us, report ? plannedFirst_us(report, finding) : 0);
+  const saved = savedShort(finding);
+  if (!cost && !saved) return null;
   return (
-    <p className="gd-saving">
-      <span>A fix saves</span> <b>{saving.range}</b> <span>({saving.share})</span>
-      {saving.basis && <span className="gd-basis">{saving.basis}</span>}
-    </p>
+    <dl className="gd-saving">
+      {cost && <Figure name="Costs" value={cost.amount} more={cost.of} />}
+      {saved && !gain && <Figure name="A fix" value={saved} more="" />}
+      {gain && (
+        <Figure name="Gain" value={`${gain.before} → ${gain.after}`} more={`${gain.of}, ${gain.share}`} />
+      )}
+      <Figure name="Confidence" value="" more={confidenceOf(finding, report?.plan)} />
+    </dl>
+  );
+}
+
+function Figure({ name, value, more }: { name: string; value: string; more: string }) {
+  if (value === "" && more === "") return null;
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        {value && <b>{value}</b>} <span>{more}</span>
+      </dd>
+    </div>
   );
 }
 

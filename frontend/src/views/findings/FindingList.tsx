@@ -17,16 +17,7 @@ export function FindingList({ findings, prefix = "" }: Props) {
     <ol className="gd-findings">
       {findings.map((finding, at) => {
         const key = keys[at] ?? finding.rule;
-        return (
-          <FindingItem
-            key={key}
-            id={key}
-            finding={finding}
-            whole_us={0}
-            opened={opened === key}
-            linked={false}
-          />
-        );
+        return <FindingItem key={key} id={key} finding={finding} opened={opened === key} report={null} />;
       })}
     </ol>
   );

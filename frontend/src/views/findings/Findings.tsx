@@ -1,41 +1,60 @@
-import { plural } from "../../base/format";
-import { window_us } from "../../state/account";
+import { percent, plural, time } from "../../base/format";
 import { findingKeys } from "../../state/findings";
+import { stepAfter, stepBefore, stepsOfSavings } from "../../state/gain";
 import { usePage } from "../../state/store";
 import type { Report } from "../../wire/report";
 import { Section } from "../parts/Section";
 import { FindingItem } from "./FindingItem";
-import { Plan } from "./Plan";
 import { CheckedList, UncheckedList } from "./Others";
 
-/** The findings in the report's order, worst first. Then the rules that could not check, and those without a finding. */
+/** A single fix needs no order. */
+const LEAST_PLANNED = 2;
+
+/** The findings in the order to fix them. Then the rules that could not check, and those without a finding. */
 export function Findings({ report }: { report: Report }) {
   const opened = usePage((page) => page.finding);
   const keys = findingKeys(report.findings);
-  const whole_us = window_us(report);
-  const several = keys.length > 1;
+  const planned = (report.plan?.fixes.length ?? 0) >= LEAST_PLANNED;
+  const after = planned ? stepAfter(report) : null;
+  const unit = stepsOfSavings(report) !== null ? "step" : "step window";
   return (
     <Section
-      title="Findings"
+      title={planned ? "Fix in this order" : "Findings"}
       about="finding"
+      className="gd-findings-card"
       aside={
         <span className="gd-muted">
-          {plural(keys.length, "finding")}
-          {several && ", worst first"}
+          {planned
+            ? `A ${unit} takes ${stepBefore(report)} as recorded; at the right, after this fix and those before it`
+            : plural(keys.length, "finding")}
         </span>
       }
     >
       {report.findings.length === 0 && <p className="gd-nothing">No problem found.</p>}
-      {report.plan && <Plan plan={report.plan} findings={report.findings} keys={keys} />}
-      <ol className="gd-findings">
+      <ol className="gd-findings" data-planned={planned || undefined}>
         {report.findings.map((finding, at) => {
           const key = keys[at] ?? finding.rule;
           return (
-            <FindingItem key={key} id={key} finding={finding} whole_us={whole_us} opened={opened === key} />
+            <FindingItem
+              key={key}
+              id={key}
+              number={at + 1}
+              finding={finding}
+              report={report}
+              after={after?.get(at) ?? ""}
+              opened={opened === key}
+            />
           );
         })}
       </ol>
-      <UncheckedList items={report.unchecked} opened={report.findings.length === 0} />
+      {planned && report.plan && (
+        <p className="gd-plan-sum">
+          All fixes together save at most {time(report.plan.saving_us)},{" "}
+          {percent(report.plan.saving_us, report.plan.window_us)} of the step window. From a replay whose
+          error is {percent(report.plan.error_share)} of the step window.
+        </p>
+      )}
+      <UncheckedList items={report.unchecked} />
       <CheckedList items={report.clear} />
     </Section>
   );

@@ -21,7 +21,8 @@ it("names the function, where it is defined, what it is in, and who called it", 
   const caller = { ...PLACE, file: "train.py", line: 12, function: "main", range: "" };
   render(<Places places={[{ ...PLACE, caller }]} />);
   for (const text of [
-    "resize (transformers/image.py, defined at line 390)",
+    "resize",
+    "transformers/image.py, defined at line 390",
     "range load batch",
     "called from main (train.py, defined at line 12)",
   ]) {

@@ -1,6 +1,7 @@
 import { bytes, codePlace, time } from "../../base/format";
 import type { Place } from "../../wire/report";
 import { More } from "../parts/More";
+import { PlaceName } from "../parts/PlaceName";
 
 /** Places to show at first. The others are one click away. */
 const FIRST = 8;
@@ -17,7 +18,7 @@ export function Places({ places }: { places: readonly Place[] }) {
             {shown.map((place, at) => (
               <li key={at}>
                 <span className="gd-place">
-                  {codePlace(place) && <code>{codePlace(place)}</code>}
+                  {codePlace(place) && <PlaceName place={{ ...place, operator: "" }} />}
                   <span>
                     {place.operator && <span className="gd-operator">{place.operator}</span>}
                     {around(place).map((text) => (

@@ -53,7 +53,7 @@ function Shown({ job }: { job: JobReport }) {
       >
         {job.findings.length === 0 && <p className="gd-nothing">No problem found between the ranks.</p>}
         <FindingList findings={job.findings} />
-        <UncheckedList items={job.unchecked} opened={job.findings.length === 0} />
+        <UncheckedList items={job.unchecked} />
         <CheckedList items={job.clear} />
       </Section>
       <Ranks job={job} />

@@ -1,4 +1,4 @@
-import { createContext, useContext, type MouseEvent, type ReactNode } from "react";
+import { createContext, useContext, useEffect, useRef, type MouseEvent, type ReactNode } from "react";
 import { usePage } from "../../state/store";
 import type { RowPlaces } from "../../state/rowPlaces";
 
@@ -50,9 +50,15 @@ export function Stepper({ found, place }: StepperProps) {
   const { title, ranges } = found;
   const steps = place !== null && ranges.length > 1;
   const label = place === null ? "Show" : steps ? `${place + 1} of ${ranges.length}` : "Shown";
+  const element = useRef<HTMLSpanElement>(null);
+  // Bring the row of a link, or the one that Back returns to, into sight.
+  const here = useRef(place !== null);
+  useEffect(() => {
+    if (here.current) element.current?.scrollIntoView({ block: "nearest" });
+  }, []);
   const action = place === null ? "Show on the timeline" : steps ? "Show the next place" : "Show again";
   return (
-    <span className="gd-stepper" data-shown={place !== null || undefined}>
+    <span className="gd-stepper" ref={element} data-shown={place !== null || undefined}>
       {steps && (
         <Arrow
           symbol="‹"

@@ -56,7 +56,7 @@ export function Share({ entry }: { entry: TraceEntry }) {
         }}
       >
         <Menu.Target>
-          <Button size="compact-sm" variant="default">
+          <Button size="compact-xs" variant="default">
             Share
           </Button>
         </Menu.Target>

@@ -1,18 +1,31 @@
+import { useState } from "react";
 import { Findings } from "../findings/Findings";
-import { HostActivities } from "../host/HostActivities";
 import type { ReportProps } from "../parts/reportProps";
 import { Steps } from "../steps/Steps";
-import { Verdict } from "../verdict/Verdict";
+import { onlyMemory } from "../../state/kinds";
+import { Account } from "./Account";
+import { HostAccount } from "./HostAccount";
+import { MemoryFigures } from "./MemoryFigures";
+import { Verdict } from "./Verdict";
 
-/** What limits the job, where its time went, and what to fix first. */
-export default function Summary({ report }: ReportProps) {
+/** What limits the job, what to fix first and what it brings, where the time went, and the other findings. */
+export default function Summary({ entry, report }: ReportProps) {
+  const [chosen, setChosen] = useState(0);
+  const device = report.devices[chosen] ?? report.devices[0];
   return (
     <>
       <div className="gd-top">
-        <Verdict report={report} />
-        {report.devices.length === 0 ? <HostActivities report={report} /> : <Steps report={report} />}
+        <Verdict entry={entry} report={report} />
+        {device ? (
+          <Account report={report} device={device} onChoose={setChosen} />
+        ) : onlyMemory(report.trace?.kind) ? (
+          <MemoryFigures report={report} />
+        ) : (
+          <HostAccount report={report} />
+        )}
       </div>
       <Findings report={report} />
+      {device && <Steps report={report} device={device} />}
     </>
   );
 }

@@ -1,0 +1,91 @@
+import { describe, expect, it } from "vitest";
+import { plain } from "../base/format.testdata";
+import { Finding_Severity, type Finding, type Place, type Report, type Saving } from "../wire/report";
+import { confidenceOf, firstBlock, gainOf, ownPlace, savedShort, stepAfter, stepBefore, toFix } from "./gain";
+
+const saving = (some: Partial<Saving>): Saving => ({
+  ...{ low_us: 0, high_us: 40_000, low_share: 0, high_share: 0.4, basis: "at most" },
+  ...{ low_per_step_us: 0, high_per_step_us: 4_000 },
+  ...some,
+});
+const replayed = saving({ low_us: 20_000, low_share: 0.2, low_per_step_us: 2_000, basis: "replayed" });
+const finding = (some: Partial<Finding>): Finding =>
+  ({
+    cost_us: 5,
+    cost_bytes: 0,
+    cost_bytes_per_step: 0,
+    severity: Finding_Severity.WARNING,
+    places: [],
+    ...some,
+  }) as Finding;
+
+describe("the gain of a fix", () => {
+  it("is the step before and after", () => {
+    const gain = gainOf(replayed, 100_000);
+    expect(plain(`${gain?.before} → ${gain?.after} ${gain?.of}, ${gain?.share}`)).toBe(
+      "10 ms → 6 ms to 8 ms per step, saves 20.0% to 40.0%",
+    );
+    expect(plain(savedShort(finding({ saving: replayed })))).toBe("saves 2 ms to 4 ms per step");
+  });
+
+  it("is the best case where only a bound is known", () => {
+    expect(plain(gainOf(saving({}), 100_000)?.after)).toBe("6 ms at best");
+    expect(plain(savedShort(finding({ saving: saving({}) })))).toBe("saves at most 4 ms per step");
+  });
+
+  it("is of the step window without steps", () => {
+    const gain = gainOf(saving({ high_per_step_us: 0 }), 100_000);
+    expect(plain(`${gain?.before} → ${gain?.after} ${gain?.of}`)).toBe(
+      "100 ms → 60 ms at best for the step window",
+    );
+  });
+
+  it("is memory for findings about memory, and nothing where nothing is known", () => {
+    expect(plain(savedShort(finding({ cost_bytes: 2 ** 30 })))).toBe("frees 1 GiB");
+    expect(plain(savedShort(finding({ cost_bytes: 1, cost_bytes_per_step: 2 ** 20 })))).toBe(
+      "stops 1 MiB per step",
+    );
+    expect(savedShort(finding({}))).toBe("");
+    expect(gainOf(undefined, 100_000)).toBeNull();
+  });
+
+  it("says how sure it is, with the error of the replay", () => {
+    const plan = { fixes: [], window_us: 1, saving_us: 1, error_share: 0.01 };
+    expect(confidenceOf(finding({ saving: replayed }), plan)).toContain("1.0% off");
+    const bound = saving({ basis: "at most; other findings count the same time" });
+    expect(confidenceOf(finding({ saving: bound }), plan)).toBe(
+      "An upper bound. A fix cannot save more. Other findings count the same time.",
+    );
+  });
+});
+
+it("names the user's own function before the one of a package that it calls", () => {
+  const own = { file: "train.py", function: "main" } as Place;
+  const inside = { file: "torch/x.py", function: "f", caller: own } as Place;
+  const operator = { file: "", function: "", operator: "aten::mm" } as Place;
+  expect(ownPlace([operator, inside])).toEqual({ own, inside });
+  expect(ownPlace([operator])).toEqual({ own: operator, inside: null });
+  expect(ownPlace([])).toBeNull();
+});
+
+it("shows the first way to fix it", () => {
+  expect(firstBlock("\na = 1\nb = 2\n\nc = 3\n")).toBe("a = 1\nb = 2");
+});
+
+it("gives the step after each planned fix, per step if steps are known", () => {
+  const plan = {
+    fixes: [{ finding: 2, rule: "", name: "", saving_us: 1, window_us: 50_000 }],
+    ...{ window_us: 100_000, saving_us: 1, error_share: 0 },
+  };
+  const report = { plan, findings: [finding({ saving: replayed })] } as unknown as Report;
+  expect(plain(stepAfter(report).get(2))).toBe("5 ms");
+  expect(plain(stepBefore(report))).toBe("10 ms");
+});
+
+it("puts first what costs something", () => {
+  const hint = finding({ severity: Finding_Severity.INFO, cost_us: 0 });
+  expect(toFix({ findings: [hint] } as unknown as Report)).toBeNull();
+  expect(toFix({ findings: [] } as unknown as Report)).toBeNull();
+  const leak = finding({ cost_us: 0, cost_bytes_per_step: 5 });
+  expect(toFix({ findings: [leak] } as unknown as Report)).toBe(leak);
+});

@@ -1,0 +1,132 @@
+// What a fix saves, in words. Every figure comes from the report.
+
+import { bytes, percent, time } from "../base/format";
+import { term } from "../base/terms";
+import { SAVING_BASES } from "../base/vocabulary";
+import {
+  Finding_Severity,
+  type DeviceMemory,
+  type Finding,
+  type Place,
+  type Plan,
+  type Report,
+  type Saving,
+} from "../wire/report";
+import { window_us } from "./account";
+import { costsMemory } from "./findings";
+
+/** Number of steps that savings are divided by; null if the trace has no steps. */
+export function stepsOfSavings(report: Report): number | null {
+  const known = report.findings.find(({ saving }) => (saving?.high_per_step_us ?? 0) > 0)?.saving;
+  return known ? Math.max(1, Math.round(known.high_us / known.high_per_step_us)) : null;
+}
+
+/** "1 ms", "1 ms to 2 ms": two figures, or one if they read the same. */
+export function between(low: string, high: string): string {
+  return low === high ? high : `${low} to ${high}`;
+}
+
+export interface Gain {
+  readonly before: string;
+  /** "194 ms to 293 ms", "178 ms at best". */
+  readonly after: string;
+  /** "per step", "for the step window". */
+  readonly of: string;
+  /** "23.4% to 49.3%", "at most 33.4%". */
+  readonly share: string;
+}
+
+/**
+ * The step time before and after a fix, or the step window if no steps are known. Null if the fix saves no time.
+ * `planned_us` is the step window after the fix if the plan begins with it, so that both show the same figure.
+ */
+export function gainOf(saving: Saving | undefined, whole_us: number, planned_us = 0): Gain | null {
+  if (!saving || saving.high_us <= 0 || whole_us <= 0) return null;
+  const perStep = saving.high_per_step_us > 0;
+  const steps = perStep ? saving.high_us / saving.high_per_step_us : 1;
+  const after = (saved_us: number) => time(Math.max(0, whole_us - saved_us) / steps);
+  const best = after(planned_us > 0 ? whole_us - planned_us : saving.high_us);
+  const bound = saving.low_us <= 0;
+  return {
+    before: time(whole_us / steps),
+    after: bound ? `${best} at best` : between(best, after(saving.low_us)),
+    of: perStep ? "per step" : "for the step window",
+    share: bound
+      ? `saves at most ${percent(saving.high_share)}`
+      : `saves ${between(percent(saving.low_share), percent(saving.high_share))}`,
+  };
+}
+
+/** What a fix saves, short: "saves 89.6 ms to 189 ms per step", "frees 2 GiB". Empty if nothing is known. */
+export function savedShort(finding: Finding): string {
+  const { saving, cost_bytes, cost_bytes_per_step: growth } = finding;
+  if (growth > 0) return `stops ${bytes(growth)} per step`;
+  if (costsMemory(finding)) return `frees ${bytes(cost_bytes)}`;
+  if (!saving || saving.high_us <= 0) return "";
+  const perStep = saving.high_per_step_us > 0;
+  const low = time(perStep ? saving.low_per_step_us : saving.low_us);
+  const high = time(perStep ? saving.high_per_step_us : saving.high_us);
+  const range = saving.low_us <= 0 ? `at most ${high}` : between(low, high);
+  return `saves ${range}${perStep ? " per step" : ""}`;
+}
+
+/** How far the gain can be trusted, and why. */
+export function confidenceOf({ saving }: Finding, plan: Plan | undefined): string {
+  if (!saving || saving.high_us <= 0) return "";
+  const bound = saving.basis.startsWith("at most");
+  const basis = term(SAVING_BASES, bound ? "at most" : saving.basis)?.explanation ?? saving.basis;
+  const also = bound && saving.basis.includes(";") ? " Other findings count the same time." : "";
+  const error =
+    saving.basis === "replayed" && plan
+      ? ` Replayed unchanged, the trace comes out ${percent(plan.error_share)} off.`
+      : "";
+  return basis + also + error;
+}
+
+/** The growth of a device's memory as measured, with its confidence interval. Empty if nothing was fitted. */
+export function growthOf({ trend }: DeviceMemory): string {
+  if (!trend) return "";
+  const range = between(bytes(Math.max(0, trend.low_bytes_per_step)), bytes(trend.high_bytes_per_step));
+  const over = `${trend.steps} ${trend.unit === "step" ? "steps" : "time windows"}`;
+  return `The floor of allocated memory rises by ${range} per ${trend.unit} (95% confidence, over ${over}).`;
+}
+
+/** The place to change: the user's own function if an installed package called on its behalf, then where the time goes. */
+export function ownPlace(
+  places: readonly Place[],
+): { readonly own: Place; readonly inside: Place | null } | null {
+  const place = places.find(({ caller, file, function: name }) => caller ?? (file || name)) ?? places[0];
+  if (!place) return null;
+  return place.caller ? { own: place.caller, inside: place } : { own: place, inside: null };
+}
+
+/** The code up to its first empty line: the first way to fix it. */
+export function firstBlock(code: string): string {
+  return code.trim().split(/\n\s*\n/)[0] ?? "";
+}
+
+/** For each finding, the step (or step window) once it and the fixes before it are made; undefined without a replay. */
+export function stepAfter(report: Report): ReadonlyMap<number, string> {
+  const steps = stepsOfSavings(report) ?? 1;
+  const fixes = report.plan?.fixes ?? [];
+  return new Map(fixes.map((fix) => [fix.finding, time(fix.window_us / steps)]));
+}
+
+/** The mean step as recorded, on the same basis as `stepAfter`. */
+export function stepBefore(report: Report): string {
+  return time((report.plan?.window_us ?? window_us(report)) / (stepsOfSavings(report) ?? 1));
+}
+
+/** The finding to fix first; null if none costs time or memory. */
+export function toFix(report: Report): Finding | null {
+  const first = report.findings[0];
+  return first && (first.cost_us > 0 || costsMemory(first) || first.severity !== Finding_Severity.INFO)
+    ? first
+    : null;
+}
+
+/** The step window after this finding is fixed alone, if the plan begins with it; 0 if not. */
+export function plannedFirst_us({ plan, findings }: Report, finding: Finding): number {
+  const first = plan?.fixes[0];
+  return first && findings[first.finding] === finding ? first.window_us : 0;
+}

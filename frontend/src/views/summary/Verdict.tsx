@@ -1,0 +1,60 @@
+import { term, word } from "../../base/terms";
+import { GLOSSARY, LIMITERS } from "../../base/vocabulary";
+import { kindText } from "../../state/kinds";
+import { TraceInfo_Status, type TraceInfo } from "../../wire/report";
+import type { ReportProps } from "../parts/reportProps";
+import { First } from "./First";
+import { JobLink } from "./JobLink";
+
+function headline(limiter: string, onGpu: boolean): string {
+  if (limiter === "compute" && !onGpu) return "CPU computing";
+  return word(LIMITERS, limiter);
+}
+
+/** What limits the job, in one name and one sentence, and what to fix first. */
+export function Verdict({ report, entry }: ReportProps) {
+  const { trace, verdict, devices } = report;
+  const limiter = verdict?.limiter ?? "unknown";
+  const kind = kindText(trace?.kind ?? "");
+  return (
+    <section className="gd-card gd-verdict" aria-label="Verdict" data-limiter={limiter}>
+      <div className="gd-verdict-head">
+        <span className="gd-over" title={kind ? undefined : GLOSSARY.limiter}>
+          {kind ? "Recorded" : "Limited by"}
+        </span>
+        <h1 title={kind || devices.length === 0 ? undefined : term(LIMITERS, limiter)?.explanation}>
+          {kind || headline(limiter, devices.length > 0)}
+        </h1>
+        {trace && <Badges trace={trace} />}
+        <JobLink entry={entry} />
+      </div>
+      <p>{verdict?.sentence}</p>
+      <First report={report} />
+    </section>
+  );
+}
+
+function Badges({ trace }: { trace: TraceInfo }) {
+  return (
+    <span className="gd-badges">
+      {trace.simulated && (
+        <b data-tone="simulated" title="A simulator wrote this trace. It was not recorded on a GPU.">
+          Simulated
+        </b>
+      )}
+      {trace.status === TraceInfo_Status.PARTIAL && (
+        <b data-tone="warning" title="The file is truncated. It was read up to its last complete event.">
+          Partial
+        </b>
+      )}
+      {trace.status === TraceInfo_Status.WRITING && (
+        <b
+          data-tone="warning"
+          title="The file is still being written. The report covers what it contains so far."
+        >
+          Writing
+        </b>
+      )}
+    </span>
+  );
+}
