@@ -39,6 +39,8 @@ export interface Link {
   readonly to_us?: number;
   /** The gap that is opened: its device, and its number in the device's gaps lane. */
   readonly gap?: { readonly device: number; readonly gap: number };
+  /** The number of the event whose details are shown. */
+  readonly event?: number;
 }
 
 function decode(text: string): string | undefined {
@@ -92,6 +94,7 @@ export function readHash(hash: string): Link {
   const from_us = number(found.get("s0"));
   const to_us = number(found.get("s1"));
   const gap = gapOf(found.get("gap"));
+  const event = number(found.get("event"));
   return {
     ...selected(found),
     ...(start_us !== undefined && end_us !== undefined && start_us < end_us ? { start_us, end_us } : {}),
@@ -99,6 +102,7 @@ export function readHash(hash: string): Link {
     ...(memory !== undefined && Number.isInteger(memory) ? { memory } : {}),
     ...(from_us !== undefined && to_us !== undefined && from_us < to_us ? { from_us, to_us } : {}),
     ...(gap ? { gap } : {}),
+    ...(event !== undefined && Number.isInteger(event) && event >= 0 ? { event } : {}),
   };
 }
 
@@ -127,6 +131,7 @@ export function writeHash(hash: string, link: Link): string {
     ["memory", link.memory?.toFixed(0)],
     ["s0", link.from_us?.toFixed(3)],
     ["s1", link.to_us?.toFixed(3)],
+    ["event", link.event?.toFixed(0)],
     ["gap", link.gap && `${link.gap.device}.${link.gap.gap}`],
   ];
   const tokens = own.flatMap(([key, value]) =>

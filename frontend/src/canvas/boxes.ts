@@ -2,6 +2,7 @@
 
 import { cause } from "../base/causes";
 import { time } from "../base/format";
+import { functionFirst } from "../base/names";
 import type { Scheme } from "../base/vocabulary";
 import type { Row } from "./rows";
 import { NAME_FROM_PX, type Context, type Scene } from "./scene";
@@ -33,7 +34,13 @@ export function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxe
     if (start_us > view.end_us) break;
     const left = Math.max((start_us - view.start_us) * scale, -1);
     const right = Math.min(((boxes.end_us[at] ?? 0) - view.start_us) * scale, width + 1);
+    const merged = isGaps && (boxes.count[at] ?? 1) > 1;
     const fill = isGaps ? causeFill(nameOf(slice, boxes, at), scheme) : kindFill(boxes.kind[at] ?? 0, scheme);
+    if (merged) {
+      // Several gaps with work between them: they must not look like one.
+      run.add(fill, left, right, true);
+      continue;
+    }
     if (isGaps || right - left >= NAME_FROM_PX) {
       addLabel(labels, labelOf(slice, boxes, at, { fill, left, right }), isGaps);
     }
@@ -57,17 +64,19 @@ class Run {
   private left = 0;
   private right = 0;
   private filled = 0;
+  private merged = false;
 
   constructor(private readonly strip: Strip) {}
 
-  add(fill: Fill, left: number, right: number): void {
-    if (this.fill === fill && left <= this.right + 0.5) {
+  add(fill: Fill, left: number, right: number, merged = false): void {
+    if (this.fill === fill && this.merged === merged && left <= this.right + 0.5) {
       this.right = Math.max(this.right, right, left + 1);
       this.filled += right - left;
       return;
     }
     this.flush();
     this.fill = fill;
+    this.merged = merged;
     this.left = left;
     this.right = Math.max(right, left + 1);
     this.filled = right - left;
@@ -78,10 +87,18 @@ class Run {
     const { context } = this.strip;
     const width = this.right - this.left;
     context.globalAlpha = Math.min(1, Math.max(FAINTEST, this.filled / width));
-    fillBox(this.strip, this.fill, this.left, width);
+    fillBox(this.merged ? lowerPart(this.strip) : this.strip, this.fill, this.left, width);
     context.globalAlpha = 1;
     this.fill = null;
   }
+}
+
+/** Merged gaps are as low as this, so that they differ from a gap in more than opacity. */
+const MERGED_SHARE = 0.45;
+
+function lowerPart(strip: Strip): Strip {
+  const height = Math.round(strip.height * MERGED_SHARE);
+  return { ...strip, top: strip.top + strip.height - height, height };
 }
 
 interface Extent {
@@ -128,7 +145,8 @@ function paintLabels({ context, isGaps, top, height }: Strip, labels: readonly L
 }
 
 function eventLabel({ name, events }: Label): string {
-  return events > 1 ? `${events} × ${name}` : name;
+  const shown = functionFirst(name);
+  return events > 1 ? `${events} × ${shown}` : shown;
 }
 
 const patterns = new Map<Scheme, CanvasPattern | null>();

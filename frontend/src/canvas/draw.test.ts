@@ -60,6 +60,10 @@ function drawn(
     gap: null,
     selection,
     hover: null,
+    event: null,
+    arrows: [],
+    focus: null,
+    found: [],
   });
   return { ...record, rows };
 }

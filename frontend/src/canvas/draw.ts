@@ -4,8 +4,9 @@ import { moment, time } from "../base/format";
 import { ticks, type Ticks } from "../base/ticks";
 import { toPixel } from "../base/viewport";
 import { paintBoxes } from "./boxes";
-import { paintQueue } from "./queue";
-import type { Row } from "./rows";
+import { outline, paintArrows } from "./arrows";
+import { paintCurve } from "./queue";
+import { topOf, type Row } from "./rows";
 import { HEAD_PX, NAME_FROM_PX, RULER_PX, STEPS_PX, type Context, type Scene } from "./scene";
 import { fitted } from "./text";
 import { FONT, theme, type Theme } from "./theme";
@@ -26,9 +27,16 @@ export function draw(context: Context, scene: Scene): void {
   context.beginPath();
   context.rect(0, HEAD_PX, scene.width, scene.height - HEAD_PX);
   context.clip();
-  for (const row of scene.rows.rows) lane(context, scene, row);
+  paintLanes(context, scene, colors);
   edges(context, scene, colors);
-  hoverOutline(context, scene, colors);
+  dim(context, scene, colors);
+  if (scene.hover) {
+    const { row, depth, start_us, end_us } = scene.hover;
+    outline(context, scene, { lane: row.key, depth, start_us, end_us }, colors.text, 1.25);
+  }
+  for (const spot of scene.found) outline(context, scene, spot, colors.accent, 1);
+  if (scene.event) outline(context, scene, scene.event, colors.accent, 2.5);
+  paintArrows(context, scene, colors);
   context.restore();
   context.fillStyle = colors.ruler;
   context.fillRect(0, 0, scene.width, HEAD_PX);
@@ -59,12 +67,35 @@ function bands(context: Context, scene: Scene, colors: Theme): void {
   }
 }
 
+/** Paint the lanes that scroll, and over them those that are pinned. */
+function paintLanes(context: Context, scene: Scene, colors: Theme): void {
+  const { rows, pinned } = scene.rows;
+  for (const row of rows) if (!row.pinned) lane(context, scene, row);
+  if (pinned === 0) return;
+  context.fillStyle = colors.surface;
+  context.fillRect(0, HEAD_PX, scene.width, pinned);
+  for (const row of rows) if (row.pinned) lane(context, scene, row);
+  context.fillStyle = colors.line;
+  context.fillRect(0, HEAD_PX + pinned - 2, scene.width, 1);
+}
+
+function dim(context: Context, { focus, view, width, height }: Scene, colors: Theme): void {
+  if (!focus) return;
+  context.globalAlpha = 0.72;
+  context.fillStyle = colors.surface;
+  const left = toPixel(view, focus.start_us, width);
+  const right = toPixel(view, focus.end_us, width);
+  if (left > 0) context.fillRect(0, HEAD_PX, left, height);
+  if (right < width) context.fillRect(right, HEAD_PX, width - right, height);
+  context.globalAlpha = 1;
+}
+
 function lane(context: Context, scene: Scene, row: Row): void {
-  const top = HEAD_PX + row.top - scene.scroll;
+  const top = HEAD_PX + topOf(row, scene.scroll);
   if (top > scene.height || top + row.height < HEAD_PX) return;
   const found = scene.slice.lanes.get(row.key);
   if (found?.queue) {
-    paintQueue(context, scene, row, found.queue, top);
+    paintCurve(context, scene, row, found.queue, top);
     return;
   }
   const depths = found?.depths ?? [];
@@ -83,21 +114,6 @@ function edges(context: Context, { gap, mark, view, width, height }: Scene, colo
       context.fillRect(Math.round(toPixel(view, us, width)) - 0.5, HEAD_PX, 1, height);
     }
   }
-}
-
-function hoverOutline(context: Context, { hover, view, width, scroll }: Scene, colors: Theme): void {
-  if (!hover) return;
-  const left = toPixel(view, hover.start_us, width);
-  const right = toPixel(view, hover.end_us, width);
-  const top = HEAD_PX + hover.row.top + (hover.depth - hover.row.first) * hover.row.step - scroll;
-  context.strokeStyle = colors.text;
-  context.lineWidth = 1.25;
-  context.strokeRect(
-    Math.max(left, -2) + 0.5,
-    top + 0.5,
-    Math.max(2, Math.min(right, width + 2) - Math.max(left, -2) - 1),
-    hover.row.step - 2,
-  );
 }
 
 function ruler(context: Context, { view, width }: Scene, colors: Theme, { at_us, step_us }: Ticks): void {

@@ -1,7 +1,7 @@
 // Finds what is under the pointer.
 
 import { toTime, type Viewport } from "../base/viewport";
-import type { Row, Rows } from "./rows";
+import { topOf, type Row, type Rows } from "./rows";
 import { firstEndingAfter, holdingAt, type Slice, type SliceLane } from "./slice";
 
 export interface Hit {
@@ -21,11 +21,13 @@ export interface Hit {
 /** The pointer may miss a narrow box by this much. */
 const NEAR_PX = 3;
 
-export function rowAt(rows: Rows, y: number): Row | null {
-  return rows.rows.find((row) => y >= row.top && y < row.top + row.height) ?? null;
+/** `y` is in pixels below the ruler. */
+export function rowAt({ rows, pinned }: Rows, y: number, scroll = 0): Row | null {
+  const within = rows.filter((row) => row.pinned === y < pinned);
+  return within.find((row) => y >= topOf(row, scroll) && y < topOf(row, scroll) + row.height) ?? null;
 }
 
-/** Return what is at `x` pixels from the left of the lanes and `y` from the top of the first. */
+/** Return what is at `x` pixels from the left of the lanes and `y` below the ruler. */
 export function hit(
   slice: Slice,
   rows: Rows,
@@ -33,13 +35,14 @@ export function hit(
   width_px: number,
   x: number,
   y: number,
+  scroll = 0,
 ): Hit | null {
-  const row = rowAt(rows, y);
+  const row = rowAt(rows, y, scroll);
   if (!row) return null;
   const lane = slice.lanes.get(row.key);
   const at_us = toTime(view, x, width_px);
   if (lane?.queue) return hitQueue(slice, row, lane, at_us);
-  const depth = row.first + Math.floor((y - row.top) / row.step);
+  const depth = row.first + Math.floor((y - topOf(row, scroll)) / row.step);
   const boxes = lane?.depths[depth];
   if (!boxes) return null;
   const near_us = toTime(view, x + NEAR_PX, width_px) - at_us;

@@ -1,18 +1,18 @@
-// Paints the depth of one stream's launch queue.
+// Paints curves: the depth of one stream's launch queue, and the memory of a device.
 
-import { count } from "../base/format";
+import { bytes, count } from "../base/format";
 import { toPixel } from "../base/viewport";
 import type { Row } from "./rows";
 import type { Context, Scene } from "./scene";
 import { holdingAt, type Depth } from "./slice";
-import { FONT, KERNEL_KIND, kindFill, theme, type Theme } from "./theme";
+import { FONT, KERNEL_KIND, kindFill, MEMORY_KIND, theme, type Theme } from "./theme";
 
 /** Opacity of what was queued all the time, and of what was queued for only part of it. */
 const LEAST_ALPHA = 0.75;
 const MOST_ALPHA = 0.35;
 
-/** A small step chart in the color of kernels. Its scale runs from 0 to the queue's maximum over the whole trace. */
-export function paintQueue(
+/** A small step chart. Its scale runs from 0 to the curve's maximum over the whole trace. */
+export function paintCurve(
   context: Context,
   { view, width, slice, scheme }: Scene,
   row: Row,
@@ -29,7 +29,7 @@ export function paintQueue(
   const first = Math.max(0, holdingAt(queue, view.start_us));
   const last = holdingAt(queue, view.end_us);
   if (last === -1) return;
-  context.fillStyle = kindFill(KERNEL_KIND, scheme).color;
+  context.fillStyle = kindFill(row.kind === "memory" ? MEMORY_KIND : KERNEL_KIND, scheme).color;
   for (const [depths, alpha] of [
     [queue.high, MOST_ALPHA],
     [queue.low, LEAST_ALPHA],
@@ -46,7 +46,7 @@ export function paintQueue(
     context.fill();
   }
   context.globalAlpha = 1;
-  scaleLabel(context, count(queue.most), top, colors);
+  scaleLabel(context, row.kind === "memory" ? bytes(queue.most) : count(queue.most), top, colors);
 }
 
 /** Label the upper edge of the chart with its value. */

@@ -18,11 +18,22 @@ export interface Row {
   readonly outer: number;
   /** The first depth to show. */
   readonly first: number;
+  /** It stays at the top while the others scroll. */
+  readonly pinned: boolean;
 }
 
 export interface Rows {
   readonly rows: readonly Row[];
   readonly height: number;
+  /** Height of the pinned rows, which come first. */
+  readonly pinned: number;
+  /** Titles of hidden lanes. */
+  readonly hidden: readonly string[];
+}
+
+/** Distance of a row from the top of the lanes, as they are scrolled. */
+export function topOf(row: Row, scroll: number): number {
+  return row.pinned ? row.top : row.top - scroll;
 }
 
 /** Keys of the lanes that the user folded or expanded. */
@@ -31,11 +42,22 @@ export interface LaneChoices {
   readonly withOuter: ReadonlySet<string>;
   /** Keys of rows of kind "queues", to show all queues of their GPU. */
   readonly withQueues: ReadonlySet<string>;
+  readonly pinned: ReadonlySet<string>;
+  readonly hidden: ReadonlySet<string>;
 }
 
-export const NO_CHOICES: LaneChoices = { folded: new Set(), withOuter: new Set(), withQueues: new Set() };
+export const NO_CHOICES: LaneChoices = {
+  folded: new Set(),
+  withOuter: new Set(),
+  withQueues: new Set(),
+  pinned: new Set(),
+  hidden: new Set(),
+};
 
-const HEIGHTS: Readonly<Record<string, number>> = { gaps: 22, stream: 18, queue: 22 };
+const HEIGHTS: Readonly<Record<string, number>> = { gaps: 22, stream: 18, queue: 22, memory: 34 };
+
+/** Pinned lanes beyond this height scroll with the others. */
+const MOST_PINNED_PX = 260;
 
 /** Show this many queues per GPU, the deepest ones. More would push the host threads out of sight. */
 const QUEUES_SHOWN = 2;
@@ -59,11 +81,18 @@ export function rowsOf(whole: Slice, depths: Depths, choices: LaneChoices): Rows
   const rows: Row[] = [];
   const further = furtherQueues(whole);
   let top = 0;
-  const push = (row: Omit<Row, "top">) => {
-    rows.push({ ...row, top });
+  let pinned = 0;
+  const push = (row: Omit<Row, "top" | "pinned">) => {
+    const fits = choices.pinned.has(row.key) && pinned + row.height <= MOST_PINNED_PX;
+    rows.push({ ...row, top, pinned: fits });
     top += row.height + SPACE_PX;
+    if (fits) pinned = top;
   };
-  for (const lane of whole.lanes.values()) {
+  const all = [...whole.lanes.values()];
+  const hidden = all.filter(({ key }) => choices.hidden.has(key));
+  const first = all.filter(({ key }) => choices.pinned.has(key));
+  const ordered = [...first, ...all.filter((lane) => !first.includes(lane))];
+  for (const lane of ordered.filter((one) => !hidden.includes(one))) {
     const { key, kind, title, device } = lane;
     const others = further.get(device);
     const group = `queues/${device}`;
@@ -71,18 +100,18 @@ export function rowsOf(whole: Slice, depths: Depths, choices: LaneChoices): Rows
     const folded = choices.folded.has(key);
     const deep = Math.max(1, depths.get(key) ?? lane.depths.length);
     const outer = kind === "thread" ? outerFrames(lane, whole.end_us - whole.start_us) : 0;
-    const first = choices.withOuter.has(key) ? 0 : outer;
+    const from = choices.withOuter.has(key) ? 0 : outer;
     const step = HEIGHTS[kind] ?? THREAD_DEPTH_PX;
-    const height = (folded ? 1 : deep - first) * step;
-    if (withQueues || !others?.lanes.has(lane)) {
-      push({ key, kind, title, device, height, step, depths: deep, folded, outer, first });
+    const height = (folded ? 1 : deep - from) * step;
+    if (withQueues || choices.pinned.has(key) || !others?.lanes.has(lane)) {
+      push({ key, kind, title, device, height, step, depths: deep, folded, outer, first: from });
     }
     if (others?.after !== lane) continue;
     const more = plural(others.lanes.size, "more queue");
     const plain = { height: THREAD_DEPTH_PX, step: THREAD_DEPTH_PX, depths: 1, outer: 0, first: 0 };
     push({ key: group, kind: "queues", title: more, device, folded: !withQueues, ...plain });
   }
-  return { rows, height: top };
+  return { rows, height: top, pinned, hidden: hidden.map(({ title }) => title) };
 }
 
 interface FurtherQueues {
@@ -95,7 +124,7 @@ interface FurtherQueues {
 function furtherQueues({ lanes }: Slice): ReadonlyMap<number, FurtherQueues> {
   const found = new Map<number, SliceLane[]>();
   for (const lane of lanes.values()) {
-    if (lane.queue) found.set(lane.device, [...(found.get(lane.device) ?? []), lane]);
+    if (lane.kind === "queue") found.set(lane.device, [...(found.get(lane.device) ?? []), lane]);
   }
   return new Map(
     [...found]

@@ -30,4 +30,27 @@ export interface Scene {
   readonly gap: Viewport | null;
   readonly selection: Viewport | null;
   readonly hover: Hit | null;
+  /** The event whose details are shown. */
+  readonly event: Spot | null;
+  readonly arrows: readonly Arrow[];
+  /** Everything outside of this range is dimmed. */
+  readonly focus: Viewport | null;
+  /** Matches of the search, to mark on the lanes. */
+  readonly found: readonly Spot[];
+}
+
+/** An event on the timeline. */
+export interface Spot {
+  /** The lane's key. */
+  readonly lane: string;
+  readonly depth: number;
+  readonly start_us: number;
+  readonly end_us: number;
+}
+
+/** From an event to one that it leads to. */
+export interface Arrow {
+  readonly kind: string;
+  readonly from: Spot;
+  readonly to: Spot;
 }

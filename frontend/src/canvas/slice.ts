@@ -26,11 +26,13 @@ export interface Depth {
 
 export interface SliceLane {
   readonly key: string;
+  /** Index among the server's lanes; -1 for a lane of the page's own. */
+  readonly index: number;
   readonly kind: string;
   readonly title: string;
   readonly device: number;
   readonly depths: readonly Boxes[];
-  /** Null unless the lane is of kind "queue". */
+  /** Null unless the lane is of kind "queue" or "memory". */
   readonly queue: Depth | null;
 }
 
@@ -44,12 +46,12 @@ export interface Slice {
 
 export function sliceOf(timeline: Timeline): Slice {
   const lanes = new Map<string, SliceLane>();
-  for (const lane of timeline.lanes) {
+  for (const [index, lane] of timeline.lanes.entries()) {
     // Two threads can have the same name. Their order is the same in every slice.
     let key = `${lane.kind}/${lane.device}/${lane.title}`;
     while (lanes.has(key)) key += "'";
     const { kind, title, device } = lane;
-    lanes.set(key, { key, kind, title, device, depths: depthsOf(lane), queue: queueOf(lane) });
+    lanes.set(key, { key, index, kind, title, device, depths: depthsOf(lane), queue: queueOf(lane) });
   }
   return {
     start_us: timeline.start_us,
@@ -58,6 +60,28 @@ export function sliceOf(timeline: Timeline): Slice {
     lanes,
     steps: timeline.steps,
   };
+}
+
+/** Return the slice with curves of memory, each below the other lanes of its device. */
+export function withMemory(slice: Slice, curves: ReadonlyMap<number, Depth>): Slice {
+  if (curves.size === 0) return slice;
+  const lanes = new Map<string, SliceLane>();
+  const all = [...slice.lanes.values()];
+  const left = new Map(curves);
+  const add = (device: number) => {
+    const queue = left.get(device);
+    if (!queue) return;
+    left.delete(device);
+    const title = device < 0 ? "CPU memory" : `GPU ${device} memory`;
+    const key = `memory/${device}`;
+    lanes.set(key, { key, index: -1, kind: "memory", title, device, depths: [], queue });
+  };
+  all.forEach((lane, at) => {
+    lanes.set(lane.key, lane);
+    if (all[at + 1]?.device !== lane.device) add(lane.device);
+  });
+  for (const device of left.keys()) add(device);
+  return { ...slice, lanes };
 }
 
 function queueOf({ queue, queue_most: most }: Lane): Depth | null {

@@ -12,6 +12,9 @@ const IDS = Object.keys(EVENT_KINDS);
 
 export const KERNEL_KIND = IDS.indexOf("kernel");
 
+/** Memory has the color of copies. */
+export const MEMORY_KIND = IDS.indexOf("memcpy");
+
 /** Order of the legend, GPU work first. */
 const LEGEND = [
   "kernel",

@@ -10,6 +10,16 @@ export interface GapKey {
   readonly gap: number;
 }
 
+/** An event on the timeline: its number, or where it is, until the server says which it is. */
+export type EventKey =
+  | number
+  | {
+      /** Index of the lane among the server's. */
+      readonly lane: number;
+      readonly depth: number;
+      readonly start_us: number;
+    };
+
 /** The table row whose places are marked on the timeline, and the index of the current place. */
 export interface Shown {
   readonly row: string;
@@ -29,6 +39,8 @@ export interface PageState {
   /** A range that the user selected. */
   readonly selection: Viewport | null;
   readonly gap: GapKey | null;
+  /** The event whose details are shown. */
+  readonly event: EventKey | null;
   readonly shown: Shown | null;
   /** The device that the memory view shows, as recorded; null is the first. */
   readonly memoryOf: number | null;
@@ -50,6 +62,7 @@ export interface PageState {
   readonly setView: (view: Viewport | null) => void;
   readonly setSelection: (selection: Viewport | null) => void;
   readonly openGap: (gap: GapKey | null) => void;
+  readonly openEvent: (event: EventKey | null) => void;
   readonly show: (shown: Shown, range: Viewport, tab: ViewName) => void;
   readonly unmark: () => void;
   readonly showMemoryOf: (device: number) => void;
@@ -64,6 +77,7 @@ const OF_TRACE = {
   view: null,
   selection: null,
   gap: null,
+  event: null,
   shown: null,
   memoryOf: null,
   explained: null,
@@ -108,7 +122,7 @@ export const usePage = create<PageState>()((set) => ({
         tab: viewOf(link) ?? now.tab,
         base: link.base ?? now.base,
         ...{ trace, finding: link.finding ?? null, view, shown, selection },
-        ...{ memoryOf: link.memory ?? null, gap: link.gap ?? null },
+        ...{ memoryOf: link.memory ?? null, gap: link.gap ?? null, event: link.event ?? null },
       };
     });
   },
@@ -125,10 +139,20 @@ export const usePage = create<PageState>()((set) => ({
     set({ selection });
   },
   openGap: (gap) => {
-    set({ gap });
+    set({ gap, event: null });
+  },
+  openEvent: (event) => {
+    set({ event, gap: null });
   },
   show: (shown, { start_us, end_us }, tab) => {
-    set({ tab, shown, view: aired({ start_us, end_us }, AROUND_US), gap: null, selection: null });
+    set({
+      tab,
+      shown,
+      view: aired({ start_us, end_us }, AROUND_US),
+      gap: null,
+      event: null,
+      selection: null,
+    });
   },
   unmark: () => {
     set({ shown: null });
@@ -168,5 +192,6 @@ export function linkOf(state: PageState): Link {
     ...(state.memoryOf === null ? {} : { memory: state.memoryOf }),
     ...(state.selection === null ? {} : { from_us: state.selection.start_us, to_us: state.selection.end_us }),
     ...(state.gap === null ? {} : { gap: state.gap }),
+    ...(typeof state.event === "number" ? { event: state.event } : {}),
   };
 }

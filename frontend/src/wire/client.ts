@@ -2,10 +2,13 @@
 
 import type {
   ComparisonState,
+  EventDetails,
   GapChain,
   HistoryState,
   JobState,
+  Matches,
   MemorySlice,
+  RangeStatistics,
   ReportState,
   RunTable,
   Timeline,
@@ -143,6 +146,43 @@ export async function fetchGap(
   signal?: AbortSignal,
 ): Promise<GapChain> {
   return (await get("gap", { id, device, gap }, signal)) as GapChain;
+}
+
+/** An event by its number, or by its lane, depth and time. */
+export async function fetchEvent(
+  id: string,
+  event: number | { readonly lane: number; readonly depth: number; readonly start_us: number },
+  signal?: AbortSignal,
+): Promise<EventDetails> {
+  const query = typeof event === "number" ? { event } : event;
+  return (await get("event", { id, ...query }, signal)) as EventDetails;
+}
+
+/** What to search for. */
+export interface Wanted {
+  readonly text: string;
+  readonly regex: boolean;
+  readonly kind: string;
+}
+
+/** Return the matches from the one with index `from`. */
+export async function fetchMatches(
+  id: string,
+  { text, regex, kind }: Wanted,
+  from: number,
+  limit: number,
+  signal?: AbortSignal,
+): Promise<Matches> {
+  return (await get("find", { id, text, regex: regex ? 1 : 0, kind, from, limit }, signal)) as Matches;
+}
+
+/** Return the statistics of a range. */
+export async function fetchRange(
+  id: string,
+  { start_us, end_us }: TimeSpan,
+  signal?: AbortSignal,
+): Promise<RangeStatistics> {
+  return (await get("range", { id, start_us, end_us }, signal)) as RangeStatistics;
 }
 
 /** What a rule checks and how to fix what it finds, as Markdown. */

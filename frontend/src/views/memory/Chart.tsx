@@ -52,7 +52,7 @@ export function Chart({ columns, marks, bounds, width, measure, label, onStep }:
         if (event.ctrlKey || event.metaKey || event.altKey) return;
         const by = event.key === "n" ? 1 : event.key === "p" ? -1 : null;
         if (by) onStep(by);
-        if (by || onKey(event.key, view, bounds, [])) event.preventDefault();
+        if (by || onKey(event.key, view, bounds)) event.preventDefault();
       }}
     >
       <div ref={host} role="img" aria-label={label} />

@@ -1,5 +1,6 @@
 import { cause } from "../../base/causes";
-import { count, exactTime, plural, time } from "../../base/format";
+import { bytes, count, exactTime, plural, time } from "../../base/format";
+import { functionFirst } from "../../base/names";
 import { kindLabel } from "../../canvas/theme";
 import { CauseSwatch } from "../parts/CauseSwatch";
 import type { Hover } from "./usePointer";
@@ -19,6 +20,12 @@ export function queuedText([least, most]: readonly [number, number]): string {
   return `${count(least)} to ${count(most)} launches queued`;
 }
 
+/** What a curve says at this time. */
+function curveText(kind: string, [least, most]: readonly [number, number]): string {
+  if (kind !== "memory") return queuedText([least, most]);
+  return least === most ? `${bytes(most)} allocated` : `${bytes(least)} to ${bytes(most)} allocated`;
+}
+
 /** The exact figures of what is under the pointer. */
 export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
   const isGap = hit.row.kind === "gaps";
@@ -28,9 +35,20 @@ export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
     <div className="gd-hover" style={{ left, maxWidth: CARD_PX, ...vertical }} role="tooltip">
       <b>
         {isGap && <CauseSwatch name={hit.name} />}
-        {isGap ? cause(hit.name).word : hit.queued ? queuedText(hit.queued) : hit.name}
+        {isGap
+          ? cause(hit.name).word
+          : hit.queued
+            ? curveText(hit.row.kind, hit.queued)
+            : functionFirst(hit.name)}
       </b>
-      {hit.count > 1 && <p>{count(hit.count)} merged events. Zoom in to see each.</p>}
+      {hit.count > 1 && (
+        <p>
+          {isGap
+            ? `${count(hit.count)} merged pieces of gaps, with work between them.`
+            : `${count(hit.count)} merged events.`}{" "}
+          Click to zoom in.
+        </p>
+      )}
       {isGap && <p>{cause(hit.name).explanation}</p>}
       <dl>
         <dt>Duration</dt>
@@ -39,7 +57,7 @@ export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
         </dd>
         <dt>Start</dt>
         <dd>{exactTime(hit.start_us)}</dd>
-        <dt>{hit.queued ? "Queue" : isGap ? "Device" : "Kind"}</dt>
+        <dt>{hit.queued ? "Curve" : isGap ? "Device" : "Kind"}</dt>
         <dd>{isGap || hit.queued ? hit.row.title : kindLabel(hit.kind)}</dd>
       </dl>
       {hit.gap !== null && <p className="gd-hint">Click to see what caused this gap.</p>}

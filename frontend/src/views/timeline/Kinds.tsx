@@ -16,7 +16,8 @@ export function Kinds({ slice }: { slice: Slice }) {
         ))}
       </ul>
       <span>
-        Drag to pan, Shift-drag to select, scroll to zoom. Click a gap for its cause, or a step to select it.
+        Click an event or a gap for its details. Drag to pan, Shift-drag to select, wheel to zoom. Press ? for
+        all keys.
       </span>
     </div>
   );

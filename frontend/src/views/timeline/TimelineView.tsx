@@ -1,7 +1,116 @@
+import { useElementSize } from "@mantine/hooks";
+import { useMemo, useRef, useState } from "react";
+import { rowsOf } from "../../canvas/rows";
+import { withMemory } from "../../canvas/slice";
+import type { Viewport } from "../../base/viewport";
+import { usePage } from "../../state/store";
+import { useEvent, useMemoryCurves } from "../../state/timelineQuery";
 import type { ReportProps } from "../parts/reportProps";
-import { Timeline } from "./Timeline";
+import { Problem } from "../status/Problem";
+import { Drawer } from "./Drawer";
+import { Help } from "./Help";
+import { Kinds } from "./Kinds";
+import { Lanes } from "./Lanes";
+import { Minimap } from "./Minimap";
+import { SearchBox } from "./SearchBox";
+import { selectedOf, spotsOf } from "./selected";
+import { StepChoice } from "./StepChoice";
+import { Toolbar } from "./Toolbar";
+import { useGapSteps } from "./useGapSteps";
+import { useKeys } from "./useKeys";
+import { useLaneChoices } from "./useLaneChoices";
+import { useSearch } from "./useSearch";
+import { useSlices } from "./useSlices";
+import { VisibleTable } from "./VisibleTable";
 
-/** The timeline as a view of its own. */
-export default function TimelineView({ entry }: ReportProps) {
-  return <Timeline entry={entry} />;
+/** The activity of GPUs and host over time, as tall as the window. */
+export default function TimelineView({ entry, report }: ReportProps) {
+  const wanted = usePage((page) => page.view);
+  const openedGap = usePage((page) => page.gap);
+  const openedEvent = usePage((page) => page.event);
+  const { ref, width } = useElementSize<HTMLDivElement>();
+  const slices = useSlices(entry, wanted, Math.round(width));
+  const { view, overview: whole, best: finest } = slices;
+  const bounds = slices.bounds ?? view;
+  const curves = useMemoryCurves(entry, report.memory[0], slices.tile, slices.width_px);
+  const overview = useMemo(() => whole && withMemory(whole, curves), [whole, curves]);
+  const best = useMemo(() => finest && withMemory(finest, curves), [finest, curves]);
+  const lanes = useLaneChoices();
+  const rows = useMemo(
+    () => (overview ? rowsOf(overview, slices.depths, lanes.choices) : null),
+    [overview, slices.depths, lanes.choices],
+  );
+  const event = useEvent(entry, openedEvent);
+  const selected = useMemo(() => selectedOf(event.data, overview), [event.data, overview]);
+  const gaps = useGapSteps(entry, report.devices, overview, openedGap);
+  const field = useRef<HTMLInputElement>(null);
+  const search = useSearch(entry, { view, bounds, overview, reveal: lanes.reveal });
+  const found = useMemo(() => spotsOf(search.events, overview), [search.events, overview]);
+  const selection = usePage((page) => page.selection);
+  const hasPanel = openedGap !== null || openedEvent !== null || search.open || selection !== null;
+  const [focus, setFocus] = useState<Viewport | null>(null);
+  const [help, setHelp] = useState(false);
+  const step = useKeys({
+    view,
+    bounds,
+    slice: best,
+    selected: event.data?.event ?? null,
+    gaps,
+    field,
+    setHelp,
+  });
+  return (
+    <section className="gd-card gd-timeline gd-tl" aria-label="Timeline" id="gd-timeline">
+      <h2 className="gd-unseen">Timeline</h2>
+      <div className="gd-tl-bar">
+        <SearchBox search={search} field={field} />
+        <StepChoice steps={whole?.steps ?? []} focus={focus} onFocus={setFocus} />
+        <Toolbar
+          view={view}
+          bounds={bounds}
+          gaps={gaps}
+          loading={slices.loading}
+          hidden={rows?.hidden ?? []}
+          onShowAll={lanes.showAll}
+          onHelp={() => {
+            setHelp(true);
+          }}
+        />
+      </div>
+      <Minimap
+        overview={overview}
+        view={view}
+        bounds={bounds}
+        findings={report.findings}
+        perPart={search.perPart}
+      />
+      <div className="gd-timeline-body" data-panel={hasPanel || undefined}>
+        <Lanes
+          slice={best}
+          rows={rows}
+          view={view}
+          bounds={bounds}
+          gapCount={gaps.total}
+          measure={ref}
+          width={Math.round(width)}
+          selected={selected}
+          found={found}
+          focus={focus}
+          lanes={lanes}
+        />
+        <Drawer
+          entry={entry}
+          search={search}
+          event={event}
+          onStep={step}
+          reveal={lanes.reveal}
+          overview={overview}
+        />
+      </div>
+      <VisibleTable slice={best} view={view} />
+      {overview && <Kinds slice={overview} />}
+      {slices.problem && <Problem problem={slices.problem} />}
+      <Help open={help} onClose={setHelp} />
+    </section>
+  );
 }

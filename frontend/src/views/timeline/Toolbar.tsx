@@ -1,25 +1,27 @@
 import { ActionIcon, Button, CloseButton, Loader, Tooltip } from "@mantine/core";
-import { time } from "../../base/format";
+import { count, plural, time } from "../../base/format";
 import { span, type Viewport } from "../../base/viewport";
-import type { Gap } from "../../canvas/slice";
 import { usePage } from "../../state/store";
 import { Stepper, useShown } from "../parts/ShowOnTimeline";
-import { fit, stepGap, zoomBy, zoomToSelection } from "./actions";
+import { fit, zoomBy, zoomToSelection } from "./actions";
+import type { GapSteps } from "./useGapSteps";
 
 interface Props {
   readonly view: Viewport;
   readonly bounds: Viewport;
-  readonly gaps: readonly Gap[];
+  readonly gaps: GapSteps;
   readonly loading: boolean;
+  /** Titles of hidden lanes. */
+  readonly hidden: readonly string[];
+  readonly onShowAll: () => void;
+  readonly onHelp: () => void;
 }
 
-export function Toolbar({ view, bounds, gaps, loading }: Props) {
+export function Toolbar({ view, bounds, gaps, loading, hidden, onShowAll, onHelp }: Props) {
   const selection = usePage((page) => page.selection);
   const shown = useShown();
   const setSelection = usePage((page) => page.setSelection);
   const unmark = usePage((page) => page.unmark);
-  const gap = usePage((page) => page.gap);
-  const at = gaps.findIndex((other) => other.gap === gap?.gap && other.device === gap.device);
   return (
     <div className="gd-toolbar">
       {loading && <Loader size={12} aria-label="Loading" />}
@@ -53,24 +55,32 @@ export function Toolbar({ view, bounds, gaps, loading }: Props) {
           <CloseButton size="xs" aria-label="Clear the marks" onClick={unmark} />
         </span>
       )}
+      {hidden.length > 0 && (
+        <Button
+          size="compact-xs"
+          variant="subtle"
+          title={`Hidden: ${hidden.slice(0, 20).join(", ")}`}
+          onClick={onShowAll}
+        >
+          Show {plural(hidden.length, "hidden lane")}
+        </Button>
+      )}
       <span className="gd-muted gd-number">{time(span(view))} shown</span>
       <span className="gd-buttons" role="group" aria-label="Gaps, longest first">
         <Key
           label="Longer gap (p)"
           symbol="‹"
-          disabled={gaps.length === 0 || at === 0}
-          onPress={() => {
-            stepGap(gaps, -1);
-          }}
+          disabled={gaps.longer === null}
+          onPress={() => gaps.longer?.()}
         />
-        <span className="gd-muted">{at >= 0 ? `Gap ${at + 1} of ${gaps.length}` : "Gaps"}</span>
+        <span className="gd-muted">
+          {gaps.rank > 0 ? `Gap ${count(gaps.rank)} of ${count(gaps.total)}` : plural(gaps.total, "gap")}
+        </span>
         <Key
-          label={at >= 0 ? "Shorter gap (n)" : "Longest gap (n)"}
+          label={gaps.rank > 0 ? "Shorter gap (n)" : "Longest gap (n)"}
           symbol="›"
-          disabled={gaps.length === 0 || at === gaps.length - 1}
-          onPress={() => {
-            stepGap(gaps, 1);
-          }}
+          disabled={gaps.shorter === null}
+          onPress={() => gaps.shorter?.()}
         />
       </span>
       <span className="gd-buttons" role="group" aria-label="Zoom">
@@ -93,6 +103,7 @@ export function Toolbar({ view, bounds, gaps, loading }: Props) {
             Fit
           </Button>
         </Tooltip>
+        <Key label="Keys of the timeline (?)" symbol="?" onPress={onHelp} />
       </span>
     </div>
   );

@@ -1,8 +1,11 @@
 // The actions of the keys and buttons of the timeline.
 
 import { aired, pan, span, zoom, type Viewport } from "../../base/viewport";
-import type { Gap } from "../../canvas/slice";
 import { usePage } from "../../state/store";
+import type { TimelineEvent } from "../../wire/report";
+
+/** Where to go from the selected event. */
+export type Direction = "previous" | "next" | "outer" | "inner";
 
 const ZOOM_STEP = 0.6;
 const PAN_STEP = 0.2;
@@ -28,22 +31,22 @@ export function home(view: Viewport, bounds: Viewport): void {
   usePage.getState().setView(pan(view, bounds.start_us - view.start_us, bounds));
 }
 
-/** Open the gap `by` places further down the list of gaps, longest first. */
-export function stepGap(gaps: readonly Gap[], by: -1 | 1): void {
-  if (gaps.length === 0) return;
-  const { gap, openGap, setView } = usePage.getState();
-  const now = gaps.findIndex((other) => other.gap === gap?.gap && other.device === gap.device);
-  const next = gaps[now === -1 ? 0 : Math.min(Math.max(now + by, 0), gaps.length - 1)];
-  if (!next) return;
-  openGap({ device: next.device, gap: next.gap });
-  setView(aired(next));
-}
-
 export function zoomToSelection(): void {
   const { selection, setView, setSelection } = usePage.getState();
   if (!selection) return;
   setView(selection);
   setSelection(null);
+}
+
+export function zoomToEvent({ start_us, duration_us }: TimelineEvent): void {
+  usePage.getState().setView(aired({ start_us, end_us: start_us + duration_us }));
+}
+
+/** Select the range of the event, or what is visible. */
+export function mark(event: TimelineEvent | null, view: Viewport): void {
+  const { start_us } = event ?? view;
+  const end_us = event ? start_us + event.duration_us : view.end_us;
+  usePage.setState({ selection: { start_us, end_us }, event: null, gap: null });
 }
 
 /** Return the range of the step at this time, if there is one. */
@@ -53,13 +56,13 @@ export function stepAt(steps: readonly Viewport[], at_us: number): Viewport | nu
 }
 
 /** Run the action of a key. Returns false if the key has none. */
-export function onKey(key: string, view: Viewport, bounds: Viewport, gaps: readonly Gap[]): boolean {
-  const does = keys(view, bounds, gaps)[key.length === 1 ? key.toLowerCase() : key];
+export function onKey(key: string, view: Viewport, bounds: Viewport): boolean {
+  const does = keys(view, bounds)[key.length === 1 ? key.toLowerCase() : key];
   does?.();
   return does !== undefined;
 }
 
-function keys(view: Viewport, bounds: Viewport, gaps: readonly Gap[]): Partial<Record<string, () => void>> {
+function keys(view: Viewport, bounds: Viewport): Partial<Record<string, () => void>> {
   const left = () => {
     panBy(view, bounds, -1);
   };
@@ -88,17 +91,11 @@ function keys(view: Viewport, bounds: Viewport, gaps: readonly Gap[]): Partial<R
     Home: () => {
       home(view, bounds);
     },
-    n: () => {
-      stepGap(gaps, 1);
-    },
-    p: () => {
-      stepGap(gaps, -1);
-    },
     Enter: () => {
       zoomToSelection();
     },
     Escape: () => {
-      usePage.setState({ selection: null, gap: null, shown: null });
+      usePage.setState({ selection: null, gap: null, event: null, shown: null });
     },
   };
 }

@@ -51,7 +51,7 @@ export function usePointer(stage: Stage) {
   const [hover, setHover] = useState<Hover | null>(null);
   const [drag, setDrag] = useState<Drag | null>(null);
   const [onRuler, setOnRuler] = useState(false);
-  const { setView, setSelection, openGap } = usePage.getState();
+  const { setView, setSelection, openGap, openEvent } = usePage.getState();
   useWheel(stage, () => {
     setHover(null);
   });
@@ -61,7 +61,7 @@ export function usePointer(stage: Stage) {
     return { x: event.clientX - box.left, y: event.clientY - box.top };
   };
   const under = (x: number, y: number): Hit | null =>
-    slice && y > HEAD_PX ? hit(slice, rows, view, width, x, y - HEAD_PX + scroll) : null;
+    slice && y > HEAD_PX ? hit(slice, rows, view, width, x, y - HEAD_PX, scroll) : null;
 
   const onPointerDown = (event: PointerEvent<HTMLElement>) => {
     if (event.button !== 0 || width === 0) return;
@@ -101,8 +101,11 @@ export function usePointer(stage: Stage) {
     const { x, y } = spot(event);
     const found = under(x, y);
     setSelection(y < HEAD_PX ? stepAt(slice?.steps ?? [], toTime(view, x, width)) : null);
-    if (found && found.gap !== null) openGap({ device: found.row.device, gap: found.gap });
-    else openGap(null);
+    const lane = found ? (slice?.lanes.get(found.row.key)?.index ?? -1) : -1;
+    if (!found || found.queued) openGap(null);
+    else if (found.gap !== null) openGap({ device: found.row.device, gap: found.gap });
+    else if (found.count > 1) setView(aired(found));
+    else if (lane >= 0) openEvent({ lane, depth: found.depth, start_us: found.start_us });
   };
 
   return {
@@ -113,7 +116,7 @@ export function usePointer(stage: Stage) {
         : "col-resize"
       : onRuler
         ? "col-resize"
-        : hover?.hit.gap != null
+        : hover && !hover.hit.queued
           ? "pointer"
           : "default",
     handlers: {
@@ -135,6 +138,22 @@ export function usePointer(stage: Stage) {
   };
 }
 
+/** With the whole trace in view, nothing is left to zoom out: the wheel scrolls the lanes, and back to the top. */
+function scrolls(
+  { deltaX, deltaY, shiftKey }: WheelEvent,
+  canvas: HTMLElement,
+  { view, bounds }: Range,
+): boolean {
+  if (shiftKey || Math.abs(deltaX) > Math.abs(deltaY) || span(view) < span(bounds)) return false;
+  const lanes = canvas.closest(".gd-lanes");
+  return deltaY > 0 || (lanes !== null && lanes.scrollTop > 0);
+}
+
+interface Range {
+  readonly view: Viewport;
+  readonly bounds: Viewport;
+}
+
 /** Zoom and pan with the wheel. React's wheel listeners are passive, so they cannot stop the page from scrolling. */
 export function useWheel({ canvas, view, bounds, width }: Wheeled, onZoom: () => void): void {
   const latest = useRef({ view, bounds, width, onZoom });
@@ -153,9 +172,10 @@ export function useWheel({ canvas, view, bounds, width }: Wheeled, onZoom: () =>
       if (event.movementX !== 0 || event.movementY !== 0) pageScrolled = -Infinity;
     };
     const onWheel = (event: WheelEvent) => {
-      if (event.timeStamp - pageScrolled < PAGE_SCROLL_MS) return;
-      event.preventDefault();
       const now = latest.current;
+      const zooms = event.ctrlKey || event.metaKey;
+      if (!zooms && (event.timeStamp - pageScrolled < PAGE_SCROLL_MS || scrolls(event, element, now))) return;
+      event.preventDefault();
       const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE_PX : 1;
       const sideways = event.shiftKey ? event.deltaY + event.deltaX : event.deltaX;
       const { setView } = usePage.getState();

@@ -20,6 +20,9 @@ export interface Slices {
   /** The visible range. */
   readonly view: Viewport;
   readonly depths: Depths;
+  /** The range of the finest slice, null for the whole trace, and its width. */
+  readonly tile: Viewport | null;
+  readonly width_px: number;
   readonly loading: boolean;
   readonly problem: Problem | null;
 }
@@ -67,6 +70,8 @@ export function useSlices(entry: TraceEntry, wanted: Viewport | null, width_px: 
     bounds,
     view,
     depths,
+    tile,
+    width_px: width_px > 0 ? width : 0,
     loading: whole.isFetching || part.isFetching,
     problem: failed?.error ?? (refused ? { what: refused.message, where: "", remedy: "" } : null),
   };

@@ -1,0 +1,72 @@
+import { useDebouncedValue } from "@mantine/hooks";
+import { useMemo } from "react";
+import { exactTime, time } from "../../base/format";
+import { functionFirst } from "../../base/names";
+import type { Viewport } from "../../base/viewport";
+import { firstEndingAfter, type Slice } from "../../canvas/slice";
+
+/** The longest ones of what is visible. */
+const MOST = 40;
+const REST_MS = 400;
+
+interface Item {
+  readonly lane: string;
+  readonly name: string;
+  readonly count: number;
+  readonly start_us: number;
+  readonly us: number;
+}
+
+/** What is visible on the lanes, for screen readers. */
+export function VisibleTable({ slice, view }: { slice: Slice | null; view: Viewport }) {
+  const [rested] = useDebouncedValue(view, REST_MS);
+  const items = useMemo(() => (slice ? longestIn(slice, rested) : []), [slice, rested]);
+  return (
+    <div className="gd-unseen">
+      <table>
+        <caption>
+          The longest events from {exactTime(rested.start_us)} to {exactTime(rested.end_us)}
+        </caption>
+        <thead>
+          <tr>
+            <th scope="col">Lane</th>
+            <th scope="col">Event</th>
+            <th scope="col">Start</th>
+            <th scope="col">Duration</th>
+          </tr>
+        </thead>
+        <tbody>
+          {items.map((item, at) => (
+            <tr key={at}>
+              <td>{item.lane}</td>
+              <td>{item.count > 1 ? `${item.count} × ${item.name}` : item.name}</td>
+              <td>{exactTime(item.start_us)}</td>
+              <td>{time(item.us)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function longestIn(slice: Slice, view: Viewport): readonly Item[] {
+  let found: Item[] = [];
+  for (const lane of slice.lanes.values()) {
+    for (const boxes of lane.depths) {
+      for (let at = firstEndingAfter(boxes, view.start_us); at < boxes.start_us.length; at += 1) {
+        const start_us = boxes.start_us[at] ?? 0;
+        if (start_us >= view.end_us) break;
+        const us = Math.min(boxes.end_us[at] ?? 0, view.end_us) - Math.max(start_us, view.start_us);
+        if (found.length >= 4 * MOST) found = longest(found);
+        const name = functionFirst(slice.names[boxes.name[at] ?? 0] ?? "");
+        found.push({ lane: lane.title, name, count: boxes.count[at] ?? 1, start_us, us });
+      }
+    }
+  }
+  return longest(found).sort((a, b) => a.start_us - b.start_us);
+}
+
+function longest(items: Item[]): Item[] {
+  return items.sort((a, b) => b.us - a.us).slice(0, MOST);
+}

@@ -1,0 +1,103 @@
+import { useState } from "react";
+import { aired, covers, span, type Viewport } from "../../base/viewport";
+import type { Slice } from "../../canvas/slice";
+import { usePage } from "../../state/store";
+import { PAGE, useMatches } from "../../state/timelineQuery";
+import type { Wanted } from "../../wire/client";
+import type { TimelineEvent, TraceEntry } from "../../wire/report";
+import { laneKey } from "./selected";
+
+export interface Search {
+  readonly wanted: Wanted;
+  readonly set: (change: Partial<Wanted>) => void;
+  /** True while the list of matches is open. */
+  readonly open: boolean;
+  readonly setOpen: (open: boolean) => void;
+  readonly total: number;
+  /** Index of the current match, -1 before the first one. */
+  readonly at: number;
+  readonly go: (at: number) => void;
+  /** The loaded matches, and the index of the first. */
+  readonly events: readonly TimelineEvent[];
+  readonly first: number;
+  readonly perPart: readonly number[];
+  readonly loading: boolean;
+  readonly refused: boolean;
+}
+
+interface Stage {
+  readonly view: Viewport;
+  readonly bounds: Viewport;
+  readonly overview: Slice | null;
+  readonly reveal: (lane: string) => void;
+}
+
+const NONE: readonly TimelineEvent[] = [];
+const NO_PARTS: readonly number[] = [];
+
+/** An event takes at least this share of the view after going to it, and has this much around it. */
+const SEEN_SHARE = 0.004;
+const AROUND = 10;
+const LEAST_US = 5;
+
+/** Show an event: keep the zoom if it can be seen there. */
+export function goToEvent(event: TimelineEvent, view: Viewport, bounds: Viewport): void {
+  const { start_us, duration_us } = event;
+  const range = { start_us, end_us: start_us + duration_us };
+  const { openEvent, setView } = usePage.getState();
+  openEvent(event.number);
+  const seen = duration_us > SEEN_SHARE * span(view);
+  if (seen && covers(view, range)) return;
+  const half = seen ? span(view) / 2 : Math.max(duration_us * AROUND, LEAST_US);
+  const middle = start_us + duration_us / 2;
+  if (span(range) >= 2 * half) setView(aired(range));
+  else if (2 * half < span(bounds)) setView({ start_us: middle - half, end_us: middle + half });
+}
+
+/** Search for events by name, and step through the matches. */
+export function useSearch(entry: TraceEntry, { view, bounds, overview, reveal }: Stage): Search {
+  const [wanted, setWanted] = useState<Wanted>({ text: "", regex: false, kind: "any" });
+  const [open, setOpen] = useState(false);
+  const [at, setAt] = useState(-1);
+  const [pending, setPending] = useState(false);
+  const { data, error, isFetching } = useMatches(entry, wanted, at);
+  const ready = data?.state === "ready" && wanted.text !== "" ? data : undefined;
+  const show = (event: TimelineEvent) => {
+    if (overview) reveal(laneKey(overview, event.lane));
+    goToEvent(event, view, bounds);
+  };
+  const current = ready?.events[at - ready.first];
+  // The match is on a page that was not there when it was asked for.
+  if (pending && current && !isFetching) {
+    setPending(false);
+    queueMicrotask(() => {
+      show(current);
+    });
+  }
+  const total = ready?.total ?? 0;
+  return {
+    wanted,
+    set: (change) => {
+      setWanted((now) => ({ ...now, ...change }));
+      setAt(-1);
+      setOpen(true);
+    },
+    open: open && wanted.text !== "",
+    setOpen,
+    total,
+    at,
+    go: (to) => {
+      if (total === 0) return;
+      const next = ((to % total) + total) % total;
+      setAt(next);
+      const known = ready?.events[next - ready.first];
+      if (known) show(known);
+      else setPending(true);
+    },
+    events: ready?.events ?? NONE,
+    first: ready?.first ?? Math.floor(Math.max(at, 0) / PAGE) * PAGE,
+    perPart: ready?.per_part ?? NO_PARTS,
+    loading: isFetching,
+    refused: error !== null || data?.state === "failed",
+  };
+}
