@@ -77,6 +77,10 @@ function gapOf(text: string | undefined): Link["gap"] {
   return found ? { device: Number(found[1]), gap: Number(found[2]) } : undefined;
 }
 
+function eventOf(text: string | undefined): Pick<Link, "event"> {
+  return /^\d{1,10}$/.test(text ?? "") ? { event: Number(text) } : {};
+}
+
 /** What a link says. Whatever is missing, broken or makes no sense is left out. */
 export function readHash(hash: string): Link {
   const found = new Map<string, string>();
@@ -94,7 +98,7 @@ export function readHash(hash: string): Link {
   const from_us = number(found.get("s0"));
   const to_us = number(found.get("s1"));
   const gap = gapOf(found.get("gap"));
-  const event = number(found.get("event"));
+  const event = eventOf(found.get("event"));
   return {
     ...selected(found),
     ...(start_us !== undefined && end_us !== undefined && start_us < end_us ? { start_us, end_us } : {}),
@@ -102,7 +106,7 @@ export function readHash(hash: string): Link {
     ...(memory !== undefined && Number.isInteger(memory) ? { memory } : {}),
     ...(from_us !== undefined && to_us !== undefined && from_us < to_us ? { from_us, to_us } : {}),
     ...(gap ? { gap } : {}),
-    ...(event !== undefined && Number.isInteger(event) && event >= 0 ? { event } : {}),
+    ...event,
   };
 }
 

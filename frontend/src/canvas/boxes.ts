@@ -34,17 +34,13 @@ export function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxe
     if (start_us > view.end_us) break;
     const left = Math.max((start_us - view.start_us) * scale, -1);
     const right = Math.min(((boxes.end_us[at] ?? 0) - view.start_us) * scale, width + 1);
+    // Several gaps with work between them must not look like one.
     const merged = isGaps && (boxes.count[at] ?? 1) > 1;
-    const fill = isGaps ? causeFill(nameOf(slice, boxes, at), scheme) : kindFill(boxes.kind[at] ?? 0, scheme);
-    if (merged) {
-      // Several gaps with work between them: they must not look like one.
-      run.add(fill, left, right, true);
-      continue;
-    }
-    if (isGaps || right - left >= NAME_FROM_PX) {
+    const fill = fillOf(slice, boxes, at, strip);
+    if (isGaps ? !merged : right - left >= NAME_FROM_PX) {
       addLabel(labels, labelOf(slice, boxes, at, { fill, left, right }), isGaps);
     }
-    if (right - left < 2) run.add(fill, left, right);
+    if (merged || right - left < 2) run.add(fill, left, right, merged);
     else {
       run.flush();
       // One pixel of background on the right separates neighbors.
@@ -115,6 +111,10 @@ interface Label extends Extent {
 
 function nameOf(slice: Slice, boxes: Boxes, at: number): string {
   return slice.names[boxes.name[at] ?? 0] ?? "";
+}
+
+function fillOf(slice: Slice, boxes: Boxes, at: number, { isGaps, scheme }: Strip): Fill {
+  return isGaps ? causeFill(nameOf(slice, boxes, at), scheme) : kindFill(boxes.kind[at] ?? 0, scheme);
 }
 
 function labelOf(slice: Slice, boxes: Boxes, at: number, { fill, left, right }: Extent): Label {

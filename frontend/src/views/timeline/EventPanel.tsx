@@ -118,7 +118,7 @@ function Details({ details, onStep, onGo }: DetailsProps) {
           Statistics of its time
         </button>
       </span>
-      <dl className="gd-facts">
+      <dl className="gd-event-facts">
         <Fact name="Duration" value={exactTime(event.duration_us)} />
         <Fact name="Start" value={exactTime(event.start_us)} />
         <Fact name="Module" value={module} />

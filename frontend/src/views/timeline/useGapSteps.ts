@@ -1,5 +1,5 @@
-import { aired } from "../../base/viewport";
-import { gapsOf, type Slice } from "../../canvas/slice";
+import { aired, type Viewport } from "../../base/viewport";
+import { gapsOf, type Gap, type Slice } from "../../canvas/slice";
 import { useGap } from "../../state/queries";
 import { usePage, type GapKey } from "../../state/store";
 import { useMemo } from "react";
@@ -23,6 +23,25 @@ function open(device: number, place: GapPlace | undefined): (() => void) | null 
   };
 }
 
+/** The longest gap between GPU work of its device. The report does not count those before and after all work. */
+function longestOf(slice: Slice): Gap | undefined {
+  const spans = new Map<number, Viewport>();
+  for (const { kind, device, depths } of slice.lanes.values()) {
+    if (kind !== "stream") continue;
+    for (const { start_us, end_us } of depths) {
+      const known = spans.get(device);
+      spans.set(device, {
+        start_us: Math.min(known?.start_us ?? Infinity, start_us[0] ?? Infinity),
+        end_us: Math.max(known?.end_us ?? -Infinity, end_us.at(-1) ?? -Infinity),
+      });
+    }
+  }
+  return gapsOf(slice).find(({ device, start_us, end_us }) => {
+    const work = spans.get(device);
+    return work && start_us >= work.start_us && end_us <= work.end_us;
+  });
+}
+
 /** Steps through the gaps of a device, longest first. The server ranks them: lanes merge short ones. */
 export function useGapSteps(
   entry: TraceEntry,
@@ -31,7 +50,7 @@ export function useGapSteps(
   gap: GapKey | null,
 ): GapSteps {
   const { data } = useGap(entry, gap);
-  const longest = useMemo(() => (overview ? gapsOf(overview)[0] : undefined), [overview]);
+  const longest = useMemo(() => (overview ? longestOf(overview) : undefined), [overview]);
   const device = gap?.device ?? longest?.device ?? devices[0]?.id ?? 0;
   const total = devices.find(({ id }) => id === device)?.gaps ?? 0;
   if (!gap) return { total, rank: 0, longer: null, shorter: open(device, longest) };
