@@ -47,7 +47,7 @@ ABOUT_A_JOB = ABOUT_TIME - {"kernels"}
 
 ONLY_FIRST_RUN = CannotTell(
     "only first-run work was recorded",
-    "Record after a few warm-up steps: schedule(wait=5, warmup=2, active=5).",
+    "Record after a few warm-up steps: schedule(wait=5, warmup=2, active=6).",
 )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tb_gpudiag.wording import glossary, kinds, vocabulary
 from tb_gpudiag.wording.column_titles import COLUMNS
+from tb_gpudiag.wording.good_recording import RECORDING
 from tb_gpudiag.wording.palette import INKS, PALETTE, STRIPES, css_variables
 from tb_gpudiag.wording.term import Table, Term
 
@@ -69,6 +70,7 @@ def typescript() -> str:
         f"export const PALETTE = {_json(tones)} as const satisfies Readonly<Record<string, Tone>>;\n",
         _constant("GLOSSARY", "Readonly<Record<string, string>>", _tooltips()),
         _constant("STRIPES", "Tone", {"light": STRIPES.light, "dark": STRIPES.dark}),
+        _constant("RECORDING", "string", RECORDING),
         _constant("INKS", "readonly [string, string]", list(INKS)),
     ]
     return "\n".join(parts)

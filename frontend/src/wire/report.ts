@@ -46,6 +46,8 @@ export interface Report {
   kernel_families: KernelFamily[];
   /** one per stream, most launches first; bounded */
   launch_queues: LaunchQueue[];
+  /** absent if no Python frames were recorded */
+  recording_cost: RecordingCost | undefined;
 }
 
 export interface TraceInfo {
@@ -74,6 +76,19 @@ export enum TraceInfo_Status {
   COMPLETE = "COMPLETE",
   PARTIAL = "PARTIAL",
   WRITING = "WRITING",
+}
+
+/** What recording Python frames and operators cost the threads that launch, over the step window: an estimate. */
+export interface RecordingCost {
+  frames: number;
+  operators: number;
+  /** least time that recording one frame takes, as the trace shows it; 0 if it does not */
+  frame_us: number;
+  low_us: number;
+  high_us: number;
+  /** share of the step window */
+  low_share: number;
+  high_share: number;
 }
 
 /** What the trace contains. */

@@ -13,7 +13,7 @@ from tb_gpudiag.wording.term import term
 from tb_gpudiag.wording.vocabulary import CAUSES
 
 RECORD_STEPS = (
-    "Record at least five steps on all ranks at once: schedule(wait=5, warmup=2, active=5), begun in the "
+    "Record at least five steps on all ranks at once: schedule(wait=5, warmup=2, active=6), begun in the "
     "same step."
 )
 

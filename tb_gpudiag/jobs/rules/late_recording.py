@@ -85,7 +85,7 @@ def _late_members(facts: JobFacts, collective: int) -> Int64:
 
 _FIX = Fix(
     "Start the recordings together: step the profiler in the same step on all ranks, after a barrier.",
-    """with torch.profiler.profile(schedule=schedule(wait=5, warmup=2, active=5), ...) as profiler:
+    """with torch.profiler.profile(schedule=schedule(wait=5, warmup=2, active=6), ...) as profiler:
     for batch in loader:
         train_step(batch)
         torch.distributed.barrier()       # only while you record

@@ -160,6 +160,6 @@ if rank == 0:
 #   TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_FR_BUFFER_SIZE=2000     the flight recorder, after a hang
 
 # The same steps on all ranks:
-schedule = torch.profiler.schedule(wait=5, warmup=2, active=5, repeat=1)""",
+schedule = torch.profiler.schedule(wait=5, warmup=2, active=6, repeat=1)""",
     "https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
 )

@@ -119,7 +119,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         known = len(steps) if steps is not None else 0
         return CannotTell(
             f"comparing steps takes at least {FEWEST_STEPS}, and the trace has {known}",
-            "Record six steps or more after warming up: schedule(wait=1, warmup=2, active=6).",
+            "Record six steps or more after warming up: schedule(wait=5, warmup=2, active=6).",
         )
     length = steps.times.end_ns - steps.times.start_ns
     compared = np.arange(max(1, leading_slow_steps(length)[0]), len(steps))

@@ -21,27 +21,12 @@ from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.good_recording import RECORDING_FOR_FIGURES
 from tb_gpudiag.wording.quantity import duration
 
 # The thresholds of most rules are 5% of the step window, so overhead of that size can make or hide a finding.
 # Most public traces with every option on are below 3%.
 LEAST_SHARE = 0.05
-
-_TWO_RECORDINGS = """\
-from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
-
-# Take the figures from this recording, and the functions from the one with stacks.
-with profile(
-    activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
-    schedule=schedule(wait=1, warmup=2, active=6, repeat=1),
-    on_trace_ready=tensorboard_trace_handler("./log/my_run_figures"),
-) as prof:
-    for step, batch in enumerate(loader):
-        train_step(batch)
-        prof.step()
-        if step == 8:
-            break
-"""
 
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
@@ -67,7 +52,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         fix=Fix(
             "Record with fewer of with_stack, record_shapes and profile_memory, and take the figures from "
             "that recording. Take the functions from this one.",
-            _TWO_RECORDINGS,
+            RECORDING_FOR_FIGURES,
             PROFILER_URL,
         ),
         evidence=[

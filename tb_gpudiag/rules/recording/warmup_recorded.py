@@ -46,7 +46,7 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         known = len(steps) if steps is not None else 0
         return CannotTell(
             f"recognizing a warm-up takes {FEWEST_STEPS} steps, and the trace has {known}",
-            "Record at least three steps after the warm-up: schedule(wait=1, warmup=2, active=6).",
+            "Record at least three steps after the warm-up: schedule(wait=5, warmup=2, active=6).",
         )
     start_ns, end_ns = steps.times.start_ns, steps.times.end_ns
     length_ns = end_ns - start_ns

@@ -108,7 +108,7 @@ def _too_few_steps(memories: list[DeviceMemory]) -> CannotTell:
     return CannotTell(
         f"telling a leak from a warm-up takes {FEWEST_STEPS} steps after the first one, and the recording "
         f"has {count(steps)}" + "".join(map(_what_survives, memories)),
-        "Record five steps or more, marked by prof.step(): schedule(wait=1, warmup=2, active=6). The history "
+        "Record five steps or more, marked by prof.step(): schedule(wait=5, warmup=2, active=6). The history "
         "of a memory snapshot must be as long (max_entries).",
     )
 

@@ -1,22 +1,6 @@
 import type { ReactNode } from "react";
+import { RECORDING } from "../../base/vocabulary";
 import { CodeBlock } from "../parts/CodeBlock";
-
-const RECORD = `from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
-
-with profile(
-    activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
-    schedule=schedule(wait=1, warmup=2, active=6, repeat=1),
-    on_trace_ready=tensorboard_trace_handler("LOGDIR/my_run"),
-    record_shapes=True,
-    profile_memory=True,
-    with_stack=True,
-) as prof:
-    for step, batch in enumerate(loader):
-        train_step(batch)
-        prof.step()
-        if step >= 8:  # 1 + 2 + 6 steps, counted from 0
-            break
-`;
 
 const WHY: readonly (readonly [string, string])[] = [
   [
@@ -41,7 +25,7 @@ export function Empty({ problems }: { problems: ReactNode }) {
         Record a few training steps with <code>torch.profiler</code> into TensorBoard&apos;s log directory (
         <code>--logdir</code>). The trace appears here within seconds, without a reload.
       </p>
-      <CodeBlock code={RECORD} label="recording block" />
+      <CodeBlock code={RECORDING} label="recording block" />
       <dl>
         {WHY.map(([what, why]) => (
           <div key={what}>

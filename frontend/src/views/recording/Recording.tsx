@@ -1,7 +1,79 @@
+import { RECORDING } from "../../base/vocabulary";
+import { count, percent, time } from "../../base/format";
+import { onlyMemory } from "../../state/kinds";
+import type { RecordingCost, Report } from "../../wire/report";
 import { About } from "../about/About";
+import { UncheckedList } from "../findings/Others";
+import { CodeBlock } from "../parts/CodeBlock";
 import type { ReportProps } from "../parts/reportProps";
+import { Section } from "../parts/Section";
+import { partsOf } from "./parts";
 
-/** The file: what it contains, and what was skipped or repaired. */
+/** The file: what it contains and lacks, what recording it cost, and how to record a better one. */
 export default function Recording({ report }: ReportProps) {
-  return <About report={report} />;
+  const trace = report.trace?.kind ?? "trace";
+  return (
+    <>
+      {!onlyMemory(trace) && <Contents report={report} />}
+      {report.unchecked.length > 0 && (
+        <div className="gd-card">
+          <UncheckedList items={report.unchecked} opened />
+        </div>
+      )}
+      {!onlyMemory(trace) && (
+        <Section title="Record a better trace">
+          <div className="gd-recording-block">
+            <p>
+              This block records everything that findings need. Take the figures from a recording without{" "}
+              <code>with_stack</code>, and the functions from one with it, if stacks slow the job down.
+            </p>
+            <CodeBlock code={RECORDING} label="recording block" />
+          </div>
+        </Section>
+      )}
+      <About report={report} />
+    </>
+  );
+}
+
+function Contents({ report }: { report: Report }) {
+  return (
+    <Section title="What this trace has">
+      <table className="gd-plain gd-recording">
+        <thead>
+          <tr>
+            <th scope="col">Part</th>
+            <th scope="col">Recorded</th>
+            <th scope="col">What it shows</th>
+            <th scope="col">How to record it</th>
+          </tr>
+        </thead>
+        <tbody>
+          {partsOf(report).map((part) => (
+            <tr key={part.name}>
+              <th scope="row">{part.name}</th>
+              <td data-missing={!part.recorded || undefined}>{part.recorded ? "✓ yes" : "✗ no"}</td>
+              <td>{part.shows}</td>
+              <td>{part.recorded ? "" : <code>{part.how}</code>}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {report.recording_cost && <Cost cost={report.recording_cost} />}
+    </Section>
+  );
+}
+
+function Cost({ cost }: { cost: RecordingCost }) {
+  return (
+    <p className="gd-recording-cost">
+      <b>
+        Recording kept the threads that launch busy for an estimated {time(cost.low_us)} to{" "}
+        {time(cost.high_us)} of the step window ({percent(cost.low_share)} to {percent(cost.high_share)}).
+      </b>{" "}
+      They recorded {count(cost.frames)} Python frames and {count(cost.operators)} operators.
+      {cost.frame_us > 0 && ` A frame took at least ${time(cost.frame_us)}.`} Where the GPU waits for the
+      host, the job is faster without recording, and findings about the host are smaller.
+    </p>
+  );
 }

@@ -1,0 +1,28 @@
+"""How to record a good trace: the one source of the block that README, the page, rules and docs show."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_OPTIONS: Final = """\
+    record_shapes=True,
+    profile_memory=True,
+    with_stack=True,  # functions of your code; the most expensive option, in time and file size
+"""
+
+RECORDING: Final = f"""\
+from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
+
+with profile(
+    activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+    schedule=schedule(wait=5, warmup=2, active=6, repeat=1),  # skip the first steps: they are slower
+    on_trace_ready=tensorboard_trace_handler("log/my_run"),
+{_OPTIONS}) as prof:
+    for batch in loader:
+        train_step(batch)
+        prof.step()  # without this there are no figures per step
+"""
+"""Everything that findings need."""
+
+RECORDING_FOR_FIGURES: Final = RECORDING.replace(_OPTIONS, "").replace("my_run", "my_run_figures")
+"""Without the options that slow down the recorded steps."""

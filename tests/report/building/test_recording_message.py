@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.rules.shared.recording_overhead import LEAST_NS, MOST_NS
+from tests.builder import TraceBuilder
+from tests.report.reports import report_of
+
+
+def test_frames_and_operators_in_the_step_window(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    for i in range(50):
+        main.frame("train.py(3): f", at=10.0 * i, us=9)
+    main.op("aten::mm", at=600, us=20).launch("gemm", at=605, us=5, runs_at=612, runs_us=300)
+    cost = report_of(trace, tmp_path).recording_cost
+    assert (cost.frames, cost.operators, cost.frame_us) == (50, 1, 0)
+    assert cost.low_us == pytest.approx(51 * LEAST_NS / 1000)
+    assert cost.high_us == pytest.approx(51 * MOST_NS / 1000)
+    assert cost.high_share == pytest.approx(cost.high_us / 1000, rel=0.1)
+
+
+def test_without_stacks_nothing_is_said(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1000)
+    main.op("aten::mm", at=600, us=20).launch("gemm", at=605, us=5, runs_at=612, runs_us=300)
+    assert not report_of(trace, tmp_path).HasField("recording_cost")
