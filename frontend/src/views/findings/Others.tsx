@@ -4,10 +4,10 @@ import type { Clear, Unchecked } from "../../wire/report";
 import { ExplainButton } from "../rule/ExplainButton";
 
 /** The rules that cannot tell from this trace, why, and what to record instead. */
-export function UncheckedList({ items }: { items: readonly Unchecked[] }) {
+export function UncheckedList({ items, opened }: { items: readonly Unchecked[]; opened?: boolean }) {
   if (items.length === 0) return null;
   return (
-    <details className="gd-others">
+    <details className="gd-others" open={opened}>
       <summary>
         Cannot tell from this trace{" "}
         <span className="gd-muted">
