@@ -27,6 +27,7 @@ from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.embedded import embedded
 from tb_gpudiag.report.slices.memory_history import prepare_memory
+from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.views.document import Document
@@ -130,7 +131,7 @@ def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool, prepare: b
 
     def look(facts: Facts) -> None:
         if prepare:
-            result.prepared = {**prepare_timeline(facts), **prepare_memory(facts)}
+            result.prepared = {**prepare_timeline(facts), **prepare_memory(facts), **prepare_calls(facts)}
             result.file = files[0]
 
     memory = MemoryLimit()

@@ -19,6 +19,8 @@ export interface Content {
   readonly timeline: readonly Part[];
   readonly memory: Readonly<Record<string, string>>;
   readonly gaps: string;
+  /** Tables and trees by route and what they are about, such as "operators/range/operator". */
+  readonly tables: Readonly<Record<string, string>>;
 }
 
 /** A view that asks for twice its width never needs more. */
@@ -59,6 +61,16 @@ export function embeddedSource(content: Content): Source {
     const found = gaps[`${query.get("device") ?? ""}:${query.get("gap") ?? ""}`];
     return found ?? missing("This file includes the longest gaps only, and this is not one of them.");
   };
+  /** `about` names the parameters that choose a table. Rows are filtered here; the page sorts them. */
+  const table =
+    (route: string, ...about: string[]) =>
+    async (query: URLSearchParams): Promise<unknown> => {
+      if (query.has("start_us") || query.has("root"))
+        return missing("This file has these figures for the whole recording only.");
+      const found = content.tables[[route, ...about.map((name) => query.get(name) ?? "")].join("/")];
+      if (found === undefined) return missing("This file does not include this table.");
+      return filtered(await unpack(found), (query.get("filter") ?? "").toLowerCase());
+    };
   const rule = async (query: URLSearchParams): Promise<unknown> => {
     const rules = (await unpack(content.rules)) as Readonly<Record<string, unknown>>;
     const found = rules[query.get("id") ?? ""];
@@ -73,11 +85,25 @@ export function embeddedSource(content: Content): Source {
     memory,
     gap,
     rule,
+    operators: table("operators", "kind", "group"),
+    kernels: table("kernels", "group"),
+    callTree: table("callTree", "weight"),
+    roofline: table("roofline"),
   };
   return (route, query) => {
     const answer = routes[route]?.(query);
     return answer ?? Promise.resolve(missing("This file does not include this."));
   };
+}
+
+interface Rows {
+  readonly rows: readonly { readonly name: string }[];
+}
+
+function filtered(table: unknown, text: string): unknown {
+  if (text === "") return table;
+  const rows = (table as Rows).rows.filter(({ name }) => name.toLowerCase().includes(text));
+  return { ...(table as Rows), rows, total_rows: rows.length, rest: undefined, all: undefined };
 }
 
 function number(query: URLSearchParams, name: string): number | null {

@@ -19,6 +19,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.embedded_tables import embedded_tables
 from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.prepared import Prepared, read_meta
 from tb_gpudiag.report.slices.timeline import slice_timeline
@@ -49,7 +50,7 @@ Content = dict[str, Any]
 def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns: int) -> Content:
     """Return the answers as plain data: the list of traces, and gzipped JSON in base64.
 
-    prepared: of prepare_timeline and prepare_memory. size_bytes, modified_ns: of the trace's file.
+    prepared: of prepare_timeline, prepare_memory and prepare_calls. size_bytes, modified_ns: of the file.
     """
     has_timeline = report.trace.kind == "trace"
     slices, complete = _timeline(prepared) if has_timeline else ([], True)
@@ -62,6 +63,9 @@ def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns
         "rules": _packed_text(json.dumps(_rules(report))),
         "timeline": slices,
         "memory": {str(device): _packed(found) for device, found in _memory(prepared)},
+        "tables": {
+            name: _packed(table) for name, table in (embedded_tables(prepared) if has_timeline else ())
+        },
         "gaps": _packed_text(json.dumps(dict(_gaps(prepared)) if has_timeline else {})),
     }
 

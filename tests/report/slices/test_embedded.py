@@ -14,6 +14,7 @@ from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.report.slices import embedded as module
 from tb_gpudiag.report.slices.embedded import embedded
 from tb_gpudiag.report.slices.memory_history import prepare_memory
+from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder, TraceBuilder
@@ -23,7 +24,7 @@ from tests.report.reports import slow_loader
 def _embedded(path: Path) -> dict[str, Any]:
     file = only_trace(str(path))
     facts = Facts(read_trace(file.path))
-    prepared = {**prepare_timeline(facts), **prepare_memory(facts)}
+    prepared = {**prepare_timeline(facts), **prepare_memory(facts), **prepare_calls(facts)}
     return embedded(build_report(facts, file), prepared, file.size_bytes, file.modified_ns)
 
 
@@ -40,7 +41,7 @@ def _short_kernels(count: int) -> TraceBuilder:
     return trace
 
 
-def _is_inside(part: dict[str, Any], other: dict[str, Any]) -> bool:
+def _is_inside(part: dict[str, float], other: dict[str, float]) -> bool:
     length = part["end_us"] - part["start_us"], other["end_us"] - other["start_us"]
     middle = (part["start_us"] + part["end_us"]) / 2
     return length[0] < length[1] * 0.9 and other["start_us"] < middle < other["end_us"]
@@ -58,6 +59,9 @@ def test_answers_are_complete_for_a_small_trace(tmp_path: Path) -> None:
     lanes = _unpacked(whole["answer"])["lanes"]
     assert all(count == 1 for lane in lanes for count in lane["box_count"])
     gaps = next(lane for lane in lanes if lane["kind"] == "gaps")
+    operators = _unpacked(content["tables"]["operators/operator/operator"])
+    assert {row["name"] for row in operators["rows"]} == {"aten::to", "aten::mm"}
+    assert _unpacked(content["tables"]["callTree/host"])["state"] == "ready"
     assert set(_unpacked(content["gaps"])) == {f"0:{gap}" for gap in gaps["box_gap"]}
 
 
