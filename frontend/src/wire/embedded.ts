@@ -28,6 +28,14 @@ const MOST_PARTS = 8;
 
 const ELSEWHERE = "Open the trace in TensorBoard, or with `gpudiag serve`.";
 
+/** What needs more of the trace than a file has room for. */
+const LEFT_OUT: Readonly<Record<string, string>> = {
+  find: "This file cannot be searched for events.",
+  event: "This file does not include the details of single events.",
+  range: "This file does not include statistics of a range that you select.",
+  calls: "This file does not include the details of a row.",
+};
+
 function missing(what: string): { state: string; progress: number; error: Problem } {
   return { state: "failed", progress: 0, error: { what, where: "", remedy: ELSEWHERE } };
 }
@@ -92,7 +100,7 @@ export function embeddedSource(content: Content): Source {
   };
   return (route, query) => {
     const answer = routes[route]?.(query);
-    return answer ?? Promise.resolve(missing("This file does not include this."));
+    return answer ?? Promise.resolve(missing(LEFT_OUT[route] ?? "This file does not include this."));
   };
 }
 

@@ -28,7 +28,7 @@ from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.rules.all import RULES
 
 # Base64 of the timeline's slices. With the page and the rest, the file stays below 5 MB.
-TIMELINE_BYTES: Final = 2_600_000
+TIMELINE_BYTES: Final = 3_000_000
 
 _WIDTH: Final = 4096
 _CHILDREN: Final = 4
