@@ -1,15 +1,24 @@
 // Requests to the plugin's routes. URLs are relative, so that TensorBoard works under any path prefix.
 
 import type {
+  CallDetails,
+  CallTree,
   ComparisonState,
   EventDetails,
   GapChain,
   HistoryState,
   JobState,
+<<<<<<< HEAD
   Matches,
   MemorySlice,
   RangeStatistics,
+=======
+  KernelTable,
+  MemorySlice,
+  OperatorTable,
+>>>>>>> b11725a (Operators view: tables, details, flame graph, roofline, CSV)
   ReportState,
+  RooflinePlot,
   RunTable,
   Timeline,
   TraceList,
@@ -148,6 +157,7 @@ export async function fetchGap(
   return (await get("gap", { id, device, gap }, signal)) as GapChain;
 }
 
+<<<<<<< HEAD
 /** An event by its number, or by its lane, depth and time. */
 export async function fetchEvent(
   id: string,
@@ -183,6 +193,69 @@ export async function fetchRange(
   signal?: AbortSignal,
 ): Promise<RangeStatistics> {
   return (await get("range", { id, start_us, end_us }, signal)) as RangeStatistics;
+=======
+/** Which rows of a table of operators or kernels, in which order. */
+export interface TableQuery {
+  readonly group: string;
+  readonly sort: string;
+  readonly filter: string;
+  readonly limit: number;
+}
+
+/** Return a table of calls of one kind, over the whole recording if `span` is null. */
+export async function fetchOperators(
+  id: string,
+  kind: string,
+  query: TableQuery,
+  span: TimeSpan | null,
+  signal?: AbortSignal,
+): Promise<OperatorTable> {
+  return (await get("operators", { id, kind, ...query, ...span }, signal)) as OperatorTable;
+}
+
+export async function fetchKernels(
+  id: string,
+  query: TableQuery,
+  span: TimeSpan | null,
+  signal?: AbortSignal,
+): Promise<KernelTable> {
+  return (await get("kernels", { id, ...query, ...span }, signal)) as KernelTable;
+}
+
+/** A row of a table: its kind (or `kernel`), its group, its key. */
+export interface CallKey {
+  readonly kind: string;
+  readonly group: string;
+  readonly key: number;
+}
+
+export async function fetchCalls(
+  id: string,
+  row: CallKey,
+  span: TimeSpan | null,
+  signal?: AbortSignal,
+): Promise<CallDetails> {
+  return (await get("calls", { id, ...row, ...span }, signal)) as CallDetails;
+}
+
+/** Return the call tree below a node, or of all threads if `root` is null. */
+export async function fetchCallTree(
+  id: string,
+  weight: string,
+  root: number | null,
+  span: TimeSpan | null,
+  signal?: AbortSignal,
+): Promise<CallTree> {
+  return (await get(
+    "callTree",
+    { id, weight, ...(root === null ? {} : { root }), ...span },
+    signal,
+  )) as CallTree;
+}
+
+export async function fetchRoofline(id: string, signal?: AbortSignal): Promise<RooflinePlot> {
+  return (await get("roofline", { id }, signal)) as RooflinePlot;
+>>>>>>> b11725a (Operators view: tables, details, flame graph, roofline, CSV)
 }
 
 /** What a rule checks and how to fix what it finds, as Markdown. */

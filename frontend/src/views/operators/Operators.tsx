@@ -1,17 +1,98 @@
+import { SegmentedControl } from "@mantine/core";
+import { useState } from "react";
+import { time } from "../../base/format";
+import { usePage } from "../../state/store";
+import { onlyMemory } from "../../state/kinds";
+import { isEmbedded } from "../../wire/client";
 import { HostActivities } from "../host/HostActivities";
 import { Kernels } from "../kernels/Kernels";
 import { Launches } from "../launches/Launches";
 import type { ReportProps } from "../parts/reportProps";
 import { Synchronizations } from "../synchronizations/Synchronizations";
+import { CallTables } from "./CallTables";
+import { FlameSection } from "./FlameSection";
+import type { OpenRow } from "./openRow";
+import { Roofline } from "./Roofline";
 
-/** Time by operator, kernel and host activity. */
-export default function Operators({ report }: ReportProps) {
+/** Time by operator, kernel and host activity, and the call tree. */
+export default function Operators({ entry, report }: ReportProps) {
   return (
     <>
+      {isEmbedded() ? (
+        <p className="gd-muted">
+          The tables of operators and kernels and the call tree are not included in this file. Open the trace
+          in TensorBoard to see them.
+        </p>
+      ) : (
+        !onlyMemory(report.trace?.kind) && <Calls entry={entry} report={report} />
+      )}
       <Launches report={report} />
       <Synchronizations report={report} />
       <Kernels report={report} />
       <HostActivities report={report} />
+    </>
+  );
+}
+
+/** Kinds of tables by the category of a node of the call tree. */
+const KIND_OF: Readonly<Record<number, string>> = {
+  1: "operator",
+  2: "range",
+  3: "python",
+  4: "call",
+  5: "call",
+};
+
+function Calls({ entry, report }: ReportProps) {
+  const hasGpu = report.devices.length > 0;
+  const selection = usePage((page) => page.selection);
+  const [within, setWithin] = useState(false);
+  const [kind, setKind] = useState("operator");
+  const [open, setOpen] = useState<OpenRow | null>(null);
+  const [name, setName] = useState<string | null>(null);
+  const [root, setRoot] = useState<number | null>(null);
+  const span = within ? selection : null;
+  const marked = open?.name ?? name;
+  return (
+    <>
+      {selection && (
+        <div className="gd-controls">
+          <SegmentedControl
+            size="xs"
+            aria-label="Which part of the recording"
+            data={[
+              { value: "all", label: "Whole recording" },
+              { value: "range", label: `Selected ${time(selection.end_us - selection.start_us)}` },
+            ]}
+            value={within ? "range" : "all"}
+            onChange={(value) => {
+              setWithin(value === "range");
+            }}
+          />
+        </div>
+      )}
+      <FlameSection
+        {...{ entry, span, hasGpu, marked, root }}
+        onRoot={setRoot}
+        onName={(picked, category) => {
+          setName(picked);
+          setOpen(null);
+          setKind((now) => KIND_OF[category] ?? now);
+        }}
+      />
+      <CallTables
+        {...{ entry, span, hasGpu, kind, open, marked }}
+        onKind={(next) => {
+          setKind(next);
+          setOpen(null);
+        }}
+        onOpen={(row) => {
+          setOpen(row);
+          setName(row?.name ?? null);
+        }}
+        onRoot={setRoot}
+      />
+      <Roofline entry={entry} wanted={hasGpu} />
     </>
   );
 }

@@ -1,5 +1,7 @@
 import { memo, useLayoutEffect, useMemo, useRef, useState, type MouseEvent, type ReactNode } from "react";
+import { csv } from "../../base/csv";
 import { nextOrder, ordered, type Order, type SortValue } from "../../base/sorting";
+import { CsvButton } from "./CsvButton";
 
 export interface Column<T> {
   readonly id: string;
@@ -11,6 +13,8 @@ export interface Column<T> {
   /** Figures are on the right, and sort from the largest at the first click. */
   readonly figures?: boolean;
   readonly value: (row: T) => SortValue;
+  /** Only in a file of the table. */
+  readonly saved?: boolean;
   readonly cell: (row: T) => ReactNode;
 }
 
@@ -28,6 +32,8 @@ interface Props<T> {
   readonly minWidth?: number;
   /** A click on a row, or on the button in its first cell. */
   readonly onOpen?: (row: T) => void;
+  /** Marks the row that is open. */
+  readonly isOpen?: (row: T) => boolean;
   /** Where the table was scrolled to, and how to remember it. */
   readonly scroll?: { readonly top: number; readonly onScroll: (top: number) => void };
 }
@@ -45,12 +51,13 @@ const ROW_PX = 30;
 
 /** A table with sortable columns and any number of rows. Only those around the visible ones are rendered. */
 export function DataTable<T>(props: Props<T>) {
-  const { label, columns, rows, rowKey, order, onOrder, onOpen, scroll } = props;
+  const { label, columns: every, rows, rowKey, order, onOrder, onOpen, isOpen, scroll } = props;
   const { rowHeight = ROW_PX, maxHeight = "560px", minWidth } = props;
-  const by = columns.find(({ id }) => id === order.by);
+  const columns = useMemo(() => every.filter(({ saved }) => !saved), [every]);
+  const by = every.find(({ id }) => id === order.by);
   const all = useMemo(() => (by ? ordered(rows, by.value, order.descending) : rows), [rows, by, order]);
   const { box, first, last } = useWindow(all.length, rowHeight, scroll);
-  return (
+  const table = (
     <div
       className="gd-data"
       ref={box}
@@ -82,11 +89,23 @@ export function DataTable<T>(props: Props<T>) {
               columns={columns}
               height={rowHeight}
               onOpen={onOpen}
+              open={isOpen?.(row) ?? false}
             />
           ))}
           <Spacer rows={all.length - last} columns={columns.length} height={rowHeight} />
         </tbody>
       </table>
+    </div>
+  );
+  const saved = () =>
+    csv(
+      every.map(({ id, title }) => title || id),
+      all.map((row) => every.map(({ value }) => value(row))),
+    );
+  return (
+    <div className="gd-table-box">
+      {table}
+      {all.length > 0 && <CsvButton label={label} text={saved} />}
     </div>
   );
 }
@@ -97,17 +116,19 @@ interface RowProps<T> {
   readonly columns: readonly Column<T>[];
   readonly height: number;
   readonly onOpen: ((row: T) => void) | undefined;
+  readonly open: boolean;
 }
 
 /** Rows that stay in sight while the table scrolls are not rendered again. */
 const Row = memo(TableRow) as typeof TableRow;
 
-function TableRow<T>({ row, index, columns, height, onOpen }: RowProps<T>) {
+function TableRow<T>({ row, index, columns, height, onOpen, open }: RowProps<T>) {
   return (
     <tr
       // The header is the first row.
       aria-rowindex={index + 2}
       className={onOpen && "gd-linked"}
+      aria-current={open || undefined}
       style={{ height }}
       onClick={onOpen && opening(row, onOpen)}
     >

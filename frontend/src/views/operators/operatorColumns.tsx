@@ -1,0 +1,216 @@
+import { count, figures, percent, time } from "../../base/format";
+import { word } from "../../base/terms";
+import { FAMILIES } from "../../base/vocabulary";
+import type { KernelRow, OperatorRow, OperatorTable } from "../../wire/report";
+import type { Column } from "../parts/DataTable";
+import { shapesText } from "./names";
+
+function us<T>(id: string, title: string, about: string, value: (row: T) => number): Column<T> {
+  return {
+    id,
+    title,
+    about,
+    width: 94,
+    figures: true,
+    value,
+    cell: (row) => (value(row) > 0 ? time(value(row)) : ""),
+  };
+}
+
+function rate<T extends { teraflops: number; terabytes: number }>(): readonly Column<T>[] {
+  return [
+    {
+      id: "teraflops",
+      title: "TFLOP/s",
+      about: "Of the operators whose input shapes were recorded",
+      width: 78,
+      figures: true,
+      value: ({ teraflops }) => teraflops || NaN,
+      cell: ({ teraflops }) => (teraflops > 0 ? figures(teraflops) : ""),
+    },
+    {
+      id: "gigabytes",
+      title: "GB/s",
+      about:
+        "Of the operators whose input shapes were recorded: each input read once, each result written once",
+      width: 78,
+      figures: true,
+      value: ({ terabytes }) => (terabytes > 0 ? terabytes * 1e3 : NaN),
+      cell: ({ terabytes }) => (terabytes > 0 ? count(terabytes * 1e3) : ""),
+    },
+  ];
+}
+
+const NAMES: Readonly<Record<string, string>> = {
+  operator: "Operator",
+  range: "Range",
+  call: "Call",
+  python: "Function",
+};
+
+function Name({ row }: { row: OperatorRow }) {
+  const [first, ...others] = row.stack;
+  const second = row.shapes ? shapesText(row.shapes) : first;
+  const title = [row.name, row.shapes, first ?? "", ...others].filter((text) => text !== "").join("\n");
+  return (
+    <span className="gd-two" title={title}>
+      <b>{row.name}</b>
+      {second && <span>{second}</span>}
+    </span>
+  );
+}
+
+export function operatorColumns(table: OperatorTable): readonly Column<OperatorRow>[] {
+  const module = table.group === "module";
+  const all = table.all?.gpu_self_us ?? 0;
+  const detail: Column<OperatorRow>[] = [];
+  if (table.group === "shapes") {
+    detail.push({
+      id: "shapes",
+      title: "Input shapes",
+      saved: true,
+      value: ({ shapes }) => shapes,
+      cell: () => null,
+    });
+  }
+  if (table.group === "stack") {
+    detail.push({
+      id: "stack",
+      title: "Stack",
+      saved: true,
+      value: ({ stack }) => stack.join(" < "),
+      cell: () => null,
+    });
+  }
+  const self = module
+    ? "Of the operators in it, without those in modules inside"
+    : "Without the calls inside it";
+  const total = module ? "Of the operators in it and in modules inside" : "With the calls inside it";
+  return [
+    {
+      id: "name",
+      title: module ? "Module" : (NAMES[table.kind] ?? "Name"),
+      value: ({ name }) => name,
+      cell: (row) => <Name row={row} />,
+    },
+    ...detail,
+    {
+      id: "calls",
+      title: "Calls",
+      width: 76,
+      figures: true,
+      value: ({ calls }) => calls,
+      cell: ({ calls }) => count(calls),
+    },
+    us("host_self", "Host self", self, (row) => row.host_self_us),
+    us("host_total", "Host total", total, (row) => row.host_total_us),
+    ...(table.has_gpu
+      ? [
+          us<OperatorRow>(
+            "gpu_self",
+            "GPU self",
+            "GPU work that it launched itself",
+            (row) => row.gpu_self_us,
+          ),
+          {
+            id: "gpu_share",
+            title: "Share",
+            about: "Share of the GPU self time of all rows",
+            width: 68,
+            figures: true,
+            value: (row: OperatorRow) => (all > 0 ? row.gpu_self_us / all : NaN),
+            cell: (row: OperatorRow) => (row.gpu_self_us > 0 ? percent(row.gpu_self_us, all) : ""),
+          },
+          us<OperatorRow>(
+            "gpu_total",
+            "GPU total",
+            "GPU work that it and the calls inside it launched",
+            (row) => row.gpu_total_us,
+          ),
+          {
+            id: "tensor",
+            title: "Tensor cores",
+            about: "Share of the GPU self time in kernels that use tensor cores, judging by their names",
+            width: 92,
+            figures: true,
+            value: (row: OperatorRow) => (row.gpu_self_us > 0 ? row.tensor_core_us / row.gpu_self_us : NaN),
+            cell: (row: OperatorRow) =>
+              row.tensor_core_us > 0 ? percent(row.tensor_core_us, row.gpu_self_us) : "",
+          },
+          ...rate<OperatorRow>(),
+        ]
+      : []),
+  ];
+}
+
+export function kernelColumns(): readonly Column<KernelRow>[] {
+  return [
+    {
+      id: "name",
+      title: "Kernel, copy or memset",
+      value: ({ name }) => name,
+      cell: (row) => (
+        <span className="gd-two" title={row.name}>
+          <b>{row.name}</b>
+          <span>
+            {row.operators.join(", ")}
+            {row.more_operators > 0 && ` and ${count(row.more_operators)} more`}
+          </span>
+        </span>
+      ),
+    },
+    {
+      id: "operators",
+      title: "Operators",
+      saved: true,
+      value: (row) => row.operators.join(", "),
+      cell: () => null,
+    },
+    {
+      id: "family",
+      title: "Family",
+      width: 104,
+      value: ({ family }) => word(FAMILIES, family),
+      cell: ({ family }) => word(FAMILIES, family),
+    },
+    {
+      id: "count",
+      title: "Count",
+      width: 72,
+      figures: true,
+      value: (row) => row.count,
+      cell: (row) => count(row.count),
+    },
+    us("total", "Total", "Sum of the durations", (row) => row.total_us),
+    {
+      id: "share",
+      title: "Share",
+      about: "Share of the time of all GPU work",
+      width: 68,
+      figures: true,
+      value: (row) => row.share,
+      cell: (row) => percent(row.share),
+    },
+    us("mean", "Mean", "Mean duration", (row) => row.mean_us),
+    us("min", "Shortest", "Shortest duration", (row) => row.min_us),
+    us("max", "Longest", "Longest duration", (row) => row.max_us),
+    {
+      id: "tensor",
+      title: "Tensor cores",
+      about: "Judging by the name",
+      width: 92,
+      value: (row) => row.arithmetic,
+      cell: ({ arithmetic }) => (arithmetic === "tensor_cores" ? "yes" : ""),
+    },
+    {
+      id: "blocks",
+      title: "Blocks per SM",
+      about: "Blocks of the grid by multiprocessors of the GPU, mean by time",
+      width: 100,
+      figures: true,
+      value: (row) => row.blocks_per_sm || NaN,
+      cell: (row) => (row.blocks_per_sm > 0 ? figures(row.blocks_per_sm) : ""),
+    },
+    ...rate<KernelRow>(),
+  ];
+}
