@@ -8,15 +8,11 @@ import type {
   GapChain,
   HistoryState,
   JobState,
-<<<<<<< HEAD
+  KernelTable,
   Matches,
   MemorySlice,
-  RangeStatistics,
-=======
-  KernelTable,
-  MemorySlice,
   OperatorTable,
->>>>>>> b11725a (Operators view: tables, details, flame graph, roofline, CSV)
+  RangeStatistics,
   ReportState,
   RooflinePlot,
   RunTable,
@@ -157,7 +153,6 @@ export async function fetchGap(
   return (await get("gap", { id, device, gap }, signal)) as GapChain;
 }
 
-<<<<<<< HEAD
 /** An event by its number, or by its lane, depth and time. */
 export async function fetchEvent(
   id: string,
@@ -193,7 +188,8 @@ export async function fetchRange(
   signal?: AbortSignal,
 ): Promise<RangeStatistics> {
   return (await get("range", { id, start_us, end_us }, signal)) as RangeStatistics;
-=======
+}
+
 /** Which rows of a table of operators or kernels, in which order. */
 export interface TableQuery {
   readonly group: string;
@@ -255,7 +251,6 @@ export async function fetchCallTree(
 
 export async function fetchRoofline(id: string, signal?: AbortSignal): Promise<RooflinePlot> {
   return (await get("roofline", { id }, signal)) as RooflinePlot;
->>>>>>> b11725a (Operators view: tables, details, flame graph, roofline, CSV)
 }
 
 /** What a rule checks and how to fix what it finds, as Markdown. */
