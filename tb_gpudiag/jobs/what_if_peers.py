@@ -50,47 +50,74 @@ def peers_of(work: JobWork) -> list[Peers]:
     return peers
 
 
-def as_peers(work: JobWork, pieces: Pieces, peers: list[Peers], with_self: bool) -> Float64:
-    """Return what the pieces take if each rank does as its peers, shape (s, p). Pieces outside of steps stay.
+@dataclass(frozen=True)
+class _Compared:
+    """What peers spent on some parts, in units of their work. unit: of their n collectives, shape (n,).
+    every: what they spent on all parts, shape (k, units, p)."""
+
+    peers: Peers
+    parts: Int64
+    unit: Int64
+    every: Float64
+    usual: Callable[[Float64], Float64]
+
+
+class PeerTimes:
+    """What pieces of work take if ranks do as their peers.
 
     Shared parts take the mean of the peers until each collective. Other parts take the median of the peers in
     each step: over shorter times, chance decides which of them is late.
-    with_self: each rank is among its peers; otherwise it does as the others, and alone as before.
     """
-    spent = np.zeros((len(work) + work.members, len(work.part_names)))
-    np.add.at(spent, pieces.block, pieces.ns)
-    is_shared = np.isin(work.part_names, SHARED)
-    ratio, more = np.ones_like(spent), np.zeros_like(spent)
-    for some in peers:
-        _, step = np.unique(work.step[some.rows[0]], return_inverse=True)
-        for parts, unit, usual in (
-            (np.flatnonzero(is_shared), _units(work, pieces, some), _mean),
-            (np.flatnonzero(~is_shared), step, _lower_median),
-        ):
-            every = _sums(spent[some.rows], unit)
-            own = every[:, :, parts]
-            target = usual(own) if with_self else _of_others(own, usual)
-            where = (some.rows[:, :, None], parts)
-            ratio[where] = np.divide(target, own, out=np.zeros_like(own), where=own > 0)[:, unit]
+
+    def __init__(self, work: JobWork, pieces: Pieces, peers: list[Peers]) -> None:
+        self._pieces = pieces
+        self._shape = (len(work) + work.members, len(work.part_names))
+        spent = np.zeros(self._shape)
+        np.add.at(spent, pieces.block, pieces.ns)
+        is_shared = np.isin(work.part_names, SHARED)
+        self._compared = []
+        for some in peers:
+            _, step = np.unique(work.step[some.rows[0]], return_inverse=True)
+            for parts, unit, usual in (
+                (np.flatnonzero(is_shared), _units(work, pieces, some), _mean),
+                (np.flatnonzero(~is_shared), step.astype(np.int64), _lower_median),
+            ):
+                every = _sums(spent[some.rows], unit)
+                self._compared.append(_Compared(some, parts, unit, every, usual))
+
+    def of(self, changed: frozenset[int] | None) -> Float64:
+        """Return the times of the pieces, shape (s, p). Pieces outside of steps stay.
+
+        changed: members that do as those of their peers who are not among them. None: all do as all.
+        """
+        ratio, more = np.ones(self._shape), np.zeros(self._shape)
+        for one in self._compared:
+            own = one.every[:, :, one.parts]
+            fixed = np.ones(len(own), bool) if changed is None else np.isin(one.peers.members, [*changed])
+            models = own if changed is None else own[~fixed]
+            if not fixed.any() or not len(models):
+                continue
+            own, target = own[fixed], one.usual(models)
+            where = (one.peers.rows[fixed][:, :, None], one.parts)
+            ratio[where] = np.divide(target, own, out=np.zeros_like(own), where=own > 0)[:, one.unit]
             # What only the peers do is spread over all that the rank does there.
-            whole = np.maximum(every.sum(axis=2, keepdims=True), 1)
-            more[where] = (np.where(own > 0, 0, target) / whole)[:, unit]
-    lengths = pieces.ns.sum(axis=1, keepdims=True)
-    return np.asarray(pieces.ns * ratio[pieces.block] + more[pieces.block] * lengths)
+            whole = np.maximum(one.every[fixed].sum(axis=2, keepdims=True), 1)
+            more[where] = (np.where(own > 0, 0, target) / whole)[:, one.unit]
+        pieces = self._pieces
+        lengths = pieces.ns.sum(axis=1, keepdims=True)
+        return np.asarray(pieces.ns * ratio[pieces.block] + more[pieces.block] * lengths)
 
 
 def _units(work: JobWork, pieces: Pieces, peers: Peers) -> Int64:
-    """Number the stretches of work that are compared: the one before each of the peers' n collectives, or the
-    whole step if they order its collectives differently. Shape (n,)."""
+    """Number the stretches of work that are compared: up to each of the peers' n collectives, or up to the
+    last of those that they order differently. Shape (n,)."""
     place = np.zeros(len(work), np.int64)
     ready = np.flatnonzero(pieces.ready != NONE)
     place[pieces.ready[ready]] = ready
-    count = peers.rows.shape[1]
-    step = work.step[peers.rows[0]]
-    swapped = np.append((np.diff(place[peers.rows], axis=1) <= 0).any(axis=0), False)[:count]
-    whole = np.isin(step, step[swapped])
-    _, unit = np.unique(np.where(whole, count + step, np.arange(count)), return_inverse=True)
-    return np.asarray(unit, np.int64)
+    placed = place[peers.rows]
+    until = np.maximum.accumulate(placed, axis=1)[:, :-1]
+    after = np.minimum.accumulate(placed[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    return np.append(0, np.cumsum((until < after).all(axis=0)))[: placed.shape[1]]
 
 
 def _sums(values: Float64, unit: Int64) -> Float64:
@@ -101,23 +128,10 @@ def _sums(values: Float64, unit: Int64) -> Float64:
 
 
 def _mean(values: Float64) -> Float64:
-    """Return the mean along the first axis, for each value. Same shape."""
-    return np.broadcast_to(values.mean(axis=0), values.shape)
+    """Return the mean along the first axis."""
+    return np.asarray(values.mean(axis=0))
 
 
 def _lower_median(values: Float64) -> Float64:
-    """Return the median along the first axis, the lower one of two, for each value. Same shape."""
-    return np.broadcast_to(np.sort(values, axis=0)[(len(values) - 1) // 2], values.shape)
-
-
-def _of_others(values: Float64, usual: Callable[[Float64], Float64]) -> Float64:
-    """Return the mean or median of the others along the first axis, for each value. Same shape."""
-    count = len(values)
-    if count == 1:
-        return values
-    if usual is _mean:
-        return np.asarray((values.sum(axis=0) - values) / (count - 1))
-    order = np.argsort(values, axis=0, kind="stable")
-    ordered = np.take_along_axis(values, order, axis=0)
-    middle = (count - 2) // 2
-    return np.asarray(np.where(np.argsort(order, axis=0) <= middle, ordered[middle + 1], ordered[middle]))
+    """Return the median along the first axis, the lower one of two."""
+    return np.asarray(np.sort(values, axis=0)[(len(values) - 1) // 2])

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.jobs.what_if_peers import as_peers, peers_of
+from tb_gpudiag.jobs.what_if_peers import Peers, PeerTimes, peers_of
 from tb_gpudiag.jobs.what_if_schedule import Schedule, schedule
 from tb_gpudiag.jobs.what_if_work import JobWork, Pieces, cut, cut_host
 from tb_gpudiag.trace.events import NONE, Int64
@@ -33,14 +33,16 @@ class Change:
     """What is different in a replay.
 
     parts: names of the changed parts of the work; None changes all of them. members: whose, None for all.
-    remove: the parts are gone. Otherwise they take as long as on the rank's peers: with itself among them if
-    all members change, else as on the others. transfers: they take the median of their kind and size.
+    remove: the parts are gone. Otherwise they take as long as on the rank's peers: those that do not change,
+    or all if all members change. transfers: they take the median of their kind and size. even: peers
+    exchange equal amounts.
     """
 
     parts: frozenset[str] | None = frozenset()
     members: frozenset[int] | None = None
     remove: bool = False
     transfers: bool = False
+    even: bool = False
 
 
 UNCHANGED: Final = Change()
@@ -65,11 +67,9 @@ class JobReplay:
         self._schedule = _schedule(work, self._pieces, group)
         self._transfer_ns = _transfers(work, group)
         self._usual_transfer_ns = _usual_transfers(work, group, self._transfer_ns)
+        self._even = _even(work, group, peers)
         self._host = cut_host(work)
-        self._usual = [
-            {with_self: as_peers(work, pieces, peers, with_self) for with_self in (True, False)}
-            for pieces in (self._pieces, self._host)
-        ]
+        self._usual = [PeerTimes(work, pieces, peers) for pieces in (self._pieces, self._host)]
 
     def step_ns(self, changes: Sequence[Change]) -> Float64:
         """Return the step times with each change, mean over ranks, shape (changes, k).
@@ -109,7 +109,7 @@ class JobReplay:
         """Return the durations of pieces, calls and collectives, shape (s + 2n,)."""
         work = self._work
         spent, on_host = (
-            self._spent(pieces, usual[change.members is None], change)
+            self._spent(pieces, usual, change)
             for pieces, usual in zip((self._pieces, self._host), self._usual, strict=True)
         )
         called = np.empty(len(work))
@@ -119,16 +119,20 @@ class JobReplay:
         begin = (work.begin_ns - work.begin_ns.min()).astype(np.float64)
         spent[np.flatnonzero(np.diff(self._pieces.member, prepend=-1))] += begin
         transfer = self._usual_transfer_ns if change.transfers else self._transfer_ns
+        if change.even:
+            transfer = transfer * self._even
         return np.concatenate([spent, called + begin[work.member], transfer])
 
-    def _spent(self, pieces: Pieces, usual: Float64, change: Change) -> Float64:
-        """Return the durations of pieces, shape (s,). usual: as `as_peers` returns them."""
+    def _spent(self, pieces: Pieces, usual: PeerTimes, change: Change) -> Float64:
+        """Return the durations of pieces, shape (s,)."""
         names = self._work.part_names
         chosen = [i for i, name in enumerate(names) if change.parts is None or name in change.parts]
         whose = np.ones(self._work.members, bool)
         if change.members is not None:
             whose = np.isin(np.arange(self._work.members), list(change.members))
-        left = 0.0 if change.remove else usual[:, chosen]
+        if not chosen:
+            return np.asarray(pieces.ns.sum(axis=1))
+        left = 0.0 if change.remove else usual.of(change.members)[:, chosen]
         gained = (pieces.ns[:, chosen] - left).sum(axis=1) * whose[pieces.member]
         return np.asarray(pieces.ns.sum(axis=1) - gained)
 
@@ -164,6 +168,21 @@ def _transfers(work: JobWork, group: Int64) -> Float64:
     last = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).min)
     np.maximum.at(last, group, work.start_ns)
     return np.asarray(np.maximum(work.end_ns - last[group], 0), np.float64)
+
+
+def _even(work: JobWork, group: Int64, peers: list[Peers]) -> Float64:
+    """Return what transfers take if peers exchange equal amounts, as a share of now, shape (n,).
+
+    The rank with the largest amount decides how long a transfer takes.
+    """
+    even = work.bytes.astype(np.float64)
+    for some in peers:
+        even[some.rows] = even[some.rows].mean(axis=0)
+    most = np.zeros((2, int(group.max(initial=-1)) + 1))
+    for found, amount in zip(most, (even, work.bytes), strict=True):
+        np.maximum.at(found, group, amount)
+    share = np.divide(most[0], most[1], out=np.ones_like(most[0]), where=most[1] > 0)
+    return np.minimum(1.0, share[group])
 
 
 def _usual_transfers(work: JobWork, group: Int64, transfer_ns: Float64) -> Float64:

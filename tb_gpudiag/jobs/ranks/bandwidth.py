@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -62,6 +62,12 @@ class SizeClass:
     @property
     def count(self) -> int:
         return sum(link.count for link in self.links)
+
+    @property
+    def whole(self) -> SizeClass:
+        """Only the links whose ranks were all recorded: waiting for another one looks like transfer."""
+        links = [link for link in self.links if len(link.members) == self.ranks]
+        return replace(self, links=tuple(links))
 
     @property
     def transfer_ns(self) -> float:

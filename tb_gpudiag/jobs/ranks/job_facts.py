@@ -93,8 +93,8 @@ class JobFacts:
 
     @cached_property
     def replay(self) -> JobReplay | None:
-        """The job, to be replayed with changes; None if its collectives cannot be replayed."""
-        if not len(self.waits):
+        """The job, to be replayed with changes; None if that cannot be done, or there is no common clock."""
+        if not len(self.waits) or not self.clocks.known.all():
             return None
         try:
             return JobReplay(self.work)

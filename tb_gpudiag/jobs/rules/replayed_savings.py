@@ -8,6 +8,7 @@ import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
+from tb_gpudiag.jobs.what_if_peers import SHARED
 from tb_gpudiag.jobs.what_if_replay import UNCHANGED, Change
 from tb_gpudiag.rules.rule import Saving
 from tb_gpudiag.rules.run import Found
@@ -20,16 +21,18 @@ _ABOUT_RANKS = ("GD602", "GD603")
 
 
 def with_replayed_saving(facts: JobFacts, found: Found) -> Found:
-    """Return the finding with the saving of the whole job if its ranks did as their peers, where the replay
-    can be trusted."""
+    """Return the finding with the saving of the whole job, where the replay can be trusted: if its ranks did
+    as their peers, or if all of them shared the work that is uneven."""
     if found.rule.id not in _ABOUT_RANKS or found.finding.saving is None:
         return found
     uneven, job_replay = find_uneven(facts), facts.replay
     if not uneven.found or job_replay is None:
         return found
-    among = None if uneven.pattern == "varying" else frozenset(uneven.members.tolist())
     if job_replay.error > TRUSTED_ERROR:
         return found
-    unchanged, fixed = job_replay.step_ns([UNCHANGED, Change(parts=None, members=among)])
+    fix = Change(parts=None, members=frozenset(uneven.members.tolist()))
+    if found.rule.id == "GD603":
+        fix = Change(parts=frozenset(SHARED), even=True)
+    unchanged, fixed = job_replay.step_ns([UNCHANGED, fix])
     saved_ns = int(np.maximum(0, unchanged.mean() - fixed.mean()) * len(facts.own_time.steps))
     return replace(found, finding=replace(found.finding, saving=Saving(saved_ns, saved_ns, "replayed")))

@@ -16,7 +16,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.slow_transfers import LEAST_COUNT, find_slow_links
-from tb_gpudiag.rules.rule import Answer, Clear, Evidence, Finding, Fix, Saving
+from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.wording.format import count, figures, share
 from tb_gpudiag.wording.quantity import bandwidth, duration, ratio, size
@@ -38,13 +38,18 @@ def check(facts: JobFacts) -> Answer:
     if not len(facts.waits):
         return NOT_MATCHED
     window_ns = facts.job_ns
+    if facts.sizes and not any(like.whole.links for like in facts.sizes):
+        return CannotTell(
+            f"{count(len(facts.set.missing), 'rank')} without a trace: waiting for one looks like transfer",
+            "Record all ranks in the same steps.",
+        )
     slow = find_slow_links(facts)
     cost_ns = _cost_ns(facts, slow)
     if cost_ns >= LEAST_SHARE * window_ns:
         return _finding(facts, slow, cost_ns, window_ns)
     if (below := _below_peak(facts)) is not None:
         return below
-    compared = [like for like in facts.sizes if len(like.links) > 1]
+    compared = [whole for like in facts.sizes if len((whole := like.whole).links) > 1]
     if not compared:
         return Clear("transfers of one size take equally long in all steps, and there is one group only")
     most = max((among_links(link, like).times for like in compared for link in like.links), default=1.0)
@@ -124,7 +129,7 @@ def _below_peak(facts: JobFacts) -> Finding | None:
     peak = _NVLINK_GB_PER_S.get(about.compute_capability, 0.0)
     if not peak or not any(name in about.device_name.upper() for name in _WITH_NVLINK):
         return None
-    for like in facts.sizes:
+    for like in (one.whole for one in facts.sizes if one.whole.links):
         reached = like.bus_gb_per_s(like.transfer_ns)
         large = like.bytes >= LEAST_BYTES and like.count >= LEAST_COUNT
         if like.hosts > 1 or not large or not 0 < reached < PEAK_SHARE * peak:

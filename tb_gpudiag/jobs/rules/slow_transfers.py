@@ -18,7 +18,7 @@ LEAST_COUNT = 3
 def find_slow_links(facts: JobFacts) -> list[Slower]:
     """Find the links that are slower than others like them, or in some steps slower than in the others."""
     # Ranks of an all-to-all send different amounts, and each trace has only its own rank's.
-    compared = [like for like in facts.sizes if like.kind in SAME_BYTES or like.kind == SEND]
+    compared = [like.whole for like in facts.sizes if like.kind in SAME_BYTES or like.kind == SEND]
     return [found for like in compared for found in _slow_links(like)]
 
 

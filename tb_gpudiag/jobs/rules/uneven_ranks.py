@@ -30,6 +30,9 @@ PERSISTENT = 0.6
 # Ranks that are slow now and then: one of them is the cause if this much of the lost time is its own.
 MOST_OF_LOST = 0.6
 
+# The others wait for the slowest rank, and for those that are nearly as slow: this much of its excess.
+COMPARABLE = 0.5
+
 # The rest of the ranks are the measure of what is usual, so they must be the majority of a role.
 MOST_RANKS = 0.5
 
@@ -95,6 +98,7 @@ def find_uneven(facts: JobFacts) -> Uneven:
         return Uneven("too few steps", none, "", 0, 0, lost_ns, 0, steps, "", float("nan"))
     chance_ns = CERTAIN * _noise_ns(own) * np.sqrt(steps)
     slow = found.excess_ns >= max(LEAST_SHARE * window_ns, chance_ns)
+    slow &= found.excess_ns >= COMPARABLE * found.excess_ns.max()
     persistent = np.flatnonzero(slow & (found.steps_above >= PERSISTENT))
     if len(persistent) and _are_few(own, persistent):
         uneven = _described(facts, "persistent", persistent)

@@ -126,12 +126,12 @@ class JobScore:
             error = _saving_error(own[0], run)
             score.saved += error <= SAVING_ERROR
             if error > SAVING_ERROR:
-                self._note(case, f"{must} would save {run.cost_share:.1%} of the step, {error:.1%} off")
+                self._note(case, f"{must} would save {run.saving_share:.1%} of the step, {error:.1%} off")
 
     def _add_slowdown(self, case: JobCase, run: SimulatedJob, report: pb.JobReport) -> None:
         if run.truth.rule not in ("GD602", "GD603") or not report.HasField("slowdown"):
             return
-        true = run.truth.step_ns / run.without().truth.step_ns
+        true = run.truth.step_ns / run.fixed.truth.step_ns
         right = abs(report.slowdown.s / true - 1) <= SAVING_ERROR
         self.slowdowns += 1
         self.slowdowns_right += right
@@ -192,7 +192,7 @@ def ranks_in(text: str) -> set[int]:
 def _saving_error(finding: pb.Finding, run: SimulatedJob) -> float:
     """Return how far the true saving per step is outside of the stated range, as a share of the step."""
     step_us = run.truth.step_ns / 1e3
-    true = run.cost_share * step_us
+    true = run.saving_share * step_us
     low, high = finding.saving.low_per_step_us, finding.saving.high_per_step_us
     return max(low - true, true - high, 0.0) / step_us
 

@@ -14,9 +14,10 @@ from tests.simulator.gpu_truth import union
 from tests.simulator.jobs.ddp import Ddp
 from tests.simulator.jobs.expert import Expert
 from tests.simulator.jobs.fsdp import Fsdp
+from tests.simulator.jobs.layer import layer_time
 from tests.simulator.jobs.network import Network
 from tests.simulator.jobs.pipeline import Pipeline
-from tests.simulator.jobs.program import Training
+from tests.simulator.jobs.program import MORE_OF_ELSE, Training, replicas_of
 from tests.simulator.jobs.rank import Rank
 from tests.simulator.jobs.settings import DistributedJob, Parallelism
 from tests.simulator.jobs.solver import Solver, run_together
@@ -59,6 +60,31 @@ class SimulatedJob:
     def without(self) -> SimulatedJob:
         """Return the same job without the fault."""
         return self._without
+
+    @cached_property
+    def fixed(self) -> SimulatedJob:
+        """The same job after the fix. Batches that are too long somewhere are dealt out to all replicas then:
+        all have as many tokens, and as much work."""
+        job, fault, count = self.job, self.job.fault, replicas_of(self.job)
+        if fault is None or fault.steps or not self._has_longer_batches:
+            return self.without()
+        longer = (1 if fault.kind == "uneven_batches" else len(fault.ranks) * count // job.ranks) / count
+        tokens = round(job.tokens * (1 + (fault.amount - 1) * longer) / 8) * 8
+        layer_us = job.layer_us * (1 + (layer_time(fault.amount) - 1) * longer)
+        return simulate_job(replace(job, fault=None, tokens=tokens, layer_us=layer_us), self.seed)
+
+    @property
+    def _has_longer_batches(self) -> bool:
+        fault = self.job.fault
+        return fault is not None and (
+            fault.kind == "uneven_batches"
+            or (fault.kind == "uneven_work" and self.job.parallelism not in MORE_OF_ELSE)
+        )
+
+    @property
+    def saving_share(self) -> float:
+        """Share of the step time that the fix saves."""
+        return 1 - self.fixed.truth.step_ns / self.truth.step_ns
 
     @property
     def cost_share(self) -> float:
