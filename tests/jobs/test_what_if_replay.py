@@ -63,6 +63,19 @@ def test_fixing_one_of_two_slow_ranks_leaves_the_other() -> None:
     assert found == pytest.approx([20 + SYNCED, 16 + SYNCED, 10 + SYNCED])
 
 
+def test_ranks_that_change_together_are_not_each_others_peers() -> None:
+    work = work_of(job(4, own_ms=lambda rank, step: 18.0 if rank < 2 else 10.0))
+    both = Change(parts=frozenset(["computing"]), members=frozenset([0, 1]))
+    assert step_ms(work, both) == pytest.approx([10 + SYNCED])
+
+
+def test_equal_messages_are_as_long_as_the_mean() -> None:
+    def larger(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["kind"], row["bytes"] = "all_to_all", 4_000 if rank == 1 else 1_000
+
+    assert step_ms(work_of(job(3, change=larger)), Change(even=True)) == pytest.approx([10 + SYNCED - 1])
+
+
 def test_a_rank_that_is_late_in_some_steps_costs_those() -> None:
     work = work_of(job(4, own_ms=lambda rank, step: 16.0 if rank == step % 2 else 10.0, cause="input"))
     replay = JobReplay(work)

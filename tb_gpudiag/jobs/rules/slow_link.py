@@ -40,7 +40,7 @@ def check(facts: JobFacts) -> Answer:
     window_ns = facts.job_ns
     if facts.sizes and not any(like.whole.links for like in facts.sizes):
         return CannotTell(
-            f"{count(len(facts.set.missing), 'rank')} without a trace: waiting for one looks like transfer",
+            "every group has ranks without a trace, and waiting for one looks like transfer",
             "Record all ranks in the same steps.",
         )
     slow = find_slow_links(facts)

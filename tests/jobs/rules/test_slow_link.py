@@ -8,7 +8,7 @@ from typing import Any
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.ranks.bandwidth import bus_factor
 from tb_gpudiag.jobs.rules.slow_link import check
-from tb_gpudiag.rules.rule import Clear, Finding
+from tb_gpudiag.rules.rule import CannotTell, Clear, Finding
 from tests.jobs.ranks.stage import MS, facts_of, job
 from tests.wording.plain import plain
 
@@ -33,6 +33,16 @@ def test_a_slow_link_between_two_ranks() -> None:
     assert isinstance(answer, Finding)
     assert plain(answer.title) == "Transfers with ranks 2 and 3 take 2 times as long as others like them"
     assert answer.cost_ns == 10 * MS
+
+
+def test_a_rank_without_a_trace_may_be_what_the_others_wait_for() -> None:
+    def slow_once(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["end_ns"] += 9 * MS * (number == 4)
+
+    recorded = job(4, 5, change=slow_once, about=lambda rank: {"groups": {"0": [*range(5)]}})
+    answer = check(facts_of(recorded))
+    assert isinstance(answer, CannotTell)
+    assert "ranks without a trace" in plain(answer.reason)
 
 
 def test_a_little_slower_is_clear() -> None:
