@@ -182,7 +182,7 @@ def _even(work: JobWork, group: Int64, peers: list[Peers]) -> Float64:
     for found, amount in zip(most, (even, work.bytes), strict=True):
         np.maximum.at(found, group, amount)
     share = np.divide(most[0], most[1], out=np.ones_like(most[0]), where=most[1] > 0)
-    return np.minimum(1.0, share[group])
+    return np.asarray(np.minimum(1.0, share[group]))
 
 
 def _usual_transfers(work: JobWork, group: Int64, transfer_ns: Float64) -> Float64:

@@ -11,6 +11,7 @@ FP32 = "ampere_sgemm_128x64_nn"
 UNALIGNED = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>()"
 LAYOUT = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>"
 SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 9, false>"
+FLASH = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>"
 COLLECTIVE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 
 NARROW_BLOCKS = 20  # of a kernel, on a GPU with 80 multiprocessors
@@ -32,12 +33,18 @@ class GpuFaults(Faults):
         elif block < job.narrow_blocks:
             self.machine.launch(GEMM, SLOWER * us * 1_000, blocks_per_sm=NARROW_BLOCKS / 80)
         elif block < job.tail_blocks:
-            self.machine.launch(GEMM, SLOWER * us * 1_000, blocks_per_sm=TAIL[0], registers=TAIL[1])
+            # 2.2 blocks on each multiprocessor, two at once: the second wave is nearly empty.
+            waves = SLOWER * us * 1_000 * (TAIL[0] / 4 if job.even_waves else 1)
+            blocks = 4 if job.even_waves else TAIL[0]
+            self.machine.launch(GEMM, waves, blocks_per_sm=blocks, registers=TAIL[1])
         else:
             self.machine.launch(GEMM, us * 1_000)
 
     def _attend(self, block: int) -> None:
-        if block < self.job.attention:
+        if block < self.job.attention and self.job.fused_attention:
+            with self._op("aten::_flash_attention_forward"):
+                self.machine.launch(FLASH, 2 * self.job.kernel_us * 1_000)  # as long as the matmuls
+        elif block < self.job.attention:
             for operator, kernel in (("aten::bmm", GEMM), ("aten::softmax", SOFTMAX), ("aten::bmm", GEMM)):
                 with self._op(operator):
                     self.machine.launch(kernel, self.job.kernel_us * 1_000)

@@ -62,7 +62,9 @@ class Job:
     odd_blocks: int = 0  # blocks whose rows are not aligned for tensor cores
     narrow_blocks: int = 0  # blocks whose kernel has fewer thread blocks than the GPU has multiprocessors
     tail_blocks: int = 0  # blocks whose kernel has a few more thread blocks than the GPU runs at once
+    even_waves: bool = False  # those kernels have smaller thread blocks, which fill the GPU
     attention: int = 0  # blocks with unfused attention
+    fused_attention: bool = False
     layouts: int = 0  # blocks whose input is made contiguous first
     reduce_us: float = 0  # a collective after the backward pass, each step
     collect_us: float = 0  # garbage collection, each step
