@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
 from tb_gpudiag.service.index import TraceEntry
-from tb_gpudiag.service.listing import Listing
+from tb_gpudiag.service.listing import Listing, Part
 from tb_gpudiag.service.related import time_ns
+from tb_gpudiag.wording.format import share
 
 # Rows in one answer: a quarter of a megabyte, before compression.
 MOST_ROWS = 500
+
+# Smaller changes are noise from recording to recording.
+LEAST_CHANGE = 0.02
 
 Described = Callable[[TraceEntry], pb.TraceEntry]
 """Returns the trace's entry in the list of traces, with its state."""
 
 Summary = Callable[[TraceEntry], Mapping[str, str] | None]
 """Returns what the list shows of an analyzed trace; None for others."""
+
+
+class Changes(NamedTuple):
+    """What has changed: `traces` of each run of `part`, never modified later; `total` of all runs."""
+
+    part: Part
+    traces: list[list[TraceEntry]]
+    total: int
 
 
 class Runs:
@@ -43,34 +56,37 @@ class Runs:
         """Note that the analysis of a trace of these runs has changed."""
         self._listing.change({run for run in runs if run in self._traces})
 
-    def table(self, known: int | None, described: Described, summary: Summary) -> pb.RunTable:
-        """Return the rows that have changed since `known`, as `Listing.since` does."""
+    def changes(self, known: int | None) -> Changes | None:
+        """Return the runs that have changed since `known`, as `Listing.since` does; None if none has."""
         if known == self._listing.number:
-            return pb.RunTable(generation=known, unchanged=True)
+            return None
         part = self._listing.since(known, MOST_ROWS)
-        return pb.RunTable(
-            rows=[_row(run, self._traces[run], described, summary) for run in part.changed],
-            generation=part.number,
-            total=len(self._traces),
-            removed=part.removed,
-            whole=part.whole,
-            more=part.more,
-        )
+        return Changes(part, [self._traces[run] for run in part.changed], len(self._traces))
 
 
-def _row(run: str, traces: Sequence[TraceEntry], described: Described, summary: Summary) -> pb.RunRow:
+def table_of(changes: Changes, described: Described, summary: Summary) -> pb.RunTable:
+    """Return the rows of the runs that have changed. Call it without a lock: `described` takes one."""
+    part = changes.part
+    return pb.RunTable(
+        rows=[_row(traces, described, summary) for traces in changes.traces],
+        generation=part.number,
+        total=changes.total,
+        removed=part.removed,
+        whole=part.whole,
+        more=part.more,
+    )
+
+
+def _row(traces: Sequence[TraceEntry], described: Described, summary: Summary) -> pb.RunRow:
     """Return the row of a run: figures of its newest analyzed recording, and the state of the newest one."""
-    newest = traces[-1]
-    row = pb.RunRow()
-    for trace in reversed(traces):
-        found = summary(trace)
-        if found is not None and found.get("row"):
-            row = from_json(found["row"], pb.RunRow)
-            newest = trace
-            break
+    analyzed = _analyzed(traces, summary)
+    newest, row = next(analyzed, (traces[-1], pb.RunRow()))
+    before = next((other for trace, other in analyzed if trace.file.worker == newest.file.worker), None)
+    if before is not None:
+        row.change = change_between(before, row)
     state = described(newest)
     workers = Counter(trace.file.worker for trace in traces if trace.file.kind == newest.file.kind)
-    row.id = row.run = run
+    row.id = row.run = newest.file.run
     row.worker = newest.file.worker
     row.kind = "job" if len(workers) > 1 and newest.file.kind == "trace" else newest.file.kind
     row.ranks = len(workers)
@@ -81,3 +97,28 @@ def _row(run: str, traces: Sequence[TraceEntry], described: Described, summary: 
     if state.HasField("error"):
         row.error.CopyFrom(state.error)
     return row
+
+
+def _analyzed(traces: Sequence[TraceEntry], summary: Summary) -> Iterator[tuple[TraceEntry, pb.RunRow]]:
+    """Yield the analyzed recordings with their rows, the newest first."""
+    for trace in reversed(traces):
+        found = summary(trace)
+        if found is not None and found.get("row"):
+            yield trace, from_json(found["row"], pb.RunRow)
+
+
+def change_between(before: pb.RunRow, now: pb.RunRow) -> str:
+    """Say what changed since the recording before: step time and memory. "" if nothing did.
+
+    A step counts as changed if the middle halves of both recordings' steps do not overlap.
+    """
+    changes = []
+    apart = now.low_step_us > before.high_step_us or now.high_step_us < before.low_step_us
+    if before.step_us > 0 and now.step_us > 0 and apart:
+        ratio = now.step_us / before.step_us - 1
+        if abs(ratio) >= LEAST_CHANGE:
+            changes.append(f"step {share(abs(ratio))} {'slower' if ratio > 0 else 'faster'}")
+    memory = now.memory_share - before.memory_share
+    if before.memory_share > 0 and now.memory_share > 0 and abs(memory) >= LEAST_CHANGE:
+        changes.append(f"memory from {share(before.memory_share)} to {share(now.memory_share)}")
+    return ", ".join(changes)

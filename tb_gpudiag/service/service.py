@@ -23,7 +23,7 @@ from tb_gpudiag.service.pending import Pending, diagnosis_key
 from tb_gpudiag.service.reductions import Reductions
 from tb_gpudiag.service.related import ranks_of, recordings_of
 from tb_gpudiag.service.roots import Root
-from tb_gpudiag.service.runs import Runs
+from tb_gpudiag.service.runs import Runs, table_of
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.service.slice_messages import Argument, Question
 from tb_gpudiag.service.slices import Busy, Slices
@@ -122,7 +122,11 @@ class Service:
         """Return the rows of the table of runs that have changed since the generation `known`."""
         scanned = self._index.snapshot().scanned
         with self._lock:
-            table = self._runs.table(known, self._described, self._summary_of)
+            changes = self._runs.changes(known)
+        if changes is None:
+            return pb.RunTable(generation=known, unchanged=True, scanned=scanned)
+        # Without the lock: the state of a job takes the lock that is held while a change of a job takes ours.
+        table = table_of(changes, self._described, self._summary_of)
         table.scanned = scanned
         return table
 

@@ -245,3 +245,19 @@ def test_a_cache_that_cannot_be_written_is_a_problem_in_the_list(
     assert text_of(service, only(service).id) == "hello"
     assert ["GPUDIAG_CACHE_DIR" in problem.what for problem in service.traces().problems] == [True]
     service.close()
+
+
+def test_the_table_of_runs_asks_for_the_state_of_jobs_without_a_lock(
+    serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that changes takes the two locks in the other order, so that both would wait forever."""
+    write_trace(tmp_path / "log" / "run", "worker.7", "hello")
+    service = serve()
+    locked = []
+
+    def state(key: str) -> None:
+        locked.append(service._lock.locked())
+
+    monkeypatch.setattr(service._jobs, "state", state)
+    assert len(service.runs().rows) == 1
+    assert locked == [False]

@@ -99,7 +99,10 @@ export function useRuns() {
   const visible = usePage((page) => page.visible);
   return useQuery({
     queryKey: RUNS,
-    queryFn: ({ client, signal }) => fetchRuns(client.getQueryData<RunTable>(RUNS), signal),
+    queryFn: ({ client, signal }) =>
+      fetchRuns(client.getQueryData<RunTable>(RUNS), signal, (table) => {
+        client.setQueryData(RUNS, table);
+      }),
     staleTime: 0,
     refetchInterval: ({ state: { data } }) => {
       if (!visible) return false;

@@ -15,13 +15,74 @@ interface RunsState {
   readonly order: Order;
   /** How far the table is scrolled, in pixels. */
   readonly top: number;
+  /** Whether the runs are grouped by folder; null: if there are folders with several. */
+  readonly grouped: boolean | null;
+  /** Folders whose runs are hidden. */
+  readonly folded: ReadonlySet<string>;
+  /** Whether runs that are not analyzed yet are, in the background. */
+  readonly analyzing: boolean;
+}
+
+/** A folder with runs, as a line of the table. */
+export interface Folder {
+  readonly folder: string;
+  readonly runs: number;
+  /** The most that a fix saves in one of its runs. */
+  readonly saving_share: number;
+  readonly folded: boolean;
+}
+
+export type Line = RunRow | Folder;
+
+export function isFolder(line: Line): line is Folder {
+  return "folder" in line;
 }
 
 export const useRunsTable = create<RunsState>()(() => ({
   search: "",
   order: { by: "saving", descending: true },
   top: 0,
+  grouped: null,
+  folded: new Set(),
+  analyzing: true,
 }));
+
+/** The folder of a run: its path without the last part. Empty for runs in the log directory itself. */
+export function folderOf(run: string): string {
+  return run.slice(0, Math.max(0, run.lastIndexOf("/")));
+}
+
+/** Return true if at least two folders have several runs, so that grouping them helps. */
+export function hasFolders(rows: readonly RunRow[]): boolean {
+  const counts = new Map<string, number>();
+  for (const { run } of rows) counts.set(folderOf(run), (counts.get(folderOf(run)) ?? 0) + 1);
+  return [...counts.values()].filter((count) => count > 1).length > 1;
+}
+
+/** Group sorted rows by folder. Folders are in the order of their first rows. */
+export function groupedRuns(rows: readonly RunRow[], folded: ReadonlySet<string>): Line[] {
+  const folders = new Map<string, RunRow[]>();
+  for (const row of rows) {
+    const others = folders.get(folderOf(row.run));
+    if (others) others.push(row);
+    else folders.set(folderOf(row.run), [row]);
+  }
+  return [...folders].flatMap(([folder, inside]): Line[] => {
+    const hidden = folded.has(folder);
+    const saving_share = inside.reduce((most, row) => Math.max(most, row.saving_share), 0);
+    const head = { folder, runs: inside.length, saving_share, folded: hidden };
+    return hidden ? [head] : [head, ...inside];
+  });
+}
+
+/** Hide the runs of a folder, or show them again. */
+export function foldRuns(folder: string): void {
+  useRunsTable.setState(({ folded }) => ({
+    folded: folded.has(folder)
+      ? new Set([...folded].filter((other) => other !== folder))
+      : new Set([...folded, folder]),
+  }));
+}
 
 /** Order times by cause as in every legend, without those of 0. */
 export function partsOf(times: readonly CauseTime[]): Part[] {

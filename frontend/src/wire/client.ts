@@ -69,12 +69,16 @@ interface Part {
   readonly more: boolean;
 }
 
-/** Return a list: `known` itself if it has not changed. The server sends what has changed, in parts. */
+/**
+ * Return a list: `known` itself if it has not changed. The server sends what has changed, in parts; each but the last
+ * is handed to `onPart` with those before it, so that the page can show it.
+ */
 async function fetchList<T extends Part>(
   route: string,
   known: T | undefined,
   merge: (known: T | undefined, answer: T) => T,
   signal?: AbortSignal,
+  onPart: (list: T) => void = () => undefined,
 ): Promise<T> {
   let list = known;
   for (;;) {
@@ -82,6 +86,7 @@ async function fetchList<T extends Part>(
     if (list && answer.unchanged) return list;
     list = merge(list, answer);
     if (!answer.more) return list;
+    onPart(list);
   }
 }
 
@@ -90,8 +95,12 @@ export async function fetchTraces(known?: TraceList, signal?: AbortSignal): Prom
   return list === known ? list : sorted(list);
 }
 
-export async function fetchRuns(known?: RunTable, signal?: AbortSignal): Promise<RunTable> {
-  return fetchList("runs", known, mergedRuns, signal);
+export async function fetchRuns(
+  known?: RunTable,
+  signal?: AbortSignal,
+  onPart?: (table: RunTable) => void,
+): Promise<RunTable> {
+  return fetchList("runs", known, mergedRuns, signal, onPart);
 }
 
 /** Return the report of all ranks that were recorded together with this trace. */

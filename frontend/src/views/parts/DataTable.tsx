@@ -25,6 +25,8 @@ interface Props<T> {
   readonly rowKey: (row: T) => string;
   readonly order: Order;
   readonly onOrder: (order: Order) => void;
+  /** The rows are in order already, so that they are not sorted again. */
+  readonly arranged?: boolean;
   readonly rowHeight?: number;
   /** CSS height at most; longer tables scroll. */
   readonly maxHeight?: string;
@@ -52,10 +54,13 @@ const ROW_PX = 30;
 /** A table with sortable columns and any number of rows. Only those around the visible ones are rendered. */
 export function DataTable<T>(props: Props<T>) {
   const { label, columns: every, rows, rowKey, order, onOrder, onOpen, isOpen, scroll } = props;
-  const { rowHeight = ROW_PX, maxHeight = "560px", minWidth } = props;
+  const { arranged = false, rowHeight = ROW_PX, maxHeight = "560px", minWidth } = props;
   const columns = useMemo(() => every.filter(({ saved }) => !saved), [every]);
   const by = every.find(({ id }) => id === order.by);
-  const all = useMemo(() => (by ? ordered(rows, by.value, order.descending) : rows), [rows, by, order]);
+  const all = useMemo(
+    () => (by && !arranged ? ordered(rows, by.value, order.descending) : rows),
+    [rows, by, order, arranged],
+  );
   const { box, first, last } = useWindow(all.length, rowHeight, scroll);
   const table = (
     <div

@@ -100,7 +100,8 @@ it("renders only some of thousands of rows", async () => {
   expect(screen.getByRole("table", { name: "Runs" }).getAttribute("aria-rowcount")).toBe("3001");
 });
 
-it("analyzes new runs on demand, one at a time and the newest first", async () => {
+it("analyzes new runs by itself, one at a time and the newest first, until stopped", async () => {
+  useRunsTable.setState({ analyzing: false });
   await shown([
     row("old", { state: "new", time_s: 1_600_000_000 }),
     row("young", { state: "new" }),
@@ -114,6 +115,33 @@ it("analyzes new runs on demand, one at a time and the newest first", async () =
   });
   fireEvent.click(screen.getByRole("button", { name: "Analyze 2 new" }));
   expect(requests).toEqual(["./report?id=young-trace"]);
-  fireEvent.click(screen.getByRole("button", { name: "Stop, 2 left" }));
+  fireEvent.click(screen.getByRole("button", { name: "Stop analyzing, 2 left" }));
   expect(screen.getByRole("button", { name: "Analyze 2 new" })).toBeTruthy();
+});
+
+it("starts no analysis while another runs", async () => {
+  const requests: string[] = [];
+  const running = [row("new", { state: "new" }), row("busy", { state: "running" })];
+  const table = { rows: running, generation: 1, scanned: true, total: 2, whole: true, more: false };
+  await shown(running);
+  vi.stubGlobal("fetch", (url: string) => {
+    requests.push(url);
+    return Promise.resolve(new Response(JSON.stringify(table)));
+  });
+  expect(screen.getByRole("button", { name: "Stop analyzing, 2 left" })).toBeTruthy();
+  expect(requests.filter((url) => url.includes("report"))).toEqual([]);
+});
+
+it("groups the runs by folder, those with the most to gain first, and folds a folder", async () => {
+  const seen = await shown([
+    row("b/1", { saving_share: 0.2 }),
+    row("a/1", { saving_share: 0.1 }),
+    row("b/2", { saving_share: 0.05 }),
+    row("a/2", { saving_share: 0.5 }),
+  ]);
+  expect(seen).toEqual(["a", "a/2", "a/1", "b", "b/1", "b/2"]);
+  fireEvent.click(screen.getByText("a"));
+  expect(names()).toEqual(["a", "b", "b/1", "b/2"]);
+  fireEvent.click(screen.getByRole("button", { name: "By folder" }));
+  expect(names()).toEqual(["a/2", "b/1", "a/1", "b/2"]);
 });

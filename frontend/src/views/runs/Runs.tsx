@@ -2,25 +2,45 @@ import { Button, CloseButton, TextInput } from "@mantine/core";
 import { useMemo } from "react";
 import { count, plural } from "../../base/format";
 import { useRuns } from "../../state/queries";
-import { filteredRuns, useRunsTable } from "../../state/runs";
+import { filteredRuns, foldRuns, groupedRuns, hasFolders, isFolder, useRunsTable } from "../../state/runs";
+import type { Line } from "../../state/runs";
+import type { RunRow } from "../../wire/report";
+import { ordered, type Order } from "../../base/sorting";
 import { usePage } from "../../state/store";
 import { DataTable } from "../parts/DataTable";
 import { Notice } from "../parts/Notice";
 import { Section } from "../parts/Section";
 import { Searching } from "../status/Searching";
-import { COLUMNS } from "./columns";
+import { COLUMNS, LINE_COLUMNS } from "./columns";
 import { useAnalyses } from "./useAnalyses";
 
 /** Two lines of text. */
 const ROW_PX = 46;
 
+/** Sort the rows, and group them if folders are given. */
+function arranged(
+  rows: readonly RunRow[],
+  order: Order,
+  folded: ReadonlySet<string> | null,
+): readonly Line[] {
+  const by = COLUMNS.find(({ id }) => id === order.by);
+  const inOrder = by ? ordered(rows, by.value, order.descending) : rows;
+  return folded ? groupedRuns(inOrder, folded) : inOrder;
+}
+
 /** All runs of the log directory, those with the largest possible saving first. */
 export default function Runs() {
   const { data, error } = useRuns();
-  const { search, order, top } = useRunsTable();
+  const { search, order, top, grouped, folded } = useRunsTable();
   const openTab = usePage((page) => page.openTab);
   const analyses = useAnalyses(data?.rows ?? []);
   const rows = useMemo(() => filteredRuns(data?.rows ?? [], search), [data, search]);
+  const folders = useMemo(() => hasFolders(data?.rows ?? []), [data]);
+  const byFolder = grouped ?? folders;
+  const lines = useMemo(
+    () => arranged(rows, order, byFolder ? folded : null),
+    [rows, order, byFolder, folded],
+  );
   if (!data) {
     return error ? (
       <Notice tone="error">Could not load the runs: {error.message}.</Notice>
@@ -39,14 +59,28 @@ export default function Runs() {
           <span className="gd-muted" role="status">
             {summary}
           </span>
-          {(analyses.on || analyses.left > 0) && (
+          {analyses.left > 0 && (
             <Button
               size="compact-xs"
               variant="default"
               title="Analyzes the newest recording of each run, one after the other, while this view is open"
               onClick={analyses.toggle}
             >
-              {analyses.on ? `Stop, ${count(analyses.left)} left` : `Analyze ${count(analyses.left)} new`}
+              {analyses.on
+                ? `Stop analyzing, ${count(analyses.left)} left`
+                : `Analyze ${count(analyses.left)} new`}
+            </Button>
+          )}
+          {(folders || grouped) && (
+            <Button
+              size="compact-xs"
+              variant={byFolder ? "light" : "default"}
+              aria-pressed={byFolder}
+              onClick={() => {
+                useRunsTable.setState({ grouped: !byFolder });
+              }}
+            >
+              By folder
             </Button>
           )}
           <TextInput
@@ -78,24 +112,26 @@ export default function Runs() {
       ) : (
         <DataTable
           label="Runs"
-          columns={COLUMNS}
-          rows={rows}
-          rowKey={({ id }) => id}
+          columns={LINE_COLUMNS}
+          rows={lines}
+          arranged
+          rowKey={(line) => (isFolder(line) ? `folder ${line.folder}` : line.id)}
           order={order}
           onOrder={(next) => {
             useRunsTable.setState({ order: next });
           }}
           rowHeight={ROW_PX}
           maxHeight="calc(100vh - 118px)"
-          minWidth={1200}
+          minWidth={1340}
           scroll={{
             top,
             onScroll: (now) => {
               useRunsTable.setState({ top: now });
             },
           }}
-          onOpen={(row) => {
-            openTab(row.kind === "job" ? "job" : "summary", row.trace_id);
+          onOpen={(line) => {
+            if (isFolder(line)) foldRuns(line.folder);
+            else openTab(line.kind === "job" ? "job" : "summary", line.trace_id);
           }}
         />
       )}

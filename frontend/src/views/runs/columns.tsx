@@ -1,6 +1,6 @@
-import { count, date, percent, sentence, time } from "../../base/format";
+import { count, date, percent, plural, sentence, time } from "../../base/format";
 import { GLOSSARY } from "../../base/vocabulary";
-import { aboutRun, limiterText, partsOf } from "../../state/runs";
+import { aboutRun, isFolder, limiterText, partsOf, type Folder, type Line } from "../../state/runs";
 import type { RunRow } from "../../wire/report";
 import { Bar } from "../parts/Bar";
 import type { Column } from "../parts/DataTable";
@@ -74,23 +74,60 @@ export const COLUMNS: readonly Column<RunRow>[] = [
   },
   {
     id: "saving",
-    title: "Saving",
-    about: "The most that a fix of the first finding saves, as a share of the step window",
-    width: 76,
+    title: "Gain",
+    about: "The most that a fix of the first finding saves, and the step after it",
+    width: 84,
     figures: true,
     value: ({ saving_share }) => saving_share || NaN,
-    cell: ({ saving_share }) => (saving_share > 0 ? percent(saving_share) : ""),
+    cell: (row) => <Gain row={row} />,
   },
   {
     id: "memory",
-    title: "Memory",
-    about: "Peak of reserved memory, as a share of the GPU's memory",
-    width: 84,
+    title: "Head-room",
+    about: "The share of the GPU's memory that was never reserved",
+    width: 92,
     figures: true,
-    value: ({ memory_share }) => memory_share || NaN,
-    cell: ({ memory_share }) => (memory_share > 0 ? percent(memory_share) : ""),
+    value: ({ memory_share }) => (memory_share > 0 ? 1 - memory_share : NaN),
+    cell: ({ memory_share }) => (memory_share > 0 ? percent(Math.max(0, 1 - memory_share)) : ""),
+  },
+  {
+    id: "change",
+    title: "Since the last recording",
+    about: "What changed between the two newest analyzed recordings of the same worker",
+    width: 190,
+    value: ({ change }) => change,
+    cell: ({ change, recordings }) => (recordings > 1 ? <span title={change}>{sentence(change)}</span> : ""),
   },
 ];
+
+/** The columns for rows and for the folders that they are in. */
+export const LINE_COLUMNS: readonly Column<Line>[] = COLUMNS.map((column) => ({
+  ...column,
+  value: (line) => (isFolder(line) ? NaN : column.value(line)),
+  cell: (line) => (isFolder(line) ? folderCell(column.id, line) : column.cell(line)),
+}));
+
+function folderCell(id: string, { folder, runs, saving_share, folded }: Folder) {
+  if (id === "saving" && folded && saving_share > 0) return percent(saving_share);
+  if (id !== "run") return "";
+  return (
+    <span className="gd-run-folder">
+      <span aria-hidden="true">{folded ? "▸" : "▾"}</span> <b>{folder || "Log directory"}</b>{" "}
+      <span className="gd-muted">{plural(runs, "run")}</span>
+      <span className="gd-unseen">{folded ? ", hidden" : ""}</span>
+    </span>
+  );
+}
+
+function Gain({ row: { saving_share, step_us } }: { row: RunRow }) {
+  if (saving_share <= 0) return null;
+  return (
+    <span className="gd-two">
+      <span>{percent(saving_share)}</span>
+      {step_us > 0 && <span>→ {time(step_us * (1 - saving_share))}</span>}
+    </span>
+  );
+}
 
 function total_us({ account }: RunRow): number {
   return account.reduce((sum, { us }) => sum + us, 0);
@@ -130,15 +167,15 @@ function Account({ row }: { row: RunRow }) {
 }
 
 function Limit({ row }: { row: RunRow }) {
-  const { limiter, first_title, first_rule, sentence: said, change, error, state } = row;
+  const { limiter, first_title, first_rule, sentence: said, error, state } = row;
   if (state === "failed") {
     return <span className="gd-run-problem">{sentence(error?.what ?? "")}</span>;
   }
-  const text = [first_rule && `${first_rule}: ${first_title}`, said, change].filter(Boolean).join("\n");
+  const text = [first_rule && `${first_rule}: ${first_title}`, said].filter(Boolean).join("\n");
   return (
     <span className="gd-two" title={text}>
       <b>{limiter && limiter !== "unknown" ? limiterText(limiter) : first_title}</b>
-      <span>{change || (limiter && limiter !== "unknown" ? first_title : "")}</span>
+      <span>{limiter && limiter !== "unknown" ? first_title : ""}</span>
     </span>
   );
 }

@@ -1,8 +1,13 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef } from "react";
 import { isPending, RUNS } from "../../state/queries";
+import { useRunsTable } from "../../state/runs";
+import { usePage } from "../../state/store";
 import { fetchReport } from "../../wire/client";
 import type { RunRow } from "../../wire/report";
+
+/** The server drops analyses that nobody has asked about for a minute. */
+const ASK_AGAIN_MS = 20_000;
 
 interface Analyses {
   readonly on: boolean;
@@ -11,15 +16,20 @@ interface Analyses {
   readonly toggle: () => void;
 }
 
-/** Analyzes the runs that are not analyzed yet, one at a time and the newest first, until stopped. */
+/**
+ * Analyzes the runs that are not analyzed yet while the page is visible: one at a time, the newest first, and none
+ * while another analysis runs.
+ */
 export function useAnalyses(rows: readonly RunRow[]): Analyses {
   const client = useQueryClient();
-  const [on, setOn] = useState(false);
+  const on = useRunsTable((table) => table.analyzing);
+  const visible = usePage((page) => page.visible);
   // A file that is still being written stays new. It is not requested again.
   const requested = useRef(new Set<string>());
-  const left = rows.filter(({ state }) => state === "new");
+  const pending = rows.find(({ state }) => isPending(state))?.trace_id;
+
   useEffect(() => {
-    if (!on || rows.some(({ state }) => isPending(state))) return;
+    if (!on || !visible || pending !== undefined) return;
     const next = rows
       .filter(({ state, trace_id }) => state === "new" && !requested.current.has(trace_id))
       .reduce<RunRow | null>((best, row) => (best && best.time_s >= row.time_s ? best : row), null);
@@ -29,13 +39,24 @@ export function useAnalyses(rows: readonly RunRow[]): Analyses {
     void fetchReport(next.trace_id)
       .catch(() => null)
       .then(() => client.invalidateQueries({ queryKey: RUNS }));
-  }, [on, rows, client]);
+  }, [on, visible, pending, rows, client]);
+
+  useEffect(() => {
+    if (!on || !visible || pending === undefined || !requested.current.has(pending)) return;
+    const timer = window.setInterval(() => {
+      void fetchReport(pending).catch(() => null);
+    }, ASK_AGAIN_MS);
+    return () => {
+      window.clearInterval(timer);
+    };
+  }, [on, visible, pending]);
+
   return {
-    on: on && left.length > 0,
-    left: left.length,
+    on,
+    left: rows.filter(({ state }) => state === "new" || isPending(state)).length,
     toggle: () => {
       requested.current.clear();
-      setOn(!on);
+      useRunsTable.setState({ analyzing: !on });
     },
   };
 }
