@@ -58,6 +58,14 @@ test("every view opens from disk, and views about other traces are absent", asyn
   }
 });
 
+test("tables of operators are there, and what is not says so", async () => {
+  await page.goto(`${pathToFileURL(file).href}#gpudiag&p.gpudiag.view=operators`);
+  await page.getByRole("textbox", { name: "Filter the table by name" }).fill("ADDMM");
+  const row = page.getByRole("region", { name: "Operators" }).getByText("aten::addmm").first();
+  await row.click();
+  await page.getByText("This file does not include the details of a row.").waitFor();
+});
+
 test("the timeline zooms, a gap and a rule's page open", async () => {
   await page.goto(`${pathToFileURL(file).href}#gpudiag&p.gpudiag.view=timeline`);
   await page.locator(".gd-label").first().waitFor();

@@ -69,12 +69,14 @@ export function embeddedSource(content: Content): Source {
     const found = gaps[`${query.get("device") ?? ""}:${query.get("gap") ?? ""}`];
     return found ?? missing("This file includes the longest gaps only, and this is not one of them.");
   };
-  /** `about` names the parameters that choose a table. Rows are filtered here; the page sorts them. */
+  /**
+   * `about` names the parameters that choose a table. Rows are filtered here; the page sorts them. A part of a call tree
+   * (`root`) is not cut out: the answer is the whole tree.
+   */
   const table =
     (route: string, ...about: string[]) =>
     async (query: URLSearchParams): Promise<unknown> => {
-      if (query.has("start_us") || query.has("root"))
-        return missing("This file has these figures for the whole recording only.");
+      if (query.has("start_us")) return missing("This file has these figures for the whole recording only.");
       const found = content.tables[[route, ...about.map((name) => query.get(name) ?? "")].join("/")];
       if (found === undefined) return missing("This file does not include this table.");
       return filtered(await unpack(found), (query.get("filter") ?? "").toLowerCase());

@@ -3,6 +3,7 @@ import { useCalls } from "../../state/calls";
 import { usePage } from "../../state/store";
 import type { TimeSpan } from "../../wire/client";
 import type { CallDetails, CallPart, CallStack, TimeRange, TraceEntry } from "../../wire/report";
+import { Problem } from "../status/Problem";
 import { aired } from "../../base/viewport";
 import { More } from "../parts/More";
 import type { OpenRow } from "./openRow";
@@ -38,7 +39,8 @@ export function CallDetailsPanel({ entry, span, open, onOpen, onRoot }: Props) {
           Close
         </button>
       </header>
-      {details ? <Details details={details} kernel={kind === "kernel"} onRoot={onRoot} /> : <p>Loading…</p>}
+      {details && <Details details={details} kernel={kind === "kernel"} onRoot={onRoot} />}
+      {!details && (data?.error ? <Problem problem={data.error} /> : <p>Loading…</p>)}
     </section>
   );
 }

@@ -18,14 +18,7 @@ import { Roofline } from "./Roofline";
 export default function Operators({ entry, report }: ReportProps) {
   return (
     <>
-      {isEmbedded() ? (
-        <p className="gd-muted">
-          The tables of operators and kernels and the call tree are not included in this file. Open the trace
-          in TensorBoard to see them.
-        </p>
-      ) : (
-        !onlyMemory(report.trace?.kind) && <Calls entry={entry} report={report} />
-      )}
+      {!onlyMemory(report.trace?.kind) && <Calls entry={entry} report={report} />}
       <Launches report={report} />
       <Synchronizations report={report} />
       <Kernels report={report} />
@@ -55,7 +48,7 @@ function Calls({ entry, report }: ReportProps) {
   const marked = open?.name ?? name;
   return (
     <>
-      {selection && (
+      {selection && !isEmbedded() && (
         <div className="gd-controls">
           <SegmentedControl
             size="xs"
