@@ -13,10 +13,14 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.benchmarks.traces import large_trace, measured
+from tb_gpudiag.digest.file import SUFFIX, to_bytes
+from tests.benchmarks.traces import Measured, large_trace, measured
+from tests.benchmarks.truth.jobs import digests
+from tests.simulator.jobs import DistributedJob, JobFault
+from tests.simulator.jobs.run import simulate_job
 
 RANKS = 8
 SIZE_BYTES = 100 << 20
@@ -69,6 +73,41 @@ def mapped(folder: Path, ranks: int, size_bytes: int) -> Mapped:
     return Mapped(ranks, seconds, sum(singles) / len(singles), peak)
 
 
+_REDUCE = """
+from tb_gpudiag.digest.digest_files import find_digests, read_digest
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.members import find_sets
+from tb_gpudiag.jobs.report.job_report import build_job_report
+# measured
+(found,) = find_sets([read_digest(name) for name in find_digests(path)]).sets
+result = len(build_job_report(JobFacts(found)).ranks)
+"""
+
+
+def reduced(folder: Path, ranks: int = REDUCED) -> Measured:
+    """Reduce the digests of this many ranks to a job's report. The result is the number of its ranks."""
+    run = simulate_job(DistributedJob("ddp", ranks=8, layers=12, fault=JobFault("slow_gpu", (3,), 1.3)))
+    run.write(folder / "traces")
+    eight = list(digests(folder / "traces"))
+    everyone = list(range(ranks))
+    files = folder / "digests"
+    files.mkdir()
+    for rank in everyone:
+        digest = eight[rank % 8]
+        groups = dict.fromkeys(digest.about.groups, everyone)
+        about = replace(
+            digest.about,
+            id=f"{rank:032x}",
+            rank=rank,
+            world_size=ranks,
+            groups=groups,
+            worker=f"node{rank // 8}_{rank}",
+            host=f"node{rank // 8}",
+        )
+        (files / f"{rank}{SUFFIX}").write_bytes(to_bytes(replace(digest, about=about)))
+    return measured(_REDUCE, files)
+
+
 def _peak_bytes(process: subprocess.Popen[bytes]) -> int:
     """Wait for the process, and return the most memory that its session had at once."""
     peak = 0
@@ -105,9 +144,11 @@ def _session_bytes(session: int) -> int:
 def main() -> None:
     """Print the table."""
     given = [int(word) for word in sys.argv[1:]]
-    ranks, megabytes, *_ = [*given, *(RANKS, SIZE_BYTES >> 20, REDUCED)[len(given) :]]
+    ranks, megabytes, count = [*given, *(RANKS, SIZE_BYTES >> 20, REDUCED)[len(given) :]]
     with tempfile.TemporaryDirectory() as folder:
         print(show(mapped(Path(folder), ranks, megabytes << 20)))
+    with tempfile.TemporaryDirectory() as folder:
+        print(show_reduced(reduced(Path(folder), count)))
 
 
 def show(found: Mapped) -> str:
@@ -117,6 +158,14 @@ def show(found: Mapped) -> str:
         f"{found.single_seconds:.2f} s: {found.times:.2f} times as long as singles on two cores "
         f"(aim: {MOST_TIMES})\npeak memory of all processes: {found.peak_bytes / 2**30:.2f} GiB "
         f"(aim: {MOST_BYTES / 2**30:.0f})"
+    )
+
+
+def show_reduced(found: Measured) -> str:
+    """Return the figures as a line."""
+    return (
+        f"{found.result:,} digests reduced in {found.seconds:.1f} s (aim: {MOST_REDUCE_S:.0f}), "
+        f"{found.peak_bytes / 2**30:.2f} GiB (aim: {MOST_BYTES / 2**30:.0f})"
     )
 
 
