@@ -145,20 +145,28 @@ def _mend_events(stream: Stream, out: _Elements, parser: Parser, limits: Limits)
 def _by_structure(text: bytes, parser: Parser, limits: Limits, *, final: bool) -> Salvaged | None:
     """Return the elements of a text that are all JSON; None if they are not. See settle.Settler."""
     found = elements(text)
-    end = found.array_end
-    rest: bytes | None = None
-    leftover = b""
-    if end < 0:
-        whole, leftover = text[: found.last_end], text[found.last_end :]
-        if final and (BETWEEN.search(leftover) or broken_end(leftover) >= 0):
-            return None
+    if found.array_end >= 0:
+        may_wait = not final and len(text) <= limits.max_element_bytes
+        settled = _ended(text, found.array_end, may_wait=may_wait)
     else:
-        if not ends_array(text, end):
-            if text[end : end + 1] != b"]" or BETWEEN.search(text, end):
-                return None  # more events follow: a stray bracket
-            if not final and len(text) <= limits.max_element_bytes:
-                return Salvaged(b"", 0, text, 0, None)  # more text shows whether events follow
-        whole, rest = text[:end], text[end + 1 :]
-    if not parser.valid([b"[" + whole + b"]"])[0]:
+        settled = _open(text, found.last_end, final=final)
+    valid = settled is not None and parser.valid([b"[" + settled.accepted + b"]"])[0]
+    return settled if valid else None
+
+
+def _ended(text: bytes, end: int, *, may_wait: bool) -> Salvaged | None:
+    """Return the elements before the end of the array, by its brackets; none if more text has to show it."""
+    if not ends_array(text, end):
+        if text[end : end + 1] != b"]" or BETWEEN.search(text, end):
+            return None  # more events follow: a stray bracket
+        if may_wait:
+            return Salvaged(b"", 0, text, 0, None)
+    return Salvaged(text[:end], 0, b"", 0, text[end + 1 :])
+
+
+def _open(text: bytes, last_end: int, *, final: bool) -> Salvaged | None:
+    """Return the whole elements of a text after which the array continues."""
+    leftover = text[last_end:]
+    if final and (BETWEEN.search(leftover) or broken_end(leftover) >= 0):
         return None
-    return Salvaged(whole, 0, leftover, found.depth, rest)
+    return Salvaged(text[:last_end], 0, leftover, 0, None)

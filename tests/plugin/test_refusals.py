@@ -21,6 +21,7 @@ ROUTES = [
     "find",
     "event",
     "range",
+    "export",
     "operators",
     "callTree",
     "rule",
