@@ -121,7 +121,7 @@ export default function Runs() {
             useRunsTable.setState({ order: next });
           }}
           rowHeight={ROW_PX}
-          maxHeight="calc(100vh - 118px)"
+          maxHeight="calc(100vh - 142px)"
           minWidth={1340}
           scroll={{
             top,

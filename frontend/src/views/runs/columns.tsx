@@ -25,7 +25,7 @@ export const COLUMNS: readonly Column<RunRow>[] = [
   {
     id: "recordings",
     title: "Recordings",
-    width: 92,
+    width: 84,
     figures: true,
     value: ({ recordings }) => recordings,
     cell: ({ recordings }) => count(recordings),
@@ -34,7 +34,7 @@ export const COLUMNS: readonly Column<RunRow>[] = [
     id: "date",
     title: "Recorded",
     about: "When the newest recording was made",
-    width: 154,
+    width: 132,
     figures: true,
     value: ({ time_s }) => (time_s > FIRST_RECORDING_S ? time_s : NaN),
     cell: ({ time_s }) =>
@@ -62,7 +62,7 @@ export const COLUMNS: readonly Column<RunRow>[] = [
     id: "account",
     title: "Time by cause",
     about: "The step window by cause. Sorts by the share that is not computing.",
-    width: 150,
+    width: 130,
     value: lostShare,
     cell: (row) => <Account row={row} />,
   },
@@ -94,7 +94,7 @@ export const COLUMNS: readonly Column<RunRow>[] = [
     id: "change",
     title: "Since the last recording",
     about: "What changed between the two newest analyzed recordings of the same worker",
-    width: 190,
+    width: 160,
     value: ({ change }) => change,
     cell: ({ change, recordings }) => (recordings > 1 ? <span title={change}>{sentence(change)}</span> : ""),
   },
@@ -103,7 +103,7 @@ export const COLUMNS: readonly Column<RunRow>[] = [
 /** The columns for rows and for the folders that they are in. */
 export const LINE_COLUMNS: readonly Column<Line>[] = COLUMNS.map((column) => ({
   ...column,
-  value: (line) => (isFolder(line) ? NaN : column.value(line)),
+  value: (line) => (isFolder(line) ? (column.id === "run" ? line.folder : NaN) : column.value(line)),
   cell: (line) => (isFolder(line) ? folderCell(column.id, line) : column.cell(line)),
 }));
 
