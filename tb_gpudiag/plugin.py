@@ -95,6 +95,7 @@ Answer = TypeVar(
     pb.CallDetails,
     pb.CallTree,
     pb.RooflinePlot,
+    pb.MemoryState,
 )
 
 Route = Callable[[wrappers.Request], wrappers.Response]
@@ -139,6 +140,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             "/calls": self._calls,
             "/callTree": self._call_tree,
             "/roofline": self._roofline,
+            "/memoryState": self._memory_state,
             "/job": self._job,
             "/history": self._history,
             "/compare": self._compare,
@@ -268,6 +270,12 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
     def _roofline(self, request: wrappers.Request) -> wrappers.Response:
         return self._sliced_calls(request, pb.RooflinePlot, "roofline")
+
+    def _memory_state(self, request: wrappers.Request) -> wrappers.Response:
+        device = None
+        if "device" in request.args:
+            device = _integer(request, "device", None, low=-1, high=2**31 - 1)
+        return self._sliced_calls(request, pb.MemoryState, "memoryState", device, _number(request, "at_us"))
 
     def _sliced_calls(
         self, request: wrappers.Request, message: type[Answer], kind: str, *arguments: Argument

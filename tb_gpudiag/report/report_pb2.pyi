@@ -2042,3 +2042,65 @@ class RooflinePoint(_message.Message):
     bytes: float
     reached: float
     def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., number: _Optional[str] = ..., family: _Optional[str] = ..., calls: _Optional[float] = ..., us: _Optional[float] = ..., operations: _Optional[float] = ..., bytes: _Optional[float] = ..., reached: _Optional[float] = ...) -> None: ...
+
+class MemoryState(_message.Message):
+    __slots__ = ("state", "progress", "error", "device", "at_us", "live_bytes", "allocations", "earlier_bytes", "unknown_bytes", "names", "node", "parent", "name", "kind", "node_bytes", "self_bytes", "count", "left_out", "left_out_bytes", "blocks", "more_blocks", "more_blocks_bytes")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    LIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NODE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SELF_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    MORE_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    MORE_BLOCKS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    progress: float
+    error: Problem
+    device: int
+    at_us: float
+    live_bytes: float
+    allocations: float
+    earlier_bytes: float
+    unknown_bytes: float
+    names: _containers.RepeatedScalarFieldContainer[str]
+    node: _containers.RepeatedScalarFieldContainer[int]
+    parent: _containers.RepeatedScalarFieldContainer[int]
+    name: _containers.RepeatedScalarFieldContainer[int]
+    kind: _containers.RepeatedScalarFieldContainer[int]
+    node_bytes: _containers.RepeatedScalarFieldContainer[float]
+    self_bytes: _containers.RepeatedScalarFieldContainer[float]
+    count: _containers.RepeatedScalarFieldContainer[float]
+    left_out: _containers.RepeatedScalarFieldContainer[int]
+    left_out_bytes: _containers.RepeatedScalarFieldContainer[float]
+    blocks: _containers.RepeatedCompositeFieldContainer[LiveBlock]
+    more_blocks: float
+    more_blocks_bytes: float
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., at_us: _Optional[float] = ..., live_bytes: _Optional[float] = ..., allocations: _Optional[float] = ..., earlier_bytes: _Optional[float] = ..., unknown_bytes: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_bytes: _Optional[_Iterable[float]] = ..., self_bytes: _Optional[_Iterable[float]] = ..., count: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., left_out_bytes: _Optional[_Iterable[float]] = ..., blocks: _Optional[_Iterable[_Union[LiveBlock, _Mapping[str, object]]]] = ..., more_blocks: _Optional[float] = ..., more_blocks_bytes: _Optional[float] = ...) -> None: ...
+
+class LiveBlock(_message.Message):
+    __slots__ = ("bytes", "made_us", "freed_us", "operator", "place")
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    MADE_US_FIELD_NUMBER: _ClassVar[int]
+    FREED_US_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    bytes: float
+    made_us: float
+    freed_us: float
+    operator: str
+    place: Place
+    def __init__(self, bytes: _Optional[float] = ..., made_us: _Optional[float] = ..., freed_us: _Optional[float] = ..., operator: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...

@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 from tb_gpudiag.errors import Defect, GpudiagError, LimitReached, Unreadable
 from tb_gpudiag.report.slices.memory_slice import slice_memory
+from tb_gpudiag.report.slices.memory_state import slice_memory_state
 from tb_gpudiag.report.slices.operators.call_details import slice_call_details
 from tb_gpudiag.report.slices.operators.call_tree_slice import slice_call_tree
 from tb_gpudiag.report.slices.operators.kernel_table import slice_kernels
@@ -61,6 +62,7 @@ SLICERS: Mapping[str, Slicer] = {
     "calls": slice_call_details,
     "callTree": slice_call_tree,
     "roofline": slice_roofline,
+    "memoryState": slice_memory_state,
 }
 """What can be cut, by name."""
 

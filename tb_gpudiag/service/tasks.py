@@ -23,6 +23,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import Progress, read_facts
 from tb_gpudiag.report.slices.memory_history import prepare_memory
+from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.wire import to_json
@@ -57,7 +58,7 @@ def _diagnose(task: Task, progress: Progress) -> Result:
     report = build_report(facts, task.file)
     digest = build_digest(facts, report, task.file)
     progress(0.9, "preparing the timeline")
-    arrays = prepare_timeline(facts) | prepare_memory(facts) | prepare_calls(facts)
+    arrays = prepare_timeline(facts) | prepare_memory(facts) | prepare_calls(facts) | prepare_stacks(facts)
     arrays[DIGEST] = np.frombuffer(to_bytes(digest), np.uint8)
     progress(0.95, "saving")
     content = _zipped(pb.ReportState(state="ready", progress=1.0, report=report))

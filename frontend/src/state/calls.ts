@@ -1,7 +1,14 @@
 // Loading tables of operators and kernels, their details, the call tree and the roofline.
 
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { fetchCalls, fetchCallTree, fetchKernels, fetchOperators, fetchRoofline } from "../wire/client";
+import {
+  fetchCalls,
+  fetchCallTree,
+  fetchKernels,
+  fetchMemoryState,
+  fetchOperators,
+  fetchRoofline,
+} from "../wire/client";
 import type { CallKey, TableQuery, TimeSpan } from "../wire/client";
 import type { TraceEntry } from "../wire/report";
 import { isPending } from "./queries";
@@ -74,4 +81,10 @@ export function useCallTree(
 
 export function useRoofline(entry: TraceEntry, wanted: boolean) {
   return useCut(entry, ["roofline"], (signal) => fetchRoofline(entry.id, signal), wanted);
+}
+
+export function useMemoryState(entry: TraceEntry, device: number, at_us: number) {
+  return useCut(entry, ["memoryState", device, at_us], (signal) =>
+    fetchMemoryState(entry.id, device, at_us, signal),
+  );
 }

@@ -11,6 +11,7 @@ import type {
   KernelTable,
   Matches,
   MemorySlice,
+  MemoryState,
   OperatorTable,
   RangeStatistics,
   ReportState,
@@ -256,6 +257,16 @@ export async function fetchCallTree(
     { id, weight, ...(root === null ? {} : { root }), ...span },
     signal,
   )) as CallTree;
+}
+
+/** Return what was live on a device at a time. */
+export async function fetchMemoryState(
+  id: string,
+  device: number,
+  at_us: number,
+  signal?: AbortSignal,
+): Promise<MemoryState> {
+  return (await get("memoryState", { id, device, at_us }, signal)) as MemoryState;
 }
 
 export async function fetchRoofline(id: string, signal?: AbortSignal): Promise<RooflinePlot> {

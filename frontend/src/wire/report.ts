@@ -1594,3 +1594,43 @@ export interface RooflinePoint {
   /** share of the roofline, 0 if the peaks are not known */
   reached: number;
 }
+
+/** Response of `memoryState`: what was live on a device at a moment, by call stack. Nodes as in CallTree, in bytes. */
+export interface MemoryState {
+  state: string;
+  progress: number;
+  error: Problem | undefined;
+  device: number;
+  at_us: number;
+  /** of allocations that were recorded */
+  live_bytes: number;
+  allocations: number;
+  /** allocated before the recording */
+  earlier_bytes: number;
+  /** of live_bytes: no stack is known */
+  unknown_bytes: number;
+  names: string[];
+  node: number[];
+  parent: number[];
+  name: number[];
+  kind: number[];
+  node_bytes: number[];
+  self_bytes: number[];
+  /** live allocations of the node and below it */
+  count: number[];
+  left_out: number[];
+  left_out_bytes: number[];
+  /** the largest */
+  blocks: LiveBlock[];
+  more_blocks: number;
+  more_blocks_bytes: number;
+}
+
+export interface LiveBlock {
+  bytes: number;
+  made_us: number;
+  /** -1 if it is live at the end */
+  freed_us: number;
+  operator: string;
+  place: Place | undefined;
+}

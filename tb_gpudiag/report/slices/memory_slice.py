@@ -107,7 +107,7 @@ def _add_allocations(found: pb.MemorySlice, prepared: Prepared, index: int, span
     # Most survived bytes first, then most allocated bytes.
     order = np.lexsort((-allocated, -survived))[:MOST_SITES]
     for site in order[count[order] > 0].tolist():
-        operator, place = _named(prepared, site)
+        operator, place = site_of(prepared, site)
         found.sites.add(
             operator=operator,
             place=place,
@@ -118,7 +118,8 @@ def _add_allocations(found: pb.MemorySlice, prepared: Prepared, index: int, span
         )
 
 
-def _named(prepared: Prepared, group: int) -> tuple[str, pb.Place | None]:
+def site_of(prepared: Prepared, group: int) -> tuple[str, pb.Place | None]:
+    """Return operator and place of a group of allocations."""
     operator, file, line, function, kind = (int(part) for part in prepared["memory_groups"][group])
     text = [
         text_at(prepared["memory_text"], prepared["memory_text_first"], index)

@@ -7,11 +7,13 @@ import { caveat, floorSentence, memoryLabel, peakSentence, spanName } from "../.
 import { scaleOf, type Scale } from "../../state/memoryCurve";
 import { useMemorySlices, useRange, type MemorySlices } from "../../state/memoryQuery";
 import { usePage } from "../../state/store";
+import { isEmbedded } from "../../wire/client";
 import type { DeviceMemory, MemoryOwner, StepMark, TraceEntry } from "../../wire/report";
 import { useShown } from "../parts/ShowOnTimeline";
 import { fit, zoomToSelection } from "../timeline/actions";
 import { Chart } from "./Chart";
 import { GrowingSites } from "./GrowingSites";
+import { MemoryState } from "./MemoryState";
 import { Legend } from "./Legend";
 import type { Marks } from "./marks";
 import { PeakOwners } from "./PeakOwners";
@@ -94,6 +96,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
           <Segments memory={memory} />
         </div>
       </div>
+      {!isEmbedded() && <MemoryState entry={entry} memory={memory} bounds={slices.bounds} />}
     </>
   );
 }

@@ -1,0 +1,67 @@
+"""What was live at a moment: by call stack, and conserved against the curve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.errors import UsageError
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.memory_history import prepare_memory
+from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
+from tb_gpudiag.report.slices.memory_state import slice_memory_state
+from tb_gpudiag.report.slices.prepared import Prepared
+from tb_gpudiag.trace.read import read_trace
+from tests.builder import TraceBuilder
+from tests.real_traces import first_in
+
+MIB = 1 << 20
+
+
+def prepared(facts: Facts) -> Prepared:
+    return prepare_memory(facts) | prepare_stacks(facts)
+
+
+def stack_sizes(state: pb.MemoryState) -> dict[str, float]:
+    return {state.names[name]: size for name, size in zip(state.name, state.node_bytes, strict=True)}
+
+
+def test_a_moment_has_what_is_live_by_call_stack(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("train.py(3): step", at=0, us=100)
+    main.op("aten::relu", at=10, us=10)
+    first = main.alloc(2 * MIB, at=12)
+    main.op("aten::mm", at=30, us=10)
+    main.alloc(MIB, at=32)
+    main.free(first, at=60)
+    arrays = prepared(Facts(read_trace(str(trace.write(tmp_path)))))
+    both = slice_memory_state(arrays, None, 40.0)
+    assert (both.at_us, both.live_bytes, both.allocations, both.earlier_bytes) == (40, 3 * MIB, 2, 0)
+    found = stack_sizes(both)
+    assert (found["train.py(3): step"], found["aten::relu"], found["aten::mm"]) == (3 * MIB, 2 * MIB, MIB)
+    assert [(block.bytes, block.made_us, block.freed_us) for block in both.blocks] == [
+        (2 * MIB, 12, 60),
+        (MIB, 32, -1),
+    ]
+    assert slice_memory_state(arrays, 0, None).live_bytes == MIB
+    with pytest.raises(UsageError):
+        slice_memory_state(arrays, 5, None)
+
+
+@pytest.mark.parametrize("folder", ["v100_ddp_memory", "a100_particle_transformer", "cpu_torch213/leaky"])
+def test_real_states_add_up_to_the_curve(folder: str) -> None:
+    facts = first_in(folder)
+    arrays = prepared(facts)
+    for device in facts.memory:
+        curve = device.curve
+        for share in (0.3, 0.7, 1.0):
+            at = int(share * (len(curve.time_ns) - 1))
+            state = slice_memory_state(arrays, device.device, curve.time_ns[at] / 1e3)
+            known = sum(state.self_bytes) + sum(state.left_out_bytes) + state.unknown_bytes
+            assert known == pytest.approx(state.live_bytes)
+            last = int((curve.time_ns <= curve.time_ns[at]).nonzero()[0][-1])
+            allocated = max(float(curve.allocated[last]), state.live_bytes)
+            assert state.live_bytes + state.earlier_bytes == pytest.approx(allocated)
