@@ -14,7 +14,7 @@ import { at, decades, placedPoints, ridge, type Placed, type Scale } from "./roo
 const HEIGHT_PX = 320;
 const LEFT_PX = 58;
 const RIGHT_PX = 16;
-const TOP_PX = 14;
+const TOP_PX = 26;
 const BOTTOM_PX = 40;
 
 const LARGEST_PX = 15;
