@@ -156,7 +156,7 @@ def _table(data: CallData, group: str, kind: str) -> _Table:
 
 
 def _sums(group: Int64, values: Int64 | Floats, number: int) -> Floats:
-    found: Floats = np.bincount(group, values.astype(np.float64), number)
+    found: Floats = np.bincount(group, values, number).astype(np.float64)
     return found
 
 
