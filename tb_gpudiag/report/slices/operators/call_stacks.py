@@ -16,13 +16,13 @@ _SHORT = 3
 def stack_of(data: CallData, node: int) -> pb.CallStack:
     """Return what is around a node, innermost first: its own stack, or in backward the forward operator's."""
     found = pb.CallStack()
-    parents, category = data.array("call_parent"), data.array("call_category")
+    parents, category = data.parents, data.array("call_category")
     forward = int(data.array("call_forward")[node])
     stacks = data.array("call_stack")
     text = int(stacks[node])
     if text == NONE and forward != NONE:
         text = int(stacks[forward])
-    at = int(parents[node])
+    at = parents[node]
     if forward != NONE and int(data.array("call_frame")[node]) != NONE and not _in_python(data, node):
         found.forward, at = True, forward
     if text != NONE:
@@ -33,12 +33,15 @@ def stack_of(data: CallData, node: int) -> pb.CallStack:
         )
         found.more_frames = max(0, len(names) - MOST_FRAMES)
         return found
-    while at != NONE and category[at] != Category.OTHER:
-        if len(found.frames) < MOST_FRAMES:
-            found.frames.add(name=data.node_name(at), kind=int(category[at]))
-        else:
-            found.more_frames += 1
-        at = int(parents[at])
+    around = []
+    while at != NONE:
+        around.append(at)
+        at = parents[at]
+    around = around[:-1]  # without the thread
+    found.frames.extend(
+        pb.CallFrame(name=data.node_name(call), kind=int(category[call])) for call in around[:MOST_FRAMES]
+    )
+    found.more_frames = max(0, len(around) - MOST_FRAMES)
     return found
 
 

@@ -3,6 +3,7 @@ with the part of its time that is inside."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ class CallData:
     def __init__(self, prepared: Prepared, start_us: float | None, end_us: float | None) -> None:
         self.prepared = prepared
         self.meta = read_meta(prepared, "call_meta")
+        self._names: dict[int, str] = {}
         self.unit = TimeUnit(self.meta["start_ns"], self.meta["shift"])
         span = requested_span(self.meta, start_us, end_us)
         whole = span.start_ns <= span.first_ns and span.end_ns >= span.last_ns
@@ -57,9 +59,19 @@ class CallData:
 
     def node_name(self, node: int) -> str:
         """Return the name of a node's calls, or of its thread."""
-        index = int(self.array("call_name")[node])
-        name = self.text(index) if self.array("call_category")[node] == Category.OTHER else self.name(index)
-        return merged_name(name)
+        index = int(self.prepared["call_name"][node])
+        if self.prepared["call_category"][node] == Category.OTHER:
+            return self.text(index)
+        name = self._names.get(index)
+        if name is None:
+            name = self._names[index] = merged_name(self.name(index))
+        return name
+
+    @cached_property
+    def parents(self) -> list[int]:
+        """The node above each, or NONE."""
+        found: list[int] = self.array("call_parent").tolist()
+        return found
 
     def _all(self, span: Span) -> Weights:
         return Weights(
