@@ -1,5 +1,6 @@
 import { bytes, count, plural } from "../../base/format";
 import { sameSite, where } from "../../state/memory";
+import { isEmbedded } from "../../wire/client";
 import type { MemoryOwner, MemorySlice, SliceSite } from "../../wire/report";
 import { NumberTitle } from "../parts/NumberTitle";
 import { More } from "../parts/More";
@@ -23,7 +24,13 @@ export function RangePanel({ title, slice, whole, picked }: Props) {
   return (
     <section className="gd-memory-range" aria-label="Allocations in the range" aria-live="polite">
       <h3>{title}</h3>
-      {slice ? <Sums slice={slice} whole={whole} /> : <p className="gd-muted">Loading…</p>}
+      {slice ? (
+        <Sums slice={slice} whole={whole} />
+      ) : (
+        <p className="gd-muted">
+          {isEmbedded() ? "This file does not include the allocations of a range." : "Loading…"}
+        </p>
+      )}
       {slice && !known && (
         <p className="gd-muted">
           This recording has no addresses, so it does not show which allocations stay live.
