@@ -5,7 +5,7 @@ import type { Order } from "../../base/sorting";
 import { word } from "../../base/terms";
 import { FAMILIES } from "../../base/vocabulary";
 import { useRoofline } from "../../state/calls";
-import type { RooflinePlot, RooflinePoint, TraceEntry } from "../../wire/report";
+import type { RooflinePeak, RooflinePlot, RooflinePoint, TraceEntry } from "../../wire/report";
 import { DataTable, type Column } from "../parts/DataTable";
 import { Section } from "../parts/Section";
 import { shapesText } from "./names";
@@ -16,6 +16,9 @@ const LEFT_PX = 58;
 const RIGHT_PX = 16;
 const TOP_PX = 26;
 const BOTTOM_PX = 40;
+
+/** Room for the name of a peak: those of neighbors are next to each other. */
+const LABEL_PX = 210;
 
 const LARGEST_PX = 15;
 const SMALLEST_PX = 3.5;
@@ -93,7 +96,7 @@ function Picture({ plot, placed, width }: PictureProps) {
         />
       </clipPath>
       <g clipPath="url(#gd-roofline-clip)">
-        {plot.peaks.map((peak) => {
+        {distinct(plot.peaks).map((peak, index) => {
           const corner = ridge(plot, peak.teraflops);
           const far = 10 ** across.high;
           const from = corner > 0 ? corner : 10 ** across.low;
@@ -108,7 +111,7 @@ function Picture({ plot, placed, width }: PictureProps) {
               />
               <text
                 className="gd-roof-name"
-                x={width - RIGHT_PX - 4}
+                x={width - RIGHT_PX - 4 - (index % 3) * LABEL_PX}
                 y={y(peak.teraflops) - 4}
                 textAnchor="end"
               >
@@ -132,6 +135,18 @@ function Picture({ plot, placed, width }: PictureProps) {
       </g>
     </svg>
   );
+}
+
+/** Peaks of one height share a line. */
+function distinct(peaks: readonly RooflinePeak[]): readonly RooflinePeak[] {
+  const heights = [...new Set(peaks.map(({ teraflops }) => teraflops))];
+  return heights.map((teraflops) => ({
+    teraflops,
+    name: peaks
+      .filter((peak) => peak.teraflops === teraflops)
+      .map(({ name }) => name)
+      .join(", "),
+  }));
 }
 
 interface Axes {

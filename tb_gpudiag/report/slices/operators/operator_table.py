@@ -24,7 +24,7 @@ from tb_gpudiag.report.slices.operators.call_groups import (
 from tb_gpudiag.report.slices.operators.call_stacks import short_stack
 from tb_gpudiag.report.slices.operators.call_weights import CallData, Floats
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
-from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.trace.vocabulary.marks import module_name
 
@@ -116,8 +116,9 @@ def _table(data: CallData, group: str, kind: str) -> _Table:
     def total(values: Int64) -> Floats:
         return _sums(member, values[nodes], number)
 
-    calls, host_total = total(weights.calls), total(weights.host_ns)
-    gpu_total = total(data.below(weights.run_ns))
+    outer = _outermost(data, keys) if kind == "python" else np.ones(len(keys), np.bool_)
+    calls, host_total = total(weights.calls), total(np.where(outer, weights.host_ns, 0))
+    gpu_total = total(np.where(outer, data.below(weights.run_ns), 0))
     if group == "module":
         outside = key == OUTSIDE
         calls = np.where(outside, calls, _of_modules(data, key, weights.calls))
@@ -153,6 +154,18 @@ def _table(data: CallData, group: str, kind: str) -> _Table:
         of_work(rated * _rates(data, "rate_bytes", rate)),
         of_work(rated),
     )
+
+
+def _outermost(data: CallData, keys: Int64) -> Bool:
+    """Mask of the nodes that are in no other node with their key: functions call themselves."""
+    number = len(keys)
+    order = np.argsort(keys, kind="stable")  # nodes of one key stay in depth-first order
+    group = np.cumsum(np.r_[True, np.diff(keys[order]) != 0]) - 1 if number else order
+    base = group * (number + 1)
+    reached = np.maximum.accumulate(np.r_[0, data.array("call_last")[order] + base])[:-1]
+    found = np.ones(number, np.bool_)
+    found[order] = order + base >= reached
+    return found
 
 
 def _sums(group: Int64, values: Int64 | Floats, number: int) -> Floats:

@@ -77,6 +77,19 @@ def test_other_kinds_have_tables_too(tmp_path: Path) -> None:
     assert (inner.calls, inner.host_total_us, inner.host_self_us, inner.gpu_self_us) == (2, 80, 20, 60)
 
 
+def test_a_function_that_calls_itself_counts_once_in_totals(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("a.py(1): walk", at=0, us=90).frame("a.py(5): other", at=5, us=80)
+    main.frame("a.py(1): walk", at=10, us=60).op("aten::mm", at=20, us=30)
+    main.launch("gemm", at=25, us=5, runs_at=40, runs_us=20)
+    main.frame("a.py(1): walk", at=100, us=10)
+    rows = {row.name: row for row in operators(prepared(trace, tmp_path), kind="python").rows}
+    walk = rows["a.py(1): walk"]
+    assert (walk.calls, walk.host_total_us, walk.gpu_total_us, walk.gpu_self_us) == (3, 100, 20, 20)
+    assert rows["a.py(5): other"].host_total_us == 80
+
+
 def test_groups(tmp_path: Path) -> None:
     arrays = prepared(model(), tmp_path)
     shapes = {(row.name, row.shapes) for row in operators(arrays, "shapes").rows}
