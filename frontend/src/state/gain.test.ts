@@ -70,6 +70,8 @@ it("names the user's own function before the one of a package that it calls", ()
 
 it("shows the first way to fix it", () => {
   expect(firstBlock("\na = 1\nb = 2\n\nc = 3\n")).toBe("a = 1\nb = 2");
+  expect(firstBlock("# This:\nfrom a import b\n\nb()\n\nc()")).toBe("# This:\nfrom a import b\n\nb()");
+  expect(firstBlock("import a")).toBe("import a");
 });
 
 it("gives the step after each planned fix, per step if steps are known", () => {

@@ -100,9 +100,11 @@ export function ownPlace(
   return place.caller ? { own: place.caller, inside: place } : { own: place, inside: null };
 }
 
-/** The code up to its first empty line: the first way to fix it. */
+/** The code up to its first empty line, but more than imports: the first way to fix it. */
 export function firstBlock(code: string): string {
-  return code.trim().split(/\n\s*\n/)[0] ?? "";
+  const blocks = code.trim().split(/\n\s*\n/);
+  const does = (block: string) => block.split("\n").some((line) => !/^\s*(#|import |from |$)/.test(line));
+  return blocks.slice(0, blocks.findIndex(does) + 1 || 1).join("\n\n");
 }
 
 /** For each finding, the step (or step window) once it and the fixes before it are made; undefined without a replay. */
