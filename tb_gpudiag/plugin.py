@@ -216,7 +216,8 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             start_us = _number(request, "start_us")
             if start_us is None:
                 raise UsageError("The parameter start_us is missing.", where="start_us")
-            found = self._service.event_at(_text(request, "id"), lane, depth, start_us)
+            previous = _integer(request, "previous", 0, low=0, high=1) == 1
+            found = self._service.event_at(_text(request, "id"), lane, depth, start_us, previous)
         if isinstance(found, Pending):
             return _json(request, to_json(_pending(pb.EventDetails, found)))
         return _zipped(request, found)

@@ -197,14 +197,15 @@ class Service:
         """
         return self._slice(id_, "event", number)
 
-    def event_at(self, id_: str, lane: int, depth: int, start_us: float) -> bytes | Pending:
+    def event_at(self, id_: str, lane: int, depth: int, start_us: float, previous: bool) -> bytes | Pending:
         """Return the EventDetails of the event in a row of the timeline at a time, or of the next one.
+        previous: of the last one that begins before.
 
         Raises:
             UnknownTrace: there is no such trace, or no longer.
             UsageError: the row has none.
         """
-        return self._slice(id_, "event_at", lane, depth, start_us)
+        return self._slice(id_, "event_at", lane, depth, start_us, previous)
 
     def range(self, id_: str, start_us: float | None, end_us: float | None) -> bytes | Pending:
         """Return the RangeStatistics of a time range (None: of the trace).

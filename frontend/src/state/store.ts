@@ -18,6 +18,8 @@ export type EventKey =
       readonly lane: number;
       readonly depth: number;
       readonly start_us: number;
+      /** The event before this time. */
+      readonly previous?: 1;
     };
 
 /** The table row whose places are marked on the timeline, and the index of the current place. */

@@ -166,7 +166,9 @@ export async function fetchGap(
 /** An event by its number, or by its lane, depth and time. */
 export async function fetchEvent(
   id: string,
-  event: number | { readonly lane: number; readonly depth: number; readonly start_us: number },
+  event:
+    | number
+    | { readonly lane: number; readonly depth: number; readonly start_us: number; readonly previous?: 1 },
   signal?: AbortSignal,
 ): Promise<EventDetails> {
   const query = typeof event === "number" ? { event } : event;

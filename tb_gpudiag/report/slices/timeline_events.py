@@ -91,8 +91,11 @@ def _small(column: Int64) -> npt.NDArray[np.generic]:
     return column.astype(least)
 
 
-def event_at(prepared: Prepared, lane: int, depth: int, start_us: float) -> pb.EventDetails:
-    """Return the event of a lane that runs at a time, else the next one in its row.
+def event_at(
+    prepared: Prepared, lane: int, depth: int, start_us: float, previous: bool = False
+) -> pb.EventDetails:
+    """Return the event of a lane that runs at a time, else the next one in its row. previous: the last one
+    that begins before this time.
 
     Raises:
         UsageError: there is none.
@@ -101,9 +104,10 @@ def event_at(prepared: Prepared, lane: int, depth: int, start_us: float) -> pb.E
     known = 0 <= lane < len(shown.lanes) and shown.lanes[lane]["kind"] in ("stream", "thread")
     if not known or not 0 <= depth < shown.lanes[lane]["rows"]:
         raise UsageError("The timeline has no such row of events.", where="lane")
-    found = shown.at(lane, depth, round(min(max(start_us, -1e15), 1e15) * NS_PER_US))
+    time_ns = round(min(max(start_us, -1e15), 1e15) * NS_PER_US)
+    found = shown.before(lane, depth, time_ns) if previous else shown.at(lane, depth, time_ns)
     if not len(found):
-        raise UsageError("No event runs there, and none begins later in this row.", where="start_us")
+        raise UsageError("This row has no such event.", where="start_us")
     return _details(shown, int(found.number[0]))
 
 

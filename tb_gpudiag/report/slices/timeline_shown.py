@@ -84,17 +84,32 @@ class Shown:
     def at(self, lane: int, depth: int, time_ns: int) -> Boxes:
         """Return the event of a lane's row that runs at this time, or the next one that begins: at most
         one."""
-        rows = np.zeros(len(self.lane_of_row), np.bool_)
-        rows[int(self.first_row[lane]) + depth] = True
+        before, after = self._around(lane, depth, time_ns)
+        running = before.take(before.start_ns + before.duration_ns > time_ns)
+        return running if len(running) else after
+
+    def before(self, lane: int, depth: int, time_ns: int) -> Boxes:
+        """Return the last event of a lane's row that begins before this time: at most one."""
+        return self._around(lane, depth, time_ns)[0]
+
+    def _around(self, lane: int, depth: int, time_ns: int) -> tuple[Boxes, Boxes]:
+        """Return the last event of a row that begins before this time, and the first one that does not."""
         levels = self.levels
-        segment = np.flatnonzero(np.tile(rows, levels.last + 2)).astype(np.int64)
-        low, high = segment_ranges(levels, segment, time_ns, time_ns + 1)
-        far = np.minimum(high + _AHEAD, levels.first[segment + 1])
-        owner, index = expand(low, far)
-        single = levels.birth[index] == 0
-        found = levels.boxes(index[single], segment[owner[single]])
-        found = found.take((found.start_ns + found.duration_ns > time_ns) | (found.start_ns == time_ns))
-        return found.take(np.argsort(found.start_ns, kind="stable")[:1])
+        row = int(self.first_row[lane]) + depth
+        before, after = [], []
+        # In each segment of the row, skip the merged boxes.
+        for segment in range(row, (levels.last + 2) * levels.rows, levels.rows):
+            low, high = levels.first[segment : segment + 2].tolist()
+            single = low + np.flatnonzero(levels.birth[low:high] == 0)
+            found = levels.boxes(single, np.full(len(single), segment, np.int64))
+            at = int(np.searchsorted(found.start_ns, time_ns))
+            before.append(found.take(np.arange(max(at - 1, 0), at)))
+            after.append(found.take(np.arange(at, min(at + 1, len(found)))))
+        last, first = Boxes.join(before), Boxes.join(after)
+        return (
+            last.take(np.argsort(-last.start_ns, kind="stable")[:1]),
+            first.take(np.argsort(first.start_ns, kind="stable")[:1]),
+        )
 
     def text(self, index: int) -> str:
         """Return a string of the timeline's table."""
@@ -124,7 +139,3 @@ class Shown:
                 strict=True,
             )
         ]
-
-
-# Merged boxes of a segment that may be between a time and the next event in it.
-_AHEAD = 64

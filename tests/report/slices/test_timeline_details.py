@@ -121,8 +121,12 @@ def test_a_row_and_a_time_name_an_event(prepared: Prepared) -> None:
     sync = find(prepared, "Synchronize").events[0]
     for us in (sync.start_us, sync.start_us + 1):
         assert event_at(prepared, sync.lane, sync.depth, us).event == sync
-    with pytest.raises(UsageError):
-        event_at(prepared, sync.lane, sync.depth, 1e9)
+    module = event_at(prepared, sync.lane, sync.depth, sync.start_us, previous=True).event
+    assert module.name == "nn.Module: Linear_0"
+    assert event_at(prepared, sync.lane, sync.depth, module.start_us + module.duration_us).event == sync
+    for us, previous in ((1e9, False), (0, True)):
+        with pytest.raises(UsageError):
+            event_at(prepared, sync.lane, sync.depth, us, previous)
     with pytest.raises(UsageError):
         event_at(prepared, 99, 0, 0)
     with pytest.raises(UsageError):

@@ -95,7 +95,12 @@ function LaneMenu({ row, lanes, all, foldable }: MenuProps) {
     </Menu.Item>
   );
   return (
-    <Menu position="right-start" withinPortal shadow="md">
+    <Menu
+      position="right-start"
+      shadow="md"
+      withInitialFocusPlaceholder={false}
+      portalProps={{ target: ".gd-tl" }}
+    >
       <Menu.Target>
         <ActionIcon
           className="gd-lane-menu"

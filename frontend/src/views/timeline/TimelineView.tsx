@@ -53,7 +53,6 @@ export default function TimelineView({ entry, report }: ReportProps) {
   const step = useKeys({
     view,
     bounds,
-    slice: best,
     selected: event.data?.event ?? null,
     gaps,
     field,

@@ -1,6 +1,5 @@
 import { useCallback, useEffect, useRef, type RefObject } from "react";
 import type { Viewport } from "../../base/viewport";
-import { firstEndingAfter, type Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
 import type { TimelineEvent } from "../../wire/report";
 import { onKey, zoomToEvent, mark, type Direction } from "./actions";
@@ -9,14 +8,13 @@ import type { GapSteps } from "./useGapSteps";
 interface Stage {
   readonly view: Viewport;
   readonly bounds: Viewport;
-  readonly slice: Slice | null;
   readonly selected: TimelineEvent | null;
   readonly gaps: GapSteps;
   readonly field: RefObject<HTMLInputElement | null>;
   readonly setHelp: (open: boolean) => void;
 }
 
-/** Just before the end of an event: timestamps are whole nanoseconds. */
+/** Timestamps are whole nanoseconds. */
 const INSIDE_US = 0.0005;
 
 const TO: Readonly<Record<string, Direction>> = {
@@ -27,18 +25,13 @@ const TO: Readonly<Record<string, Direction>> = {
 };
 
 /** Open the event next to this one in its row, or the one that encloses it, or the first in it. */
-function stepEvent(slice: Slice, { lane, depth, start_us, duration_us }: TimelineEvent, to: Direction): void {
+function stepEvent({ lane, depth, start_us, duration_us }: TimelineEvent, to: Direction): void {
   const { openEvent } = usePage.getState();
   if (to === "outer" && depth > 0) openEvent({ lane, depth: depth - 1, start_us });
   if (to === "inner") openEvent({ lane, depth: depth + 1, start_us });
   const end_us = start_us + duration_us;
   if (to === "next") openEvent({ lane, depth, start_us: Math.max(end_us, start_us + INSIDE_US) });
-  if (to !== "previous") return;
-  const row = [...slice.lanes.values()].find(({ index }) => index === lane)?.depths[depth];
-  const before = row ? firstEndingAfter(row, start_us) - 1 : -1;
-  const end = row?.end_us[before];
-  const start = row?.start_us[before] ?? 0;
-  if (end !== undefined) openEvent({ lane, depth, start_us: Math.max(start, end - INSIDE_US) });
+  if (to === "previous") openEvent({ lane, depth, start_us, previous: 1 });
 }
 
 function isTyping(target: EventTarget | null): boolean {
@@ -52,8 +45,8 @@ export function useKeys(stage: Stage): (to: Direction) => void {
     latest.current = stage;
   });
   const step = useCallback((to: Direction) => {
-    const { slice, selected } = latest.current;
-    if (slice && selected) stepEvent(slice, selected, to);
+    const { selected } = latest.current;
+    if (selected) stepEvent(selected, to);
   }, []);
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
