@@ -40,13 +40,15 @@ const TYPING_MS = 200;
 export function useMatches(entry: TraceEntry, wanted: Wanted, at: number) {
   const [rested] = useDebouncedValue(wanted, TYPING_MS);
   const from = Math.floor(Math.max(at, 0) / PAGE) * PAGE;
-  return useQuery({
+  const query = useQuery({
     queryKey: ["find", entry.id, entry.content, rested, from],
     queryFn: ({ signal }) => fetchMatches(entry.id, rested, from, PAGE, signal),
     enabled: rested.text !== "",
-    placeholderData: (earlier, query) => (query?.queryKey[3] === rested ? earlier : undefined),
+    placeholderData: (earlier, before) => (before?.queryKey[3] === rested ? earlier : undefined),
     gcTime: SLICE_KEPT_MS,
   });
+  // Until the user pauses, the matches are those of an earlier text.
+  return { ...query, data: rested === wanted ? query.data : undefined };
 }
 
 /** While the user draws a range, wait for a pause of this length before requesting its statistics. */

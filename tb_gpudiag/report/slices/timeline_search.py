@@ -22,6 +22,7 @@ from tb_gpudiag.trace.events import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Bool, 
 from tb_gpudiag.trace.vocabulary.marks import MODULE_PREFIX
 
 LONGEST_TEXT = 200
+LONGEST_REASON = 300
 MOST_MATCHES = 200
 """Events of one answer."""
 
@@ -56,11 +57,16 @@ def find_events(
     """Return the matches from the one with index `first`, else those around a time.
 
     Raises:
-        UsageError: the pattern cannot be used.
+        UsageError: the text is too long.
         LimitReached: it takes too long.
     """
     shown = Shown(prepared)
-    names = _matching_names(shown, text, regex)
+    try:
+        names = _matching_names(shown, text, regex)
+    except pa.ArrowInvalid as error:
+        # Usual while somebody types: not a bad request.
+        what = f"This is not a regular expression: {error}"[:LONGEST_REASON]
+        return pb.Matches(state="failed", error=pb.Problem(what=what, where="text"))
     if kind == "module":
         names &= _names(shown, MODULE_PREFIX, False)
     levels = shown.levels
@@ -112,12 +118,8 @@ def _names(shown: Shown, text: str, regex: bool) -> Bool:
     found = []
     deadline_s = time.monotonic() + _MATCH_WITHIN_S
     for at in range(0, len(names), _BATCH):
-        try:
-            found.append(
-                match(names.slice(at, _BATCH), text, ignore_case=True).to_numpy(zero_copy_only=False)
-            )
-        except pa.ArrowInvalid as error:
-            raise UsageError(f"This is not a regular expression: {error}"[:300], where="text") from None
+        part = names.slice(at, _BATCH)
+        found.append(match(part, text, ignore_case=True).to_numpy(zero_copy_only=False))
         if time.monotonic() > deadline_s:
             raise LimitReached(
                 "Matching this expression takes too long.", where="text", remedy="Use a simpler one."

@@ -26,9 +26,11 @@ export function SearchBox({ search, field }: Props) {
       ? ""
       : search.refused
         ? "Cannot search for this"
-        : at >= 0
+        : at >= 0 && total > 0
           ? `${count(at + 1)} of ${count(total)}`
-          : `${count(total)} found`;
+          : search.loading
+            ? "Searching…"
+            : `${count(total)} found`;
   return (
     <div className="gd-search" role="search">
       <TextInput

@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { aired, covers, span, type Viewport } from "../../base/viewport";
 import type { Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
@@ -59,7 +59,7 @@ export function useSearch(entry: TraceEntry, { view, bounds, overview, reveal }:
   const [wanted, setWanted] = useState<Wanted>({ text: "", regex: false, kind: "any" });
   const [open, setOpen] = useState(false);
   const [at, setAt] = useState(-1);
-  const [pending, setPending] = useState(false);
+  const pending = useRef(false);
   const { data, error, isFetching } = useMatches(entry, wanted, at);
   const ready = data?.state === "ready" && wanted.text !== "" ? data : undefined;
   const show = (event: TimelineEvent) => {
@@ -67,19 +67,23 @@ export function useSearch(entry: TraceEntry, { view, bounds, overview, reveal }:
     goToEvent(event, view, bounds);
   };
   const current = ready?.events[at - ready.first];
-  // The match is on a page that was not there when it was asked for.
-  if (pending && current && !isFetching) {
-    setPending(false);
-    queueMicrotask(() => {
-      show(current);
-    });
-  }
+  const latest = useRef(show);
+  useEffect(() => {
+    latest.current = show;
+  });
+  // The matches, or the page of this one, were not there when it was asked for.
+  useEffect(() => {
+    if (!pending.current || !current || isFetching) return;
+    pending.current = false;
+    latest.current(current);
+  }, [current, isFetching]);
   const total = ready?.total ?? 0;
   return {
     wanted,
     set: (change) => {
       setWanted((now) => ({ ...now, ...change }));
       setAt(-1);
+      pending.current = false;
       setOpen(true);
     },
     open: open && wanted.text !== "",
@@ -87,12 +91,17 @@ export function useSearch(entry: TraceEntry, { view, bounds, overview, reveal }:
     total,
     at,
     go: (to) => {
+      if (!ready) {
+        setAt(Math.max(to, 0));
+        pending.current = true;
+        return;
+      }
       if (total === 0) return;
       const next = ((to % total) + total) % total;
       setAt(next);
-      const known = ready?.events[next - ready.first];
+      const known = ready.events[next - ready.first];
       if (known) show(known);
-      else setPending(true);
+      else pending.current = true;
     },
     events: ready?.events ?? NONE,
     first: ready?.first ?? Math.floor(Math.max(at, 0) / PAGE) * PAGE,
