@@ -79,6 +79,7 @@ function updateUrl(): Url {
       "selection",
       "memoryOf",
       "gap",
+      "event",
     ] as const;
     const same = kept.every((key) => now[key] === before[key]);
     if (same) return;
