@@ -1,0 +1,78 @@
+// Every view, in both themes: what axe finds, and whether narrow and wide windows are enough.
+
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { Frame } from "playwright-core";
+import { expect, it } from "vitest";
+import type { ViewName } from "../../frontend/src/base/hash";
+import { openTab } from "./browser";
+import { Session, widens } from "./session";
+import { repeat, simulate, simulateJob } from "./tensorboard";
+
+const AXE = readFileSync(
+  fileURLToPath(new URL("../../frontend/node_modules/axe-core/axe.min.js", import.meta.url)),
+  "utf8",
+);
+
+interface Axe {
+  readonly run: (options: object) => Promise<{
+    readonly violations: readonly { readonly id: string; readonly nodes: readonly { readonly html: string }[] }[];
+  }>;
+}
+
+/** For each view, a run that has something to show in it, and what is there when it is complete. */
+const VIEWS: Readonly<Record<ViewName, readonly [run: string, shown: string]>> = {
+  runs: ["input_pipeline", "table tbody tr"],
+  summary: ["leak_kept_graph", ".gd-finding, .gd-verdict"],
+  timeline: ["input_pipeline", ".gd-label"],
+  operators: ["input_pipeline", "table tbody tr"],
+  memory: ["leak_kept_graph", "canvas"],
+  job: ["job", "table tbody tr"],
+  history: ["again", "canvas"],
+  compare: ["again", "table tbody tr"],
+  recording: ["input_pipeline", "pre"],
+};
+
+const session = new Session((logdir) => {
+  simulate(logdir, "input_pipeline", "leak_kept_graph", "healthy");
+  simulateJob(logdir, "job", 2);
+  repeat(logdir, "healthy", "again", 2);
+});
+
+async function open(view: ViewName, theme: string): Promise<Frame> {
+  await session.page.addInitScript((wanted) => {
+    localStorage.setItem("_tb_global_settings", JSON.stringify({ theme: wanted }));
+  }, theme);
+  const [run, shown] = VIEWS[view];
+  const { id } = await session.entryOf(run);
+  const base = view === "compare" ? { base: (await session.entryOf("input_pipeline")).id } : {};
+  const frame = await openTab(session.page, session.tensorboard.url, { view, trace: id, ...base });
+  await frame.locator(`main[data-view="${view}"]`).locator(shown).first().waitFor({ timeout: 55_000 });
+  return frame;
+}
+
+/** What axe finds, as "rule: element". */
+async function violations(frame: Frame): Promise<string[]> {
+  await frame.evaluate(AXE);
+  return frame.evaluate(async () => {
+    const { axe } = window as unknown as { axe: Axe };
+    const found = await axe.run({ resultTypes: ["violations"] });
+    return found.violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 160)}`));
+  });
+}
+
+for (const theme of ["light", "dark"])
+  for (const view of Object.keys(VIEWS) as ViewName[])
+    it(`axe finds nothing in ${view}, ${theme}`, async () => {
+      expect(await violations(await open(view, theme))).toEqual([]);
+    });
+
+it("no view needs a horizontal scroll bar, from 900 to 2560 pixels", async () => {
+  for (const view of Object.keys(VIEWS) as ViewName[]) {
+    const frame = await open(view, "light");
+    for (const width of [900, 1280, 1920, 2560]) {
+      await session.page.setViewportSize({ width, height: 900 });
+      expect(await widens(frame), `${view} at ${width.toString()}`).toBe(false);
+    }
+  }
+});
