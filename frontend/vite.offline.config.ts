@@ -14,6 +14,8 @@ export default defineConfig({
     chunkSizeWarningLimit: 1500,
     rolldownOptions: {
       input: "src/offline.tsx",
+      // Vite leaves import.meta.url in imports that this build inlines; nothing reads it.
+      transform: { define: { "import.meta": "{}" } },
       output: { format: "iife", entryFileNames: "offline.js", codeSplitting: false },
     },
   },

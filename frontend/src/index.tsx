@@ -14,6 +14,7 @@ export function render(): void {
   sheet.textContent = styles;
   document.head.append(sheet);
   document.documentElement.lang = "en";
+  document.title = "Diagnosis";
   const root = document.createElement("div");
   document.body.append(root);
   const client = createQueryClient();

@@ -70,7 +70,7 @@ def typescript() -> str:
         f"export const PALETTE = {_json(tones)} as const satisfies Readonly<Record<string, Tone>>;\n",
         _constant("GLOSSARY", "Readonly<Record<string, string>>", _tooltips()),
         _constant("STRIPES", "Tone", {"light": STRIPES.light, "dark": STRIPES.dark}),
-        _constant("RECORDING", "string", RECORDING),
+        f"export const RECORDING = {_json(RECORDING)};\n",
         _constant("INKS", "readonly [string, string]", list(INKS)),
     ]
     return "\n".join(parts)

@@ -16,7 +16,10 @@ const AXE = readFileSync(
 
 interface Axe {
   readonly run: (options: object) => Promise<{
-    readonly violations: readonly { readonly id: string; readonly nodes: readonly { readonly html: string }[] }[];
+    readonly violations: readonly {
+      readonly id: string;
+      readonly nodes: readonly { readonly html: string }[];
+    }[];
   }>;
 }
 
@@ -57,7 +60,9 @@ async function violations(frame: Frame): Promise<string[]> {
   return frame.evaluate(async () => {
     const { axe } = window as unknown as { axe: Axe };
     const found = await axe.run({ resultTypes: ["violations"] });
-    return found.violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 160)}`));
+    return found.violations.flatMap(({ id, nodes }) =>
+      nodes.map(({ html }) => `${id}: ${html.slice(0, 160)}`),
+    );
   });
 }
 

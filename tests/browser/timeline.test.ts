@@ -212,7 +212,7 @@ describe("a row", () => {
       what: "launch hotspot",
       run: RUN,
       view: "operators",
-      at: "tr.gd-linked",
+      at: "section:has(h2:text('Launches')) tr.gd-linked",
       ranges: ({ launch_hotspots: spots }) => spots[0]?.ranges,
     },
     {

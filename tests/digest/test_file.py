@@ -43,7 +43,11 @@ def test_an_empty_digest() -> None:
     assert len(from_bytes(to_bytes(digest())).collectives) == 0
 
 
-@pytest.mark.parametrize("content", [b"", b"x", gzip.compress(b""), gzip.compress(b"ARROW1"), b"\x80\x04N."])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"x", gzip.compress(b""), gzip.compress(b"ARROW1"), b"\x80\x04N."],
+    ids=["nothing", "text", "packed nothing", "packed words", "pickle"],
+)
 def test_other_files_are_not_digests(content: bytes) -> None:
     with pytest.raises(NotATrace, match="digest"):
         from_bytes(content, "x.gpudiag-digest")

@@ -1191,7 +1191,7 @@ export const STRIPES: Tone = {
   "dark": "rgb(0 0 0 / 35%)"
 };
 
-export const RECORDING: string = "from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler\n\nwith profile(\n    activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],\n    schedule=schedule(wait=5, warmup=2, active=6, repeat=1),  # skip the first steps: they are slower\n    on_trace_ready=tensorboard_trace_handler(\"log/my_run\"),\n    record_shapes=True,\n    profile_memory=True,\n    with_stack=True,  # functions of your code; the most expensive option, in time and file size\n) as prof:\n    for batch in loader:\n        train_step(batch)\n        prof.step()  # without this there are no figures per step\n";
+export const RECORDING = "from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler\n\nwith profile(\n    activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],\n    schedule=schedule(wait=5, warmup=2, active=6, repeat=1),  # skip the first steps: they are slower\n    on_trace_ready=tensorboard_trace_handler(\"log/my_run\"),\n    record_shapes=True,\n    profile_memory=True,\n    with_stack=True,  # functions of your code; the most expensive option, in time and file size\n) as prof:\n    for batch in loader:\n        train_step(batch)\n        prof.step()  # without this there are no figures per step\n";
 
 export const INKS: readonly [string, string] = [
   "#14181d",

@@ -24,6 +24,7 @@ export function Page() {
   const { data, isError } = useTraces();
   return (
     <div className="gd-page">
+      <h1 className="gd-unseen">GPU diagnosis</h1>
       {isError && <Notice tone="warning">TensorBoard does not respond. The page keeps retrying.</Notice>}
       {data && (data.scanned || data.traces.length > 0) ? (
         <Listed list={data} />

@@ -1,6 +1,6 @@
 import { MantineProvider } from "@mantine/core";
 import { QueryClientProvider } from "@tanstack/react-query";
-import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { createQueryClient } from "../../state/queries";
 import { usePage } from "../../state/store";
@@ -33,7 +33,10 @@ function shown(findings: object[]): void {
   );
 }
 
-const device = () => screen.getByRole<HTMLInputElement>("radio", { checked: true }).value;
+const device = () => {
+  const devices = screen.getByRole("radiogroup", { name: "Device" });
+  return within(devices).getByRole<HTMLInputElement>("radio", { checked: true }).value;
+};
 
 it("shows the device of the worst finding about memory, until the user selects another", () => {
   const ofTime = { cost_us: 9, cost_bytes: 0, cost_bytes_per_step: 0, memory_device: 0 };

@@ -94,6 +94,16 @@ function KindLegend({ kinds, whole }: { kinds: readonly KindTiles[]; whole: numb
   );
 }
 
+/** Begins with what is seen on the tile, so that it can be named by voice. */
+function tileName(tile: Tile, whole: number): string {
+  const { word } = colored(MEMORY_KINDS, tile.kind);
+  const title = tileTitle(tile);
+  const share = percent(tile.bytes, whole);
+  return title === ""
+    ? `${word} ${bytes(tile.bytes)} (${share})`
+    : `${title} ${bytes(tile.bytes)} (${share}), ${word}`;
+}
+
 function describe(tile: Tile, whole: number): string {
   const what = [colored(MEMORY_KINDS, tile.kind).word, tileTitle(tile)]
     .filter((part) => part !== "")
@@ -124,13 +134,12 @@ function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }
     const { owner } = tile;
     const inside = legible && (
       <>
-        <b>{tileTitle(tile) || colored(MEMORY_KINDS, kind).word}</b>
-        <span>{bytes(tile.bytes)}</span>
+        <b>{tileTitle(tile) || colored(MEMORY_KINDS, kind).word}</b> <span>{bytes(tile.bytes)}</span>
       </>
     );
     const named = {
       tabIndex: legible ? 0 : -1,
-      "aria-label": describe(tile, whole),
+      "aria-label": tileName(tile, whole),
       "data-legible": legible || undefined,
     };
     return (

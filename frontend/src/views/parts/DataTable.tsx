@@ -67,7 +67,7 @@ export function DataTable<T>(props: Props<T>) {
       className="gd-data"
       ref={box}
       style={{ maxHeight }}
-      role="region"
+      role="group"
       aria-label={label}
       tabIndex={all.length > WHOLE ? 0 : -1}
     >

@@ -63,11 +63,7 @@ function RecordedLine({ recorded }: { recorded: Recorded }) {
   return (
     <ul className="gd-recorded" aria-label="Recorded">
       {RECORDED.map(([key, label, how]) => (
-        <li
-          key={key}
-          data-missing={!recorded[key] || undefined}
-          title={recorded[key] ? "Recorded" : `Not recorded. ${how}`}
-        >
+        <li key={key} title={recorded[key] ? "Recorded" : `Not recorded. ${how}`}>
           <span aria-hidden="true">{recorded[key] ? "✓" : "✗"}</span> {label}
           {!recorded[key] && <span className="gd-unseen"> not recorded</span>}
         </li>
