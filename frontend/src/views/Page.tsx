@@ -24,7 +24,6 @@ export function Page() {
   const { data, isError } = useTraces();
   return (
     <div className="gd-page">
-      <h1 className="gd-unseen">GPU diagnosis</h1>
       {isError && <Notice tone="warning">TensorBoard does not respond. The page keeps retrying.</Notice>}
       {data && (data.scanned || data.traces.length > 0) ? (
         <Listed list={data} />
@@ -58,6 +57,7 @@ function Listed({ list }: { list: TraceList }) {
   return (
     <>
       <header className="gd-header">
+        <h1 className="gd-unseen">GPU diagnosis</h1>
         {open !== "runs" && <Chooser traces={list.traces} entry={shown} />}
         <Tabs views={viewsFor(list.traces, shown, open)} open={open} />
       </header>
