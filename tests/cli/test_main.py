@@ -134,9 +134,9 @@ guarded_memory.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() 
 read = diagnose.digest_file
 kept = []
 
-def eat(file, progress):
+def eat(file, *others):
     if "greedy" not in file.path:
-        return read(file, progress)
+        return read(file, *others)
     mine = []
     while True:
         mine.append(np.ones({items}))

@@ -10,6 +10,7 @@ import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
+from tb_gpudiag.service import jobs
 from tb_gpudiag.service.pending import Pending
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.service.service import Service, UnknownTrace
@@ -118,7 +119,10 @@ def test_a_trace_that_cannot_be_read_is_the_answer_s_problem(
     assert error.where.endswith("w.2.pt.trace.json")
 
 
-def test_a_damaged_digest_is_made_again(service: Callable[[], Service], tmp_path: Path) -> None:
+def test_a_damaged_digest_is_made_again(
+    service: Callable[[], Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "RETRY_AFTER_S", 0.2)
     write(tmp_path / "log" / "a", "w_1", 600, 1)
     served = service()
     (entry,) = served.traces().traces

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.facts.operators.merged import merge
+from tb_gpudiag.facts.operators.merged import MergedTree, merge
 from tb_gpudiag.trace.events import NONE
 
 
@@ -21,15 +21,18 @@ def test_nodes_have_the_paths_of_their_items(items: list[tuple[int, int]]) -> No
     assert len(tree) == len(set(paths))
     of_node = {int(node[at]): path for at, path in enumerate(paths)}
     for at in range(len(tree)):
-        path = of_node[at]
-        assert tree.depth[at] == len(path) - 1
-        assert tree.first[at] == paths.index(path)
-        above = int(tree.parent[at])
-        assert (above == NONE) == (len(path) == 1)
-        assert above == NONE or of_node[above] == path[:-1]
-        below = [other for other, found in of_node.items() if found[: len(path)] == path]
-        assert sorted(below) == list(range(at, int(tree.last[at])))
+        _check_node(tree, at, of_node, paths.index(of_node[at]))
     siblings = [(int(tree.parent[at]), int(tree.first[at])) for at in range(len(tree))]
     for parent in set(tree.parent.tolist()):
         firsts = [first for above, first in siblings if above == parent]
         assert firsts == sorted(firsts)
+
+
+def _check_node(tree: MergedTree, at: int, of_node: dict[int, tuple[int, ...]], first: int) -> None:
+    path, above = of_node[at], int(tree.parent[at])
+    assert tree.depth[at] == len(path) - 1
+    assert tree.first[at] == first
+    assert (above == NONE) == (len(path) == 1)
+    assert above == NONE or of_node[above] == path[:-1]
+    below = [other for other, found in of_node.items() if found[: len(path)] == path]
+    assert sorted(below) == list(range(at, int(tree.last[at])))

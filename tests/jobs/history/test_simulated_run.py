@@ -38,7 +38,7 @@ def recorded(job: Job, number: int, folder: Path) -> Digest:
 
 def test_a_leak_of_hours(tmp_path: Path) -> None:
     """Batches differ by more than an hour leaks, and the GPU is full after ten days."""
-    job = replace(HEALTHY, varying=0.3, steps=6, capacity_bytes=1 << 30)
+    job = replace(HEALTHY, blocks=3, varying=0.3, steps=6, capacity_bytes=1 << 30)
     made = [
         recorded(replace(job, weights_bytes=job.weights_bytes + number * LEAK_PER_HOUR), number, tmp_path)
         for number in range(RECORDINGS)
@@ -53,7 +53,7 @@ def test_a_leak_of_hours(tmp_path: Path) -> None:
 
 
 def test_a_healthy_run(tmp_path: Path) -> None:
-    job = replace(HEALTHY, varying=0.3, steps=6)
+    job = replace(HEALTHY, blocks=3, varying=0.3, steps=6)
     (history,) = histories([recorded(job, number, tmp_path) for number in range(RECORDINGS)])
     assert not history.drifts
     assert not history.changes

@@ -18,7 +18,25 @@ torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
 
-def test_operators_are_those_of_key_averages(tmp_path: Path) -> None:
+Times = dict[tuple[str, str], tuple[float, float, float]]
+"""(name, shapes) -> calls, self µs, total µs."""
+
+
+@pytest.mark.parametrize("by_shapes", [False, True])
+def test_operators_are_those_of_key_averages(by_shapes: bool, tmp_path: Path) -> None:
+    profiler = _profiled()
+    path = tmp_path / "host_1.1.pt.trace.json"
+    profiler.export_chrome_trace(str(path))
+    ours = _ours(Facts(read_trace(str(path))), "shapes" if by_shapes else "operator")
+    theirs = _theirs(profiler, by_shapes)
+    missing = theirs.keys() - ours.keys()
+    assert len(missing) <= len(theirs) // 20, missing
+    for key in theirs.keys() - missing:
+        assert ours[key][0] == theirs[key][0], key
+        assert ours[key][1:] == pytest.approx(theirs[key][1:], rel=0.01, abs=1), key
+
+
+def _profiled() -> Any:
     torch.manual_seed(0)
     model = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 30 * 30, 10)
@@ -30,27 +48,24 @@ def test_operators_are_those_of_key_averages(tmp_path: Path) -> None:
                 model(torch.randn(4, 3, 32, 32)).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
-    path = tmp_path / "host_1.1.pt.trace.json"
-    profiler.export_chrome_trace(str(path))
-    facts = Facts(read_trace(str(path)))
+    return profiler
+
+
+def _ours(facts: Facts, group: str) -> Times:
     arrays = prepare_timeline(facts) | prepare_calls(facts)
-    for group, by_shapes in (("operator", False), ("shapes", True)):
-        ours: dict[tuple[str, str], tuple[float, float, float]] = {}
-        for kind in ("operator", "range"):
-            table = slice_operators(arrays, group, kind, "calls", "", 2000, None, None)
-            for row in table.rows:
-                key = (row.name, row.shapes.replace(" ", ""))
-                ours[key] = (row.calls, row.host_self_us, row.host_total_us)
-        theirs: dict[tuple[str, str], tuple[float, float, float]] = {}
-        for average in profiler.key_averages(group_by_input_shape=by_shapes):
-            # They name dimensions of tensors only, as we do; [] for what is none.
-            shapes = str(average.input_shapes).replace(" ", "") if by_shapes else ""
-            key = (average.key, "" if shapes == "[]" else shapes)
-            theirs[key] = (average.count, average.self_cpu_time_total, average.cpu_time_total)
-        operators = {key for key in theirs if not key[0].startswith("[")}
-        missing = {key for key in operators if key not in ours}
-        assert len(missing) <= len(operators) // 20, missing
-        for key in operators - missing:
-            assert ours[key][0] == theirs[key][0], key
-            assert ours[key][1] == pytest.approx(theirs[key][1], rel=0.01, abs=1), key
-            assert ours[key][2] == pytest.approx(theirs[key][2], rel=0.01, abs=1), key
+    found = {}
+    for kind in ("operator", "range"):
+        for row in slice_operators(arrays, group, kind, "calls", "", 2000, None, None).rows:
+            found[row.name, row.shapes.replace(" ", "")] = (row.calls, row.host_self_us, row.host_total_us)
+    return found
+
+
+def _theirs(profiler: Any, by_shapes: bool) -> Times:
+    """They name dimensions of tensors only, as we do; [] for what is none."""
+    found = {}
+    for one in profiler.key_averages(group_by_input_shape=by_shapes):
+        shapes = str(one.input_shapes).replace(" ", "") if by_shapes else ""
+        if not one.key.startswith("["):
+            times = (one.count, one.self_cpu_time_total, one.cpu_time_total)
+            found[one.key, "" if shapes == "[]" else shapes] = times
+    return found
