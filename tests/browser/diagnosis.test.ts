@@ -44,8 +44,9 @@ it("shows the verdict of the report: limiter, sentence, GPU busy, steps", async 
   const text = await verdict.innerText();
   expect(text).toContain(report.verdict?.sentence);
   expect(text).toContain(`${(100 * (report.verdict?.busy_share ?? 0)).toFixed(1)}%`);
-  expect(text).toMatch(new RegExp(`Steps\\s+${report.steps.length}\\b`));
   expect(text).toContain("Simulated");
+  const figures = frame.getByRole("region", { name: "Where the time went" });
+  expect(await figures.innerText()).toMatch(new RegExp(`Steps\\s+${report.steps.length}\\b`));
 });
 
 it("shows causes whose displayed times add up to the step window", async () => {

@@ -76,7 +76,11 @@ describe("the timeline", () => {
     const drawn = await selected.innerText();
     expect(await shownTime(frame).innerText()).toBe(before);
     const middle = ((step.start_us + step.end_us) / 2 - trace_start_us) / (trace_end_us - trace_start_us);
-    await mouse.click(box.x + middle * box.width, box.y + 28);
+    // Statistics of the range have appeared next to the lanes, which are narrower now.
+    const canvas = frame.locator(".gd-lanes canvas");
+    await expect.poll(async () => (await canvas.boundingBox())?.width).toBeLessThan(box.width);
+    const narrower = (await canvas.boundingBox()) ?? box;
+    await mouse.click(narrower.x + middle * narrower.width, narrower.y + 28);
     await expect.poll(() => selected.innerText()).not.toBe(drawn);
     await timelineOf(frame).getByRole("button", { name: "Zoom to selection" }).click();
     await session.untilHash(

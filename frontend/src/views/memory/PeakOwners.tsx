@@ -58,7 +58,7 @@ export function PeakOwners({ memory, picked, onPick }: Props) {
       <p className="gd-memory-pointed" aria-live="polite">
         {pointed ? (
           <>
-            <b>{describe(pointed, whole)}</b> {tileDetail(pointed)}
+            <b>{tileName(pointed, whole)}</b> {tileDetail(pointed)}
           </>
         ) : (
           <span className="gd-muted">
@@ -104,13 +104,6 @@ function tileName(tile: Tile, whole: number): string {
     : `${title} ${bytes(tile.bytes)} (${share}), ${word}`;
 }
 
-function describe(tile: Tile, whole: number): string {
-  const what = [colored(MEMORY_KINDS, tile.kind).word, tileTitle(tile)]
-    .filter((part) => part !== "")
-    .join(": ");
-  return `${what}, ${bytes(tile.bytes)} (${percent(tile.bytes, whole)})`;
-}
-
 interface TilesProps {
   readonly kind: KindTiles;
   readonly within: Rect | undefined;
@@ -145,7 +138,7 @@ function Tiles({ kind: { kind, tiles }, within, whole, picked, onPick, onPoint }
     return (
       <li
         key={at}
-        title={describe(tile, whole)}
+        title={tileName(tile, whole)}
         style={{ left, top, width, height, background, color: textOn(background) }}
         onPointerEnter={() => {
           onPoint(tile);
