@@ -24,7 +24,15 @@ from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.slices.memory_history import prepare_memory
 from tb_gpudiag.report.slices.memory_slice import slice_memory
+from tb_gpudiag.report.slices.operators.call_tree_slice import slice_call_tree
+from tb_gpudiag.report.slices.operators.kernel_table import slice_kernels
+from tb_gpudiag.report.slices.operators.operator_table import slice_operators
+from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
+from tb_gpudiag.report.slices.operators.roofline_plot import slice_roofline
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
+from tb_gpudiag.report.slices.timeline_events import event_details
+from tb_gpudiag.report.slices.timeline_range import range_statistics
+from tb_gpudiag.report.slices.timeline_search import find_events
 from tb_gpudiag.report.views.html import to_html
 from tb_gpudiag.report.views.markdown import to_markdown
 from tb_gpudiag.report.views.text import to_text
@@ -126,11 +134,18 @@ def _diagnose(content: bytes, name: str) -> None:
     if zlib.crc32(content) % SHOWN == 0:
         for view in (to_text, to_markdown, to_html):
             assert view([report])
-    arrays = prepare_timeline(facts)
+    arrays = prepare_timeline(facts) | prepare_calls(facts)
     windows: tuple[tuple[float | None, float | None], ...] = ((None, None), (0.0, 1.0), (-1e12, 1e12))
     for start_us, end_us in windows:
         shown = slice_timeline(arrays, start_us, end_us, 500)
         assert sum(len(lane.box_start_us) for lane in shown.lanes) <= MOST_BOXES
+        assert to_json(range_statistics(arrays, start_us, end_us))
+        assert to_json(slice_operators(arrays, "stack", "operator", "gpu_self", "", 50, start_us, end_us))
+        assert to_json(slice_kernels(arrays, "operator", "total", "", 50, start_us, end_us))
+        assert to_json(slice_call_tree(arrays, "gpu", None, start_us, end_us))
+    for match in find_events(arrays, "", False, "any", 20).events:
+        assert to_json(event_details(arrays, match.number))
+    assert to_json(slice_roofline(arrays))
     memory = prepare_memory(facts)
     for device in facts.memory:
         slice_memory(memory, device.device, None, None, 500)

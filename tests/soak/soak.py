@@ -137,6 +137,11 @@ def _page(tensorboard: TensorBoard, found: Soaked, stop: threading.Event, number
                 f"timeline?id={id_}&start_us={start_us}&end_us={start_us + draw.uniform(0, 1e4)}&width=1500",
                 f"memory?id={id_}",
                 f"gap?id={id_}&device=0&gap={draw.randrange(40)}",
+                f"find?id={id_}&text=a&limit=20",
+                f"event?id={id_}&event={draw.randrange(200)}",
+                f"range?id={id_}&start_us={start_us}&end_us={start_us + 1e3}",
+                f"operators?id={id_}&group=stack",
+                f"callTree?id={id_}&weight=gpu",
                 *([f"cancel?id={id_}"] if draw.random() < CANCELS else []),
             ]
         )
