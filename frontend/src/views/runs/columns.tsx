@@ -121,10 +121,11 @@ function folderCell(id: string, { folder, runs, saving_share, folded }: Folder) 
 
 function Gain({ row: { saving_share, step_us } }: { row: RunRow }) {
   if (saving_share <= 0) return null;
+  const after_us = step_us * (1 - saving_share);
   return (
     <span className="gd-two">
-      <span>{percent(saving_share)}</span>
-      {step_us > 0 && <span>→ {time(step_us * (1 - saving_share))}</span>}
+      <span>≤ {percent(saving_share)}</span>
+      {after_us > 0 && <span>→ {time(after_us)}</span>}
     </span>
   );
 }
