@@ -1,6 +1,6 @@
 /// <reference types="vitest/config" />
 import react from "@vitejs/plugin-react";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
 
 // `npm run dev` serves the page standalone, with data from a TensorBoard at this URL.
@@ -20,8 +20,21 @@ function fontLicense(): Plugin {
   };
 }
 
+/** Add a license text that is missing in a package: its author's other package, which uses it, has the same. */
+function missingLicense(): Plugin {
+  return {
+    name: "missing-license",
+    writeBundle({ dir = "" }) {
+      const file = `${dir}/licenses.md`;
+      const text = readFileSync("node_modules/react-remove-scroll/LICENSE", "utf8");
+      const listed = readFileSync(file, "utf8");
+      writeFileSync(file, listed.replace(/^## react-remove-scroll-bar .*\n(?=\n##)/m, `$&\n${text}`));
+    },
+  };
+}
+
 export default defineConfig({
-  plugins: [react(), fontLicense()],
+  plugins: [react(), fontLicense(), missingLicense()],
   // TensorBoard can serve the page under any prefix, so every URL is relative.
   base: "./",
   build: {

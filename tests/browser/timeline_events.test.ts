@@ -76,7 +76,7 @@ describe("an event", () => {
       .first()
       .click();
     await panel.getByText("Launches", { exact: true }).waitFor();
-    const hash = await session.untilHash((now) => now.includes("event="));
+    const hash = await session.untilHash((now) => now.includes(`event=${launch?.number ?? "?"}`));
     await session.page.reload();
     const again = await tabFrame(session.page);
     await again

@@ -52,7 +52,7 @@ def test_a_moment_has_what_is_live_by_call_stack(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["v100_ddp_memory", "a100_particle_transformer", "cpu_torch213/leaky"])
-def test_real_states_add_up_to_the_curve(folder: str) -> None:
+def test_real_states_add_up_to_the_curve(shared_traces: Path, folder: str) -> None:
     facts = first_in(folder)
     arrays = prepared(facts)
     for device in facts.memory:

@@ -197,7 +197,7 @@ def test_a_trace_without_calls_has_empty_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["h100_owlv2", "v100_resnet50_workers0", "a100_recsys_queued"])
-def test_real_traces_add_up(folder: str) -> None:
+def test_real_traces_add_up(shared_traces: Path, folder: str) -> None:
     facts = first_in(folder)
     arrays = arrays_of(facts)
     work = facts.events.duration_ns[facts.work.event].sum() / 1e3
