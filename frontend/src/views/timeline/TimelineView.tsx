@@ -67,6 +67,7 @@ export default function TimelineView({ entry, report }: ReportProps) {
         <Toolbar
           view={view}
           bounds={bounds}
+          known={overview !== null}
           gaps={gaps}
           loading={slices.loading}
           hidden={rows?.hidden ?? []}

@@ -9,6 +9,8 @@ import type { GapSteps } from "./useGapSteps";
 interface Props {
   readonly view: Viewport;
   readonly bounds: Viewport;
+  /** False until the trace's extent is known. */
+  readonly known: boolean;
   readonly gaps: GapSteps;
   readonly loading: boolean;
   /** Titles of hidden lanes. */
@@ -17,7 +19,7 @@ interface Props {
   readonly onHelp: () => void;
 }
 
-export function Toolbar({ view, bounds, gaps, loading, hidden, onShowAll, onHelp }: Props) {
+export function Toolbar({ view, bounds, known, gaps, loading, hidden, onShowAll, onHelp }: Props) {
   const selection = usePage((page) => page.selection);
   const shown = useShown();
   const setSelection = usePage((page) => page.setSelection);
@@ -65,7 +67,7 @@ export function Toolbar({ view, bounds, gaps, loading, hidden, onShowAll, onHelp
           Show {plural(hidden.length, "hidden lane")}
         </Button>
       )}
-      <span className="gd-muted gd-number">{time(span(view))} shown</span>
+      {known && <span className="gd-muted gd-number">{time(span(view))} shown</span>}
       <span className="gd-buttons" role="group" aria-label="Gaps, longest first">
         <Key
           label="Longer gap (p)"
