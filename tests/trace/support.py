@@ -169,13 +169,14 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
         args.get("Call stack", ""),
         float(np.float32(args.get("blocks per SM", -1))) if category == Category.KERNEL else -1.0,
         _launched_as(args) if category == Category.KERNEL else (0, 0, -1),
-        *(
-            json.dumps(args[key], separators=(",", ":"))
-            if key in args and (key == "Input Dims" or has_cost(event.get("name", "")))
-            else ""
-            for key in ("Input Dims", "Input type")
-        ),
+        *(_inputs(args, key, event.get("name", "")) for key in ("Input Dims", "Input type")),
     )
+
+
+def _inputs(args: dict[str, Any], key: str, name: str) -> str:
+    """Return the shapes of an operator's inputs if they are short, or the types if they matter."""
+    text = json.dumps(args[key], separators=(",", ":")) if key in args else ""
+    return text if (len(text) <= 400 if key == "Input Dims" else has_cost(name)) else ""
 
 
 def _launched_as(args: dict[str, Any]) -> tuple[int, int, int]:
