@@ -87,6 +87,8 @@ function tooWide(frame: Frame): Promise<string[]> {
 for (const width of [900, 1280, 2560])
   it(`no view is wider than ${width.toString()} pixels`, async () => {
     await session.page.setViewportSize({ width, height: 900 });
-    for (const view of Object.keys(VIEWS) as ViewName[])
-      expect(await tooWide(await open(view, "light")), view).toEqual([]);
+    for (const view of Object.keys(VIEWS) as ViewName[]) {
+      const frame = await open(view, "light");
+      await expect.poll(() => tooWide(frame), { message: view }).toEqual([]);
+    }
   });

@@ -25,7 +25,7 @@ it("shows progress, then the verdict, when a trace is opened for the first time"
   const frame = await session.open("launch_bound");
   await frame.locator(".gd-analyzing").waitFor();
   await frame.locator("h1", { hasText: "Kernel launches" }).waitFor();
-  expect(await frame.locator(".gd-analyzing").count()).toBe(0);
+  await expect.poll(() => frame.locator(".gd-analyzing").count()).toBe(0);
 });
 
 it("cancels an analysis on demand, and resumes it", async () => {
@@ -46,7 +46,7 @@ it("shows the verdict of the report: limiter, sentence, GPU busy, steps", async 
   expect(text).toContain(`${(100 * (report.verdict?.busy_share ?? 0)).toFixed(1)}%`);
   expect(text).toContain("Simulated");
   const figures = frame.getByRole("region", { name: "Where the time went" });
-  expect(await figures.innerText()).toMatch(new RegExp(`Steps\\s+${report.steps.length}\\b`));
+  await expect.poll(() => figures.innerText()).toMatch(new RegExp(`Steps\\s+${report.steps.length}\\b`));
 });
 
 it("shows causes whose displayed times add up to the step window", async () => {
@@ -59,9 +59,9 @@ it("shows causes whose displayed times add up to the step window", async () => {
   expect(parts.length).toBeGreaterThan(2);
   expect(parts.reduce((sum, part) => sum + part, 0)).toBe(total);
   expect(total).toBe(Math.round((report.devices[0]?.window_us ?? 0) / 10));
-  expect(await frame.locator(".gd-stepbars .gd-stepbar").count()).toBe(
-    report.devices[0]?.step_accounts.length,
-  );
+  await expect
+    .poll(() => frame.locator(".gd-stepbars .gd-stepbar").count())
+    .toBe(report.devices[0]?.step_accounts.length);
 });
 
 it("shows where to fix, how, and what it brings, without scrolling or a click", async () => {
@@ -122,7 +122,7 @@ it("expands a finding and copies its fix", async () => {
   const frame = await session.open(RUN);
   await frame.locator(".gd-finding-head", { hasText: finding?.title ?? "" }).click();
   await frame.locator(".gd-evidence").waitFor();
-  expect(await frame.locator(".gd-evidence tr").count()).toBe(finding?.evidence.length);
+  await expect.poll(() => frame.locator(".gd-evidence tr").count()).toBe(finding?.evidence.length);
   const copy = frame.getByRole("button", { name: `Copy fix for ${finding?.rule ?? ""}` });
   await copy.click();
   await copy.filter({ hasText: "Copied" }).waitFor();
@@ -143,10 +143,10 @@ it("explains a rule in a side panel, by keyboard", async () => {
   await panel.getByRole("heading", { name: rule }).waitFor();
   await panel.getByRole("heading", { name: "Known limits" }).waitFor();
   await session.page.keyboard.press("Tab");
-  expect(await panel.evaluate((dialog) => dialog.contains(document.activeElement))).toBe(true);
+  await expect.poll(() => panel.evaluate((dialog) => dialog.contains(document.activeElement))).toBe(true);
   await session.page.keyboard.press("Escape");
   await panel.waitFor({ state: "detached" });
-  expect(await button.evaluate((element) => element === document.activeElement)).toBe(true);
+  await expect.poll(() => button.evaluate((element) => element === document.activeElement)).toBe(true);
 });
 
 it("lists the rules that could not check, and those that found no problem", async () => {
@@ -176,14 +176,14 @@ it("sorts the launches by any column, and marks the column", async () => {
   const table = frame.getByRole("region", { name: "Launches" }).getByRole("table").first();
   const first = table.locator("tbody td").first();
   await table.locator('th[aria-sort="descending"]', { hasText: "Idle caused" }).waitFor();
-  expect(await first.innerText()).toBe(most("idle_us", 1));
+  await expect.poll(() => first.innerText()).toBe(most("idle_us", 1));
   const title = table.getByRole("button", { name: "Operator overhead" });
   await title.click();
   await table.locator('th[aria-sort="descending"]', { hasText: "Operator overhead" }).waitFor();
-  expect(await first.innerText()).toBe(most("dispatch_us", 1));
+  await expect.poll(() => first.innerText()).toBe(most("dispatch_us", 1));
   await title.press("Enter");
   await table.locator('th[aria-sort="ascending"]', { hasText: "Operator overhead" }).waitFor();
-  expect(await first.innerText()).toBe(most("dispatch_us", -1));
+  await expect.poll(() => first.innerText()).toBe(most("dispatch_us", -1));
 });
 
 it("follows TensorBoard's theme", async () => {
@@ -203,7 +203,7 @@ it("restores trace, finding and range from a link", async () => {
   const range = { trace: id, t0: "5000.000", t1: "9000.000" };
   const frame = await openTab(session.page, session.tensorboard.url, range);
   await shownTime(frame).waitFor();
-  expect(await shownTime(frame).innerText()).toContain("4\u00a0ms");
+  await expect.poll(() => shownTime(frame).innerText()).toContain("4\u00a0ms");
   await goTo(frame, "Summary");
   const head = frame.locator(".gd-finding-head").first();
   await head.click();
@@ -215,18 +215,18 @@ it("restores trace, finding and range from a link", async () => {
   expect(new URL(session.page.url()).hash).toBe(hash);
   await goTo(again, "Timeline");
   await again.locator(".gd-label").first().waitFor();
-  expect(await shownTime(again).innerText()).toContain("4\u00a0ms");
+  await expect.poll(() => shownTime(again).innerText()).toContain("4\u00a0ms");
 });
 
 it("shows only the memory of a memory snapshot, and nothing about time", async () => {
   await session.reportOf("snapshot");
   const frame = await session.open("snapshot");
   await frame.locator("h1", { hasText: "CUDA memory snapshot" }).waitFor();
-  expect(await frame.locator(".gd-chooser-file").innerText()).toContain("CUDA memory snapshot");
+  await expect.poll(() => frame.locator(".gd-chooser-file").innerText()).toContain("CUDA memory snapshot");
   const tabs = frame.getByRole("navigation", { name: "Views" });
   for (const name of ["Timeline", "Operators"])
-    expect(await tabs.getByRole("button", { name }).count()).toBe(0);
-  expect(await frame.getByRole("region", { name: "Where the time went" }).count()).toBe(0);
+    await expect.poll(() => tabs.getByRole("button", { name }).count()).toBe(0);
+  await expect.poll(() => frame.getByRole("region", { name: "Where the time went" }).count()).toBe(0);
   await frame.getByRole("button", { name: "Show the memory of" }).click();
   await frame.getByRole("region", { name: "Memory", exact: true }).waitFor();
   const run = frame.getByRole("combobox", { name: "Run" });
@@ -243,8 +243,8 @@ it("says what is wrong with a file, and keeps the others usable", async () => {
   await frame.getByRole("option", { name: "bad" }).click();
   const problem = frame.getByRole("alert");
   await problem.waitFor();
-  expect(await problem.innerText()).toContain("cannot be diagnosed");
-  expect(await problem.innerText()).toContain(".pt.trace.json");
+  await expect.poll(() => problem.innerText()).toContain("cannot be diagnosed");
+  await expect.poll(() => problem.innerText()).toContain(".pt.trace.json");
   await run.fill("healthy");
   await frame.getByRole("option", { name: "healthy" }).click();
   await frame.getByRole("region", { name: "Verdict" }).locator("h1", { hasText: "GPU computing" }).waitFor();
@@ -258,16 +258,20 @@ it("shows names as text, whatever they contain and however long they are", async
   await session.page.keyboard.press("n");
   const panel = frame.locator(".gd-gap");
   await panel.getByText("On the GPU after").waitFor();
-  expect(await panel.locator(".gd-chain-name", { hasText: MARKUP.slice(0, 20) }).count()).toBeGreaterThan(0);
+  await expect
+    .poll(() => panel.locator(".gd-chain-name", { hasText: MARKUP.slice(0, 20) }).count())
+    .toBeGreaterThan(0);
   await goTo(frame, "Summary");
   const figures = frame.getByRole("region", { name: "Where the time went" });
   await figures.waitFor();
-  expect(await figures.innerText()).toContain(MARKUP);
+  await expect.poll(() => figures.innerText()).toContain(MARKUP);
   await goTo(frame, "Operators");
   // The toolbar of the timeline shows the name of a row, too.
   await frame.getByRole("region", { name: "kernel family" }).locator("tr.gd-linked").first().click();
   await frame.locator(".gd-shown").waitFor();
-  expect(await widens(frame), `a name of ${LONG.length} characters widens the page`).toBe(false);
+  await expect
+    .poll(() => widens(frame), { message: `a name of ${LONG.length} characters widens the page` })
+    .toBe(false);
 });
 
 it("scrolls a wide table inside itself, never the page", async () => {
@@ -276,8 +280,8 @@ it("scrolls a wide table inside itself, never the page", async () => {
   const frame = await session.open(RUN, "operators");
   const table = frame.getByRole("region", { name: "Launches" }).locator(".gd-wide").first();
   await table.waitFor();
-  expect(await table.evaluate((element) => element.scrollWidth > element.clientWidth)).toBe(true);
-  expect(await widens(frame)).toBe(false);
+  await expect.poll(() => table.evaluate((element) => element.scrollWidth > element.clientWidth)).toBe(true);
+  await expect.poll(() => widens(frame)).toBe(false);
 });
 
 it("also works standalone, without TensorBoard around it", async () => {

@@ -38,7 +38,7 @@ it("explains how to record, then finds the first trace, further ones, and a repa
   write(logdir, "later/w.1.pt.trace.json", '{"traceEvents": ');
   const run = frame.getByRole("combobox", { name: "Run" });
   await run.waitFor();
-  expect(await run.inputValue()).toBe("healthy");
+  await expect.poll(() => run.inputValue()).toBe("healthy");
   await run.fill("later");
   await frame.getByRole("option", { name: "later" }).click();
   await frame.getByRole("alert").waitFor();

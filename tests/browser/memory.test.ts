@@ -117,7 +117,7 @@ it("shows what a step leaves allocated, by mouse and by keyboard", async () => {
     .getByText(`${printed(slice.kept_bytes)}\u00a0MiB`)
     .first()
     .waitFor();
-  expect(await range.locator("tbody tr").first().innerText()).toContain(slice.sites[0]?.operator);
+  await expect.poll(() => range.locator("tbody tr").first().innerText()).toContain(slice.sites[0]?.operator);
 
   const third = steps[2];
   if (!third) throw new Error("there is no third step");
@@ -168,7 +168,7 @@ it("shows the kinds at the peak, which add up, and describes each tile by keyboa
   const first = tiles.locator("[data-legible]").first();
   await first.focus();
   const label = (await first.getAttribute("aria-label")) ?? "no label";
-  expect(await opened.memory.locator(".gd-memory-pointed").innerText()).toContain(label);
+  await expect.poll(() => opened.memory.locator(".gd-memory-pointed").innerText()).toContain(label);
 });
 
 it("shows what an owner allocates up to the peak, at a click of its tile", async () => {
@@ -182,9 +182,9 @@ it("shows what an owner allocates up to the peak, at a click of its tile", async
   await range.getByText("From the start to the peak").waitFor();
   const row = range.locator("tr[data-shown]").first();
   await row.waitFor();
-  expect(await row.innerText()).toContain(owner.operator);
-  expect(await range.locator("tbody tr").first().getAttribute("data-shown")).toBe("true");
-  expect(await tile.getAttribute("aria-pressed")).toBe("true");
+  await expect.poll(() => row.innerText()).toContain(owner.operator);
+  await expect.poll(() => range.locator("tbody tr").first().getAttribute("data-shown")).toBe("true");
+  await expect.poll(() => tile.getAttribute("aria-pressed")).toBe("true");
   await tile.press("Enter");
   await range.getByText("Whole recording").waitFor();
 });
@@ -203,7 +203,7 @@ it("explains how to record memory if it was not recorded, in a folded note", asy
   const note = frame.locator("details", { hasText: "was not recorded. How to record it" });
   await note.waitFor();
   const code = note.locator("pre", { hasText: "profile_memory=True" });
-  expect(await code.isVisible()).toBe(false);
+  await expect.poll(() => code.isVisible()).toBe(false);
   await note.locator("summary").click();
   await code.waitFor();
 });

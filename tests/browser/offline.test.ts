@@ -51,7 +51,9 @@ test("every view opens from disk, and views about other traces are absent", asyn
   await page.goto(pathToFileURL(file).href);
   await page.getByText("Data loading keeps the GPU idle").first().waitFor();
   const tabs = page.getByRole("navigation", { name: "Views" }).getByRole("button");
-  expect(await tabs.allTextContents()).toEqual(["Summary", "Timeline", "Operators", "Memory", "Recording"]);
+  await expect
+    .poll(() => tabs.allTextContents())
+    .toEqual(["Summary", "Timeline", "Operators", "Memory", "Recording"]);
   for (const view of ["Timeline", "Operators", "Memory", "Recording", "Summary"]) {
     await tabs.filter({ hasText: view }).click();
     await page.getByRole("heading").first().waitFor();

@@ -22,11 +22,11 @@ it("shows operators with the largest GPU time first, and a row in detail", async
   const table = frame.getByRole("table", { name: "Rows: operator by operator" });
   const first = table.locator("tbody tr").first();
   await first.waitFor();
-  expect(await first.locator("td").first().innerText()).toBe(rows[0]?.name);
+  await expect.poll(() => first.locator("td").first().innerText()).toBe(rows[0]?.name);
   await first.getByRole("button").click();
   const details = frame.getByRole("region", { name: `Details of ${rows[0]?.name ?? ""}` });
   await details.getByText("Launches", { exact: true }).waitFor();
-  expect(await first.getAttribute("aria-current")).toBe("true");
+  await expect.poll(() => first.getAttribute("aria-current")).toBe("true");
   // The longest call leads to the timeline.
   await details
     .getByRole("button", { name: /^Show on the timeline/ })

@@ -38,7 +38,7 @@ describe("the timeline", () => {
     await session.untilHash((hash) => start(hash) < start(zoomed));
     await timelineOf(frame).getByRole("button", { name: "Fit" }).click();
     await session.untilHash((hash) => !hash.includes("t0="));
-    expect(await shownTime(frame).innerText()).toBe(before);
+    await expect.poll(() => shownTime(frame).innerText()).toBe(before);
   });
 
   it("selects a range, and zooms to it", async () => {
@@ -74,7 +74,7 @@ describe("the timeline", () => {
     await mouse.move(box.x + 300, box.y + 10, { steps: 4 });
     await mouse.up();
     const drawn = await selected.innerText();
-    expect(await shownTime(frame).innerText()).toBe(before);
+    await expect.poll(() => shownTime(frame).innerText()).toBe(before);
     const middle = ((step.start_us + step.end_us) / 2 - trace_start_us) / (trace_end_us - trace_start_us);
     // Statistics of the range have appeared next to the lanes, which are narrower now.
     const canvas = frame.locator(".gd-lanes canvas");

@@ -44,7 +44,7 @@ describe("search", () => {
     await expect.poll(() => state.innerText()).toBe(`1 of ${figure(total)}`);
     await frame.getByRole("button", { name: "Back to the matches" }).click();
     const list = frame.getByRole("complementary", { name: "Matches" }).getByRole("listitem");
-    expect(await list.count()).toBe(Math.min(total, 100));
+    await expect.poll(() => list.count()).toBe(Math.min(total, 100));
   });
 
   it("takes regular expressions, and says when one is broken", async () => {
@@ -115,7 +115,7 @@ describe("a range", () => {
     const name = whole.operators[0]?.name ?? "";
     const row = panel.getByRole("row", { name });
     await row.first().waitFor();
-    expect(await row.first().innerText()).toContain(String(whole.operators[0]?.count));
+    await expect.poll(() => row.first().innerText()).toContain(String(whole.operators[0]?.count));
   });
 });
 

@@ -36,7 +36,7 @@ it("begins with the runs, opens one, and goes back to where it was", async () =>
 
   await session.page.goBack();
   await frame.getByRole("heading", { name: "Runs" }).waitFor();
-  expect(await frame.getByRole("textbox", { name: "Filter runs" }).inputValue()).toBe("INPUT");
+  await expect.poll(() => frame.getByRole("textbox", { name: "Filter runs" }).inputValue()).toBe("INPUT");
   await session.page.goForward();
   await frame.getByRole("region", { name: "Verdict" }).waitFor();
   await session.page.reload();
@@ -53,14 +53,14 @@ it("shows a job: one verdict, its ranks, and the map by keyboard", async () => {
   const { id } = await session.entryOf("job");
   const frame = await openTab(session.page, session.tensorboard.url, { view: "job", trace: id });
   await frame.getByRole("region", { name: "Verdict" }).waitFor({ timeout: 55_000 });
-  expect(await rows(frame, "Ranks").count()).toBe(RANKS);
-  expect(await widens(frame)).toBe(false);
+  await expect.poll(() => rows(frame, "Ranks").count()).toBe(RANKS);
+  await expect.poll(() => widens(frame)).toBe(false);
   const map = frame.getByRole("img", { name: /by rank and cause/ });
   await map.focus();
   await session.page.keyboard.press("ArrowDown");
   await frame.getByText(/^Rank 0, Computing: \d/).waitFor();
   await frame.getByText("As a table").click();
-  expect(await rows(frame, "Time by rank and cause").count()).toBe(RANKS);
+  await expect.poll(() => rows(frame, "Time by rank and cause").count()).toBe(RANKS);
   await rows(frame, "Ranks").nth(1).getByRole("button").click();
   await session.untilHash((hash) => hash.includes("trace=") && hash.includes("view=summary"));
   await session.page.goBack();
@@ -72,7 +72,7 @@ it("shows the history of a run, and opens the recording that is clicked", async 
   const frame = await openTab(session.page, session.tensorboard.url, { view: "history", trace: id });
   const chart = frame.getByRole("group", { name: /^Step time by recording/ });
   await chart.locator("canvas").waitFor({ timeout: 55_000 });
-  expect(await rows(frame, "Recordings").count()).toBe(3);
+  await expect.poll(() => rows(frame, "Recordings").count()).toBe(3);
   await frame.getByText("Nothing changed for good between these recordings.").waitFor();
   const box = await chart.boundingBox();
   if (!box) throw new Error("the chart is not on the screen");
@@ -102,8 +102,8 @@ it("compares a recording with a pinned base, and swaps them", async () => {
   });
   const verdict = frame.getByRole("region", { name: "Verdict" });
   await verdict.locator("h1", { hasText: "Faster" }).waitFor({ timeout: 55_000 });
-  expect(await frame.getByRole("heading", { name: "Gone" }).count()).toBe(1);
-  expect(await widens(frame)).toBe(false);
+  await expect.poll(() => frame.getByRole("heading", { name: "Gone" }).count()).toBe(1);
+  await expect.poll(() => widens(frame)).toBe(false);
   await frame.getByRole("button", { name: "Swap" }).click();
   await verdict.locator("h1", { hasText: "Slower" }).waitFor({ timeout: 55_000 });
   await session.untilHash(
