@@ -2,9 +2,10 @@
 
     python -m tests.benchmarks.load [MEGABYTES]
 
-It is compared with an idle TensorBoard and with a floor: as many pages that ask a plugin which only sends
-ready bytes. TensorBoard itself needs about 2 ms of Python for each request, and the pages run on the same
-cores. Idle and floor are measured twice, because other programs on the machine disturb.
+It is compared with an idle TensorBoard and with two floors: as many pages that ask a plugin which only sends
+ready bytes, and the same next to as many busy processes of low priority as there are analyses at once.
+TensorBoard itself needs about 2 ms of Python for each request, and the pages run on the same cores. Idle and
+the first floor are measured twice, because other programs on the machine disturb.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
 
+from tb_gpudiag.service.settings import WORKERS
+from tb_gpudiag.service.worker import NICE
 from tests.benchmarks import floor
 from tests.benchmarks.tabs import WIDTH_PX
 from tests.benchmarks.traces import large_trace
@@ -31,6 +34,7 @@ from tests.test_plugin_process import TensorBoard, environment_with_plugin
 TRACES = 3
 TABS = 50
 SIZE_MB = 100
+_SORTING = "import numpy as np; a = np.random.rand(4_000_000)\nwhile True: np.cumsum(np.sort(a))"
 OTHER_ROUTE = "plugin/scalars/tags"
 PROBES = 200
 PROBE_EVERY_S = 0.02
@@ -39,6 +43,7 @@ ANALYZE_S = 20.0
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 IDLE, FLOOR = "idle", f"{TABS} tabs, ready bytes"
+BUSY_FLOOR = f"ready bytes, {WORKERS} busy"
 ANALYZING, ZOOMING = f"{TABS} tabs, {TRACES} analyses", f"{TABS} tabs zooming"
 
 
@@ -86,10 +91,18 @@ def samples(folder: Path, size_mb: int = SIZE_MB) -> dict[str, Sample]:
             tensorboard.report(id_)
         _save_answers(tensorboard, ids[0], folder / "floor")
         ready_bytes = _with_tabs(tensorboard, floor.NAME, ids)
+        with _busy():
+            busy = _with_tabs(tensorboard, floor.NAME, ids)
         zooming = _with_tabs(tensorboard, "gpudiag", ids)
         ready_bytes += _with_tabs(tensorboard, floor.NAME, ids)
         idle += _probes(tensorboard, PROBES)
-        return {IDLE: Sample(idle), FLOOR: ready_bytes, ANALYZING: analyzing, ZOOMING: zooming}
+        return {
+            IDLE: Sample(idle),
+            FLOOR: ready_bytes,
+            ZOOMING: zooming,
+            BUSY_FLOOR: busy,
+            ANALYZING: analyzing,
+        }
 
 
 @contextmanager
@@ -150,6 +163,19 @@ def _with_tabs(tensorboard: TensorBoard, plugin: str, ids: list[str], *, analyzi
         assert tabs.stdout is not None
         seen = json.loads(tabs.stdout.read())
     return Sample(found, seen["answers"], seen["slices_s"])
+
+
+@contextmanager
+def _busy() -> Iterator[None]:
+    """Keep as many processes busy as there are analyses at once: what any work of low priority costs."""
+    command = ["nice", "-n", str(NICE), sys.executable, "-c", _SORTING]
+    processes = [subprocess.Popen(command) for _ in range(WORKERS)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def _probes(tensorboard: TensorBoard, count: int) -> list[float]:
