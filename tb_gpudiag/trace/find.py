@@ -18,13 +18,16 @@ import fsspec
 from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.trace.events import Kind
 from tb_gpudiag.trace.kineto import is_trace
+from tb_gpudiag.trace.memory_viz_page import is_memory_viz_page
 from tb_gpudiag.trace.snapshot_pickle import is_snapshot
 from tb_gpudiag.trace.source import GZIP, GZIP_MAGIC, is_remote, modified_s, unreadable
 
 _TRACE_NAME: Final = re.compile(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pt\.trace\.json(?:\.gz)?", re.DOTALL
 )
-_SNAPSHOT_NAME: Final = re.compile(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pickle(?:\.gz)?", re.DOTALL)
+_SNAPSHOT_NAME: Final = re.compile(
+    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.(?:pickle(?:\.gz)?|html)", re.DOTALL
+)
 # `export_memory_timeline` takes any name. No other files have these names.
 _TIMELINE_NAME: Final = re.compile(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.raw\.json\.gz|(?<=memory_timeline)\.json(?:\.gz)?)",
@@ -78,9 +81,10 @@ def find_traces(root: str) -> Found:
     """Find the files to diagnose below a directory. If `root` is a file, return that file, whatever its name.
 
     Traces are named `*.pt.trace.json`, memory timelines `*.raw.json.gz` or `*memory_timeline.json`, memory
-    snapshots `*.pickle`; each may end in `.gz`. Other programs write pickles, too, and traces may have any
-    name ending in `.json`: on a local disk, those that start like a snapshot or a trace of PyTorch are
-    returned, on a remote store those with `snapshot` or `memory`, or with the word `trace` in their name.
+    snapshots `*.pickle`; each may end in `.gz`. Pages of torch.cuda._memory_viz end in `.html`. Other
+    programs write pickles and pages, too, and traces may have any name ending in `.json`: on a local disk,
+    those that start like a snapshot, such a page or a trace of PyTorch are returned, on a remote store those
+    with `snapshot` or `memory`, or with the word `trace` in their name, and no pages.
 
     `root` is a local path or an fsspec URL. Links are followed. A folder is visited once, under its own path
     if that is below `root`. Raises nothing: whatever cannot be listed is in `problems`.
@@ -261,7 +265,9 @@ def _begins_like(kind: Kind, path: str, _content: tuple[object, ...]) -> bool:
             head = zlib.decompressobj(GZIP).decompress(head, _HEAD_BYTES)
         except zlib.error:
             return False
-    return is_snapshot(head) if kind == "snapshot" else is_trace(head)
+    if kind == "snapshot":
+        return is_snapshot(head) or is_memory_viz_page(head)
+    return is_trace(head)
 
 
 @lru_cache(_FILES_REMEMBERED)
@@ -310,7 +316,7 @@ def _tells(kind: Kind | None, name: str) -> bool:
     """Return whether the name of a file on a remote store says that it is a snapshot or a trace."""
     if kind is None and not _ANY_JSON.fullmatch(name):
         return False
-    return _TELLING_NAMES[kind or "trace"].search(name) is not None
+    return not name.endswith(".html") and _TELLING_NAMES[kind or "trace"].search(name) is not None
 
 
 def _trace_file(
