@@ -245,6 +245,7 @@ class MemoryEvents:
     stacks: list[str]  # frames "file(line): function", outermost first, one per line
     found: Bool | None = None  # not an event: allocated before the recording; None if the file does not say
     purpose: UInt8 | None = None  # MemoryPurpose; only memory timelines have it
+    driver_free: Int64 | None = None  # at OUT_OF_MEMORY, what the driver had free, or NONE; only in snapshots
 
     def __len__(self) -> int:
         return len(self.time_ns)
