@@ -140,7 +140,9 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return _json(request, to_json(self._service.traces(Query(request).known_generation())))
 
     def _table_of_runs(self, request: wrappers.Request) -> wrappers.Response:
-        return _json(request, to_json(self._service.runs(Query(request).known_generation())))
+        query = Query(request)
+        first = query.integer_or_none("first", low=1, high=MOST_FIRST_RUNS)
+        return _json(request, to_json(self._service.runs(query.known_generation(), first)))
 
     def _report(self, request: wrappers.Request) -> wrappers.Response:
         return _stated(request, pb.ReportState, self._service.report(Query(request).text("id")))

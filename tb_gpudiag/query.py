@@ -19,6 +19,8 @@ SEARCHED = ("any", "operator", "kernel", "module", "call", "range", "function")
 DEFAULT_MATCHES = 50
 MOST_MATCHES = 200
 LONGEST_SEARCH = 200
+# Rows of the table of runs that a page asks for before the others.
+MOST_FIRST_RUNS = 500
 # Rows of a table of operators or kernels.
 MOST_ROWS = 2000
 DEFAULT_ROWS = 200
