@@ -43,7 +43,7 @@ export function address(route: string, query: Query = {}): string {
 }
 
 /** More rows of the table of runs than a screen shows. They arrive before the others. */
-const FIRST_RUNS = 60;
+const FIRST_RUNS = 40;
 
 /** Answers a route instead of the server. */
 export type Source = (route: string, query: URLSearchParams) => Promise<unknown>;
