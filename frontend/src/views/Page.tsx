@@ -33,8 +33,8 @@ export function Page() {
     // While the rows are on their way. If this fails, opening the view says so.
     if (runsFirst) loadRuns().catch(() => undefined);
   }, [runsFirst]);
-  // The list of thousands of traces takes the server as long as the first rows of the table of runs, so it waits.
-  const { data, isError } = useTraces(!runsFirst || runs.data !== undefined || runs.isError);
+  // The server takes as long for a list of thousands of traces as for the table of runs, so the list waits.
+  const { data, isError } = useTraces(!runsFirst || runs.data?.more === false || runs.isError);
   const failed = isError || (runsFirst && runs.isError);
   const list = data && (data.scanned || data.traces.length > 0) ? data : null;
   const hasRuns = runsFirst && (runs.data?.total ?? 0) > (undecided ? 1 : 0);
