@@ -19,7 +19,7 @@ from tensorboard.plugins import base_plugin
 from werkzeug import wrappers
 
 from tb_gpudiag.errors import GpudiagError, LimitReached, UsageError
-from tb_gpudiag.query import DEFAULT_MATCHES, MOST_MATCHES, Query
+from tb_gpudiag.query import DEFAULT_MATCHES, MOST_FIRST_RUNS, MOST_MATCHES, Query
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.exports import FORMATS
