@@ -282,7 +282,8 @@ def _tiny(values: Int64, category: UInt8) -> UInt8:
 
 
 def _place(column: pa.Array, rows: Int64, work: Bool, by_thread: Int32, thread: Int32) -> Int32:
-    """Device or stream of GPU work and synchronization events: from the arguments, or else from the event's pid or tid."""
+    """Device or stream of GPU work and synchronization events: from the arguments, or else from the event's
+    pid or tid."""
     given = _small(_numbers(column, rows))
     if len(thread):
         given = np.where(given == NONE, by_thread[thread], given)

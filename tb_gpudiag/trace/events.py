@@ -105,8 +105,8 @@ class Events:
     bytes: Int64  # of copies and memsets; NONE elsewhere
     python_id: Int64  # `Python id` of a Python frame
     python_parent: Int64  # `Python parent id`
-    # `Sequence number` that autograd gives an operator. Of a synchronization event: the correlation of the call
-    # that recorded the event that it waits for.
+    # `Sequence number` that autograd gives an operator. Of a synchronization event: the correlation of the
+    # call that recorded the event that it waits for.
     sequence: Int64
     # `Fwd thread id` of a backward operator; 0 or NONE elsewhere. Of a synchronization event: the stream that
     # it waits for.

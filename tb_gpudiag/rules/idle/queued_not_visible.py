@@ -33,6 +33,9 @@ LEAST_SHARE = 0.05
 MOST_AWAITED = 3
 """Most kernels that are named as what the work waited for."""
 
+LONGEST_NAME = 60
+"""Characters of such a kernel's name."""
+
 _CODE = """# Kineto's synchronization events show which stream waited for which event:
 from torch._C._profiler import _ExperimentalConfig
 
@@ -112,7 +115,7 @@ def _awaiting(facts: Facts, gaps: list[int]) -> list[Evidence]:
         Evidence(
             f"Waiting for GPU {device}, stream {stream}",
             number(times, "gap"),
-            (f"after {one_line(name, 60)}",),
+            (f"after {one_line(name, LONGEST_NAME)}",),
         )
         for (device, stream, name), times in found.most_common(MOST_AWAITED)
     ]

@@ -81,12 +81,11 @@ def _waiting(*, other_gpu: bool, tid: int | None = None, record: bool = True) ->
     main.launch("after", at=115, us=5, runs_at=400, runs_us=700)
     calls = {e["name"]: e for e in trace.document()["traceEvents"] if e.get("cat") == "cuda_runtime"}
     wait = calls["cudaStreamWaitEvent"]
+    recorded = calls["cudaEventRecord"]["args"]["correlation"] if record else -1
     arguments = {
         "cuda_sync_kind": "Stream Wait Event",
         "wait_on_stream": 20,
-        "wait_on_cuda_event_record_corr_id": calls["cudaEventRecord"]["args"]["correlation"]
-        if record
-        else -1,
+        "wait_on_cuda_event_record_corr_id": recorded,
         "wait_on_cuda_event_id": 3,
         "correlation": wait["args"]["correlation"],
         "device": 0,
