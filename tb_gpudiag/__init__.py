@@ -5,14 +5,24 @@ This is the public API. Importing it is cheap: it does not import numpy or duckd
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tb_gpudiag.version import __version__
 
 if TYPE_CHECKING:
     from tb_gpudiag.report.report_pb2 import Comparison, Report
+    from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 
-__all__ = ["__version__", "compare", "diagnose"]
+__all__ = ["DiagnosisHandler", "__version__", "compare", "diagnose"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import DiagnosisHandler when it is used."""
+    if name == "DiagnosisHandler":
+        from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
+
+        return DiagnosisHandler
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def diagnose(path: str) -> Report:

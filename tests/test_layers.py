@@ -1,6 +1,6 @@
-"""Imports point one way: cli, plugin -> service -> jobs -> digest -> report -> rules -> wording -> facts ->
-trace; errors are open to all. Inside a layer, rooms: leaves of facts do not import one another, and a rule
-imports no rule."""
+"""Imports point one way: cli, plugin -> training -> service -> jobs -> digest -> report -> rules -> wording
+-> facts -> trace; errors are open to all. Inside a layer, rooms: leaves of facts do not import one another,
+and a rule imports no rule."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tb_gpudiag.rules.all import RULES
 
 PACKAGE = Path(tb_gpudiag.__file__).parent
 
-LAYERS = ("trace", "facts", "wording", "rules", "report", "digest", "jobs", "service", "cli")
+LAYERS = ("trace", "facts", "wording", "rules", "report", "digest", "jobs", "service", "training", "cli")
 """From the bottom up: a module may import from its own layer and from those before it."""
 
-SAME_AS = {"plugin": "cli", "query": "cli", "loader": "cli", "__main__": "cli", "fleet": "service"}
+SAME_AS = {"plugin": "cli", "loader": "cli", "__main__": "cli", "fleet": "service"}
 """Modules and packages that stand on the level of another."""
 
 OPEN_TO_ALL = {"errors", "version"}
@@ -34,6 +34,7 @@ REASONS = {
     "report": "a Report is the same wherever it is read: it must not know who serves it",
     "digest": "a digest is what one trace leaves behind: it knows nothing of the traces beside it",
     "jobs": "jobs compare digests: they never open a trace",
+    "training": "what runs inside a training job serves neither a page nor a command",
     "service": "the service runs analyses: it must not know whether a page or a command asked",
     "cli": "the command and the plugin stand side by side on top",
 }
@@ -308,7 +309,7 @@ def test_the_loader_needs_only_the_standard_library_and_tensorboards_base_plugin
     )
 
 
-@pytest.mark.parametrize("layer_name", ["trace", "facts", "rules", "report", "cli"])
+@pytest.mark.parametrize("layer_name", ["trace", "facts", "rules", "report", "training", "cli"])
 def test_reading_a_trace_does_not_need_torch(layer_name: str) -> None:
     for module, tree in modules():
         if layer(module) == layer_name:

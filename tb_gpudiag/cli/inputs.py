@@ -45,8 +45,7 @@ def find_files(
                 NothingToRead(
                     "no trace found",
                     where=path,
-                    remedy="traces are named *.json[.gz], memory snapshots *.pickle[.gz], exports of Nsight "
-                    "Systems *.sqlite",
+                    remedy="traces are named *.json[.gz], memory snapshots *.pickle[.gz]",
                 )
             )
         for file in found.files:

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from tb_gpudiag.errors import JobFailed, LimitReached
+from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.service.entry import CorruptEntry
-from tb_gpudiag.service.jobs import worker_environment
 from tb_gpudiag.service.protocol import error_of
 from tb_gpudiag.trace.find import TraceFile
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import site
 import subprocess
 import sys
 import threading
@@ -20,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import tb_gpudiag
 from tb_gpudiag.errors import GpudiagError, JobFailed, LimitReached
 from tb_gpudiag.service.cache import Cache
+from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.service.entry import Entry
 from tb_gpudiag.service.protocol import TRANSIENT, Done, Failed, Progress, Task, parse
 from tb_gpudiag.service.settings import Settings
@@ -353,20 +352,6 @@ class Jobs:
         job.failures += isinstance(error, JobFailed)
         job.process = None
         self._tell(job)
-
-
-def worker_environment() -> dict[str, str]:
-    """Return an environment where Python finds this package, and nothing in its working directory."""
-    package_root = str(Path(tb_gpudiag.__file__).resolve().parent.parent)
-    searched_anyway = {
-        os.path.realpath(path) for path in (*site.getsitepackages(), site.getusersitepackages())
-    }
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    paths = [os.path.abspath(path) for path in paths]
-    # Only if needed: PYTHONPATH comes before the standard library.
-    if package_root not in searched_anyway and package_root not in paths:
-        paths.append(package_root)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUTF8": "1"}
 
 
 def _state_of(job: _Job) -> JobState:

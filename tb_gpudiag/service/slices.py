@@ -18,8 +18,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from tb_gpudiag.errors import JobFailed
+from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.service.entry import CorruptEntry
-from tb_gpudiag.service.jobs import worker_environment
 from tb_gpudiag.service.settings import MIB
 from tb_gpudiag.service.slice_messages import Answer, Question
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-import sys
 import threading
 import time
 import traceback
@@ -18,21 +17,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from tb_gpudiag.errors import Defect, GpudiagError, JobFailed, LimitReached, is_out_of_memory
+from tb_gpudiag.service.child_process import die_with_parent, lower_priority
 from tb_gpudiag.service.memory_limit import limit_memory
 from tb_gpudiag.service.protocol import Done, Failed, Progress, Task
 from tb_gpudiag.service.settings import MIB
 
 # More often than a progress bar can show is useless.
 SAY_EVERY_S = 0.1
-
-# The training job may run on the same machine.
-NICE = 10
-
-# When memory runs out, Linux shall kill this process rather than TensorBoard or a training job.
-OOM_SCORE_ADJUSTMENT = "500"
-
-PR_SET_PDEATHSIG = 1
-SIGKILL = 9
 
 
 class Reporter:
@@ -141,24 +132,7 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=wait, name="gpudiag-parent", daemon=True).start()
-    if sys.platform == "linux":
-        import ctypes
-
-        try:
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
-        except (OSError, AttributeError):  # a C library without it
-            return
-        if os.getppid() != parent:  # it died before the line above
-            os._exit(1)
-
-
-def lower_priority() -> None:
-    try:
-        os.nice(NICE)
-        if sys.platform == "linux":
-            Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
-    except (OSError, AttributeError):  # not on this system, or not allowed here
-        pass
+    die_with_parent(parent)
 
 
 def _bound_memory(task: Task, reporter: Reporter) -> None:

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
 
+from tb_gpudiag.service.child_process import NICE
 from tb_gpudiag.service.settings import WORKERS
-from tb_gpudiag.service.worker import NICE
 from tests.benchmarks import floor
 from tests.benchmarks.tabs import WIDTH_PX
 from tests.benchmarks.traces import large_trace

@@ -17,8 +17,8 @@ import pytest
 
 from tb_gpudiag.service import cache as cache_module
 from tb_gpudiag.service.cache import Cache, digest_of_code, entry_key
+from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.service.entry import HEAD, Arrays, CorruptEntry, Entry, write_entry
-from tb_gpudiag.service.jobs import worker_environment
 from tests.test_layers import LAYERS
 
 

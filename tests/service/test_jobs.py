@@ -18,7 +18,8 @@ import pytest
 from tb_gpudiag.errors import Defect, JobFailed, LimitReached, NotATrace
 from tb_gpudiag.service import jobs
 from tb_gpudiag.service.cache import Cache
-from tb_gpudiag.service.jobs import COMMAND, Jobs, JobState, worker_environment
+from tb_gpudiag.service.child_process import worker_environment
+from tb_gpudiag.service.jobs import COMMAND, Jobs, JobState
 from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.settings import MIB, Settings
 from tb_gpudiag.trace.find import TraceFile

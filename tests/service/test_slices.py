@@ -18,9 +18,9 @@ import pytest
 
 from tb_gpudiag.errors import Defect, GpudiagError, JobFailed, UsageError
 from tb_gpudiag.service import cutter, slices
+from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.service.cutter import Cutter
 from tb_gpudiag.service.entry import CorruptEntry
-from tb_gpudiag.service.jobs import worker_environment
 from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.slice_messages import Answer, Question
 from tb_gpudiag.service.slices import COMMAND, Busy, Slices

@@ -68,6 +68,7 @@ def api_page() -> str:
                 _doc(tb_gpudiag),
                 f"```python\n{example}\n```",
                 *(part for function in functions for part in _function(function)),
+                *_handler(),
                 "The messages of a `Report` and a `Comparison` are described in [JSON](json.md).",
                 "## `tb_gpudiag.errors`",
                 _fenced(_doc(errors)),
@@ -80,6 +81,17 @@ def api_page() -> str:
 def _function(function: Callable[..., object]) -> list[str]:
     signature = f"{function.__name__}{inspect.signature(function)}".replace("'", "")
     return [f"## `{signature}`", _doc(function)]
+
+
+def _handler() -> list[str]:
+    """DiagnosisHandler, whose arguments are those of its constructor."""
+    handler = tb_gpudiag.DiagnosisHandler
+    signature = str(inspect.signature(handler)).replace("'", "")
+    return [
+        f"## `{handler.__name__}{signature}`",
+        _doc(handler),
+        "See [Diagnose while you train](training.md).",
+    ]
 
 
 def json_page() -> str:

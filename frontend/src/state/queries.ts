@@ -45,12 +45,11 @@ export function createQueryClient(): QueryClient {
 
 export const TRACES = ["traces"] as const;
 
-export function useTraces(wanted = true) {
+export function useTraces() {
   const visible = usePage((page) => page.visible);
   return useQuery({
     queryKey: TRACES,
     queryFn: ({ client, signal }) => fetchTraces(client.getQueryData<TraceList>(TRACES), signal),
-    enabled: wanted,
     staleTime: 0,
     refetchInterval: ({ state }) => (visible ? pollEvery(state.data) : false),
   });
@@ -96,11 +95,10 @@ export function useGap(entry: TraceEntry, key: GapKey | null) {
 
 export const RUNS = ["runs"] as const;
 
-export function useRuns(wanted = true) {
+export function useRuns() {
   const visible = usePage((page) => page.visible);
   return useQuery({
     queryKey: RUNS,
-    enabled: wanted,
     queryFn: ({ client, signal }) =>
       fetchRuns(client.getQueryData<RunTable>(RUNS), signal, (table) => {
         client.setQueryData(RUNS, table);

@@ -1,0 +1,59 @@
+"""Processes that this package starts: their environment, their priority, and when they end.
+
+Imports the standard library only: a child lowers its priority before it imports more.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+from pathlib import Path
+
+import tb_gpudiag
+
+# The training job may run on the same machine.
+NICE = 10
+
+# When memory runs out, Linux shall kill this process rather than TensorBoard or a training job.
+OOM_SCORE_ADJUSTMENT = "500"
+
+PR_SET_PDEATHSIG = 1
+SIGKILL = 9
+
+
+def worker_environment() -> dict[str, str]:
+    """Return an environment where Python finds this package, and nothing in its working directory."""
+    package_root = str(Path(tb_gpudiag.__file__).resolve().parent.parent)
+    searched_anyway = {
+        os.path.realpath(path) for path in (*site.getsitepackages(), site.getusersitepackages())
+    }
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    paths = [os.path.abspath(path) for path in paths]
+    # Only if needed: PYTHONPATH comes before the standard library.
+    if package_root not in searched_anyway and package_root not in paths:
+        paths.append(package_root)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUTF8": "1"}
+
+
+def die_with_parent(parent: int) -> None:
+    """On Linux, ask for a signal when the thread ends that started this process."""
+    if sys.platform == "linux":
+        import ctypes
+
+        try:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+        except (OSError, AttributeError):  # a C library without it
+            return
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+
+
+def lower_priority(nice: int = NICE) -> None:
+    """Take less of the processors than other programs, and be the first to go when memory runs out."""
+    try:
+        os.nice(nice)
+        if sys.platform == "linux":
+            Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
+    except (OSError, AttributeError):  # not on this system, or not allowed here
+        pass

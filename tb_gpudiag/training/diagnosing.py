@@ -1,0 +1,71 @@
+"""Diagnose recordings and sum them up in two lines for the log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.digest.digested import digest_file
+from tb_gpudiag.errors import NothingToRead
+from tb_gpudiag.jobs.ranks.members import slim
+from tb_gpudiag.jobs.report.job_report import build_jobs
+from tb_gpudiag.jobs.report.job_view import heading
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.diagnosis import diagnose_file, only_trace
+from tb_gpudiag.training.answers import Answer
+from tb_gpudiag.wording.format import NO_BREAK, count, one_line, share
+
+
+def diagnose_recording(path: str, *, with_report: bool) -> Answer:
+    """Diagnose one recording.
+
+    Raises:
+        TraceError: the file cannot be read.
+    """
+    report = diagnose_file(only_trace(path))
+    name = one_line(os.path.basename(path))
+    text = _two_lines(name, report.verdict.sentence, report.findings)
+    sent = report.SerializeToString() if with_report else b""
+    return Answer(True, text, _is_worth_a_look(report.findings), sent)
+
+
+def diagnose_job(paths: Sequence[str]) -> Answer:
+    """Diagnose the ranks of a job together.
+
+    Raises:
+        TraceError: a file cannot be read.
+        NothingToRead: the files are not those of one job.
+    """
+
+    def digests() -> Iterator[Digest]:
+        for path in paths:
+            yield slim(digest_file(only_trace(path))[1])
+
+    jobs = build_jobs(digests())
+    if not jobs.reports:
+        raise NothingToRead(jobs.notes[0] if jobs.notes else "no two files are ranks of one job")
+    report = max(jobs.reports, key=lambda report: len(report.ranks))
+    text = _two_lines(heading(report), report.verdict.sentence, report.findings)
+    return Answer(True, text, _is_worth_a_look(report.findings))
+
+
+def _two_lines(name: str, sentence: str, findings: Sequence[pb.Finding]) -> str:
+    # Logs are searched: with plain spaces.
+    return f"{name}: {sentence}\n{_findings_line(findings)}".replace(NO_BREAK, " ")
+
+
+def _findings_line(findings: Sequence[pb.Finding]) -> str:
+    if not findings:
+        return "No rule found a problem."
+    first = findings[0]
+    line = f"{first.rule} {first.name}: {first.title}"
+    if first.saving.high_share > 0:
+        line += f"; a fix saves up to {share(first.saving.high_share)}"
+    if len(findings) > 1:
+        line += f"; and {count(len(findings) - 1, 'more finding', 'more findings')}"
+    return f"{line}."
+
+
+def _is_worth_a_look(findings: Sequence[pb.Finding]) -> bool:
+    return any(finding.severity >= pb.Finding.WARNING for finding in findings)

@@ -1,0 +1,109 @@
+"""DiagnosisHandler: writes the recordings of torch.profiler and diagnoses them while the job trains."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from tb_gpudiag.training.answers import Answer
+from tb_gpudiag.training.diagnosis_queue import DiagnosisQueue, log_answer
+from tb_gpudiag.training.kept_files import KeptFiles
+from tb_gpudiag.training.recording_file import Recording, RecordingFiles
+
+if TYPE_CHECKING:
+    from tb_gpudiag.report.report_pb2 import Report
+
+CLOSE_S: Final = 30.0
+"""How long the end of the program waits for the last diagnoses."""
+
+logger = logging.getLogger("tb_gpudiag.training")
+
+
+class DiagnosisHandler:
+    """Handler for `torch.profiler.profile(on_trace_ready=...)`. It takes the arguments of torch's
+    `tensorboard_trace_handler` and writes the same files.
+
+    Each recording is diagnosed in a helper process of low priority, one at a time. Its verdict goes to the
+    log (logger `tb_gpudiag.training`) in two lines. If torch.distributed is initialized, rank 0 also logs the
+    verdict of the job when all ranks have written. Nothing is raised into the training loop: what fails is
+    logged.
+
+    on_diagnosis: called with the Report, on a thread of the handler.
+    keep: how many recordings of this handler may be on disk. Those with findings stay longest.
+    """
+
+    def __init__(
+        self,
+        dir_name: str | os.PathLike[str],
+        worker_name: str | None = None,
+        use_gzip: bool = False,
+        *,
+        on_diagnosis: Callable[[Report], object] | None = None,
+        keep: int | None = None,
+    ) -> None:
+        if keep is not None and keep < 1:
+            raise ValueError(f"keep is {keep}: keep at least one recording, or None for all")
+        self._files = RecordingFiles(os.fspath(dir_name), worker_name, use_gzip=use_gzip)
+        self._kept = KeptFiles(keep) if keep is not None else None
+        self._on_diagnosis = on_diagnosis
+        self._queue = DiagnosisQueue(self._settle, with_report=on_diagnosis is not None)
+
+    def __call__(self, profiler: Any) -> None:
+        """Write the profiler's recording and queue its diagnosis."""
+        try:
+            self._take(profiler)
+        except Exception as error:  # the job must go on
+            logger.warning("gpudiag: the recording was not written: %s", _reason(error))
+
+    def close(self, timeout_s: float = CLOSE_S) -> None:
+        """Wait for the diagnoses that are under way, then end the helper process.
+
+        After timeout_s, those that are not done are skipped. The end of the program calls this, too. A later
+        recording starts a new helper.
+        """
+        self._queue.close(timeout_s)
+
+    @property
+    def skipped(self) -> int:
+        """How many recordings were not diagnosed, because the diagnoses before them took too long."""
+        return self._queue.skipped
+
+    def _take(self, profiler: Any) -> None:
+        rank, world_size = _rank_and_world_size()
+        before_rename = self._kept.make_room if self._kept is not None else lambda: None
+        recording = self._files.write(profiler, before_rename, rank=rank, world_size=world_size)
+        if self._kept is not None:
+            self._kept.add(recording.path)
+        for dropped in self._queue.put(recording):
+            if self._kept is not None:
+                self._kept.settle(dropped.path, found=None)
+
+    def _settle(self, recording: Recording, answer: Answer) -> None:
+        """Report a diagnosis. Runs on the queue's thread."""
+        if self._kept is not None:
+            self._kept.settle(recording.path, found=answer.found if answer.ok else None)
+        log_answer(answer)
+        if self._on_diagnosis is not None and answer.report:
+            from tb_gpudiag.report.report_pb2 import Report
+
+            try:
+                self._on_diagnosis(Report.FromString(answer.report))
+            except Exception:  # the user's code
+                logger.exception("gpudiag: on_diagnosis failed on %s", recording.path)
+
+
+def _rank_and_world_size() -> tuple[int, int]:
+    """Return this process's rank and the number of ranks; (0, 1) if torch.distributed is not initialized."""
+    distributed = sys.modules.get("torch.distributed")
+    with contextlib.suppress(Exception):  # a torch that was built without it
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,190 @@
+"""Diagnose recordings one after another, on a thread that waits for the helper process."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from tb_gpudiag.training.answers import Answer
+from tb_gpudiag.training.helper_process import HelperProcess
+from tb_gpudiag.training.rank_files import RankFiles
+from tb_gpudiag.training.recording_file import Recording
+
+MOST_WAITING: Final = 4
+"""Recordings that wait. More would only be diagnosed ever later."""
+
+TIME_LIMIT_S: Final = 20 * 60.0
+
+# The helper takes 200 MB, and starts in a second.
+IDLE_S = 30.0
+
+# How often rank 0 looks for the files of the other ranks.
+LOOK_EVERY_S = 0.5
+
+EXIT_S: Final = 30.0
+
+logger = logging.getLogger("tb_gpudiag.training")
+
+
+class DiagnosisQueue:
+    """Queue of recordings. `settle(recording, answer)` is called on the queue's thread after each one.
+
+    The thread and the helper process run while there is work, and for IDLE_S after that.
+    """
+
+    def __init__(self, settle: Callable[[Recording, Answer], None], *, with_report: bool) -> None:
+        self._settle = settle
+        self._with_report = with_report
+        self._helper = HelperProcess()
+        self._reset()
+        self.skipped = 0
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._waiting: deque[Recording] = deque()
+        self._ranks: RankFiles | None = None  # of the last recording, until all are there
+        self._before_ns = 0  # when the last recording was written
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._abandoned = False
+        self._busy = False
+
+    def put(self, recording: Recording) -> list[Recording]:
+        """Queue a recording. Return those that are skipped to make room for it."""
+        if os.getpid() != self._pid:  # a fork has neither the thread nor a lock to rely on
+            self._helper.forget()
+            self._reset()
+        with self._changed:
+            self._waiting.append(recording)
+            dropped = [self._waiting.popleft() for _ in range(len(self._waiting) - MOST_WAITING)]
+            if self._thread is None:
+                self._closing = self._abandoned = False
+                self._thread = threading.Thread(target=self._run, name="gpudiag-training", daemon=True)
+                atexit.register(self._at_exit)
+                self._thread.start()
+            self._changed.notify_all()
+        for _ in dropped:
+            self._count_skipped()
+        return dropped
+
+    def close(self, timeout_s: float) -> None:
+        """Wait for the diagnoses that are under way, and end thread and process."""
+        thread = self._thread
+        if os.getpid() != self._pid or thread is None or thread is threading.current_thread():
+            return
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        thread.join(timeout_s)
+        if not thread.is_alive():
+            return
+        with self._changed:
+            self._abandoned = True
+            left = len(self._waiting) + self._busy
+            self._waiting.clear()
+            self._ranks = None
+            self._changed.notify_all()
+        self.skipped += left
+        if left:
+            logger.warning(
+                "gpudiag: the last %d recordings were not diagnosed in %g s: run `gpudiag diagnose`",
+                left,
+                timeout_s,
+            )
+        self._helper.kill()
+        thread.join(1.0)  # it may still be in the user's on_diagnosis
+
+    def _at_exit(self) -> None:
+        self.close(EXIT_S)
+
+    def _count_skipped(self) -> None:
+        self.skipped += 1
+        if self.skipped & (self.skipped - 1) == 0:  # 1, 2, 4, 8, …: a line each would fill the log
+            logger.warning(
+                "gpudiag: recordings come faster than they can be diagnosed: %d not diagnosed so far",
+                self.skipped,
+            )
+
+    def _run(self) -> None:
+        while True:
+            work = self._next()
+            if isinstance(work, Recording):
+                self._diagnose(work)
+            elif isinstance(work, RankFiles):
+                self._look_for_ranks(work)
+            else:
+                # Not under the lock: the training must never wait for it.
+                self._helper.stop()
+            with self._changed:
+                self._busy = False
+                if work is None and not self._waiting:
+                    self._thread = None
+                    atexit.unregister(self._at_exit)
+                    return
+
+    def _next(self) -> Recording | RankFiles | None:
+        """Wait for work. None: there was none for a while, or the queue is being closed."""
+        end_s = time.monotonic() + IDLE_S
+        with self._changed:
+            while not self._abandoned:
+                if self._waiting:
+                    self._busy = True
+                    return self._waiting.popleft()
+                if self._ranks is not None:
+                    return self._ranks
+                rest_s = end_s - time.monotonic()
+                if self._closing or rest_s <= 0:
+                    break
+                self._changed.wait(rest_s)
+        return None
+
+    def _diagnose(self, recording: Recording) -> None:
+        request = {"kind": "diagnose", "paths": [recording.path], "report": self._with_report}
+        answer = self._helper.ask(request, TIME_LIMIT_S)
+        if self._abandoned:
+            return
+        if not answer.ok and not os.path.exists(recording.path):  # deleted meanwhile, to make room
+            self._count_skipped()
+            return
+        if not answer.ok:
+            answer = Answer(False, f"{os.path.basename(recording.path)} was not diagnosed: {answer.text}")
+        try:
+            self._settle(recording, answer)
+        except Exception:  # the thread must go on
+            logger.exception("gpudiag: a diagnosis could not be reported")
+        self._ranks = RankFiles.of(recording, self._before_ns)
+        self._before_ns = recording.time_ns
+
+    def _look_for_ranks(self, ranks: RankFiles) -> None:
+        """Diagnose the job once the files of all ranks are there, and stop looking after a while."""
+        if ranks.are_there():
+            self._ranks = None
+            self._diagnose_job(ranks)
+        elif ranks.is_late():
+            self._ranks = None
+            logger.info("gpudiag: %s", ranks.what_is_missing())
+        else:
+            with self._changed:
+                if not self._waiting and not self._abandoned:
+                    self._changed.wait(LOOK_EVERY_S)
+
+    def _diagnose_job(self, ranks: RankFiles) -> None:
+        answer = self._helper.ask({"kind": "job", "paths": ranks.paths}, TIME_LIMIT_S)
+        if self._abandoned:
+            return
+        if not answer.ok:
+            answer = Answer(False, f"the job's ranks were not diagnosed together: {answer.text}")
+        log_answer(answer)
+
+
+def log_answer(answer: Answer) -> None:
+    """Log a verdict. Without findings it is not a warning."""
+    level = logging.INFO if answer.ok and not answer.found else logging.WARNING
+    logger.log(level, "gpudiag: %s", answer.text)

@@ -1,0 +1,71 @@
+"""A job with a handler, in processes that are forked or spawned.
+
+`python forked_job.py FOLDER TRACE fork|spawn|hang`. hang: print the helper's process id, and wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tb_gpudiag import DiagnosisHandler
+from tb_gpudiag.training import helper_process
+
+helper_process.COMMAND = (sys.executable, "-u", str(Path(__file__).with_name("eager_helper.py")))
+
+
+class Copies:
+    """Stands in for the profiler: "records" a file that is there."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+
+    def export_chrome_trace(self, path: str) -> None:
+        Path(path).write_bytes(self._source.read_bytes())
+
+
+def record(handler: Any, source: Path, times: int) -> None:
+    """Record, and wait for the diagnoses."""
+    logging.basicConfig(level=logging.INFO, format="%(process)d %(message)s", stream=sys.stdout)
+    for _ in range(times):
+        handler(Copies(source))
+    handler.close(90)
+
+
+def spawned(folder: Path, source: Path) -> None:
+    """Record in a process that was started anew."""
+    record(DiagnosisHandler(folder), source, 2)
+
+
+def main(folder: Path, source: Path, how: str) -> None:
+    """Run the job."""
+    handler = DiagnosisHandler(folder)
+    child: multiprocessing.process.BaseProcess
+    if how == "spawn":
+        child = multiprocessing.get_context("spawn").Process(target=spawned, args=(folder, source))
+        child.start()
+        record(handler, source, 1)
+    else:
+        reports: list[object] = []
+        handler._on_diagnosis = reports.append
+        handler._queue._with_report = True
+        handler(Copies(source))
+        while not reports:
+            time.sleep(0.01)
+        if how == "hang":
+            print(handler._queue._helper.pid, flush=True)
+            time.sleep(600)
+        # Forked while the helper and its thread are there.
+        child = multiprocessing.get_context("fork").Process(target=record, args=(handler, source, 2))
+        child.start()
+        record(handler, source, 1)
+    child.join(90)
+    print("exit code", child.exitcode)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,294 @@
+"""A handler writes recordings whole, diagnoses each, and never disturbs the training."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import tb_gpudiag
+from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.training import diagnosis_queue, helper_process
+from tb_gpudiag.training.answers import Answer
+from tb_gpudiag.training.helper_process import HelperProcess
+from tests.report.reports import slow_loader
+from tests.service.helpers import eventually, is_alive
+from tests.training.stage import Diagnosed, FakeProfiler, content_of, handler
+
+LOGGER = "tb_gpudiag.training"
+
+
+@pytest.fixture
+def profiler(tmp_path: Path) -> FakeProfiler:
+    return FakeProfiler(content_of(slow_loader(), tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def all_messages(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+
+
+def helper_of(made: tb_gpudiag.DiagnosisHandler) -> HelperProcess:
+    return made._queue._helper
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == LOGGER]
+
+
+def test_it_takes_the_arguments_of_torchs_handler() -> None:
+    parameters = inspect.signature(tb_gpudiag.DiagnosisHandler).parameters
+    assert list(parameters)[:3] == ["dir_name", "worker_name", "use_gzip"]
+    assert tb_gpudiag.DiagnosisHandler.__module__.startswith("tb_gpudiag.training")
+    with pytest.raises(AttributeError):
+        tb_gpudiag.no_such_name  # noqa: B018
+    with pytest.raises(ValueError, match="keep"):
+        tb_gpudiag.DiagnosisHandler("log", keep=0)
+
+
+@pytest.mark.slow
+def test_each_recording_is_diagnosed_and_logged_in_two_lines(
+    tmp_path: Path, profiler: FakeProfiler, caplog: pytest.LogCaptureFixture
+) -> None:
+    got, log = Diagnosed(), tmp_path / "log"
+    with handler(log, on_diagnosis=got) as made:
+        made(profiler)
+        made(profiler)
+        reports = got.expect(2)
+    names = sorted(path.name for path in log.iterdir())
+    worker = re.escape(f"{socket.gethostname()}_{os.getpid()}")
+    assert len(names) == 2
+    assert all(re.fullmatch(rf"{worker}\.\d{{19}}\.pt\.trace\.json", name) for name in names)
+    assert [report.findings[0].rule for report in reports] == ["GD101", "GD101"]
+    assert [Path(report.trace.path).name for report in reports] == names
+    assert got.threads == {"gpudiag-training"}
+    found = messages(caplog)
+    assert len(found) == 2
+    for name, message in zip(names, found, strict=True):
+        first, second = message.splitlines()
+        assert name in first
+        assert "data pipeline limits" in first
+        assert "\xa0" not in message
+        assert "GD101 input_pipeline" in second
+        assert "saves up to" in second
+
+
+@pytest.mark.slow
+def test_compressed_recordings_with_a_worker_name(tmp_path: Path, profiler: FakeProfiler) -> None:
+    got = Diagnosed()
+    with handler(tmp_path / "log", worker_name="rank0", use_gzip=True, on_diagnosis=got) as made:
+        made(profiler)
+        got.expect(1)
+    (path,) = (tmp_path / "log").iterdir()
+    assert re.fullmatch(r"rank0\.\d+\.pt\.trace\.json\.gz", path.name)
+    assert path.read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_a_recording_appears_when_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HelperProcess, "ask", lambda *_: Answer(True, ""))
+    log = tmp_path / "log"
+    seen: list[object] = []
+
+    class Slow(FakeProfiler):
+        def export_chrome_trace(self, path: str) -> None:
+            Path(path).write_bytes(self.content[: len(self.content) // 2])
+            seen.append(find_traces(str(log)).files)
+            seen.append([name for name in os.listdir(log) if "tfevents" in name or name.endswith(".json")])
+            super().export_chrome_trace(path)
+
+    for use_gzip in (False, True):
+        with handler(log, use_gzip=use_gzip) as made:
+            made(Slow(content_of(slow_loader(), tmp_path)))
+        (found,) = find_traces(str(log)).files
+        assert (found.path.endswith(".gz"), os.listdir(log)) == (use_gzip, [Path(found.path).name])
+        os.unlink(found.path)
+    assert seen == [[], [], [], []]
+
+
+@pytest.mark.parametrize("left", [b"", b'{"traceEvents": ['])
+def test_a_full_disk_is_logged_and_leaves_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, left: bytes
+) -> None:
+    class Full(FakeProfiler):
+        def export_chrome_trace(self, path: str) -> None:
+            Path(path).write_bytes(left)
+            if left:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with handler(tmp_path / "log") as made:
+        made(Full(b""))
+    assert not list((tmp_path / "log").iterdir())
+    (message,) = messages(caplog)
+    assert "was not written" in message
+    assert re.search("No space left|is the disk full", message)
+
+
+def test_a_folder_that_cannot_be_made_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    with handler(tmp_path / "file" / "log") as made:
+        made(FakeProfiler(b"{}"))
+    assert "Not a directory" in messages(caplog)[0]
+
+
+@pytest.mark.slow
+def test_failures_of_others_do_not_stop_it(
+    tmp_path: Path, profiler: FakeProfiler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broken recording, a callback that raises, and a helper that is killed."""
+    got = Diagnosed()
+
+    def on_diagnosis(report: object) -> None:
+        got(report)  # type: ignore[arg-type]
+        raise RuntimeError("of the user")
+
+    with handler(tmp_path / "log", on_diagnosis=on_diagnosis) as made:
+        made(FakeProfiler(b"not a trace"))
+        made(profiler)
+        got.expect(1)
+        pid = eventually(lambda: helper_of(made).pid)
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not is_alive(pid))
+        made(profiler)
+        eventually(lambda: any("signal 9" in message for message in messages(caplog)))
+        made(profiler)
+        got.expect(2)
+    found = messages(caplog)
+    assert "was not diagnosed" in found[0]
+    assert found.count("gpudiag: on_diagnosis failed on " + got.reports[0].trace.path) == 1
+    assert len(list((tmp_path / "log").iterdir())) == 4
+
+
+@pytest.mark.slow
+def test_the_helper_ends_when_it_is_idle_and_starts_again(
+    tmp_path: Path, profiler: FakeProfiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis_queue, "IDLE_S", 0.05)
+    got = Diagnosed()
+    with handler(tmp_path / "log", on_diagnosis=got) as made:
+        for count in (1, 2):
+            made(profiler)
+            got.expect(count)
+            eventually(lambda: helper_of(made).pid is None)
+            eventually(lambda: not any(t.name == "gpudiag-training" for t in threading.enumerate()))
+
+
+class Stalled:
+    """Stands in for the helper: answers when it is released."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        self.release = threading.Event()
+        monkeypatch.setattr(HelperProcess, "ask", self.ask)
+        monkeypatch.setattr(HelperProcess, "kill", self.release.set)
+
+    def ask(self, request: dict[str, list[str]], _limit_s: float) -> Answer:
+        self.asked += request["paths"]
+        self.release.wait(60)
+        return Answer(True, "done")
+
+
+def test_a_slow_diagnosis_costs_the_oldest_that_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stalled = Stalled(monkeypatch)
+    with handler(tmp_path / "log") as made:
+        made(FakeProfiler(b"{}"))
+        eventually(lambda: stalled.asked)
+        for _ in range(diagnosis_queue.MOST_WAITING + 3):
+            made(FakeProfiler(b"{}"))
+        assert made.skipped == 3
+        stalled.release.set()
+    written = sorted(str(path) for path in (tmp_path / "log").iterdir())
+    assert stalled.asked == [written[0], *written[4:]]
+    said = [re.findall(r"(\d+) not diagnosed", message) for message in messages(caplog)]
+    assert [count for count in said if count] == [["1"], ["2"]]
+
+
+def test_closing_takes_no_longer_than_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stalled = Stalled(monkeypatch)
+    with handler(tmp_path / "log") as made:
+        for _ in range(3):
+            made(FakeProfiler(b"{}"))
+        eventually(lambda: stalled.asked)
+        made.close(0.05)
+        assert made.skipped == 3
+        assert "the last 3 recordings were not diagnosed" in messages(caplog)[-1]
+        made.close(0.05)  # nothing to wait for
+    assert len(stalled.asked) == 1
+
+
+def test_a_recording_that_is_deleted_to_make_room_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stalled = Stalled(monkeypatch)
+    monkeypatch.setattr(
+        HelperProcess, "ask", lambda self, *request: (stalled.ask(*request), Answer(False, "gone"))[1]
+    )
+    with handler(tmp_path / "log", keep=1) as made:
+        made(FakeProfiler(b"{}"))
+        eventually(lambda: stalled.asked)
+        made(FakeProfiler(b"{}"))
+        assert len(list((tmp_path / "log").iterdir())) == 1
+        stalled.release.set()
+    assert made.skipped == 1
+    assert [message for message in messages(caplog) if "gone" in message] == [messages(caplog)[-1]]
+
+
+@pytest.mark.slow
+def test_recordings_with_findings_stay_longest(tmp_path: Path, profiler: FakeProfiler) -> None:
+    got = Diagnosed()
+    empty = FakeProfiler(json.dumps({"schemaVersion": 1, "traceEvents": []}).encode())
+    with handler(tmp_path / "log", on_diagnosis=got, keep=2) as made:
+        made(profiler)
+        got.expect(1)
+        for _ in range(3):
+            before = len(got.reports) + made.skipped
+            made(empty)
+            eventually(lambda before=before: len(got.reports) + made.skipped > before)  # type: ignore[misc]
+        kept = sorted((tmp_path / "log").iterdir())
+    assert len(kept) == 2
+    assert kept[0].read_bytes() == profiler.content
+
+
+@pytest.mark.slow
+def test_the_helper_does_not_load_torch(tmp_path: Path, profiler: FakeProfiler) -> None:
+    got = Diagnosed()
+    with handler(tmp_path / "log", on_diagnosis=got) as made:
+        made(profiler)
+        got.expect(1)
+        pid = eventually(lambda: helper_of(made).pid)
+        assert not re.search(r"libtorch|libcuda|libc10", Path(f"/proc/{pid}/maps").read_text())
+    assert not is_alive(pid)
+
+
+@pytest.mark.slow
+def test_the_helper_has_the_lowest_priority_from_its_start() -> None:
+    helper = HelperProcess()
+    assert helper_process.COMMAND[1:] == ("-m", "tb_gpudiag.training.helper")
+    process = helper._start()
+    try:
+        eventually(lambda: os.getpriority(os.PRIO_PROCESS, process.pid) == 19)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("module", ["diagnosis_handler", "helper"])
+def test_the_training_and_a_helper_that_starts_import_little(module: str) -> None:
+    heavy = "{'numpy', 'duckdb', 'pyarrow', 'google', 'fsspec', 'torch', 'tensorboard', 'rich'}"
+    code = f"import sys, tb_gpudiag.training.{module}; print(*(set(sys.modules) & {heavy}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

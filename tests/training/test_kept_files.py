@@ -1,0 +1,71 @@
+"""At most so many recordings stay on disk: those with findings longest, and no file of others is deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tb_gpudiag.training.kept_files import KeptFiles
+
+
+class Disk:
+    """A folder with recordings by number."""
+
+    def __init__(self, folder: Path, most: int) -> None:
+        self.folder, self.kept, self.count = folder, KeptFiles(most), 0
+
+    def record(self, found: bool | None, *, settle: bool = True) -> str:
+        path = str(self.folder / str(self.count))
+        self.count += 1
+        self.kept.make_room()
+        Path(path).touch()
+        self.kept.add(path)
+        if settle:
+            self.kept.settle(path, found=found)
+        return path
+
+    def names(self) -> list[int]:
+        return sorted(int(path.name) for path in self.folder.iterdir())
+
+
+def test_recordings_with_findings_stay_longest(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, 3)
+    for found in (True, False, None, True, False):
+        disk.record(found)
+    assert disk.names() == [0, 3, 4]
+
+
+def test_what_waits_for_its_diagnosis_stays_longer(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, 2)
+    disk.record(None, settle=False)
+    disk.record(True)
+    disk.record(False)
+    assert disk.names() == [0, 2]
+
+
+def test_the_oldest_goes_first_among_equals(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, 2)
+    for _ in range(4):
+        disk.record(True)
+    assert disk.names() == [2, 3]
+
+
+def test_a_file_that_is_gone_already_is_forgotten(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, 1)
+    Path(disk.record(True)).unlink()
+    disk.record(False)
+    assert disk.names() == [1]
+
+
+@given(st.integers(1, 4), st.lists(st.sampled_from([True, False, None]), max_size=12))
+def test_never_more_than_asked_for_and_always_the_newest(
+    tmp_path_factory: object, most: int, outcomes: list[bool | None]
+) -> None:
+    folder = tmp_path_factory.mktemp("disk")  # type: ignore[attr-defined]
+    disk = Disk(folder, most)
+    for number, found in enumerate(outcomes):
+        disk.record(found)
+        assert number in disk.names()
+        assert len(disk.names()) == min(most, number + 1)
