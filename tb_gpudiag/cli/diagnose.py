@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tb_gpudiag.cli.conditions import add_fail_on, is_met, sort_out
+from tb_gpudiag.cli.exported import export_reports
 from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import Show, find_files, progress_bar
 from tb_gpudiag.cli.output import DEFECT, report_bug, tell
@@ -84,7 +85,11 @@ def run(arguments: Sequence[str]) -> int:
     if not paths:
         raise UsageError("PATH is missing", remedy="name a trace file, a memory snapshot or a log directory")
     result = Result()
+    not_exported: list[GpudiagError] = []
+    if parsed.export:
+        paths, not_exported = export_reports(paths)
     files, result.errors = find_files(paths, parsed.run)
+    result.errors = [*not_exported, *result.errors]
     interactive = parsed.format == "html" and len(files) == 1 and interactive_script() is not None
     _diagnose(files, result, quiet=parsed.quiet, prepare=interactive)
     if len(result.digests) > 1:
@@ -117,11 +122,17 @@ def _parser() -> argparse.ArgumentParser:
         "paths",
         metavar="PATH",
         nargs="*",
-        help="a trace file, a memory snapshot (.pickle), or a log directory",
+        help="a trace file, a memory snapshot (.pickle), an export of Nsight Systems (.sqlite), or a log "
+        "directory",
     )
     add_options(parser)
     add_fail_on(parser)
     parser.add_argument("--run", metavar="RUN", help="diagnose only the traces of this run")
+    parser.add_argument(
+        "--export",
+        action="store_true",
+        help="export reports of Nsight Systems (.nsys-rep) with nsys first, next to the report",
+    )
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     return parser
 
