@@ -17,6 +17,8 @@ PYTHON ?= python3
 PORT ?= 6006
 TORCH ?= 1
 export CHROMIUM
+# Tests start the command and TensorBoard hundreds of times: compile the code once, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
 
 SHELL := /bin/sh
 BIN := .venv/bin

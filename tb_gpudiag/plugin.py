@@ -8,7 +8,6 @@ log directory found, and among the rules.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from tensorboard.plugins import base_plugin
 from werkzeug import wrappers
 
 from tb_gpudiag.errors import GpudiagError, LimitReached, UsageError
+from tb_gpudiag.query import DEFAULT_MATCHES, MOST_FIRST_RUNS, MOST_MATCHES, Query
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.exports import FORMATS
@@ -33,23 +33,6 @@ PLUGIN_NAME = "gpudiag"
 
 # With a fast log directory the tab is there when the page opens. Otherwise it appears after a reload.
 FIRST_SCAN_WAIT_S = 0.2
-
-# Wider than any screen. The cost of a slice grows with its width.
-MOST_PIXELS = 8192
-DEFAULT_PIXELS = 1024
-
-# What /find searches, and how much it answers: see report/slices/timeline_search.py, which is not imported
-# here because of what it needs.
-SEARCHED = ("any", "operator", "kernel", "module", "call", "range", "function")
-DEFAULT_MATCHES = 50
-MOST_MATCHES = 200
-LONGEST_SEARCH = 200
-# Rows of a table of operators or kernels.
-MOST_ROWS = 2000
-DEFAULT_ROWS = 200
-
-LONGEST_WORD = 40
-LONGEST_FILTER = 200
 
 STATIC = Path(__file__).parent / "static"
 ENTRY_MODULE = "index.js"
@@ -154,35 +137,34 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
     def _traces(self, request: wrappers.Request) -> wrappers.Response:
         # Each open page polls this every few seconds, and the list can be long: send what has changed. Not as
         # a 304, because TensorBoard warns about responses without a Content-Type.
-        return _json(request, to_json(self._service.traces(_known(request))))
+        return _json(request, to_json(self._service.traces(Query(request).known_generation())))
 
     def _table_of_runs(self, request: wrappers.Request) -> wrappers.Response:
-        return _json(request, to_json(self._service.runs(_known(request))))
+        query = Query(request)
+        first = query.integer_or_none("first", low=1, high=MOST_FIRST_RUNS)
+        return _json(request, to_json(self._service.runs(query.known_generation(), first)))
 
     def _report(self, request: wrappers.Request) -> wrappers.Response:
-        return _stated(request, pb.ReportState, self._service.report(_text(request, "id")))
+        return _stated(request, pb.ReportState, self._service.report(Query(request).text("id")))
 
     def _timeline(self, request: wrappers.Request) -> wrappers.Response:
-        start_us, end_us, width = _range(request)
-        found = self._service.timeline(_text(request, "id"), start_us, end_us, width)
-        if isinstance(found, Pending):
-            return _json(request, to_json(_pending(pb.Timeline, found)))
-        return _zipped(request, found)
+        query = Query(request)
+        start_us, end_us, width = query.span_and_width()
+        found = self._service.timeline(query.text("id"), start_us, end_us, width)
+        return _sliced(request, pb.Timeline, found)
 
     def _memory(self, request: wrappers.Request) -> wrappers.Response:
-        start_us, end_us, width = _range(request)
-        device = None
-        if "device" in request.args:
-            device = _integer(request, "device", None, low=-1, high=2**31 - 1)
-        found = self._service.memory(_text(request, "id"), device, start_us, end_us, width)
-        if isinstance(found, Pending):
-            return _json(request, to_json(_pending(pb.MemorySlice, found)))
-        return _zipped(request, found)
+        query = Query(request)
+        start_us, end_us, width = query.span_and_width()
+        device = query.integer_or_none("device", low=-1, high=2**31 - 1)
+        found = self._service.memory(query.text("id"), device, start_us, end_us, width)
+        return _sliced(request, pb.MemorySlice, found)
 
     def _gap(self, request: wrappers.Request) -> wrappers.Response:
-        device = _integer(request, "device", None, low=0, high=2**31 - 1)
-        gap = _integer(request, "gap", None, low=0, high=2**32 - 1)
-        found = self._service.gap(_text(request, "id"), device, gap)
+        query = Query(request)
+        device = query.integer("device", None, low=0, high=2**31 - 1)
+        gap = query.integer("gap", None, low=0, high=2**32 - 1)
+        found = self._service.gap(query.text("id"), device, gap)
         if isinstance(found, Pending):
             error = problem(found.error) if found.error else None
             return _json(
@@ -191,50 +173,41 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return _zipped(request, found)
 
     def _find(self, request: wrappers.Request) -> wrappers.Response:
-        regex = _integer(request, "regex", 0, low=0, high=1) == 1
-        kind = request.args.get("kind", "any")
-        if kind not in SEARCHED:
-            raise UsageError(f"The parameter kind must be one of {', '.join(SEARCHED)}.", where="kind")
-        limit = _integer(request, "limit", DEFAULT_MATCHES, low=1, high=MOST_MATCHES)
-        first = None
-        if "from" in request.args:
-            first = _integer(request, "from", None, low=0, high=2**31 - 1)
-        text = request.args.get("text", "")[: LONGEST_SEARCH + 1]
-        near_us = _number(request, "near_us")
-        found = self._service.find(_text(request, "id"), text, regex, kind, limit, first, near_us)
-        if isinstance(found, Pending):
-            return _json(request, to_json(_pending(pb.Matches, found)))
-        return _zipped(request, found)
+        query = Query(request)
+        regex = query.integer("regex", 0, low=0, high=1) == 1
+        limit = query.integer("limit", DEFAULT_MATCHES, low=1, high=MOST_MATCHES)
+        first = query.integer_or_none("from", low=0, high=2**31 - 1)
+        text, kind = query.searched()
+        near_us = query.number("near_us")
+        found = self._service.find(query.text("id"), text, regex, kind, limit, first, near_us)
+        return _sliced(request, pb.Matches, found)
 
     def _event(self, request: wrappers.Request) -> wrappers.Response:
-        if "event" in request.args:
-            number = _integer(request, "event", None, low=0, high=2**31 - 1)
-            found = self._service.event(_text(request, "id"), number)
+        query = Query(request)
+        if "event" in query:
+            number = query.integer("event", None, low=0, high=2**31 - 1)
+            found = self._service.event(query.text("id"), number)
         else:
-            lane = _integer(request, "lane", None, low=0, high=2**31 - 1)
-            depth = _integer(request, "depth", None, low=0, high=2**31 - 1)
-            start_us = _number(request, "start_us")
-            if start_us is None:
-                raise UsageError("The parameter start_us is missing.", where="start_us")
-            previous = _integer(request, "previous", 0, low=0, high=1) == 1
-            found = self._service.event_at(_text(request, "id"), lane, depth, start_us, previous)
-        if isinstance(found, Pending):
-            return _json(request, to_json(_pending(pb.EventDetails, found)))
-        return _zipped(request, found)
+            lane = query.integer("lane", None, low=0, high=2**31 - 1)
+            depth = query.integer("depth", None, low=0, high=2**31 - 1)
+            start_us = query.moment("start_us")
+            previous = query.integer("previous", 0, low=0, high=1) == 1
+            found = self._service.event_at(query.text("id"), lane, depth, start_us, previous)
+        return _sliced(request, pb.EventDetails, found)
 
     def _range(self, request: wrappers.Request) -> wrappers.Response:
-        start_us, end_us, _ = _range(request)
-        found = self._service.range(_text(request, "id"), start_us, end_us)
-        if isinstance(found, Pending):
-            return _json(request, to_json(_pending(pb.RangeStatistics, found)))
-        return _zipped(request, found)
+        query = Query(request)
+        start_us, end_us, _ = query.span_and_width()
+        found = self._service.range(query.text("id"), start_us, end_us)
+        return _sliced(request, pb.RangeStatistics, found)
 
     def _export(self, request: wrappers.Request) -> wrappers.Response:
-        format_ = _text(request, "format")
+        query = Query(request)
+        format_ = query.text("format")
         if format_ not in FORMATS:
             raise UsageError(f"The formats are: {', '.join(FORMATS)}.", where="format")
         try:
-            found = self._service.export(_text(request, "id"), format_)
+            found = self._service.export(query.text("id"), format_)
         except LimitReached as error:
             return _problem(request, 503, error)
         if isinstance(found, Pending):
@@ -248,66 +221,66 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return wrappers.Response(found, headers=headers, content_type="application/octet-stream")
 
     def _operators(self, request: wrappers.Request) -> wrappers.Response:
-        group, kind = _choice(request, "group", "operator"), _choice(request, "kind", "operator")
-        arguments = (group, kind, _choice(request, "sort", "gpu_self"), *_rows_wanted(request))
-        return self._sliced_calls(request, pb.OperatorTable, "operators", *arguments, *_span(request))
+        query = Query(request)
+        group, kind = query.word("group", "operator"), query.word("kind", "operator")
+        arguments = (group, kind, query.word("sort", "gpu_self"), *query.rows_wanted())
+        return self._sliced_calls(request, pb.OperatorTable, "operators", *arguments, *query.span())
 
     def _kernels(self, request: wrappers.Request) -> wrappers.Response:
-        group, sort = _choice(request, "group", "kernel"), _choice(request, "sort", "total")
-        arguments = (group, sort, *_rows_wanted(request))
-        return self._sliced_calls(request, pb.KernelTable, "kernels", *arguments, *_span(request))
+        query = Query(request)
+        group, sort = query.word("group", "kernel"), query.word("sort", "total")
+        arguments = (group, sort, *query.rows_wanted())
+        return self._sliced_calls(request, pb.KernelTable, "kernels", *arguments, *query.span())
 
     def _calls(self, request: wrappers.Request) -> wrappers.Response:
-        table, group = _choice(request, "kind", "operator"), _choice(request, "group", "operator")
-        key = _integer(request, "key", None, low=0, high=10**15 - 1)
-        return self._sliced_calls(request, pb.CallDetails, "calls", table, group, key, *_span(request))
+        query = Query(request)
+        table, group = query.word("kind", "operator"), query.word("group", "operator")
+        key = query.integer("key", None, low=0, high=10**15 - 1)
+        return self._sliced_calls(request, pb.CallDetails, "calls", table, group, key, *query.span())
 
     def _call_tree(self, request: wrappers.Request) -> wrappers.Response:
-        root = None
-        if "root" in request.args:
-            root = _integer(request, "root", None, low=0, high=2**31 - 1)
-        weight = _choice(request, "weight", "host")
-        return self._sliced_calls(request, pb.CallTree, "callTree", weight, root, *_span(request))
+        query = Query(request)
+        root = query.integer_or_none("root", low=0, high=2**31 - 1)
+        weight = query.word("weight", "host")
+        return self._sliced_calls(request, pb.CallTree, "callTree", weight, root, *query.span())
 
     def _roofline(self, request: wrappers.Request) -> wrappers.Response:
         return self._sliced_calls(request, pb.RooflinePlot, "roofline")
 
     def _memory_state(self, request: wrappers.Request) -> wrappers.Response:
-        device = None
-        if "device" in request.args:
-            device = _integer(request, "device", None, low=-1, high=2**31 - 1)
-        return self._sliced_calls(request, pb.MemoryState, "memoryState", device, _number(request, "at_us"))
+        query = Query(request)
+        device = query.integer_or_none("device", low=-1, high=2**31 - 1)
+        return self._sliced_calls(request, pb.MemoryState, "memoryState", device, query.number("at_us"))
 
     def _sliced_calls(
         self, request: wrappers.Request, message: type[Answer], kind: str, *arguments: Argument
     ) -> wrappers.Response:
-        found = self._service.calls(kind, _text(request, "id"), *arguments)
-        if isinstance(found, Pending):
-            return _json(request, to_json(_pending(message, found)))
-        return _zipped(request, found)
+        found = self._service.calls(kind, Query(request).text("id"), *arguments)
+        return _sliced(request, message, found)
 
     def _job(self, request: wrappers.Request) -> wrappers.Response:
-        return _stated(request, pb.JobState, self._service.job(_text(request, "id")))
+        return _stated(request, pb.JobState, self._service.job(Query(request).text("id")))
 
     def _history(self, request: wrappers.Request) -> wrappers.Response:
-        return _stated(request, pb.HistoryState, self._service.history(_text(request, "run")))
+        return _stated(request, pb.HistoryState, self._service.history(Query(request).text("run")))
 
     def _compare(self, request: wrappers.Request) -> wrappers.Response:
-        found = self._service.compare(_text(request, "base"), _text(request, "candidate"))
+        query = Query(request)
+        found = self._service.compare(query.text("base"), query.text("candidate"))
         return _stated(request, pb.ComparisonState, found)
 
     def _rule(self, request: wrappers.Request) -> wrappers.Response:
         # Imported on use: the rules take 0.3 s to import, which must not delay TensorBoard's start.
         from tb_gpudiag.jobs.rules.job_registry import find_any_rule
 
-        rule = find_any_rule(_text(request, "id"))
+        rule = find_any_rule(Query(request).text("id"))
         if rule is None:
             raise UsageError("No rule has this id.", where="id", remedy="`gpudiag explain` lists the rules.")
         page = {"id": rule.id, "name": rule.name, "title": rule.title, "markdown": rule.page}
         return _json(request, json.dumps(page))
 
     def _cancel(self, request: wrappers.Request) -> wrappers.Response:
-        return _json(request, json.dumps({"cancelled": self._service.cancel(_text(request, "id"))}))
+        return _json(request, json.dumps({"cancelled": self._service.cancel(Query(request).text("id"))}))
 
     def _status(self, request: wrappers.Request) -> wrappers.Response:
         built = (STATIC / ENTRY_MODULE).is_file()
@@ -363,65 +336,6 @@ def _static_files() -> dict[str, Path]:
     return found
 
 
-def _text(request: wrappers.Request, name: str) -> str:
-    value = request.args.get(name)
-    if not value:
-        raise UsageError(f"The parameter {name} is missing.", where=name)
-    return value
-
-
-def _known(request: wrappers.Request) -> int | None:
-    """Return the generation that the page knows; None if it says nothing."""
-    if "known" not in request.args:
-        return None
-    return _integer(request, "known", None, low=-1, high=2**32 - 1)
-
-
-def _choice(request: wrappers.Request, name: str, default: str) -> str:
-    """Return a word. What cuts the slice knows which words there are."""
-    return str(request.args.get(name, default))[:LONGEST_WORD]
-
-
-def _rows_wanted(request: wrappers.Request) -> tuple[str, int]:
-    """Return the text that rows must contain, and how many rows are wanted."""
-    text = str(request.args.get("filter", ""))[:LONGEST_FILTER]
-    return text, _integer(request, "limit", DEFAULT_ROWS, low=1, high=MOST_ROWS)
-
-
-def _span(request: wrappers.Request) -> tuple[float | None, float | None]:
-    return _range(request)[:2]
-
-
-def _range(request: wrappers.Request) -> tuple[float | None, float | None, int]:
-    """Return start and end in µs (None: those of the trace), and the width in pixels."""
-    start_us, end_us = _number(request, "start_us"), _number(request, "end_us")
-    if start_us is not None and end_us is not None and end_us <= start_us:
-        raise UsageError("end_us must be greater than start_us.", where="end_us")
-    return start_us, end_us, _integer(request, "width", DEFAULT_PIXELS, low=1, high=MOST_PIXELS)
-
-
-def _number(request: wrappers.Request, name: str) -> float | None:
-    text = request.args.get(name)
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise UsageError(f"The parameter {name} is not a number.", where=name)
-    return value
-
-
-def _integer(request: wrappers.Request, name: str, default: int | None, *, low: int, high: int) -> int:
-    text = request.args.get(name)
-    if text is None and default is not None:
-        return default
-    if text is None or not re.fullmatch(r"-?[0-9]{1,15}", text) or not low <= int(text) <= high:
-        raise UsageError(f"The parameter {name} must be a whole number from {low} to {high}.", where=name)
-    return int(text)
-
-
 def _respond(
     request: wrappers.Request, content: bytes | str, content_type: str, **more: Any
 ) -> wrappers.Response:
@@ -442,6 +356,12 @@ def _pending(kind: type[Answer], found: Pending) -> Answer:
     """Return a message without content, which says that it is not ready, or why there is none."""
     error = problem(found.error) if found.error else None
     return kind(state=found.state, progress=found.progress, error=error)
+
+
+def _sliced(request: wrappers.Request, kind: type[Answer], found: bytes | Pending) -> wrappers.Response:
+    if isinstance(found, Pending):
+        return _json(request, to_json(_pending(kind, found)))
+    return _zipped(request, found)
 
 
 def _stated(request: wrappers.Request, kind: type[State], found: bytes | Pending) -> wrappers.Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,21 @@ def shared_traces() -> Path:
     if not SHARED_TRACES.is_dir():
         pytest.skip(f"no real traces at {SHARED_TRACES}")
     return SHARED_TRACES
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage less often, and never what was collected as tests.
+
+    Shared simulated jobs are millions of objects that stay. Walking through them took a quarter of the time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def pytest_unconfigure() -> None:
+    """Let the end of the process free everything, as usual."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -45,7 +45,8 @@ def find_files(
                 NothingToRead(
                     "no trace found",
                     where=path,
-                    remedy="traces are named *.json[.gz], memory snapshots *.pickle[.gz]",
+                    remedy="traces are named *.json[.gz], memory snapshots *.pickle[.gz], exports of Nsight "
+                    "Systems *.sqlite",
                 )
             )
         for file in found.files:

@@ -47,6 +47,7 @@ from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
 from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost, recorder_cost
 from tb_gpudiag.facts.waiting.small_operators import in_small_operators
+from tb_gpudiag.facts.waiting.stream_waits import StreamWaits, stream_waits
 from tb_gpudiag.trace.events import Bool, Trace
 from tb_gpudiag.trace.vocabulary.kernel_names import amd_architecture
 
@@ -278,6 +279,10 @@ class Facts:
         """Whether nothing in the trace hints at an accelerator: the job computes on the CPU."""
         hints = self.recorded.unread_accelerator or self.trace.metadata.device_properties
         return self.device is None and not hints and not self.calls.begin_work
+
+    @cached_property
+    def stream_waits(self) -> StreamWaits:
+        return stream_waits(self.events)
 
     @cached_property
     def small_operators(self) -> Bool:

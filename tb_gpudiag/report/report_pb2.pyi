@@ -1684,7 +1684,7 @@ class RunRow(_message.Message):
     def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[str] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ...) -> None: ...
 
 class RunTable(_message.Message):
-    __slots__ = ("rows", "generation", "scanned", "total", "unchanged", "removed", "whole", "more")
+    __slots__ = ("rows", "generation", "scanned", "total", "unchanged", "removed", "whole", "more", "folders")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     SCANNED_FIELD_NUMBER: _ClassVar[int]
@@ -1693,6 +1693,7 @@ class RunTable(_message.Message):
     REMOVED_FIELD_NUMBER: _ClassVar[int]
     WHOLE_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    FOLDERS_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedCompositeFieldContainer[RunRow]
     generation: int
     scanned: bool
@@ -1701,7 +1702,8 @@ class RunTable(_message.Message):
     removed: _containers.RepeatedScalarFieldContainer[str]
     whole: bool
     more: bool
-    def __init__(self, rows: _Optional[_Iterable[_Union[RunRow, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., total: _Optional[int] = ..., unchanged: bool = ..., removed: _Optional[_Iterable[str]] = ..., whole: bool = ..., more: bool = ...) -> None: ...
+    folders: bool
+    def __init__(self, rows: _Optional[_Iterable[_Union[RunRow, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., total: _Optional[int] = ..., unchanged: bool = ..., removed: _Optional[_Iterable[str]] = ..., whole: bool = ..., more: bool = ..., folders: bool = ...) -> None: ...
 
 class JobState(_message.Message):
     __slots__ = ("state", "progress", "error", "job", "stage")

@@ -67,8 +67,8 @@ class Outcome:
     Findings are ordered by what their fix is likely to save, hints (INFO) last, with warnings whose fix is
     unlikely to be noticed. Time and memory compare by
     the share of what the job has: a fix's saving as a share of the step window; memory held, or grown by the
-    horizon (see memory_room.py), as a share of the device's memory. A leak that is an ERROR ends the job, so
-    it comes before anything that only makes the job slow. `clear` and `unchecked` are
+    horizon (see memory_room.py), as a share of the device's memory. A leak or a failed allocation that is an
+    ERROR ends the job, so it comes before anything that only makes the job slow. `clear` and `unchecked` are
     ordered by rule id."""
 
     findings: list[Found]
@@ -137,7 +137,8 @@ def _rank(
     found: Found, window_ns: int, memories: Sequence[DeviceMemory]
 ) -> tuple[bool, bool, float, int, int, str]:
     finding = found.finding
-    ends_job = found.severity == Severity.ERROR and finding.cost_bytes_per_step > 0
+    of_memory = finding.cost_bytes_per_step > 0 or finding.cost_bytes > 0
+    ends_job = found.severity == Severity.ERROR and of_memory
     share = _saved_share(finding, window_ns, memories)
     unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and share < LEAST_SEEN
     hint = found.severity == Severity.INFO or unseen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tb_gpudiag.facts.core.causes import Cause
@@ -14,6 +14,7 @@ from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.leak import leak_sentences
 from tb_gpudiag.rules.shared.little_work import little_work
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, lost_time
+from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.unseen_time import MOSTLY, unseen
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
 from tb_gpudiag.trace.events import Bool, Kind
@@ -53,14 +54,23 @@ def find_verdict(facts: Facts, ranked: Sequence[str] = ()) -> Verdict:
     """Name the largest part of the step window, if it is large enough to limit the job.
 
     ranked: rule ids of the findings in their order, so that the verdict agrees with it.
-    A leak that ends the job is not a limiter; the sentence mentions it at its end.
+    A failed allocation and a leak that end the job are not limiters: the sentence starts with the first and
+    ends with the second.
     """
-    verdict = _without_leaks(facts, ranked)
-    leaks = leak_sentences(facts.memory)
-    return replace(verdict, sentence=" ".join([verdict.sentence, *leaks])) if leaks else verdict
+    verdict = _without_memory(facts, ranked)
+    sentences = [*_failures(facts.memory), verdict.sentence, *leak_sentences(facts.memory)]
+    return replace(verdict, sentence=" ".join(sentences))
 
 
-def _without_leaks(facts: Facts, ranked: Sequence[str]) -> Verdict:
+def _failures(memories: Sequence[DeviceMemory]) -> Iterator[str]:
+    """Lead with the memory that ran out: it ended the job."""
+    for memory in memories:
+        if memory.failure is not None and memory.ran_out:
+            said = out_of_memory_sentences(memory.failure)
+            yield f"{out_of_memory_title(memory, memory.failure)}. {said}".strip()
+
+
+def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
     if facts.trace.kind != "trace":
         return _memory_file(facts.trace.kind, facts.memory[0] if facts.memory else None)
     if not facts.window.duration_ns:
@@ -194,8 +204,8 @@ def _memory_file(kind: Kind, memory: DeviceMemory | None) -> Verdict:
     if memory.peak_reserved_bytes:
         peak += f" and {size_bytes(memory.peak_reserved_bytes)} reserved"
     refused = memory.reserve.out_of_memory
-    if refused:
-        peak += f"; it ran out of memory {count(refused, 'time')}"
+    if refused and not memory.ran_out:
+        peak += f"; it ran out of memory {count(refused, 'time')}, and went on"
     return Verdict("memory" if refused else "unknown", f"{start} {peak}.", 0.0)
 
 

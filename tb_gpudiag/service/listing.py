@@ -63,6 +63,11 @@ class Listing:
             if len(self._removed) > MOST_REMOVED:
                 self._forgotten = self._removed.popitem(last=False)[1]
 
+    @property
+    def first(self) -> int:
+        """The number before all changes."""
+        return self._first
+
     def touch(self) -> None:
         """Note that something else has changed than ids."""
         self.number += 1

@@ -23,7 +23,7 @@ from tb_gpudiag.service.pending import Pending, diagnosis_key
 from tb_gpudiag.service.reductions import Reductions
 from tb_gpudiag.service.related import ranks_of, recordings_of
 from tb_gpudiag.service.roots import Root
-from tb_gpudiag.service.runs import Runs, table_of
+from tb_gpudiag.service.runs import Runs, first_rows, gain_of, table_of
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.service.slice_messages import Argument, Question
 from tb_gpudiag.service.slices import Busy, Slices
@@ -118,14 +118,19 @@ class Service:
             more=part.more,
         )
 
-    def runs(self, known: int | None = None) -> pb.RunTable:
-        """Return the rows of the table of runs that have changed since the generation `known`."""
+    def runs(self, known: int | None = None, first: int | None = None) -> pb.RunTable:
+        """Return the rows of the table of runs that have changed since the generation `known`.
+
+        first: return the rows that the page shows first, this many, and the generation before all changes.
+        """
         scanned = self._index.snapshot().scanned
         with self._lock:
-            changes = self._runs.changes(known)
+            changes = self._runs.changes(known) if first is None else self._runs.all(first)
         if changes is None:
             return pb.RunTable(generation=known, unchanged=True, scanned=scanned)
         # Without the lock: the state of a job takes the lock that is held while a change of a job takes ours.
+        if first is not None:
+            changes = first_rows(changes, self._summary_of, first)
         table = table_of(changes, self._described, self._summary_of)
         table.scanned = scanned
         return table
@@ -394,7 +399,11 @@ class Service:
 
     def _summary(self, key: str) -> dict[str, str] | None:
         entry = self._cache.find(key)
-        return dict(entry.summary) if entry is not None else None
+        if entry is None:
+            return None
+        if entry.summary.get("row"):
+            gain_of(entry.summary["row"])  # parsed here, where no page waits for it
+        return dict(entry.summary)
 
     def _ready(self, key: str, entry: Entry) -> None:
         with self._lock:

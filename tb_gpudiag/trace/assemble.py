@@ -107,7 +107,8 @@ class Assembly:
         order = np.argsort(time_ns, kind="stable")
         order = order[kept[order]]
         columns = [p.memory for p in parts]
-        thread = [own[m.thread] for own, m in zip(threads_of_part, columns, strict=True)]
+        # NONE, which is -1, stays NONE.
+        thread = [np.r_[own, NONE][m.thread] for own, m in zip(threads_of_part, columns, strict=True)]
         change = _joined([m.bytes for m in columns], np.int64)[order]
         return MemoryEvents(
             time_ns=time_ns[order],

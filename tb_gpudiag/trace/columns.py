@@ -161,6 +161,14 @@ def _spans(
     sizes[~copies] = NONE
     pids = np.array([kineto.number_of(pid) for pid, _ in threads], np.int32)
     tids = np.array([kineto.number_of(tid) for _, tid in threads], np.int32)
+    tids -= np.where(tids >= kineto.SYNC_TID_OFFSET, np.int32(kineto.SYNC_TID_OFFSET), np.int32(0))
+    numbers = {name: _numbers(columns[name], rows) for name in _NUMBERS}
+    syncs = category == Category.CUDA_SYNC
+    if syncs.any():
+        of_waits = seldom("waits")
+        for column, awaited in (("sequence", "awaited_record"), ("forward_thread", "awaited_stream")):
+            values = _numbers(of_waits[awaited], rows) if of_waits else np.full(len(rows), NONE, np.int64)
+            numbers[column] = np.where(syncs, values, numbers[column])
     blocks_per_sm = _decimals(columns["blocks_per_sm"], rows, category)
     shared_bytes = _small(_numbers(columns["shared_bytes"], rows))
     shared_bytes[category != Category.KERNEL] = NONE
@@ -172,10 +180,10 @@ def _spans(
         thread=thread,
         start_ns=start_ns[rows],
         duration_ns=duration_ns,
-        device=_place(columns["device"], rows, work, pids, thread),
-        stream=_place(columns["stream"], rows, work, tids, thread),
+        device=_place(columns["device"], rows, work | syncs, pids, thread),
+        stream=_place(columns["stream"], rows, work | syncs, tids, thread),
         bytes=sizes,
-        numbers={name: _numbers(columns[name], rows) for name in _NUMBERS},
+        numbers=numbers,
         blocks_per_sm=blocks_per_sm,
         blocks=blocks_of(rows, category, name, blocks_per_sm, seldom),
         warps_per_block=_per_block(_decimals(columns["warps_per_sm"], rows, category), blocks_per_sm),
@@ -274,7 +282,8 @@ def _tiny(values: Int64, category: UInt8) -> UInt8:
 
 
 def _place(column: pa.Array, rows: Int64, work: Bool, by_thread: Int32, thread: Int32) -> Int32:
-    """Device or stream of GPU work: from the arguments, or else from the event's pid or tid."""
+    """Device or stream of GPU work and synchronization events: from the arguments, or else from the event's
+    pid or tid."""
     given = _small(_numbers(column, rows))
     if len(thread):
         given = np.where(given == NONE, by_thread[thread], given)

@@ -100,13 +100,17 @@ class Events:
     thread: Int32  # index into `threads`
     correlation: Int64  # the same for a launch call and its GPU work, or NONE
     external_id: Int64  # the same for an operator, or for a launch call, and its GPU work, or NONE
-    device: Int32  # GPU index of GPU work; NONE elsewhere
-    stream: Int32  # NONE if there is none
+    device: Int32  # GPU index of GPU work and synchronization events; NONE elsewhere
+    stream: Int32  # of GPU work, and of a synchronization event the stream that waits; NONE if there is none
     bytes: Int64  # of copies and memsets; NONE elsewhere
     python_id: Int64  # `Python id` of a Python frame
     python_parent: Int64  # `Python parent id`
-    sequence: Int64  # `Sequence number` that autograd gives an operator
-    forward_thread: Int64  # `Fwd thread id` of a backward operator; 0 or NONE elsewhere
+    # `Sequence number` that autograd gives an operator. Of a synchronization event: the correlation of the
+    # call that recorded the event that it waits for.
+    sequence: Int64
+    # `Fwd thread id` of a backward operator; 0 or NONE elsewhere. Of a synchronization event: the stream that
+    # it waits for.
+    forward_thread: Int64
     blocks_per_sm: Float32  # of a kernel: blocks of its grid / multiprocessors of the GPU; NaN elsewhere
     # Blocks of the grid of kernels without `blocks_per_sm`, and of ROCm's launch calls; NaN elsewhere.
     blocks: Float32
@@ -245,6 +249,7 @@ class MemoryEvents:
     stacks: list[str]  # frames "file(line): function", outermost first, one per line
     found: Bool | None = None  # not an event: allocated before the recording; None if the file does not say
     purpose: UInt8 | None = None  # MemoryPurpose; only memory timelines have it
+    driver_free: Int64 | None = None  # at OUT_OF_MEMORY, what the driver had free, or NONE; only in snapshots
 
     def __len__(self) -> int:
         return len(self.time_ns)

@@ -18,13 +18,19 @@ import fsspec
 from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.trace.events import Kind
 from tb_gpudiag.trace.kineto import is_trace
+from tb_gpudiag.trace.memory_viz_page import is_memory_viz_page
+from tb_gpudiag.trace.nsys import HEAD_BYTES as EXPORT_HEAD_BYTES
+from tb_gpudiag.trace.nsys import is_export
+from tb_gpudiag.trace.nsys_file import exported_path, is_report, report_refused
 from tb_gpudiag.trace.snapshot_pickle import is_snapshot
 from tb_gpudiag.trace.source import GZIP, GZIP_MAGIC, is_remote, modified_s, unreadable
 
 _TRACE_NAME: Final = re.compile(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pt\.trace\.json(?:\.gz)?", re.DOTALL
 )
-_SNAPSHOT_NAME: Final = re.compile(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pickle(?:\.gz)?", re.DOTALL)
+_SNAPSHOT_NAME: Final = re.compile(
+    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.(?:pickle(?:\.gz)?|html)", re.DOTALL
+)
 # `export_memory_timeline` takes any name. No other files have these names.
 _TIMELINE_NAME: Final = re.compile(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.raw\.json\.gz|(?<=memory_timeline)\.json(?:\.gz)?)",
@@ -33,15 +39,19 @@ _TIMELINE_NAME: Final = re.compile(
 # `export_chrome_trace` takes any name, and other programs write JSON and pickles, too: the content decides.
 # On a remote store, reading the first bytes of each takes too long: there, the name has to say what it is.
 _ANY_JSON: Final = re.compile(r".*\.json(?:\.gz)?", re.DOTALL)
+_ANY_DATABASE: Final = re.compile(r".*\.sqlite(?:\.gz)?", re.DOTALL)
 _TELLING_NAMES: Final = {
     "snapshot": re.compile(r"snapshot|memory", re.IGNORECASE),
     "trace": re.compile(r"(?<![a-z])trace(?![a-z])", re.IGNORECASE),
 }
+_TELLING_DATABASE: Final = re.compile(r"nsys|nsight|report|profile|trace", re.IGNORECASE)
 # Kineto's keys come first. Events follow metadata, if another program has written the file again.
 _HEAD_BYTES: Final = 4 << 10
 # Each version of a file is opened once. With more files than this, they are opened again on every scan.
 _FILES_REMEMBERED: Final = 1 << 18
-_JSON_NAME: Final = re.compile(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json)?(?:\.gz)?", re.DOTALL)
+_JSON_NAME: Final = re.compile(
+    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json|\.sqlite)?(?:\.gz)?", re.DOTALL
+)
 # TensorBoard's own pattern for a URL in --logdir_spec.
 _SPEC_URL: Final = re.compile(r"[a-zA-Z][0-9a-zA-Z.]*://")
 _SPEC_DRIVE: Final = re.compile(r"[a-zA-Z]:\\")
@@ -78,9 +88,11 @@ def find_traces(root: str) -> Found:
     """Find the files to diagnose below a directory. If `root` is a file, return that file, whatever its name.
 
     Traces are named `*.pt.trace.json`, memory timelines `*.raw.json.gz` or `*memory_timeline.json`, memory
-    snapshots `*.pickle`; each may end in `.gz`. Other programs write pickles, too, and traces may have any
-    name ending in `.json`: on a local disk, those that start like a snapshot or a trace of PyTorch are
-    returned, on a remote store those with `snapshot` or `memory`, or with the word `trace` in their name.
+    snapshots `*.pickle`; each may end in `.gz`. Pages of torch.cuda._memory_viz end in `.html`. Other
+    programs write pickles and pages, too, and traces may have any name ending in `.json`: on a local disk,
+    those that start like a snapshot, such a page or a trace of PyTorch are returned, on a remote store those
+    with `snapshot` or `memory`, or with the word `trace` in their name, and no pages.
+    The same goes for `*.sqlite`, which `nsys export` writes. A report that was not exported is a problem.
 
     `root` is a local path or an fsspec URL. Links are followed. A folder is visited once, under its own path
     if that is below `root`. Raises nothing: whatever cannot be listed is in `problems`.
@@ -202,7 +214,10 @@ class _LocalSearch:
         if entry.is_dir():
             below = entry.name if run == "." else f"{run}/{entry.name}"
             (self._linked_folders if entry.is_symlink() else self._folders).append((entry.path, below))
-        elif _kind(entry.name) is None and not _ANY_JSON.fullmatch(entry.name):
+        elif is_report(entry.name):
+            if not os.path.exists(exported_path(entry.path)):
+                self._found.problems.append(report_refused(entry.path))
+        elif _kind(entry.name) is None and not _may_be_trace(entry.name):
             return
         elif entry.is_symlink():
             self._linked_files.append((entry.path, run))
@@ -254,14 +269,17 @@ def _kernel_devices() -> frozenset[int]:
 @lru_cache(_FILES_REMEMBERED)
 def _begins_like(kind: Kind, path: str, _content: tuple[object, ...]) -> bool:
     """Return whether this version of the file starts like a trace or a memory snapshot."""
+    size = EXPORT_HEAD_BYTES if _ANY_DATABASE.fullmatch(path) else _HEAD_BYTES
     with open(path, "rb") as file:
-        head = file.read(_HEAD_BYTES)
+        head = file.read(size)
     if head.startswith(GZIP_MAGIC):
         try:
-            head = zlib.decompressobj(GZIP).decompress(head, _HEAD_BYTES)
+            head = zlib.decompressobj(GZIP).decompress(head, size)
         except zlib.error:
             return False
-    return is_snapshot(head) if kind == "snapshot" else is_trace(head)
+    if kind == "snapshot":
+        return is_snapshot(head) or is_memory_viz_page(head)
+    return is_trace(head) or is_export(head)
 
 
 @lru_cache(_FILES_REMEMBERED)
@@ -308,9 +326,11 @@ def _find_remote(root: str, found: Found) -> None:
 
 def _tells(kind: Kind | None, name: str) -> bool:
     """Return whether the name of a file on a remote store says that it is a snapshot or a trace."""
+    if _ANY_DATABASE.fullmatch(name):
+        return _TELLING_DATABASE.search(name) is not None
     if kind is None and not _ANY_JSON.fullmatch(name):
         return False
-    return _TELLING_NAMES[kind or "trace"].search(name) is not None
+    return not name.endswith(".html") and _TELLING_NAMES[kind or "trace"].search(name) is not None
 
 
 def _trace_file(
@@ -342,6 +362,11 @@ _CERTAIN: Final[frozenset[Kind]] = frozenset({"trace", "memory_timeline"})
 def _kind(name: str) -> Kind | None:
     """Return what a file in a log directory is by its name; None if the name does not say."""
     return next((kind for kind, pattern in _NAMES.items() if pattern.fullmatch(name)), None)
+
+
+def _may_be_trace(name: str) -> bool:
+    """Return whether a file with this name may be a trace: its content decides."""
+    return (_ANY_JSON.fullmatch(name) or _ANY_DATABASE.fullmatch(name)) is not None
 
 
 def _text(name: str) -> str:

@@ -59,6 +59,10 @@ SELDOM: Final = {
         "launch_grid": ("grid dim", "VARCHAR"),
         "launch_block": ("block dim", "VARCHAR"),
     },
+    "waits": {
+        "awaited_stream": ("wait_on_stream", "BIGINT"),
+        "awaited_record": ("wait_on_cuda_event_record_corr_id", "BIGINT"),
+    },
     "settings": {"settings": ("Concrete Inputs", "VARCHAR")},
     # In this order, these are the fields of events.Message.
     "messages": {
@@ -75,7 +79,7 @@ SELDOM: Final = {
     },
 }
 """Groups of columns that few chunks need: of copies, of kernels without blocks per multiprocessor, of
-convolutions and attention, and of collectives."""
+synchronization events, of convolutions and attention, and of collectives."""
 
 _HIP_LAUNCH: Final = re.compile(r"hip\w*LaunchKernel\w*")
 _LAUNCH_IN_THREADS: Final = re.compile(r"hip(ExtModule|HccModule)Launch\w*")
@@ -117,6 +121,9 @@ _CATEGORIES: Final = {
 # torch 1.8 to 1.11 had no category for annotations: marks of the profiler, the DataLoader and optimizers were
 # `Operator`s. `gpu_user_annotation` repeats ProfilerStep on the GPU and is never a step of the host.
 _ANNOTATION_OF_OLD: Final = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.")
+
+SYNC_TID_OFFSET: Final = 1_000_000
+"""Newer Kineto shows synchronization events of a stream under a thread of their own: tid = stream + this."""
 
 _STREAM_TID: Final = re.compile(r"(?:stream\s*)?(-?[0-9]+)", re.IGNORECASE)
 

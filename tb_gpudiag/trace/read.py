@@ -15,6 +15,8 @@ from tb_gpudiag.trace.credentials import remove_credentials
 from tb_gpudiag.trace.events import Status, Thread, Trace
 from tb_gpudiag.trace.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.memory_timeline import is_memory_timeline, read_memory_timeline
+from tb_gpudiag.trace.memory_viz_page import is_memory_viz_page, pickle_of_page
+from tb_gpudiag.trace.nsys_file import is_database, is_report, read_export, report_refused
 from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.settle import Settler
 from tb_gpudiag.trace.snapshot import read_snapshot
@@ -38,8 +40,10 @@ def read_trace(
     """Read one file: a local path or an fsspec URL, plain or gzip. Its first bytes say what it is:
 
     - a trace, of any generation of the format;
-    - a memory snapshot (`torch.cuda.memory._dump_snapshot`), of which only plain data is unpickled;
-    - a memory timeline (`export_memory_timeline`, but not its HTML).
+    - a memory snapshot (`torch.cuda.memory._dump_snapshot`), of which only plain data is unpickled, or the
+      page that torch.cuda._memory_viz made of one;
+    - a memory timeline (`export_memory_timeline`, but not its HTML);
+    - what `nsys export --type sqlite` made of a report of Nsight Systems.
 
     `events_read` and `malformed_events` add up to the elements of `traceEvents` that end within the file. An
     element is malformed if it is not JSON and cannot be repaired, if it is not an object with a `ph`, or if
@@ -74,13 +78,20 @@ def _read(path: str, limits: Limits, report: Callable[[float, str], None]) -> Tr
         blocks = iter(source)
         first = next(blocks, b"")
         blocks = chain([first], blocks)
+        if is_database(first):
+            return read_export(source, blocks, limits, report)
+        if is_report(path):
+            raise report_refused(path)
         if is_pickle(first):
             return read_snapshot(_whole(blocks, source, limits), limits, path, report)
         if is_memory_timeline(first[:_HEAD_BYTES]):
             return read_memory_timeline(_whole(blocks, source, limits), path, report)
+        if is_memory_viz_page(first[:_HEAD_BYTES]):
+            snapshot = pickle_of_page(_whole(blocks, source, limits), path)
+            return read_snapshot(snapshot, limits, path, report)
         if first.lstrip()[:1] == b"<":
             raise NotATrace(
-                "it is an HTML page",
+                "it is an HTML page, but not one of torch.cuda._memory_viz",
                 where=path,
                 remedy="export a memory timeline to a name ending in .raw.json.gz instead",
             )

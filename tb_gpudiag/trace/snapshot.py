@@ -287,6 +287,7 @@ class _Rows:
     reserved: Int64
     stack: Int32
     found: Bool
+    driver_free: Int64
     capacity_bytes: int  # what the process could have got, as a failed allocation says; 0 if none does
 
 
@@ -315,6 +316,9 @@ def _rows(history: _History, state: Segments, start_us: int, notes: list[str]) -
         reserved, reserved_before = reserved + reserved_lift, reserved_before + reserved_lift
     else:
         reserved, reserved_before = np.full(len(signed), NONE), NONE
+    driver_free = np.full(len(signed), NONE)
+    for i, free in history.free_at_failures:
+        driver_free[i] = free
     count = len(older)
     first = before + lift - int(older_bytes.sum())
     return _Rows(
@@ -327,6 +331,7 @@ def _rows(history: _History, state: Segments, start_us: int, notes: list[str]) -
         np.r_[np.full(count, reserved_before), reserved],
         np.r_[state.block_stack[older], history.stack],
         np.arange(count + len(signed)) < count,
+        np.r_[np.full(count, NONE), driver_free],
         max((int(reserved[i]) + free for i, free in history.free_at_failures if reserved[i] > 0), default=0),
     )
 
@@ -357,4 +362,5 @@ def _joined(devices: list[_Rows], stacks: Stacks) -> MemoryEvents:
         stack=column(lambda r: r.stack, np.int32),
         stacks=stacks.texts,
         found=column(lambda r: r.found, np.bool_),
+        driver_free=column(lambda r: r.driver_free, np.int64),
     )

@@ -20,9 +20,13 @@ from typing import Any, Final
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unsafe
 from tb_gpudiag.trace.limits import Limits
 
-# The protocol, a frame, a dict in the memo, its first key.
+_OPENS_DICT: Final = rb"\}(?:\x94|q.)?\("
+_TEXT_FOLLOWS: Final = rb"(?:\x8c.|X.{4})"
+# The protocol, a frame, then a dict with its first key, or a list of segments with their first two.
 _SNAPSHOT: Final = re.compile(
-    rb"(?s:\x80[\x02-\x05](?:\x95.{8})?\}(?:\x94|q.)?\((?:\x8c.|X.{4})(?:segments|device_traces))"
+    rb"(?s:\x80[\x02-\x05](?:\x95.{8})?(?:%(dict)s%(text)s(?:segments|device_traces)"
+    rb"|\](?:\x94|q.)?\(?%(dict)s%(text)sdevice(?:\x94|q.)?K.%(text)saddress))"
+    % {b"dict": _OPENS_DICT, b"text": _TEXT_FOLLOWS}
 )
 _REMEDY: Final = "name a file that torch.cuda.memory._dump_snapshot wrote"
 
@@ -80,7 +84,7 @@ def is_pickle(head: bytes) -> bool:
 
 
 def is_snapshot(head: bytes) -> bool:
-    """Return whether it is a pickle of a dict whose first key is that of a memory snapshot."""
+    """Return whether it is a pickle of a memory snapshot, or a list of segments (`memory_snapshot()`)."""
     return _SNAPSHOT.match(head) is not None
 
 

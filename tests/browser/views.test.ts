@@ -43,6 +43,21 @@ it("begins with the runs, opens one, and goes back to where it was", async () =>
   await (await tabFrame(session.page)).getByRole("region", { name: "Verdict" }).waitFor();
 });
 
+it("shows the first runs without the list of all traces", async () => {
+  let release = () => undefined as unknown;
+  const held = new Promise((resolve) => (release = () => resolve(undefined)));
+  await session.page.route("**/traces*", async (route) => {
+    await held;
+    await route.continue();
+  });
+  const frame = await openTab(session.page, session.tensorboard.url);
+  await frame.getByRole("button", { name: "input_pipeline" }).waitFor();
+  const tabs = frame.getByRole("navigation", { name: "Views" }).getByRole("button");
+  expect(await tabs.allInnerTexts()).toEqual(["Runs"]);
+  release();
+  await expect.poll(() => tabs.allInnerTexts()).toContain("Summary");
+});
+
 it("analyzes the runs that are new by itself", async () => {
   const frame = await openTab(session.page, session.tensorboard.url, { view: "runs" });
   await frame.locator('.gd-dot[data-state="ready"]').nth(3).waitFor();

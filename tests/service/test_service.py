@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.wire import to_json
+from tb_gpudiag.service import runs
 from tb_gpudiag.service.pending import Pending
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.service.service import Service, UnknownTrace
@@ -261,3 +263,36 @@ def test_the_table_of_runs_asks_for_the_state_of_jobs_without_a_lock(
     monkeypatch.setattr(service._jobs, "state", state)
     assert len(service.runs().rows) == 1
     assert locked == [False]
+
+
+def test_the_first_rows_are_those_that_the_page_shows_first_and_the_others_follow(
+    serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST_ROWS", 2)
+    savings = {"a/1": 0.1, "b/1": 0.3, "b/2": None, "a/2": 0.5, "b/3": 0.2}
+    for run in savings:
+        write_trace(tmp_path / "log" / run, "worker.7", run)
+    service = serve()
+    eventually(lambda: len(service.traces().traces) == len(savings))
+    for entry in service.traces().traces:
+        saving = savings[entry.run]
+        if saving is not None:
+            row = to_json(pb.RunRow(run=entry.run, saving_share=saving))
+            service._summaries[service._keys[entry.id]] = {"row": row}
+
+    table = service.runs(first=3)
+    assert [row.run for row in table.rows] == ["a/2", "a/1", "b/1"]
+    assert (table.total, table.folders, table.whole, table.more) == (5, True, True, True)
+    later = []
+    while table.more:
+        table = service.runs(table.generation)
+        assert not table.whole
+        later += [row.run for row in table.rows]
+    assert sorted(later) == sorted(savings)
+    assert service.runs(table.generation).unchanged
+
+    monkeypatch.setattr(runs, "MOST_ROWS", 500)
+    everything = service.runs(first=5)
+    assert len(everything.rows) == len(savings)
+    assert not everything.more
+    assert service.runs(everything.generation).unchanged

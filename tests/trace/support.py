@@ -152,6 +152,12 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
     if event.get("cat") == "Operator" and event["name"].startswith(MARKS):
         category = Category.USER_ANNOTATION
     device = stream = -1
+    sequence, other = (args.get(key, -1) for key in ("Sequence number", "Fwd thread id"))
+    if category == Category.CUDA_SYNC:
+        sequence = args.get("wait_on_cuda_event_record_corr_id", -1)
+        other = args.get("wait_on_stream", -1)
+        device, stream = args.get("device", -1), args.get("stream", -1)
+        stream = stream if stream < 2**31 else -1
     if category in WORK:
         device = args.get("device", event["pid"])
         tid = str(event["tid"]).removeprefix("stream ")
@@ -165,7 +171,7 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
         *(args.get("correlation", -1), args.get("External id", -1), device, stream),
         args.get("bytes", -1) if category in (Category.MEMCPY, Category.MEMSET) else -1,
         *(-1 if args.get(key) is None else args[key] for key in ("Python id", "Python parent id")),
-        *(args.get(key, -1) for key in ("Sequence number", "Fwd thread id")),
+        *(sequence, other),
         args.get("Call stack", ""),
         float(np.float32(args.get("blocks per SM", -1))) if category == Category.KERNEL else -1.0,
         _launched_as(args) if category == Category.KERNEL else (0, 0, -1),

@@ -303,6 +303,10 @@ def test_other_pickles_are_not_taken_for_memory_snapshots(tmp_path: Path) -> Non
     pickle_of(snapshot, tmp_path / "run" / "oom_rank0.pickle.gz")
     for protocol in (2, 3, 4, 5):
         pickle_of(snapshot, tmp_path / f"protocol {protocol}.pickle", protocol)
+    listed = SnapshotBuilder()
+    listed.segment(1 << 20)
+    for protocol in (2, 4):
+        pickle_of(listed.document("segments only"), tmp_path / "run" / f"list{protocol}.pickle", protocol)
     pickle_of({"epoch": 3, "segments": []}, tmp_path / "run" / "checkpoint.pickle")
     pickle_of([1, 2], tmp_path / "run" / "data.pickle.gz")
     put(tmp_path, "run/text.pickle", "run/snapshot.pkl")
@@ -312,6 +316,8 @@ def test_other_pickles_are_not_taken_for_memory_snapshots(tmp_path: Path) -> Non
     assert found.problems == []
     assert [(file.run, file.worker, file.span, file.kind) for file in found.files] == [
         *((".", f"protocol {protocol}", "", "snapshot") for protocol in (2, 3, 4, 5)),
+        ("run", "list2", "", "snapshot"),
+        ("run", "list4", "", "snapshot"),
         ("run", "oom_rank0", "", "snapshot"),
         ("run", "oom_rank3", "12", "snapshot"),
     ]

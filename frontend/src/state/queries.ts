@@ -45,11 +45,12 @@ export function createQueryClient(): QueryClient {
 
 export const TRACES = ["traces"] as const;
 
-export function useTraces() {
+export function useTraces(wanted = true) {
   const visible = usePage((page) => page.visible);
   return useQuery({
     queryKey: TRACES,
     queryFn: ({ client, signal }) => fetchTraces(client.getQueryData<TraceList>(TRACES), signal),
+    enabled: wanted,
     staleTime: 0,
     refetchInterval: ({ state }) => (visible ? pollEvery(state.data) : false),
   });
@@ -95,10 +96,11 @@ export function useGap(entry: TraceEntry, key: GapKey | null) {
 
 export const RUNS = ["runs"] as const;
 
-export function useRuns() {
+export function useRuns(wanted = true) {
   const visible = usePage((page) => page.visible);
   return useQuery({
     queryKey: RUNS,
+    enabled: wanted,
     queryFn: ({ client, signal }) =>
       fetchRuns(client.getQueryData<RunTable>(RUNS), signal, (table) => {
         client.setQueryData(RUNS, table);

@@ -15,7 +15,7 @@ interface RunsState {
   readonly order: Order;
   /** How far the table is scrolled, in pixels. */
   readonly top: number;
-  /** Whether the runs are grouped by folder; null: if there are folders with several. */
+  /** Whether the runs are grouped by folder; null: if several folders have several runs. */
   readonly grouped: boolean | null;
   /** Folders whose runs are hidden. */
   readonly folded: ReadonlySet<string>;
@@ -50,13 +50,6 @@ export const useRunsTable = create<RunsState>()(() => ({
 /** The folder of a run: its path without the last part. Empty for runs in the log directory itself. */
 export function folderOf(run: string): string {
   return run.slice(0, Math.max(0, run.lastIndexOf("/")));
-}
-
-/** Return true if at least two folders have several runs, so that grouping them helps. */
-export function hasFolders(rows: readonly RunRow[]): boolean {
-  const counts = new Map<string, number>();
-  for (const { run } of rows) counts.set(folderOf(run), (counts.get(folderOf(run)) ?? 0) + 1);
-  return [...counts.values()].filter((count) => count > 1).length > 1;
 }
 
 /** Group sorted rows by folder. Folders are in the order of their first rows. */

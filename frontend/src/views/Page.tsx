@@ -1,9 +1,10 @@
 import { lazy, Suspense, useEffect } from "react";
 import { newest } from "../state/choose";
-import { useTraces } from "../state/queries";
+import { useRuns, useTraces } from "../state/queries";
 import { usePage } from "../state/store";
 import { firstView, viewsFor } from "../state/views";
 import type { ViewName } from "../base/hash";
+import { isEmbedded } from "../wire/client";
 import type { TraceEntry, TraceList } from "../wire/report";
 import { Chooser } from "./chooser/Chooser";
 import { Empty } from "./empty/Empty";
@@ -18,48 +19,61 @@ import { Trace } from "./Trace";
 const Compare = lazy(() => import("./compare/Compare"));
 const HistoryView = lazy(() => import("./history/HistoryView"));
 const Job = lazy(() => import("./job/Job"));
-const Runs = lazy(() => import("./runs/Runs"));
+const loadRuns = () => import("./runs/Runs");
+const Runs = lazy(loadRuns);
+
+const NO_TRACES: readonly TraceEntry[] = [];
 
 export function Page() {
-  const { data, isError } = useTraces();
+  const tab = usePage((page) => page.tab);
+  const undecided = usePage((page) => page.tab === null && page.trace === null) && !isEmbedded();
+  const runsFirst = tab === "runs" || undecided;
+  const runs = useRuns(runsFirst);
+  useEffect(() => {
+    // While the rows are on their way. If this fails, opening the view says so.
+    if (runsFirst) loadRuns().catch(() => undefined);
+  }, [runsFirst]);
+  // The server takes as long for a list of thousands of traces as for the table of runs, so the list waits.
+  const { data, isError } = useTraces(!runsFirst || runs.data?.more === false || runs.isError);
+  const failed = isError || (runsFirst && runs.isError);
+  const list = data && (data.scanned || data.traces.length > 0) ? data : null;
+  const hasRuns = runsFirst && (runs.data?.total ?? 0) > (undecided ? 1 : 0);
   return (
     <div className="gd-page">
-      {isError && <Notice tone="warning">TensorBoard does not respond. The page keeps retrying.</Notice>}
-      {data && (data.scanned || data.traces.length > 0) ? (
-        <Listed list={data} />
-      ) : (
-        <Searching failed={isError} />
-      )}
+      {failed && <Notice tone="warning">TensorBoard does not respond. The page keeps retrying.</Notice>}
+      {list || hasRuns ? <Listed list={list} /> : <Searching failed={failed} />}
     </div>
   );
 }
 
-function Listed({ list }: { list: TraceList }) {
+/** The page; `list` is null while only the table of runs has arrived. */
+function Listed({ list }: { list: TraceList | null }) {
   const wanted = usePage((page) => page.trace);
   const tab = usePage((page) => page.tab);
   const openTrace = usePage((page) => page.openTrace);
   const openTab = usePage((page) => page.openTab);
-  const known = list.traces.find((entry) => entry.id === wanted) ?? null;
-  const shown = known ?? newest(list.traces);
-  const open = tab ?? firstView(list.traces, wanted);
+  const traces = list?.traces ?? NO_TRACES;
+  const known = traces.find((entry) => entry.id === wanted) ?? null;
+  const shown = known ?? newest(traces);
+  const open = tab ?? (list ? firstView(traces, wanted) : "runs");
 
   // Decide once and keep it: runs and traces that appear later must not replace what is on the page.
   useEffect(() => {
-    if (shown === null) return;
+    if (shown === null && list) return;
     if (tab === null) openTab(open);
-    if (wanted === null && open !== "runs") openTrace(shown.id);
-  }, [tab, open, wanted, shown, openTab, openTrace]);
+    if (wanted === null && open !== "runs" && shown) openTrace(shown.id);
+  }, [tab, open, wanted, list, shown, openTab, openTrace]);
 
-  const problems = list.problems.map((problem) => (
+  const problems = list?.problems.map((problem) => (
     <Problem key={problem.where + problem.what} problem={problem} />
   ));
-  if (!shown) return <Empty problems={problems} />;
+  if (!shown && list) return <Empty problems={problems} />;
   return (
     <>
       <header className="gd-header">
         <h1 className="gd-unseen">GPU diagnosis</h1>
-        {open !== "runs" && <Chooser traces={list.traces} entry={shown} />}
-        <Tabs views={viewsFor(list.traces, shown, open)} open={open} />
+        {open !== "runs" && shown && <Chooser traces={traces} entry={shown} />}
+        <Tabs views={shown ? viewsFor(traces, shown, open) : [open]} open={open} />
       </header>
       <main className="gd-main" data-view={open}>
         {problems}
@@ -69,7 +83,7 @@ function Listed({ list }: { list: TraceList }) {
           </Notice>
         )}
         <Suspense fallback={<Searching failed={false} />}>
-          <View open={open} traces={list.traces} entry={shown} />
+          {open === "runs" ? <Runs /> : shown && <View open={open} traces={traces} entry={shown} />}
         </Suspense>
       </main>
       <RulePanel />
@@ -78,15 +92,13 @@ function Listed({ list }: { list: TraceList }) {
 }
 
 interface ViewProps {
-  readonly open: ViewName;
+  readonly open: Exclude<ViewName, "runs">;
   readonly traces: readonly TraceEntry[];
   readonly entry: TraceEntry;
 }
 
 function View({ open, traces, entry }: ViewProps) {
   switch (open) {
-    case "runs":
-      return <Runs />;
     case "history":
       return <HistoryView traces={traces} entry={entry} />;
     case "job":

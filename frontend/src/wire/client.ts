@@ -42,6 +42,9 @@ export function address(route: string, query: Query = {}): string {
   return text ? `./${route}?${text}` : `./${route}`;
 }
 
+/** More rows of the table of runs than a screen shows. They arrive before the others. */
+const FIRST_RUNS = 40;
+
 /** Answers a route instead of the server. */
 export type Source = (route: string, query: URLSearchParams) => Promise<unknown>;
 
@@ -72,7 +75,7 @@ interface Part {
 
 /**
  * Return a list: `known` itself if it has not changed. The server sends what has changed, in parts; each but the last
- * is handed to `onPart` with those before it, so that the page can show it.
+ * is handed to `onPart` with those before it, so that the page can show it. `begin` asks for the first part of all.
  */
 async function fetchList<T extends Part>(
   route: string,
@@ -80,10 +83,11 @@ async function fetchList<T extends Part>(
   merge: (known: T | undefined, answer: T) => T,
   signal?: AbortSignal,
   onPart: (list: T) => void = () => undefined,
+  begin?: Query,
 ): Promise<T> {
   let list = known;
   for (;;) {
-    const answer = (await get(route, list && { known: list.generation }, signal)) as T;
+    const answer = (await get(route, list ? { known: list.generation } : begin, signal)) as T;
     if (list && answer.unchanged) return list;
     list = merge(list, answer);
     if (!answer.more) return list;
@@ -101,7 +105,7 @@ export async function fetchRuns(
   signal?: AbortSignal,
   onPart?: (table: RunTable) => void,
 ): Promise<RunTable> {
-  return fetchList("runs", known, mergedRuns, signal, onPart);
+  return fetchList("runs", known, mergedRuns, signal, onPart, { first: FIRST_RUNS });
 }
 
 /** Return the report of all ranks that were recorded together with this trace. */

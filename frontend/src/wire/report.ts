@@ -1339,6 +1339,8 @@ export interface RunTable {
   removed: string[];
   whole: boolean;
   more: boolean;
+  /** several folders have several runs */
+  folders: boolean;
 }
 
 /** Responses of `job`, `history` and `compare`. */

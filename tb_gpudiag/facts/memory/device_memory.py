@@ -14,6 +14,7 @@ from tb_gpudiag.facts.core.steps import Steps
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.context import MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
+from tb_gpudiag.facts.memory.failure import Failure, find_failure
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend
 from tb_gpudiag.facts.memory.peak import Peak, find_peak
 from tb_gpudiag.facts.memory.phase import Phase
@@ -82,6 +83,18 @@ class DeviceMemory:
     @cached_property
     def peak(self) -> Peak:
         return find_peak(self.curve, self.allocations, self._host, self._trace.memory, self._context.phase)
+
+    @cached_property
+    def failure(self) -> Failure | None:
+        """The last allocation that failed."""
+        return find_failure(
+            self.curve,
+            self.allocations,
+            self._host,
+            self._trace.memory,
+            self._context,
+            self._trace.segments,
+        )
 
     @cached_property
     def floors(self) -> Floors:

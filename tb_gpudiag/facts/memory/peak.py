@@ -63,11 +63,18 @@ class Peak:
     kinds: dict[MemoryKind, int]
 
 
-def find_peak(curve: Curve, allocations: Allocations, host: Host, memory: MemoryEvents, phase: UInt8) -> Peak:
+def find_peak(
+    curve: Curve,
+    allocations: Allocations,
+    host: Host,
+    memory: MemoryEvents,
+    phase: UInt8,
+    at: int | None = None,
+) -> Peak:
     """Find the peak of a curve with at least one event. phase: of each of the trace's memory events, shape
-    (m,)."""
-    position = int(curve.allocated.argmax())
-    if curve.start_bytes > curve.allocated[position]:
+    (m,). at: position of an event after which to look instead of at the peak."""
+    position = int(curve.allocated.argmax()) if at is None else at
+    if at is None and curve.start_bytes > curve.allocated[position]:
         position = NONE
     total = int(curve.before(np.array([position + 1]))[0])
     own = phase[curve.event]

@@ -50,7 +50,7 @@ def _training(events: Events) -> bool | None:
     frames = (torch_frames.BACKWARD_FRAME, torch_frames.OPTIMIZER_FRAME)
     on_gpu = np.isin(events.category, np.array(GPU_WORK_CATEGORIES, np.uint8))
     if (
-        (events.forward_thread > 0).any()
+        ((events.category == Category.CPU_OP) & (events.forward_thread > 0)).any()
         or any(match(events, pattern).any() for pattern in (*on_host, *frames))
         or (match(events, job_names.TRAINING_KERNEL) & on_gpu).any()
     ):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import numpy as np
+
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
@@ -18,12 +22,19 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
-from tb_gpudiag.wording.format import share
+from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.wording.format import one_line, share
 from tb_gpudiag.wording.quantity import duration, number
 
 # A filled queue is healthy. A little idle time while work is queued is normal too: streams and copies depend
 # on each other.
 LEAST_SHARE = 0.05
+
+MOST_AWAITED = 3
+"""Most kernels that are named as what the work waited for."""
+
+LONGEST_NAME = 60
+"""Characters of such a kernel's name."""
 
 _CODE = """# Kineto's synchronization events show which stream waited for which event:
 from torch._C._profiler import _ExperimentalConfig
@@ -48,15 +59,18 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     gaps = len(set(lost.gap[chosen].tolist()))
     earlier_ns = lost.total_ns(chosen & (lost.end_ns <= facts.device.busy.span.start_ns))
     longest = int(lost.length_ns[chosen].max())
+    recorded = facts.stream_waits.recorded
+    awaiting = _awaiting(facts, sorted(set(lost.gap[chosen].tolist())))
     return Finding(
         title=f"The GPU is idle {cost_share} of the time with work queued",
         summary="The work that ended these gaps had been launched before they began, so the host was not "
         "late. The work waited for something else: an event of another stream, another rank, or another "
-        "process on the same GPU. The cause is not visible in this trace.",
+        "process on the same GPU. " + _seen(recorded, bool(awaiting)),
         fix=Fix(
-            "Record with synchronization events. With several ranks, record all of them and compare: the "
-            "others wait for the rank that waits least.",
-            _CODE,
+            ("" if recorded else "Record with synchronization events. ")
+            + "With several ranks, record all of them and compare: the others wait for the rank that waits "
+            "least.",
+            "" if recorded else _CODE,
             "https://docs.pytorch.org/docs/stable/profiler.html",
         ),
         cost_ns=cost_ns,
@@ -65,12 +79,46 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         evidence=[
             window_time("Idle with work queued", cost_ns, lost.window_ns),
             Evidence("Gaps", number(gaps, "gap"), (duration(longest, "longest"),)),
+            *awaiting,
             *_before_first_work(earlier_ns),
         ],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
     )
+
+
+def _seen(recorded: bool, awaiting: bool) -> str:
+    if awaiting:
+        return "Synchronization events show which gaps ended with work that waited for another stream."
+    if recorded:
+        return (
+            "Synchronization events were recorded, and none of this work waited for another stream's event: "
+            "another rank, another process or the start of a large graph remain."
+        )
+    return "The cause is not visible in this trace."
+
+
+def _awaiting(facts: Facts, gaps: list[int]) -> list[Evidence]:
+    """Return what the work that ended the gaps waited for, as synchronization events say; most frequent
+    first."""
+    if facts.device is None:
+        return []
+    events, ended_by = facts.events, facts.device.ledger.gaps.ended_by[np.array(gaps, np.int64)]
+    ended_by = ended_by[ended_by != NONE]
+    awaited = facts.stream_waits.awaited(events, facts.work, ended_by)
+    found = Counter(
+        (int(events.device[i]), int(events.stream[i]), events.names[events.name[i]])
+        for i in awaited[awaited != NONE]
+    )
+    return [
+        Evidence(
+            f"Waiting for GPU {device}, stream {stream}",
+            number(times, "gap"),
+            (f"after {one_line(name, LONGEST_NAME)}",),
+        )
+        for (device, stream, name), times in found.most_common(MOST_AWAITED)
+    ]
 
 
 def _before_first_work(idle_ns: int) -> list[Evidence]:

@@ -30,6 +30,12 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.leak import leaks_at_failure
 from tb_gpudiag.rules.shared.leak_causes import Explained
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
+from tb_gpudiag.rules.shared.out_of_memory import (
+    out_of_memory_evidence,
+    out_of_memory_sentences,
+    out_of_memory_title,
+    requesting_place,
+)
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES
@@ -155,19 +161,19 @@ def _has_little_room(memory: DeviceMemory) -> bool:
 
 
 def _finding(memory: DeviceMemory, device: DeviceFacts | None, attention: UnfusedAttention | None) -> Finding:
-    peak = memory.peak
+    failure = memory.failure
+    peak = failure.held if failure is not None else memory.peak
     kinds = sorted(peak.kinds.items(), key=lambda one: -one[1])
-    main, held = kinds[0]
     leaks = _filling_leaks(memory)
     advice = _advice(_Composition(peak, device, attention))
+    places = [_place(owner) for owner in peak.owners if owner.operator or owner.frame]
+    requesting = requesting_place(failure) if failure is not None else None
     if leaks:
         rest = advice if _is_short_without(memory, leaks) else []
         advice = [_leak_advice(leak, "Then" if i else "First") for i, leak in enumerate(leaks)] + rest
-    phase = f" in the {PHASES[peak.phase.label].noun}" if peak.phase.label else ""
     return Finding(
         title=_title(memory),
-        summary=f"Memory peaks{phase}. {share_of(held, peak.allocated_bytes)} of it is "
-        f"{MEMORY_KINDS[main.value].noun}. " + _consequence(memory),
+        summary=f"{_situation(memory, kinds)} {_consequence(memory)}",
         fix=Fix(
             " ".join(one.text for one in advice),
             "\n\n".join(one.code for one in advice),
@@ -176,9 +182,18 @@ def _finding(memory: DeviceMemory, device: DeviceFacts | None, attention: Unfuse
         cost_bytes=_cost_bytes(memory, leaks),
         memory_device=memory.device,
         evidence=list(_evidence(memory, kinds)),
-        places=[_place(owner) for owner in peak.owners if owner.operator or owner.frame][:MOST_PLACES],
+        places=([requesting] if requesting is not None else []) + places[:MOST_PLACES],
         severity=Severity.ERROR if memory.ran_out else Severity.WARNING,
     )
+
+
+def _situation(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> str:
+    if memory.failure is not None:
+        return out_of_memory_sentences(memory.failure)
+    peak, (main, held) = memory.peak, kinds[0]
+    phase = f" in the {PHASES[peak.phase.label].noun}" if peak.phase.label else ""
+    of_peak = share_of(held, peak.allocated_bytes)
+    return f"Memory peaks{phase}. {of_peak} of it is {MEMORY_KINDS[main.value].noun}."
 
 
 def _filling_leaks(memory: DeviceMemory) -> list[Explained]:
@@ -232,8 +247,8 @@ _FIXED = {MemoryKind.BEFORE, MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE}
 
 
 def _title(memory: DeviceMemory) -> str:
-    if memory.reserve.out_of_memory:
-        return f"{memory.name} ran out of memory {number(memory.reserve.out_of_memory, 'time')}"
+    if memory.failure is not None:
+        return out_of_memory_title(memory, memory.failure)
     if not _has_little_room(memory):
         return f"{memory.name} had to free its cache {number(memory.reserve.retries, 'time')} to get memory"
     return f"The peak leaves {_free_share(memory)} of {memory.name}'s memory free: {size(_room(memory))}"
@@ -314,9 +329,17 @@ def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iter
     if _has_room_known(memory):
         room = _room(memory)
         yield Evidence("Free at the peak", size(room), (share_of(room, capacity, "of the capacity"),))
+    failure = memory.failure
+    if failure is not None:
+        yield from out_of_memory_evidence(failure)
+    whole, of_it = (
+        (failure.held.allocated_bytes, "of what was in use")
+        if failure is not None
+        else (peak.allocated_bytes, "of the peak")
+    )
     for kind, held in kinds[:KINDS_SHOWN]:
         label = MEMORY_KINDS[kind.value].word
-        yield Evidence(label, size(held), (share_of(held, peak.allocated_bytes, "of the peak"),))
+        yield Evidence(label, size(held), (share_of(held, whole, of_it),))
     if reserve.known:
         yield Evidence("Reserved at the peak", size(peak.reserved_at_peak_bytes))
     if reserve.retries:

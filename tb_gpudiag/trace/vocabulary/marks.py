@@ -9,6 +9,9 @@ from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED, any_of
 # torch.profiler's schedule: one for each step().
 STEP = any_of(r"ProfilerStep\s?#\d+")
 
+# Kineto's synchronization event of a stream that waits for another stream's event.
+STREAM_WAIT_EVENT = any_of(r"Stream Wait Event")
+
 MODULE_PREFIX = "nn.Module: "
 
 # torch.profiler with stacks: each call of a module, such as `nn.Module: Linear_3`.

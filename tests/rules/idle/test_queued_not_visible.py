@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tb_gpudiag.rules.idle.queued_not_visible import RULE
-from tb_gpudiag.wording.quantity import duration, share_of
+from tb_gpudiag.wording.quantity import duration, number, share_of
 from tests.builder import TraceBuilder
 from tests.rules.stage import (
     cannot_tell,
@@ -64,3 +66,59 @@ def test_idle_time_before_the_first_work_may_be_work_that_was_not_recorded(tmp_p
     assert figures(found)["Before the first recorded GPU work"][0] == duration(385_000)
     within = finding(RULE.check(facts_of(_queued(100), tmp_path / "within")))
     assert "Before the first recorded GPU work" not in figures(within)
+
+
+def _waiting(*, other_gpu: bool, tid: int | None = None, record: bool = True) -> TraceBuilder:
+    """Make the stream of the work that ends the gap wait for an event of stream 20."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    device = int(other_gpu)
+    main.launch("before", at=50, us=5, runs_at=60, runs_us=240)
+    main.launch("awaited", at=60, us=5, runs_at=100, runs_us=190, stream=20, device=device)
+    main.step(0, at=100, us=1000)
+    main.call("cudaEventRecord", at=102, us=1)
+    main.call("cudaStreamWaitEvent", at=105, us=1)
+    main.launch("after", at=115, us=5, runs_at=400, runs_us=700)
+    calls = {e["name"]: e for e in trace.document()["traceEvents"] if e.get("cat") == "cuda_runtime"}
+    wait = calls["cudaStreamWaitEvent"]
+    recorded = calls["cudaEventRecord"]["args"]["correlation"] if record else -1
+    arguments = {
+        "cuda_sync_kind": "Stream Wait Event",
+        "wait_on_stream": 20,
+        "wait_on_cuda_event_record_corr_id": recorded,
+        "wait_on_cuda_event_id": 3,
+        "correlation": wait["args"]["correlation"],
+        "device": 0,
+    }
+    if tid is None:
+        arguments["stream"] = 7
+    return trace.raw(
+        {
+            "ph": "X",
+            "cat": "cuda_sync",
+            "name": "Stream Wait Event",
+            "pid": 0,
+            "tid": 7 if tid is None else tid,
+            "ts": wait["ts"],
+            "dur": 2,
+            "args": arguments,
+        }
+    )
+
+
+@pytest.mark.parametrize("tid", [None, 1_000_007])
+@pytest.mark.parametrize("other_gpu", [False, True])
+def test_synchronization_events_name_what_the_work_waited_for(
+    other_gpu: bool, tid: int | None, tmp_path: Path
+) -> None:
+    found = finding(RULE.check(facts_of(_waiting(other_gpu=other_gpu, tid=tid), tmp_path)))
+    label = f"Waiting for GPU {int(other_gpu)}, stream 20"
+    assert figures(found)[label] == (number(1, "gap"), "after awaited")
+    assert not found.fix.code
+
+
+def test_synchronization_events_without_a_known_wait_are_said_and_not_advised(tmp_path: Path) -> None:
+    found = finding(RULE.check(facts_of(_waiting(other_gpu=False, record=False), tmp_path)))
+    assert "none of this work waited" in found.summary
+    assert not found.fix.code
+    assert "enable_cuda_sync_events" in finding(RULE.check(facts_of(_queued(100), tmp_path / "b"))).fix.code

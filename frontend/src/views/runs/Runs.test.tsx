@@ -18,8 +18,10 @@ function row(run: string, more: Partial<RunRow> = {}): RunRow {
   };
 }
 
-async function shown(rows: readonly RunRow[]): Promise<string[]> {
-  const table = { rows, generation: 1, scanned: true, total: rows.length, whole: true, more: false };
+const TABLE = { generation: 1, scanned: true, whole: true, more: false };
+
+async function shown(rows: readonly RunRow[], hasFolders = false): Promise<string[]> {
+  const table = { ...TABLE, rows, total: rows.length, folders: hasFolders };
   vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(table))));
   render(
     <MantineProvider>
@@ -122,7 +124,7 @@ it("analyzes new runs by itself, one at a time and the newest first, until stopp
 it("starts no analysis while another runs", async () => {
   const requests: string[] = [];
   const running = [row("new", { state: "new" }), row("busy", { state: "running" })];
-  const table = { rows: running, generation: 1, scanned: true, total: 2, whole: true, more: false };
+  const table = { ...TABLE, rows: running, total: 2 };
   await shown(running);
   vi.stubGlobal("fetch", (url: string) => {
     requests.push(url);
@@ -133,12 +135,13 @@ it("starts no analysis while another runs", async () => {
 });
 
 it("groups the runs by folder, those with the most to gain first, and folds a folder", async () => {
-  const seen = await shown([
+  const rows = [
     row("b/1", { saving_share: 0.2 }),
     row("a/1", { saving_share: 0.1 }),
     row("b/2", { saving_share: 0.05 }),
     row("a/2", { saving_share: 0.5 }),
-  ]);
+  ];
+  const seen = await shown(rows, true);
   expect(seen).toEqual(["a", "a/2", "a/1", "b", "b/1", "b/2"]);
   fireEvent.click(screen.getByText("a"));
   expect(names()).toEqual(["a", "b", "b/1", "b/2"]);

@@ -2,7 +2,7 @@ import { Button, CloseButton, TextInput } from "@mantine/core";
 import { useMemo } from "react";
 import { count, plural } from "../../base/format";
 import { useRuns } from "../../state/queries";
-import { filteredRuns, foldRuns, groupedRuns, hasFolders, isFolder, useRunsTable } from "../../state/runs";
+import { filteredRuns, foldRuns, groupedRuns, isFolder, useRunsTable } from "../../state/runs";
 import type { Line } from "../../state/runs";
 import type { RunRow } from "../../wire/report";
 import { ordered, type Order } from "../../base/sorting";
@@ -13,6 +13,8 @@ import { Section } from "../parts/Section";
 import { Searching } from "../status/Searching";
 import { COLUMNS, LINE_COLUMNS } from "./columns";
 import { useAnalyses } from "./useAnalyses";
+
+const NONE: readonly RunRow[] = [];
 
 /** Two lines of text. */
 const ROW_PX = 46;
@@ -33,9 +35,9 @@ export default function Runs() {
   const { data, error } = useRuns();
   const { search, order, top, grouped, folded } = useRunsTable();
   const openTab = usePage((page) => page.openTab);
-  const analyses = useAnalyses(data?.rows ?? []);
+  const analyses = useAnalyses(data && !data.more ? data.rows : NONE);
   const rows = useMemo(() => filteredRuns(data?.rows ?? [], search), [data, search]);
-  const folders = useMemo(() => hasFolders(data?.rows ?? []), [data]);
+  const folders = data?.folders ?? false;
   const byFolder = grouped ?? folders;
   const lines = useMemo(
     () => arranged(rows, order, byFolder ? folded : null),
@@ -48,7 +50,7 @@ export default function Runs() {
       <Searching failed={false} />
     );
   }
-  const all = plural(data.rows.length, "run");
+  const all = plural(data.total, "run");
   const summary = search.trim() === "" ? all : `${count(rows.length)} of ${all}`;
   return (
     <Section

@@ -1,0 +1,89 @@
+"""Waits of one stream for another one's event, from Kineto's synchronization events (off by default)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Category, Events, Int64
+from tb_gpudiag.trace.vocabulary.marks import STREAM_WAIT_EVENT
+
+
+@dataclass(frozen=True)
+class StreamWaits:
+    """Waits whose event the trace knows. Shape (w,) each.
+
+    recorded: the trace has synchronization events, with or without such waits.
+    event: of the wait.
+    made_ns: when the host made the stream wait.
+    record_ns: when the host recorded the event that it waits for.
+    """
+
+    recorded: bool
+    event: Int64
+    made_ns: Int64
+    record_ns: Int64
+
+    def awaited(self, events: Events, work: Work, chosen: Int64) -> Int64:
+        """Return the event of the GPU work that each chosen work had to wait for, or NONE; shape of `chosen`.
+
+        chosen: events of linked work. The wait was made after the launch before it on its stream, and the
+        awaited work is the last one that was launched on the other stream before the event.
+        """
+        found = np.full(len(chosen), NONE, np.int64)
+        if not len(self.event) or not len(chosen):
+            return found
+        order = np.argsort(work.event, kind="stable")
+        chosen = order[np.searchsorted(work.event[order], chosen)]
+        stream, device = events.stream[work.event], events.device[work.event]
+        for wanted in np.unique(np.stack([device[chosen], stream[chosen]]), axis=1).T.tolist():
+            own = np.flatnonzero((device == wanted[0]) & (stream == wanted[1]) & (work.launch != NONE))
+            waits = np.flatnonzero(
+                (events.device[self.event] == wanted[0]) & (events.stream[self.event] == wanted[1])
+            )
+            if not len(waits):
+                continue
+            waits = waits[np.argsort(self.made_ns[waits], kind="stable")]
+            launched = np.sort(work.launch_start_ns[own])
+            mine = np.flatnonzero((device[chosen] == wanted[0]) & (stream[chosen] == wanted[1]))
+            begin = work.launch_start_ns[chosen[mine]]
+            before = np.searchsorted(launched, begin, side="left") - 1
+            previous = np.where(before >= 0, launched[np.maximum(before, 0)], np.iinfo(np.int64).min)
+            last = np.searchsorted(self.made_ns[waits], begin, side="left") - 1
+            fits = (last >= 0) & (self.made_ns[waits[np.maximum(last, 0)]] > previous)
+            found[mine[fits]] = [self._source(events, work, int(waits[i])) for i in last[fits]]
+        return found
+
+    def _source(self, events: Events, work: Work, wait: int) -> int:
+        """Return the event of the last work before the record on the stream that is waited for, or NONE."""
+        other = work.event[
+            (events.stream[work.event] == events.forward_thread[self.event[wait]])
+            & (work.launch != NONE)
+            & (work.launch_start_ns < self.record_ns[wait])
+        ]
+        return int(other[-1]) if len(other) else NONE
+
+
+def stream_waits(events: Events) -> StreamWaits:
+    """Find the waits of streams for events, with the host calls that made and recorded them."""
+    syncs = events.where(Category.CUDA_SYNC)
+    waits = syncs[match(events, STREAM_WAIT_EVENT)[syncs] & (events.sequence[syncs] > 0)]
+    calls = events.where(*CALL_CATEGORIES)
+    calls = calls[np.argsort(events.correlation[calls], kind="stable")]
+    made, record = (
+        _call_of(events, calls, wanted) for wanted in (events.correlation[waits], events.sequence[waits])
+    )
+    known = (made != NONE) & (record != NONE)
+    waits, made, record = waits[known], made[known], record[known]
+    return StreamWaits(bool(len(syncs)), waits, events.start_ns[made], events.start_ns[record])
+
+
+def _call_of(events: Events, calls: Int64, wanted: Int64) -> Int64:
+    """Return the call with each correlation, or NONE. calls: sorted by correlation."""
+    if not len(calls):
+        return np.full(len(wanted), NONE, np.int64)
+    at = np.minimum(np.searchsorted(events.correlation[calls], wanted), len(calls) - 1)
+    return np.where(events.correlation[calls[at]] == wanted, calls[at], NONE)

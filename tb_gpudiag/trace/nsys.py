@@ -1,0 +1,109 @@
+"""Read an SQLite file that `nsys export` wrote into a Trace, so that all else works as for torch's traces.
+
+Versions 2022 to 2026 differ in tables and columns. What a file has is read, by its own schema:
+
+| table | becomes |
+| --- | --- |
+| CUPTI_ACTIVITY_KIND_KERNEL, _MEMCPY, _MEMSET, _GRAPH_TRACE | GPU work |
+| CUPTI_ACTIVITY_KIND_RUNTIME, _SYNCHRONIZATION | calls, and CUPTI's records of waits |
+| NVTX_EVENTS | operators (`emit_nvtx`), annotations and steps |
+| OSRT_API | annotations, such as `poll (OS)` |
+| CUDA_GPU_MEMORY_USAGE_EVENTS | memory that the driver gave |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.trace.assemble import Assembly
+from tb_gpudiag.trace.columns import Part
+from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.nsys_calls import api_calls, overhead, system_calls
+from tb_gpudiag.trace.nsys_database import EXPORT_AGAIN, MAGIC, Database
+from tb_gpudiag.trace.nsys_gpu import GPU_TABLES, copies, graphs, kernels, memory, memsets, syncs
+from tb_gpudiag.trace.nsys_parts import Processes
+from tb_gpudiag.trace.nsys_ranges import Ranges
+from tb_gpudiag.trace.nsys_spans import Covered
+from tb_gpudiag.trace.nsys_target import (
+    credentials,
+    devices,
+    metadata,
+    notes,
+    properties,
+    thread_names,
+    users_of_gpus,
+)
+
+HEAD_BYTES: Final = 64 << 10
+"""The names of an export's tables are in its first pages."""
+
+_TABLES: Final = re.compile(
+    rb"CREATE TABLE \"?(CUPTI_ACTIVITY_KIND_|TARGET_INFO_|META_DATA_EXPORT|NVTX_EVENTS|ENUM_NSYS_|OSRT_API)"
+)
+_HOST_TABLES: Final = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS")
+
+
+def is_export(head: bytes) -> bool:
+    """Return whether a file that starts like this is an SQLite file of Nsight Systems."""
+    return head.startswith(MAGIC) and _TABLES.search(head) is not None
+
+
+def read_nsys(path: str, limits: Limits, report: Callable[[float, str], None], name: str = "") -> Trace:
+    """Read the file. name: what errors call it, if `path` is a copy.
+
+    Raises only TraceError: NotATrace, TooLarge, Unreadable.
+    """
+    with Database(path, limits, name) as database:
+        if not any(database.has(table, "start", "end") for table in (*GPU_TABLES, *_HOST_TABLES)):
+            raise NotATrace(
+                "it has no activity of GPUs or of the host that can be read",
+                where=name or path,
+                remedy="record with nsys profile --trace=cuda,nvtx,osrt; " + EXPORT_AGAIN,
+            )
+        return _read(database, report)
+
+
+def _read(database: Database, report: Callable[[float, str], None]) -> Trace:
+    assembly, processes, covered = Assembly(), Processes(), Covered()
+    listed = properties(database)
+    gpus = devices(database, listed, users_of_gpus(database, GPU_TABLES))
+    ranges = Ranges(database)
+    stages: tuple[Callable[[], Iterator[Part]], ...] = (
+        lambda: kernels(database, gpus, processes),
+        lambda: copies(database, gpus, processes),
+        lambda: memsets(database, gpus, processes),
+        lambda: graphs(database, gpus, processes),
+        lambda: syncs(database, gpus, processes),
+        lambda: ranges.parts(covered),
+        lambda: api_calls(database, processes, covered),
+        lambda: system_calls(database, covered.threads, covered),
+        lambda: overhead(database),
+        lambda: memory(database, gpus),
+    )
+    for number, stage in enumerate(stages):
+        report(number / (len(stages) + 1), "reading")
+        for part in stage():
+            assembly.add(part)
+    report(len(stages) / (len(stages) + 1), "sorting")
+    events, allocations, start_ns = assembly.finish()
+    names = thread_names(database)
+    events.threads[:] = [replace(t, name=names.get((t.pid, t.tid), t.name)) for t in events.threads]
+    report(1.0, "read")
+    return Trace(
+        events=events,
+        memory=allocations,
+        metadata=metadata(database, listed, shapes=bool(np.any(events.shapes >= 0))),
+        status="COMPLETE",
+        events_read=assembly.events_read,
+        malformed_events=assembly.malformed,
+        start_ns=start_ns,
+        notes=[*notes(database), *([ranges.note] if ranges.note else []), *assembly.notes],
+        credentials=credentials(database),
+    )

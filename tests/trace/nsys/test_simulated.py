@@ -1,0 +1,80 @@
+"""A simulated trace as an export of Nsight Systems has the same diagnosis as in torch's form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES
+from tb_gpudiag.trace.read import read_trace
+from tests.builder.nsys import export_of
+from tests.builder.recording import Recording
+from tests.builder.write import TopLevel, to_bytes
+from tests.simulator import scenarios
+from tests.simulator.diagnosed import simulated
+from tests.trace.support import read_bytes
+
+SCENARIOS = list(scenarios())
+_SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in SCENARIOS[2:]]
+
+
+@cache
+def _recording(name: str) -> Recording:
+    """What both forms can say of a scenario: no frames, no memory and no annotations of the GPU."""
+    recording = simulated(name).recording
+    return replace(
+        recording,
+        host=[
+            replace(span, args={k: v for k, v in span.args.items() if k == "Sequence number"})
+            for span in recording.host
+            if span.kind != "frame"
+        ],
+        gpu=[span for span in recording.gpu if span.kind != "annotation"],
+        memory=[],
+        raw=[],
+    )
+
+
+@pytest.fixture(params=[*SCENARIOS[:2], *_SLOW])
+def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Facts, Facts]:
+    recording = _recording(request.param)
+    export = read_trace(str(export_of(recording).write(tmp_path / "report.sqlite")))
+    return Facts(read_bytes(to_bytes(recording, "C2", TopLevel()))), Facts(export)
+
+
+def test_idle_time_has_the_same_causes_to_the_nanosecond(both: tuple[Facts, Facts]) -> None:
+    kineto, nsys = both
+    assert len(nsys.recorded_steps) == len(kineto.recorded_steps)
+    assert nsys.recorded_window.duration_ns == kineto.recorded_window.duration_ns
+    assert kineto.device is not None
+    assert nsys.device is not None
+    theirs, ours = (facts.device.ledger for facts in both if facts.device is not None)
+    assert ours.by_cause(nsys.recorded_window) == theirs.by_cause(kineto.recorded_window)
+    assert ours.by_trigger(nsys.recorded_window) == theirs.by_trigger(kineto.recorded_window)
+
+
+def test_the_gpu_ran_the_same(both: tuple[Facts, Facts]) -> None:
+    rows = []
+    for facts in both:
+        events = facts.trace.events
+        work = events.where(*GPU_WORK_CATEGORIES)
+        names = np.array(events.names)[events.name[work]]
+        order = np.lexsort((names, events.stream[work], events.start_ns[work]))
+        work = work[order]
+        first = int(events.start_ns[work].min())
+        rows.append(
+            [
+                names[order].tolist(),
+                (events.start_ns[work] - first).tolist(),
+                events.duration_ns[work].tolist(),
+                events.stream[work].tolist(),
+                events.device[work].tolist(),
+                events.bytes[work].tolist(),
+            ]
+        )
+    assert rows[0] == rows[1]

@@ -1,0 +1,246 @@
+"""Tables of an export become columns."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.trace.events import NONE, Category, MemoryAction, Trace
+from tb_gpudiag.trace.read import read_trace
+from tests.builder.nsys import DOMAIN, SESSION_START_NS, START_END, Export
+from tests.builder.recording import DeviceProperties
+
+
+def read(export: Export, folder: Path) -> Trace:
+    return read_trace(str(export.write(folder / "report.sqlite")))
+
+
+def names(trace: Trace, *categories: Category) -> list[str]:
+    events = trace.events
+    return [events.names[events.name[i]] for i in events.where(*categories).tolist()]
+
+
+def one_kernel() -> Export:
+    return Export().call("cudaLaunchKernel_v7000", 100, 200, 5).kernel("gemm", 300, 900, 5)
+
+
+def test_a_kernel_and_its_launch(tmp_path: Path) -> None:
+    export = one_kernel().device(DeviceProperties("A100", multiprocessors=10))
+    export.tables["CUPTI_ACTIVITY_KIND_KERNEL"] = []
+    export.kernel("gemm", 300, 900, 5, gridX=20, blockX=96, staticSharedMemory=7, dynamicSharedMemory=1)
+    trace = read(export, tmp_path)
+    events = trace.events
+    (kernel,) = events.where(Category.KERNEL)
+    (call,) = events.where(Category.RUNTIME)
+    assert names(trace, Category.RUNTIME, Category.KERNEL) == ["cudaLaunchKernel", "gemm"]
+    assert events.correlation[kernel] == events.correlation[call] > 0
+    assert (events.start_ns[kernel], events.duration_ns[kernel]) == (200, 600)
+    assert (events.device[kernel], events.stream[kernel]) == (0, 7)
+    assert events.blocks_per_sm[kernel] == 2.0
+    assert (events.warps_per_block[kernel], events.registers[kernel], events.shared_bytes[kernel]) == (
+        3,
+        32,
+        8,
+    )
+    assert trace.start_ns == 100
+    assert trace.metadata.base_time_ns == SESSION_START_NS
+    assert trace.metadata.device_properties[0]["name"] == "A100"
+
+
+def test_without_multiprocessors_the_grid_is_known(tmp_path: Path) -> None:
+    events = read(one_kernel().kernel("big", 900, 950, 6, gridX=40, gridY=2), tmp_path).events
+    kernel = events.where(Category.KERNEL)[1]
+    assert events.blocks[kernel] == 80
+    assert np.isnan(events.blocks_per_sm[kernel])
+
+
+def test_copies_memsets_and_graphs_have_the_names_of_kineto(tmp_path: Path) -> None:
+    export = one_kernel().copy(1, 1000, 1100, bytes=64, srcKind=1).copy(10, 1100, 1200, srcKind=2)
+    export.copy(2, 1200, 1300, srcKind=2, dstKind=0).copy(11, 1300, 1310)
+    export.gpu("MEMSET", 1400, 1500, bytes=32, memKind=2)
+    export.gpu("GRAPH_TRACE", 1600, 1700, graphId=4, graphExecId=5)
+    trace = read(export, tmp_path)
+    assert names(trace, Category.MEMCPY) == [
+        "Memcpy HtoD (Pinned -> Device)",
+        "Memcpy PtoP (Device -> Device)",
+        "Memcpy DtoH (Device -> Pageable)",
+        "Memcpy HtoD (Managed)",
+    ]
+    assert names(trace, Category.MEMSET) == ["Memset (Device)"]
+    assert names(trace, Category.KERNEL) == ["gemm", "CUDA graph 4"]
+    events = trace.events
+    assert events.bytes[events.where(Category.MEMCPY)].tolist() == [64, 1, 1, 1]
+    assert events.bytes[events.where(Category.MEMSET)].tolist() == [32]
+
+
+def test_waits_have_the_names_of_kineto(tmp_path: Path) -> None:
+    export = one_kernel()
+    for kind in range(5):
+        export.gpu(
+            "SYNCHRONIZATION", 1000 + kind, 1010 + kind, 7, syncType=kind, eventId=3, streamId=2**32 - 1
+        )
+    found = names(read(export, tmp_path), Category.CUDA_SYNC)
+    assert found == ["Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync"]
+
+
+def test_ranges_of_emit_nvtx_are_operators(tmp_path: Path) -> None:
+    export = one_kernel()
+    export.range("aten::mul, seq = 12, op_id = 5, sizes = [[2, 3], []], input_op_ids = [(4,0)]", 10, 90)
+    export.range("aten::detach, op_id = 6", 20, 30)
+    export.range("aten::t", 40, 50)
+    export.range("MulBackward0, seq = 12, op_id = 9", 60, 70)
+    export.range("autograd::engine::evaluate_function: MulBackward0", 55, 75)
+    export.range("my part, number 3", 80, 85)
+    trace = read(export, tmp_path)
+    events = trace.events
+    assert names(trace, Category.CPU_OP) == [
+        "aten::mul",
+        "aten::detach",
+        "aten::t",
+        "autograd::engine::evaluate_function: MulBackward0",
+        "MulBackward0",
+    ]
+    rows = events.where(Category.CPU_OP)
+    assert events.sequence[rows].tolist() == [12, NONE, NONE, NONE, 12]
+    assert events.input_shapes[events.shapes[rows[0]]] == "[[2, 3], []]"
+    assert trace.metadata.record_shapes
+    assert names(trace, Category.USER_ANNOTATION) == ["my part, number 3"]
+
+
+def test_registered_strings_and_domains(tmp_path: Path) -> None:
+    export = one_kernel()
+    export.range("NCCL", 0, 0, eventType=DOMAIN, domainId=1)
+    export.range("ignored", 10, 20, textId=export.string("allreduce"), domainId=1)
+    export.range("", 30, 40, textId=export.string("mine"))
+    assert names(read(export, tmp_path), Category.USER_ANNOTATION) == ["NCCL: allreduce", "mine"]
+
+
+def test_ranges_that_repeat_are_steps(tmp_path: Path) -> None:
+    export = one_kernel()
+    for i in range(3):
+        export.range("iteration", 1000 * i, 1000 * i + 900)
+        export.range("forward", 1000 * i, 1000 * i + 300)
+        export.range("step inside", 1000 * i, 1000 * i + 20)
+    facts = Facts(read(export, tmp_path))
+    assert facts.recorded_steps.names == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"]
+    assert facts.recorded_steps.start_ns.tolist() == [0, 1000, 2000]
+    assert any('"iteration"' in note for note in facts.trace.notes)
+
+
+def test_steps_keep_their_numbers(tmp_path: Path) -> None:
+    export = one_kernel().range("Step 7", 0, 10).range("step_8", 10, 20).range("step", 12, 15, 2)
+    assert Facts(read(export, tmp_path)).recorded_steps.names == ["ProfilerStep#7", "ProfilerStep#8"]
+
+
+def test_steps_of_the_profiler_are_steps_already(tmp_path: Path) -> None:
+    export = one_kernel().range("ProfilerStep#3", 0, 10).range("ProfilerStep#4", 10, 20).range("step", 0, 5)
+    export.range("step", 10, 15)
+    assert Facts(read(export, tmp_path)).recorded_steps.names == ["ProfilerStep#3", "ProfilerStep#4"]
+
+
+def test_one_range_is_not_a_step(tmp_path: Path) -> None:
+    trace = read(one_kernel().range("step", 0, 10), tmp_path)
+    assert not len(Facts(trace).recorded_steps)
+
+
+def test_ranges_that_need_not_be_nested_may_be_steps(tmp_path: Path) -> None:
+    export = one_kernel()
+    for i in range(2):
+        export.range(f"step {i}", 1000 * i, 1000 * i + 500, eventType=START_END)
+    trace = read(export, tmp_path)
+    assert len(Facts(trace).recorded_steps) == 2
+    assert names(trace, Category.OTHER) == ["step 0", "step 1"]
+
+
+def test_system_calls_count_outside_of_calls_of_cuda(tmp_path: Path) -> None:
+    export = one_kernel()
+
+    def system_call(name: str, start: int, end: int, thread: int = 1) -> None:
+        more = {"globalTid": export.tid(thread), "nameId": export.string(name), "eventClass": 27}
+        export.add("OSRT_API", start=start, end=end, **more)
+
+    export.call("cudaDeviceSynchronize_v3020", 10_000, 90_000)
+    system_call("poll", 20_000, 30_000)
+    system_call("sem_wait", 100_000, 150_000)
+    system_call("read", 160_000, 160_100)  # too short to be a wait
+    system_call("poll", 100_000, 150_000, thread=99)  # a thread that does nothing else
+    assert names(read(export, tmp_path), Category.USER_ANNOTATION) == ["sem_wait (OS)"]
+
+
+def test_memory_of_the_driver(tmp_path: Path) -> None:
+    export = one_kernel()
+    for time, change, kind, address in (
+        (10, 4096, 2, 1),
+        (20, 512, 1, 2),
+        (30, 1024, 2, 3),
+        (40, -4096, 2, 1),
+    ):
+        export.add(
+            "CUDA_GPU_MEMORY_USAGE_EVENTS",
+            start=time,
+            globalPid=export.process(),
+            deviceId=0,
+            address=address,
+            bytes=abs(change),
+            memKind=kind,
+            memoryOperationType=int(change < 0),
+        )
+    memory = read(export, tmp_path).memory
+    assert memory.bytes.tolist() == [4096, 1024, -4096]
+    assert memory.reserved.tolist() == [4096, 5120, 1024]
+    assert memory.action.tolist() == [MemoryAction.ALLOCATE, MemoryAction.ALLOCATE, MemoryAction.FREE]
+
+
+def test_several_processes_do_not_share_correlations(tmp_path: Path) -> None:
+    export = one_kernel()
+    other = {"globalTid": export.tid(8, pid=9)}
+    export.call("cudaLaunchKernel_v7000", 400, 500, 5, **other)
+    export.kernel("of 9", 1000, 1100, 5, globalPid=export.process(9))
+    for gpu, pid in ((0, export.pid), (1, 9)):
+        export.add("TARGET_INFO_CUDA_DEVICE", gpuId=gpu, cudaId=0, pid=pid)
+    facts = Facts(read(export, tmp_path))
+    events = facts.trace.events
+    assert events.start_ns[facts.work.launch].tolist() == [0, 300]
+    assert events.device[facts.work.event].tolist() == [0, 1]
+
+
+def test_rank_host_threads_and_credentials(tmp_path: Path) -> None:
+    export = one_kernel()
+    for text in ('RANK="3"', 'WORLD_SIZE="8"', 'HF_TOKEN="hf_abcdefghijklmnopqrstuvwxyz01234567"'):
+        export.add("META_DATA_CAPTURE", name="PROCESS_0:ENVIRONMENT_VARIABLE", value=text)
+    export.add("TARGET_INFO_SYSTEM_ENV", name="Hostname", value="node7")
+    export.add("ThreadNames", nameId=export.string("trainer"), globalTid=export.tid(1))
+    trace = read(export, tmp_path)
+    assert trace.metadata.distributed == {"rank": 3, "world_size": 8}
+    assert trace.metadata.host_name == "node7"
+    assert [thread.name for thread in trace.events.threads if thread.tid == "1"] == ["trainer"]
+    assert [credential.name for credential in trace.credentials] == ["HF_TOKEN"]
+
+
+def test_columns_that_old_versions_lack(tmp_path: Path) -> None:
+    export = one_kernel()
+    for table in export.tables:
+        left_out = {
+            "globalPid",
+            "registersPerThread",
+            "gridX",
+            "demangledName",
+            "eventClass",
+            "staticSharedMemory",
+        }
+        export.tables[table] = [
+            {key: value for key, value in row.items() if key not in left_out} for row in export.tables[table]
+        ]
+    facts = Facts(read(export, tmp_path))
+    assert names(facts.trace, Category.KERNEL) == ["gemm"]
+    assert facts.work.launch.tolist() != [NONE]
+
+
+def test_a_packed_export(tmp_path: Path) -> None:
+    path = one_kernel().write(tmp_path / "report.sqlite")
+    packed = tmp_path / "report.sqlite.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert len(read_trace(str(packed)).events) == 2
