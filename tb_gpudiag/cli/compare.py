@@ -14,6 +14,7 @@ from tb_gpudiag.errors import Defect, GpudiagError, UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.comparison_view import comparison_document
 from tb_gpudiag.jobs.compare.conclusion import CANNOT_TELL, SLOWER
+from tb_gpudiag.jobs.compare.junit import Condition, junit
 from tb_gpudiag.jobs.compare.selection import one_side
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_dict
@@ -36,7 +37,12 @@ def run(arguments: Sequence[str]) -> int:
             return DEFECT if any(isinstance(error, Defect) for error in errors) else 2
         sides.append(one_side(digests, path))
     comparison = compare(*sides)
-    write(parsed, lambda: comparison_document(comparison), lambda: {"comparison": to_dict(comparison)})
+    write(
+        parsed,
+        lambda: comparison_document(comparison),
+        lambda: {"comparison": to_dict(comparison)},
+        more={"junit": lambda: junit(comparison, _cases(comparison, slower, new_findings))},
+    )
     if slower is not None and comparison.verdict == CANNOT_TELL:
         tell(f"--fail-on slower does not apply. {comparison.sentence}")
     return 1 if _is_slower(comparison, slower) or (new_findings and comparison.findings.new) else 0
@@ -56,6 +62,24 @@ def _is_slower(comparison: pb.Comparison, percent: float | None) -> bool:
     # The verdict rests on one of them.
     steps = (comparison.step_us, comparison.mean_step_us)
     return any(step.difference >= percent / 100 * step.base for step in steps)
+
+
+def _cases(comparison: pb.Comparison, slower: float | None, new_findings: bool) -> list[Condition]:
+    """Return the conditions as test cases; without any, both."""
+    cases = []
+    if slower is not None or not new_findings:
+        percent = slower or 0.0
+        cases.append(
+            Condition(
+                f"{_SLOWER}:{percent:g}" if percent else _SLOWER,
+                comparison.sentence if _is_slower(comparison, percent) else "",
+                comparison.sentence if comparison.verdict == CANNOT_TELL else "",
+            )
+        )
+    if new_findings or slower is None:
+        found = [f"{finding.rule} {finding.title}" for finding in comparison.findings.new]
+        cases.append(Condition(_NEW_FINDINGS, "\n".join(found)))
+    return cases
 
 
 def _conditions(values: Sequence[str]) -> tuple[float | None, bool]:
@@ -100,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     side = "a trace, a digest, or a directory with one trace or with one per rank of a job"
     parser.add_argument("base", metavar="BASE", help=side)
     parser.add_argument("candidate", metavar="CANDIDATE", help="the same, after the change")
-    add_options(parser)
+    add_options(parser, ("junit",))
     parser.add_argument(
         "--fail-on",
         metavar="CONDITION",

@@ -1,4 +1,5 @@
-"""`gpudiag diagnose PATH…`: diagnose all traces below the paths. Write text, JSON, Markdown or HTML."""
+"""`gpudiag diagnose PATH…`: diagnose all traces below the paths. Write text, JSON, Markdown or HTML, or
+annotations for GitHub and other programs."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from tb_gpudiag.cli.annotations import github_annotations, sarif
 from tb_gpudiag.cli.conditions import add_fail_on, is_met, sort_out
 from tb_gpudiag.cli.exported import export_reports
 from tb_gpudiag.cli.formats import add_options, write
@@ -37,6 +39,9 @@ from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.service.guarded_memory import MemoryLimit
 from tb_gpudiag.service.run_rows import job_row, run_row
 from tb_gpudiag.trace.find import TraceFile
+
+# Programs expect a document, even if nothing could be read.
+_ALWAYS_WRITTEN = ("json", "sarif")
 
 
 @dataclass
@@ -96,8 +101,17 @@ def run(arguments: Sequence[str]) -> int:
         result.jobs = list(build_jobs(result.digests).reports)
     for error in result.errors:
         tell(str(error))
-    if result.reports or parsed.format == "json":
-        write(parsed, result.document, lambda: _data(result), result.content)
+    if result.reports or parsed.format in _ALWAYS_WRITTEN:
+        write(
+            parsed,
+            result.document,
+            lambda: _data(result),
+            result.content,
+            {
+                "github": lambda: github_annotations(result.findings()),
+                "sarif": lambda: sarif(result.findings()),
+            },
+        )
     if _met_a_bug(result):
         return DEFECT
     if not result.reports:
@@ -125,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a trace file, a memory snapshot (.pickle), an export of Nsight Systems (.sqlite), or a log "
         "directory",
     )
-    add_options(parser)
+    add_options(parser, ("github", "sarif"))
     add_fail_on(parser)
     parser.add_argument("--run", metavar="RUN", help="diagnose only the traces of this run")
     parser.add_argument(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.console import Console
 
@@ -20,9 +21,9 @@ from tb_gpudiag.report.wire import dump
 FORMATS = ("text", "json", "markdown", "html")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add --format and --output."""
-    parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+def add_options(parser: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
+    """Add --format and --output. more: formats of this command alone."""
+    parser.add_argument("--format", choices=(*FORMATS, *more), default="text", help="default: text")
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of standard output")
 
 
@@ -31,10 +32,12 @@ def write(
     document: Callable[[], Document],
     data: Callable[[], Mapping[str, object]],
     content: Callable[[], Mapping[str, object] | None] = lambda: None,
+    more: Mapping[str, Callable[[], str]] = MappingProxyType({}),
 ) -> None:
     """Write in the format and to the place that the options name. `data` is what JSON shows.
 
     content: what an HTML file needs to be interactive, as for html.document_html.
+    more: writes each format of this command alone.
 
     Raises:
         Unreadable: the file cannot be written.
@@ -42,7 +45,9 @@ def write(
     if parsed.format == "text" and parsed.output is None and sys.stdout.isatty():
         print_document(document(), Console())
         return
-    if parsed.format == "json":
+    if parsed.format in more:
+        text = more[parsed.format]()
+    elif parsed.format == "json":
         text = dump(data()) + "\n"
     elif parsed.format == "html":
         text = document_html(document(), content())

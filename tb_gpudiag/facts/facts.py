@@ -47,8 +47,8 @@ from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
 from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost, recorder_cost
 from tb_gpudiag.facts.waiting.small_operators import in_small_operators
-from tb_gpudiag.facts.waiting.stream_waits import StreamWaits, stream_waits
-from tb_gpudiag.trace.events import Bool, Trace
+from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited, stream_waits
+from tb_gpudiag.trace.events import NONE, Bool, Int64, Trace
 from tb_gpudiag.trace.vocabulary.kernel_names import amd_architecture
 
 
@@ -283,6 +283,14 @@ class Facts:
     @cached_property
     def stream_waits(self) -> StreamWaits:
         return stream_waits(self.events)
+
+    def awaited(self, gaps: Int64) -> list[Awaited]:
+        """Return what the work that ended these gaps of the busiest device had to wait for."""
+        if self.device is None:
+            return []
+        ended_by = self.device.ledger.gaps.ended_by[gaps]
+        ended_by = ended_by[ended_by != NONE]
+        return count_awaited(self.events, self.stream_waits.awaited(self.events, self.work, ended_by))
 
     @cached_property
     def small_operators(self) -> Bool:

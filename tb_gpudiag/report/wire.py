@@ -53,7 +53,7 @@ class _Field(NamedTuple):
 @cache
 def _fields(descriptor: Any) -> tuple[_Field, ...]:
     return tuple(
-        _Field(field.name, _converter(field), field.message_type is not None and not _is_repeated(field))
+        _Field(field.name, _converter(field), field.message_type is not None and not is_repeated(field))
         for field in descriptor.fields
     )
 
@@ -63,17 +63,18 @@ def _converter(field: Any) -> Callable[[Any], Any] | None:
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         return dict
     if field.message_type is not None:
-        return _to_dicts if _is_repeated(field) else to_dict
+        return _to_dicts if is_repeated(field) else to_dict
     if field.enum_type:
         return {value.number: value.name for value in field.enum_type.values}.__getitem__
-    return list if _is_repeated(field) else None
+    return list if is_repeated(field) else None
 
 
 def _to_dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [to_dict(message) for message in messages]
 
 
-def _is_repeated(field: Any) -> bool:
+def is_repeated(field: Any) -> bool:
+    """Return whether the field is a list."""
     # Before version 6, protobuf has the label only.
     return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +66,25 @@ class StreamWaits:
             & (work.launch_start_ns < self.record_ns[wait])
         ]
         return int(other[-1]) if len(other) else NONE
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """Work that the work at the end of some gaps had to wait for."""
+
+    device: int
+    stream: int
+    kernel: str
+    gaps: int
+
+
+def count_awaited(events: Events, awaited: Int64) -> list[Awaited]:
+    """Count the awaited work by stream and kernel, most frequent first. awaited: events, or NONE."""
+    found = Counter(
+        (int(events.device[i]), int(events.stream[i]), events.names[events.name[i]])
+        for i in awaited[awaited != NONE]
+    )
+    return [Awaited(*work, gaps) for work, gaps in found.most_common()]
 
 
 def stream_waits(events: Events) -> StreamWaits:

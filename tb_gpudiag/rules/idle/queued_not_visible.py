@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.waiting.stream_waits import Awaited
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
@@ -22,7 +21,6 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
-from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.wording.format import one_line, share
 from tb_gpudiag.wording.quantity import duration, number
 
@@ -60,7 +58,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     earlier_ns = lost.total_ns(chosen & (lost.end_ns <= facts.device.busy.span.start_ns))
     longest = int(lost.length_ns[chosen].max())
     recorded = facts.stream_waits.recorded
-    awaiting = _awaiting(facts, sorted(set(lost.gap[chosen].tolist())))
+    awaiting = _awaiting(facts.awaited(np.unique(lost.gap[chosen])))
     return Finding(
         title=f"The GPU is idle {cost_share} of the time with work queued",
         summary="The work that ended these gaps had been launched before they began, so the host was not "
@@ -99,25 +97,15 @@ def _seen(recorded: bool, awaiting: bool) -> str:
     return "The cause is not visible in this trace."
 
 
-def _awaiting(facts: Facts, gaps: list[int]) -> list[Evidence]:
-    """Return what the work that ended the gaps waited for, as synchronization events say; most frequent
-    first."""
-    if facts.device is None:
-        return []
-    events, ended_by = facts.events, facts.device.ledger.gaps.ended_by[np.array(gaps, np.int64)]
-    ended_by = ended_by[ended_by != NONE]
-    awaited = facts.stream_waits.awaited(events, facts.work, ended_by)
-    found = Counter(
-        (int(events.device[i]), int(events.stream[i]), events.names[events.name[i]])
-        for i in awaited[awaited != NONE]
-    )
+def _awaiting(awaited: list[Awaited]) -> list[Evidence]:
+    """Say what the work that ended the gaps waited for, most frequent first."""
     return [
         Evidence(
-            f"Waiting for GPU {device}, stream {stream}",
-            number(times, "gap"),
-            (f"after {one_line(name, LONGEST_NAME)}",),
+            f"Waiting for GPU {one.device}, stream {one.stream}",
+            number(one.gaps, "gap"),
+            (f"after {one_line(one.kernel, LONGEST_NAME)}",),
         )
-        for (device, stream, name), times in found.most_common(MOST_AWAITED)
+        for one in awaited[:MOST_AWAITED]
     ]
 
 
