@@ -25,6 +25,7 @@ from tb_gpudiag.facts.core.recording import Recorded, find_recorded, recording_w
 from tb_gpudiag.facts.core.steady import Steady, steady_part
 from tb_gpudiag.facts.core.steps import Steps, Window, find_steps, step_window
 from tb_gpudiag.facts.core.transfers import Transfers, find_transfers
+from tb_gpudiag.facts.core.whole_graphs import WholeGraphs, whole_graphs
 from tb_gpudiag.facts.device_facts import DeviceFacts, GpuTime, allocator_idle_ns, find_gpu_times
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
@@ -124,6 +125,13 @@ class Facts:
     def unrecorded_graphs(self) -> UnrecordedGraphs:
         """CUDA graph launches of the recording with missing kernels."""
         return unrecorded_graphs(self.events, self.work, self.recorded_steps, self.recording.end_ns)
+
+    @cached_property
+    def whole_graphs(self) -> WholeGraphs:
+        """CUDA graphs of the busiest device that were recorded as one event each."""
+        if self.device is None:
+            return WholeGraphs()
+        return whole_graphs(self.events, self.work, self.device.id, self.window)
 
     @cached_property
     def gpu_times(self) -> list[GpuTime]:

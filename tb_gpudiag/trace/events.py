@@ -285,6 +285,10 @@ class Credential(NamedTuple):
     form: str  # such as "GitHub token"
 
 
+Recorder = Literal["torch", "nsys"]
+"""What recorded a trace: torch.profiler, or Nsight Systems."""
+
+
 @dataclass(frozen=True)
 class Metadata:
     """Top-level values of the file, other than its events."""
@@ -300,6 +304,7 @@ class Metadata:
     with_modules: bool = False
     simulated: bool = False  # written by a simulator, not recorded (top-level key `simulated`)
     host_name: str = ""  # torch 2.12 and later
+    recorder: Recorder = "torch"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from tb_gpudiag.trace.events import NONE, Category, DeviceType, Float32, Int32, 
 from tb_gpudiag.trace.nsys_database import MISSING, Database, Rows
 from tb_gpudiag.trace.nsys_parts import Processes, encoded, gpu_threads, memory_part, named, part, small
 from tb_gpudiag.trace.snapshot_segments import MOST_BYTES
+from tb_gpudiag.trace.vocabulary.kernel_names import WHOLE_GRAPH_NAME
 
 GPU_TABLES: Final = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -43,7 +44,8 @@ _DEVICE_MEMORY: Final = 2
 
 # As Kineto names them.
 _SYNCS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
-_ALL_STREAMS: Final = 2**32 - 1
+_CONTEXT: Final = 4
+_NOT_ONE: Final = 2**32 - 1
 
 
 class Devices:
@@ -133,23 +135,72 @@ def graphs(database: Database, devices: Devices, processes: Processes) -> Iterat
     for rows in database.chunks("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", (*_PLACE, "graphId")):
         ids, own = np.unique(rows.numbers["graphId"], return_inverse=True)
         name = encoded(
-            own.astype(np.int32), [f"CUDA graph {i}" if i >= 0 else "CUDA graph" for i in ids.tolist()]
+            own.astype(np.int32),
+            [f"{WHOLE_GRAPH_NAME} {i}" if i >= 0 else WHOLE_GRAPH_NAME for i in ids.tolist()],
         )
         yield _work(rows, Category.KERNEL, name, devices.of(rows), processes, {})
 
 
+class _Records:
+    """Where and by which call each CUDA event was recorded."""
+
+    def __init__(self, database: Database, processes: Processes) -> None:
+        rows = database.whole(
+            "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+            ("globalPid", "eventId", "eventSyncId", "streamId", "correlationId"),
+        ).numbers
+        self._correlation = processes.correlation(rows["globalPid"], rows["correlationId"])
+        self._stream = small(rows["streamId"])
+        # Newer versions say which record a wait is for. Else it is the last one of the event before the wait.
+        self._key = "eventSyncId" if (rows["eventSyncId"] > 0).any() else "eventId"
+        self._event = rows[self._key]
+        order = np.lexsort((self._correlation, self._event))
+        self._correlation, self._stream = self._correlation[order], self._stream[order]
+        self._event = self._event[order]
+
+    def before(self, waits: Rows, correlation: Int64) -> tuple[Int64, Int32]:
+        """Return the correlation and the stream of the record that each wait is for; NONE if not known."""
+        found = np.full(len(waits), NONE, np.int64)
+        for event in np.unique(waits.numbers[self._key]).tolist():
+            left, right = np.searchsorted(self._event, [event, event + 1])
+            if event == MISSING or left == right:
+                continue
+            own = np.flatnonzero(waits.numbers[self._key] == event)
+            at = left + np.searchsorted(self._correlation[left:right], correlation[own]) - 1
+            found[own] = np.where(at >= left, at, NONE)
+        known = found != NONE
+        if not len(self._correlation):
+            return found, found.astype(np.int32)
+        return (
+            np.where(known, self._correlation[found], NONE),
+            np.where(known, self._stream[found], NONE).astype(np.int32),
+        )
+
+
 def syncs(database: Database, devices: Devices, processes: Processes) -> Iterator[Part]:
     """Read CUPTI's records of waits for the GPU. They are not work."""
-    for rows in database.chunks("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", (*_PLACE, "syncType")):
+    records = _Records(database, processes)
+    for rows in database.chunks(
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", (*_PLACE, "syncType", "eventId", "eventSyncId")
+    ):
         at = rows.numbers
-        kinds, own = np.unique(at["syncType"], return_inverse=True)
+        # Some versions write 0 for the kind of a wait for the whole device.
+        of_device = (at["syncType"] == 0) & (at["streamId"] == _NOT_ONE) & (at["eventId"] == _NOT_ONE)
+        kinds, own = np.unique(np.where(of_device, _CONTEXT, at["syncType"]), return_inverse=True)
         name = encoded(own.astype(np.int32), [_SYNCS.get(kind, _UNKNOWN) for kind in kinds.tolist()])
-        stream = small(np.where(at["streamId"] == _ALL_STREAMS, NONE, at["streamId"]))
-        thread, threads = gpu_threads(devices.of(rows), stream)
+        device = devices.of(rows)
+        stream = small(np.where(at["streamId"] == _NOT_ONE, NONE, at["streamId"]))
+        thread, threads = gpu_threads(device, stream)
         correlation = processes.correlation(at["globalPid"], at["correlationId"])
-        yield part(
-            Category.CUDA_SYNC, name, at["start"], at["end"], thread, threads, {"correlation": correlation}
-        )
+        record, awaited = records.before(rows, correlation)
+        columns: dict[str, npt.NDArray[Any]] = {
+            "device": device,
+            "stream": stream,
+            "correlation": correlation,
+            "sequence": record,
+            "forward_thread": awaited,
+        }
+        yield part(Category.CUDA_SYNC, name, at["start"], at["end"], thread, threads, columns)
 
 
 def memory(database: Database, devices: Devices) -> Iterator[Part]:

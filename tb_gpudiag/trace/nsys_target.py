@@ -87,6 +87,7 @@ def metadata(database: Database, listed: list[dict[str, Any]], *, shapes: bool) 
         distributed={} if rank is None or size is None else {"rank": rank, "world_size": size},
         record_shapes=shapes,
         host_name=host,
+        recorder="nsys",
     )
 
 

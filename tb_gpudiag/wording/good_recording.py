@@ -24,5 +24,21 @@ with profile(
 """
 """Everything that findings need."""
 
+NSYS_RECORDING: Final = """\
+# nsys profile --trace=cuda,nvtx,osrt --sample=process-tree --cuda-graph-trace=node \\
+#     --capture-range=cudaProfilerApi -o my_run python train.py
+# nsys export --type sqlite my_run.nsys-rep
+import torch
+
+torch.cuda.profiler.start()
+with torch.autograd.profiler.emit_nvtx(record_shapes=True):  # operators; slows the host down
+    for batch in loader:
+        torch.cuda.nvtx.range_push("step")
+        train_step(batch)
+        torch.cuda.nvtx.range_pop()
+torch.cuda.profiler.stop()
+"""
+"""The same with Nsight Systems."""
+
 RECORDING_FOR_FIGURES: Final = RECORDING.replace(_OPTIONS, "").replace("my_run", "my_run_figures")
 """Without the options that slow down the recorded steps."""

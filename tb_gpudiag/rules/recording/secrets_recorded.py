@@ -29,6 +29,15 @@ _SCRUB = """\
 gpudiag scrub TRACE -o clean.pt.trace.json.gz
 """
 
+_OF_NSYS = Fix(
+    "Nsight Systems stores the whole environment in the report and its export. Remove it from the export, "
+    "and do not share the .nsys-rep file. If others could read them, revoke these credentials. Record with "
+    "an environment that has none.",
+    """\
+sqlite3 report.sqlite "DELETE FROM META_DATA_CAPTURE WHERE name LIKE '%:ENVIRONMENT_VARIABLE'; VACUUM"
+""",
+)
+
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """List the credentials that reading the file came across."""
@@ -49,7 +58,9 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             "directory, or gets a copy of the trace, can use them. This report, its cache and its logs "
             "contain only the names."
         ),
-        fix=Fix(
+        fix=_OF_NSYS
+        if facts.trace.metadata.recorder == "nsys"
+        else Fix(
             "Copy the trace without them, and replace it with the copy. If others could read it, revoke "
             "these credentials. Do not write the process's environment into traces: record the variables "
             "you need.",

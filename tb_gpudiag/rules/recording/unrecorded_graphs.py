@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.facts.core.whole_graphs import WholeGraphs
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NO_GPU,
@@ -11,11 +12,13 @@ from tb_gpudiag.rules.rule import (
     Clear,
     Evidence,
     Finding,
+    Fix,
     Rule,
     Severity,
 )
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import longest
+from tb_gpudiag.rules.shared.nsys_advice import NSYS_URL
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.format import count
 from tb_gpudiag.wording.quantity import number, share_of
@@ -23,12 +26,18 @@ from tb_gpudiag.wording.quantity import number, share_of
 # From here on the GPU may be so much busier than the trace shows that the other figures mislead.
 SPOILS_SHARE = 0.10
 
+_BY_NODE = """\
+nsys profile --cuda-graph-trace=node --trace=cuda,nvtx,osrt -o my_run python train.py
+"""
+
 
 def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
     """Count the graph launches with missing kernels, and the time in which those may have run."""
     device, graphs = facts.device, facts.unrecorded_graphs
     if device is None:
         return NO_GPU
+    if facts.whole_graphs.launches:
+        return _recorded_as_one(facts.whole_graphs, facts.window.duration_ns)
     if not graphs.of:
         return Clear("no CUDA graph was launched")
     if not graphs.launches:
@@ -55,6 +64,19 @@ def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
         ],
         ranges=longest(device.unrecorded_in_graphs, device.id),
         severity=Severity.WARNING if unrecorded_ns >= SPOILS_SHARE * window_ns else None,
+    )
+
+
+def _recorded_as_one(graphs: WholeGraphs, window_ns: int) -> Finding:
+    """Say that the profiler recorded each graph as one event."""
+    return Finding(
+        title=f"{count(graphs.launches, 'CUDA graph')} recorded as one event each, without kernels",
+        summary="When each graph ran is known, so busy and idle time are right. Which kernels ran in it is "
+        "not recorded, so rules about kernels see only the work outside of graphs.",
+        fix=Fix(
+            "To see the kernels, record graphs node by node. That slows the graphs down.", _BY_NODE, NSYS_URL
+        ),
+        evidence=[window_time("In graphs", graphs.times.total, window_ns)],
     )
 
 

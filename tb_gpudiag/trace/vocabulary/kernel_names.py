@@ -119,6 +119,11 @@ def read_name(name: str) -> KernelName:
     return KernelName(family, arithmetic, unaligned, any_size, shortens=shortens)
 
 
+# A CUDA graph that Nsight Systems recorded as one event, with or without the graph's number.
+WHOLE_GRAPH_NAME = "CUDA graph"
+WHOLE_GRAPH = any_of(WHOLE_GRAPH_NAME + r"( \d+)?")
+
+
 def communicates(name: str) -> bool:
     """Return whether a kernel of this name communicates between GPUs."""
     return COMMUNICATION_KERNEL.fullmatch(name, 0, LONGEST_MATCHED) is not None

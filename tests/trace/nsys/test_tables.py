@@ -244,3 +244,32 @@ def test_a_packed_export(tmp_path: Path) -> None:
     packed = tmp_path / "report.sqlite.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert len(read_trace(str(packed)).events) == 2
+
+
+def test_a_stream_waits_for_an_event_of_another(tmp_path: Path) -> None:
+    """The wait is for the last record before it; newer versions say for which one."""
+    for newer in (False, True):
+        (tmp_path / str(newer)).mkdir()
+        export = one_kernel()
+        for correlation, sync in ((10, 1), (12, 2), (16, 3)):
+            export.call("cudaEventRecord_v3020", 100 * correlation, 100 * correlation + 5, correlation)
+            more = {"eventSyncId": sync} if newer else {}
+            export.gpu("CUDA_EVENT", 0, 0, correlation, streamId=20, eventId=3, **more)
+        export.call("cudaStreamWaitEvent_v3020", 1400, 1405, 14)
+        more = {"eventSyncId": 1} if newer else {}
+        export.gpu("SYNCHRONIZATION", 1400, 1401, 14, streamId=7, syncType=2, eventId=3, **more)
+        trace = read(export, tmp_path / str(newer))
+        waits = Facts(trace).stream_waits
+        assert waits.recorded
+        assert (waits.made_ns + trace.start_ns).tolist() == [1400]
+        assert (waits.record_ns + trace.start_ns).tolist() == [1000 if newer else 1200]
+        assert trace.events.forward_thread[waits.event].tolist() == [20]
+        assert trace.events.stream[waits.event].tolist() == [7]
+
+
+def test_a_wait_for_the_device_whose_kind_is_not_written(tmp_path: Path) -> None:
+    nothing = 2**32 - 1
+    export = one_kernel().gpu(
+        "SYNCHRONIZATION", 1400, 1500, 14, streamId=nothing, syncType=0, eventId=nothing
+    )
+    assert names(read(export, tmp_path), Category.CUDA_SYNC) == ["Context Sync"]
