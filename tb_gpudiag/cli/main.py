@@ -28,6 +28,7 @@ COMMANDS = {
     "explain": "show what a rule checks, and how to fix what it finds",
     "history": "show what changed over the recordings of a run, and memory that grows",
     "job": "show the ranks of a job together: which one the others wait for, and why",
+    "mcp": "answer a coding assistant's questions about traces (Model Context Protocol)",
     "schema": "print the JSON Schema of `diagnose --format json`",
     "serve": "show the page in a browser, without TensorBoard",
     "scrub": "copy a trace without the tokens and passwords in it",

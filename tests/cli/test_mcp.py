@@ -1,0 +1,156 @@
+"""`gpudiag mcp`: the SDK's own client talks to a real process."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+
+from tb_gpudiag.cli.assistant import ANSWER_BYTES, Assistant
+from tb_gpudiag.cli.main import main
+from tb_gpudiag.errors import UsageError
+from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.service import Service
+from tb_gpudiag.service.settings import Settings
+from tests.builder import TraceBuilder
+from tests.simulator import simulate
+from tests.simulator.jobs import DistributedJob, simulate_job
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A slow run, a leaking one, a job of two ranks, and somebody else's run outside of the directory."""
+    simulate_job(DistributedJob("ddp", ranks=2), seed=0).write(tmp_path / "log" / "job")
+    simulate("input_pipeline").write(tmp_path / "log" / "slow")
+    simulate("leak_kept_graph").write(tmp_path / "log" / "leaking")
+    simulate("healthy").write(tmp_path / "outside")
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def assistant(log: Path, tmp_path: Path) -> Iterator[Assistant]:
+    with closing(Service([Root(str(log))], Settings(tmp_path / "cache"))) as service:
+        yield Assistant(service, wait_s=60)
+
+
+def texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for one in value.values():
+            yield from texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from texts(one)
+    elif isinstance(value, str):
+        yield value
+
+
+@pytest.mark.slow
+def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path: Path) -> None:
+    environment = {"GPUDIAG_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY)}
+    parameters = StdioServerParameters(
+        command=sys.executable, args=["-m", "tb_gpudiag", "mcp", str(log)], env=environment
+    )
+
+    async def talk() -> None:
+        async with Client(parameters) as client:
+
+            async def ask(tool: str, **arguments: Any) -> Any:
+                result = await client.call_tool(tool, arguments)
+                (content,) = result.content
+                text = getattr(content, "text", "")
+                assert not result.is_error, text
+                assert len(text.encode()) <= ANSWER_BYTES
+                return json.loads(text)
+
+            tools = (await client.list_tools()).tools
+            assert len(tools) == 11
+            assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
+            traces = {row["run"]: row["trace"] for row in (await ask("list_runs"))["traces"]}
+            assert set(traces) == {"slow", "leaking", "job"}
+            slow, leaking = traces["slow"], traces["leaking"]
+            found = await ask("diagnose", trace=slow)
+            assert found["limiter"] == "input"
+            (number,) = [row["finding"] for row in found["findings"] if row["rule"] == "GD101"]
+            finding = await ask("explain_finding", trace=slow, finding=number)
+            assert finding["fix"]["text"]
+            assert finding["evidence"]
+            start_us, end_us = finding["ranges_us"][0]
+            gaps = (await ask("gaps", trace=slow, start_us=start_us - 1, end_us=end_us + 1))["gaps"]
+            gap = await ask("gap", trace=slow, device=gaps[0]["device"], gap=gaps[0]["gap"])
+            assert "input" in gap["by_cause_us"]
+            assert (await ask("kernels", trace=slow))["kernels"]
+            assert (await ask("launches", trace=slow))["launches"]
+            sites = (await ask("memory", trace=leaking))["sites"]
+            assert sites[0]["what"] == "grows"
+            assert (await ask("compare", base=slow, candidate=leaking))["verdict"]
+            assert [row["rank"] for row in (await ask("job", trace=traces["job"]))["ranks"]] == [0, 1]
+            page = await ask("explain_rule", rule="GD101")
+            assert page["page"].startswith("# GD101")
+            for tool, trace, said in (
+                ("diagnose", str(tmp_path / "outside"), "no such trace"),
+                ("job", slow, "not a rank"),
+            ):
+                wrong = await client.call_tool(tool, {"trace": trace})
+                assert wrong.is_error
+                text = getattr(wrong.content[0], "text", "")
+                assert said in text
+                assert str(log) not in text
+
+    anyio.run(talk)
+
+
+@pytest.mark.slow
+def test_no_answer_has_a_path_of_this_machine(assistant: Assistant, log: Path) -> None:
+    (slow,) = [row["trace"] for row in assistant.list_runs()["traces"] if row["run"] == "slow"]
+    for answer in (assistant.list_runs(), assistant.diagnose(slow), assistant.memory(slow)):
+        assert not any(str(log) in text for text in texts(answer))
+
+
+@pytest.mark.slow
+def test_a_long_list_continues_where_it_ends(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main_thread = trace.thread()
+    main_thread.step(0, at=0, us=10_000)
+    for i in range(150):
+        name = f"kernel_{i:03}_" + "x" * 5_000
+        main_thread.launch(name, at=10 + 60 * i, us=5, runs_at=20 + 60 * i, runs_us=10)
+    trace.write(tmp_path / "log" / "run")
+    with closing(Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "cache"))) as service:
+        assistant = Assistant(service, wait_s=60)
+        (row,) = assistant.list_runs()["traces"]
+        seen: list[str] = []
+        first = 0
+        while True:
+            answer = assistant.kernels(row["trace"], "kernel_", first)
+            assert len(json.dumps(answer, ensure_ascii=False).encode()) <= 1.2 * ANSWER_BYTES
+            seen += [kernel["kernel"][:10] for kernel in answer["kernels"]]
+            if "next_first" not in answer:
+                break
+            assert answer["next_first"] > first
+            first = answer["next_first"]
+        assert sorted(seen) == [f"kernel_{i:03}" for i in range(150)]
+        with pytest.raises(UsageError):
+            assistant.explain_finding(row["trace"], 99)
+        with pytest.raises(UsageError, match="no such trace"):
+            assistant.diagnose("../../etc/passwd")
+
+
+def test_without_the_sdk_it_says_what_to_install(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.server", None)
+    assert main(["mcp", str(log)]) == 2
+    assert "pip install 'tb-gpudiag[mcp]'" in capsys.readouterr().err
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    assert main(["mcp", str(tmp_path / "nothing")]) == 2
