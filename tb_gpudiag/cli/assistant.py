@@ -169,17 +169,15 @@ class Assistant:
         found = self._ready(lambda: self._service.gap(trace, device, gap))
         if "host" not in found:
             return found
-        answer = {
+        answer: Answer = {
             "start_us": _round(found["start_us"]),
             "us": _round(found["end_us"] - found["start_us"]),
             "trigger": found["trigger"],
             "by_cause_us": _causes(found["by_cause"]),
-            **{
-                key: _short({"name": found[key]["name"], "operator": found[key]["operator"]})
-                for key in ("before", "after", "launch")
-                if key in found
-            },
         }
+        for key in ("before", "after", "launch"):
+            if key in found:
+                answer[key] = _short({name: found[key][name] for name in ("name", "operator")})
         rows = [
             _short(
                 {

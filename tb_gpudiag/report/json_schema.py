@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import is_repeated
@@ -46,7 +46,7 @@ def diagnosis_schema() -> dict[str, Any]:
     }
 
 
-def _reference(message: Descriptor, definitions: dict[str, Any]) -> dict[str, Any]:
+def _reference(message: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     """Define the message and those in it, once."""
     name = message.full_name.partition(".")[2]
     if name not in definitions:
