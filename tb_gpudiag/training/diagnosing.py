@@ -14,11 +14,15 @@ from tb_gpudiag.jobs.report.job_view import heading
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_file, only_trace
 from tb_gpudiag.training.answers import Answer
+from tb_gpudiag.training.compact_record import figures_of, record_of
+from tb_gpudiag.training.event_records import append_to
 from tb_gpudiag.wording.format import NO_BREAK, count, one_line, share
 
 
-def diagnose_recording(path: str, *, with_report: bool) -> Answer:
+def diagnose_recording(path: str, *, with_report: bool, with_record: bool, events: str, step: int) -> Answer:
     """Diagnose one recording.
+
+    events: event file to append the record to; "" for none.
 
     Raises:
         TraceError: the file cannot be read.
@@ -26,8 +30,22 @@ def diagnose_recording(path: str, *, with_report: bool) -> Answer:
     report = diagnose_file(only_trace(path))
     name = one_line(os.path.basename(path))
     text = _two_lines(name, report.verdict.sentence, report.findings)
-    sent = report.SerializeToString() if with_report else b""
-    return Answer(True, text, _is_worth_a_look(report.findings), sent)
+    record, figures = (record_of(report), figures_of(report)) if with_record or events else (b"", {})
+    note = ""
+    if events:
+        try:
+            append_to(events, record, figures, step)
+        except OSError as error:
+            note = f"no record was written to {events}: {error.strerror or error}"
+    return Answer(
+        True,
+        text,
+        _is_worth_a_look(report.findings),
+        report.SerializeToString() if with_report else b"",
+        record if with_record else b"",
+        figures,
+        note,
+    )
 
 
 def diagnose_job(paths: Sequence[str]) -> Answer:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tb_gpudiag.training.answers import Answer
 from tb_gpudiag.training.diagnosis_queue import DiagnosisQueue, log_answer
+from tb_gpudiag.training.event_records import write_with
 from tb_gpudiag.training.kept_files import KeptFiles
 from tb_gpudiag.training.recording_file import Recording, RecordingFiles
 
@@ -34,6 +35,8 @@ class DiagnosisHandler:
 
     on_diagnosis: called with the Report, on a thread of the handler.
     keep: how many recordings of this handler may be on disk. Those with findings stay longest.
+    writer: where a compact record of each diagnosis and its figures go, for TensorBoard: a SummaryWriter of
+    torch, or a directory, which gets event files of its own below `gpudiag/`. None: nowhere.
     """
 
     def __init__(
@@ -44,13 +47,23 @@ class DiagnosisHandler:
         *,
         on_diagnosis: Callable[[Report], object] | None = None,
         keep: int | None = None,
+        writer: Any = None,
     ) -> None:
         if keep is not None and keep < 1:
             raise ValueError(f"keep is {keep}: keep at least one recording, or None for all")
-        self._files = RecordingFiles(os.fspath(dir_name), worker_name, use_gzip=use_gzip)
+        own_events = isinstance(writer, str | os.PathLike)
+        self._writer = None if own_events else writer
+        self._files = RecordingFiles(
+            os.fspath(dir_name),
+            worker_name,
+            use_gzip=use_gzip,
+            event_folder=os.fspath(writer) if own_events else "",
+        )
         self._kept = KeptFiles(keep) if keep is not None else None
         self._on_diagnosis = on_diagnosis
-        self._queue = DiagnosisQueue(self._settle, with_report=on_diagnosis is not None)
+        self._queue = DiagnosisQueue(
+            self._settle, with_report=on_diagnosis is not None, with_record=self._writer is not None
+        )
 
     def __call__(self, profiler: Any) -> None:
         """Write the profiler's recording and queue its diagnosis."""
@@ -87,6 +100,13 @@ class DiagnosisHandler:
         if self._kept is not None:
             self._kept.settle(recording.path, found=answer.found if answer.ok else None)
         log_answer(answer)
+        if answer.note:
+            logger.warning("gpudiag: %s", answer.note)
+        if self._writer is not None and answer.record:
+            try:
+                write_with(self._writer, answer.record, answer.figures, recording.step)
+            except Exception as error:  # a closed writer, a full disk
+                logger.warning("gpudiag: no record was written: %s", _reason(error))
         if self._on_diagnosis is not None and answer.report:
             from tb_gpudiag.report.report_pb2 import Report
 

@@ -38,9 +38,12 @@ class DiagnosisQueue:
     The thread and the helper process run while there is work, and for IDLE_S after that.
     """
 
-    def __init__(self, settle: Callable[[Recording, Answer], None], *, with_report: bool) -> None:
+    def __init__(
+        self, settle: Callable[[Recording, Answer], None], *, with_report: bool, with_record: bool
+    ) -> None:
         self._settle = settle
         self._with_report = with_report
+        self._with_record = with_record
         self._helper = HelperProcess()
         self._reset()
         self.skipped = 0
@@ -146,7 +149,14 @@ class DiagnosisQueue:
         return None
 
     def _diagnose(self, recording: Recording) -> None:
-        request = {"kind": "diagnose", "paths": [recording.path], "report": self._with_report}
+        request = {
+            "kind": "diagnose",
+            "paths": [recording.path],
+            "report": self._with_report,
+            "record": self._with_record,
+            "events": recording.events,
+            "step": recording.step,
+        }
         answer = self._helper.ask(request, TIME_LIMIT_S)
         if self._abandoned:
             return

@@ -21,23 +21,33 @@ _NAME: Final = re.compile(r"(?P<worker>.+)\.(?P<time_ns>[0-9]+)\.pt\.trace\.json
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording on disk. time_ns: when it was written, since 1970, as in its name."""
+    """A recording on disk.
+
+    time_ns: when it was written, since 1970, as in its name.
+    step: of the training; it increases from recording to recording.
+    events: event file for its record; "" for none.
+    """
 
     path: str
     time_ns: int
     step: int
     rank: int
     world_size: int
+    events: str = ""
 
 
 class RecordingFiles:
-    """Files of one process in one folder."""
+    """Files of one process in one folder. event_folder: for event files of our own; "" for none."""
 
-    def __init__(self, folder: str, worker_name: str | None, *, use_gzip: bool) -> None:
+    def __init__(
+        self, folder: str, worker_name: str | None, *, use_gzip: bool, event_folder: str = ""
+    ) -> None:
         self._folder = folder
         self._worker_name = worker_name
         self._use_gzip = use_gzip
-        self._count = 0
+        self._event_folder = event_folder
+        self._events = ("", "")  # worker, event file
+        self._step = -1
 
     def write(
         self, profiler: Any, before_rename: Callable[[], None], *, rank: int, world_size: int
@@ -66,9 +76,18 @@ class RecordingFiles:
             with contextlib.suppress(OSError):
                 os.unlink(unfinished)
             raise
-        self._count += 1
         step = getattr(profiler, "step_num", None)
-        return Recording(path, time_ns, step if isinstance(step, int) else self._count, rank, world_size)
+        # TensorBoard keeps one record per step.
+        self._step = max(step if isinstance(step, int) else 0, self._step + 1)
+        return Recording(path, time_ns, self._step, rank, world_size, self._event_file(worker))
+
+    def _event_file(self, worker: str) -> str:
+        """Return the worker's event file: one for each process, in a directory of its own."""
+        if self._event_folder and self._events[0] != worker:
+            folder = os.path.join(os.path.abspath(self._event_folder), "gpudiag", worker)
+            name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
+            self._events = worker, os.path.join(folder, name)
+        return self._events[1]
 
 
 def worker_and_time(name: str) -> tuple[str, int] | None:

@@ -43,7 +43,13 @@ def _answer(request: dict[str, Any], guard: MemoryLimit) -> Answer:
         with guard.watched():
             if request["kind"] == "job":
                 return diagnose_job(paths)
-            return diagnose_recording(paths[0], with_report=request["report"])
+            return diagnose_recording(
+                paths[0],
+                with_report=request["report"],
+                with_record=request["record"],
+                events=request["events"],
+                step=request["step"],
+            )
     except GpudiagError as error:
         return Answer(False, error.what)
     except Exception as error:  # a bug must not cost the user the other recordings
