@@ -310,24 +310,31 @@ class Assistant:
         self._service.has_traces(FIRST_SCAN_S)
         until = time.monotonic() + self._wait_s
         while True:
-            try:
-                found = ask()
-            except UnknownTrace as error:
-                raise UsageError(
-                    "the directory has no such trace",
-                    where=one_line(str(error)),
-                    remedy="list_runs() lists ids",
-                ) from None
+            found = _asked(ask)
             if isinstance(found, bytes):
-                answer: Answer = json.loads(gzip.decompress(found))
-                if answer.get("error", {}).get("what"):
-                    raise GpudiagError(answer["error"]["what"], remedy=answer["error"]["remedy"])
-                return {key: value for key, value in answer.items() if key != "state"}
+                return _read(found)
             if found.error is not None:
                 raise found.error
             if time.monotonic() > until:
                 return {"state": found.state, "progress": round(found.progress, 2), "next": "ask again"}
             time.sleep(_ASK_AGAIN_S)
+
+
+def _asked(ask: Callable[[], bytes | Pending]) -> bytes | Pending:
+    try:
+        return ask()
+    except UnknownTrace as error:
+        raise UsageError(
+            "the directory has no such trace", where=one_line(str(error)), remedy="list_runs() lists ids"
+        ) from None
+
+
+def _read(content: bytes) -> Answer:
+    """Read what the service returns. Raises GpudiagError if that is an error."""
+    answer: Answer = json.loads(gzip.decompress(content))
+    if answer.get("error", {}).get("what"):
+        raise GpudiagError(answer["error"]["what"], remedy=answer["error"]["remedy"])
+    return {key: value for key, value in answer.items() if key != "state"}
 
 
 def _fitted(answer: Mapping[str, Any], key: str, rows: Sequence[Row], first: int = 0) -> Answer:

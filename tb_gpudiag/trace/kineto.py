@@ -158,6 +158,10 @@ METADATA_KEYS: Final = frozenset(
 _KINETO_START: Final = re.compile(
     rb'\s*\{.*"schemaVersion"\s*:.*"(deviceProperties|distributedInfo|traceEvents)"', re.DOTALL
 )
+# `schema`, then pid, time and start_ts in any order, then `nodes`.
+_EXECUTION_TRACE_START: Final = re.compile(
+    rb'\s*\{(?=[^{}\[\]]{0,1000}?"schema"\s*:\s*")[^{}\[\]]{0,1000}?"nodes"\s*:\s*\['
+)
 _EVENTS_START: Final = re.compile(rb'\s*(\[|\{.*"traceEvents"\s*:\s*\[)', re.DOTALL)
 _CATEGORY: Final = re.compile(rb'"cat"\s*:\s*"([^"]+)"')
 
@@ -171,6 +175,11 @@ def is_trace(head: bytes) -> bool:
         return True
     categories = [found.decode("utf-8", "replace").lower() for found in _CATEGORY.findall(head)]
     return _EVENTS_START.match(head) is not None and any(name in _CATEGORIES for name in categories)
+
+
+def is_execution_trace(head: bytes) -> bool:
+    """Return whether a file that starts like this is what torch's ExecutionTraceObserver writes."""
+    return _EXECUTION_TRACE_START.match(head) is not None
 
 
 def quoted_timestamps(chunk: bytes) -> bytes:

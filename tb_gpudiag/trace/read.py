@@ -95,6 +95,14 @@ def _read(path: str, limits: Limits, report: Callable[[float, str], None]) -> Tr
                 where=path,
                 remedy="export a memory timeline to a name ending in .raw.json.gz instead",
             )
+        if kineto.is_execution_trace(first[:_HEAD_BYTES]):
+            raise NotATrace(
+                "it is an execution trace (ExecutionTraceObserver): it has operators and their inputs, but "
+                "no time on the GPU",
+                where=path,
+                remedy="name the profiler's trace of the same steps, which tensorboard_trace_handler or "
+                "export_chrome_trace writes",
+            )
         return _read_events(source, blocks, limits, report)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tb_gpudiag.errors import EmptyFile, NotATrace, TooDeep, TraceError
+from tb_gpudiag.trace.find import find_traces
 from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.read import read_trace
 from tests.trace.support import document, names, read_bytes, rows, span
 
 EVENTS = json.dumps([span("first", 1), span("second", 2)])
@@ -134,6 +138,7 @@ def test_text_after_the_events_need_not_be_json() -> None:
     [
         (b"", EmptyFile),
         (b"   \n", NotATrace),
+        (b'{\n  "schema": "1.1.1-chakra.0.0.4", "pid": 7, "time": "2026-01-01",\n  "nodes": [', NotATrace),
         (b"hello", NotATrace),
         (b"\x00\x01\x02", NotATrace),
         (b"42", NotATrace),
@@ -179,3 +184,16 @@ def test_spans_are_sorted_by_start_then_by_file_order() -> None:
     ]
     assert trace.start_ns == 1500
     assert trace.events.start_ns.tolist() == [0, 500, 500, 3500]
+
+
+def test_an_execution_trace_is_named_and_refused(tmp_path: Path) -> None:
+    torch: Any = pytest.importorskip("torch")
+    path = tmp_path / "recorded.et.json"
+    observer = torch.profiler.ExecutionTraceObserver().register_callback(str(path))
+    observer.start()
+    torch.ones(3).sum()
+    observer.stop()
+    observer.unregister_callback()
+    with pytest.raises(NotATrace, match=r"ExecutionTraceObserver.*name the profiler's trace"):
+        read_trace(str(path))
+    assert find_traces(str(tmp_path)).files == []

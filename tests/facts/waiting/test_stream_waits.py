@@ -39,34 +39,30 @@ def _awaited(events: list[Event]) -> dict[int, int]:
     """Return the correlations of work and of the work that it waited for."""
     calls = {e["args"]["correlation"]: e for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
     work = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
-    work = [e for e in work if e["args"]["correlation"] in calls]
-    found = {}
-    for one in work:
-        stream, launched = one["args"]["stream"], calls[one["args"]["correlation"]]["ts"]
-        previous = [t for t in _launches(work, calls, stream) if t < launched]
-        waits = [
-            e
-            for e in events
-            if e.get("name") == "Stream Wait Event"
-            and e["args"]["stream"] == stream
-            and e["args"]["wait_on_cuda_event_record_corr_id"] > 0
-            and max(previous, default=0) < calls[e["args"]["correlation"]]["ts"] < launched
-        ]
-        if not waits:
-            continue
-        wait = max(waits, key=lambda e: int(calls[e["args"]["correlation"]]["ts"]))["args"]
-        recorded = calls[wait["wait_on_cuda_event_record_corr_id"]]["ts"]
-        before = [
-            e
-            for e in work
-            if e["args"]["stream"] == wait["wait_on_stream"]
-            and calls[e["args"]["correlation"]]["ts"] < recorded
-        ]
-        if before:
-            last = max(before, key=lambda e: int(e["ts"]))
-            found[one["args"]["correlation"]] = last["args"]["correlation"]
-    return found
+    work = [e for e in work if _number(e) in calls]
+    waits = [e for e in events if e.get("name") == "Stream Wait Event"]
+    at = {number: int(call["ts"]) for number, call in calls.items()}
+    found = {_number(one): _awaited_by(one, work, waits, at) for one in work}
+    return {waiting: awaited for waiting, awaited in found.items() if awaited}
 
 
-def _launches(work: list[Event], calls: dict[int, Event], stream: int) -> list[int]:
-    return [calls[e["args"]["correlation"]]["ts"] for e in work if e["args"]["stream"] == stream]
+def _awaited_by(one: Event, work: list[Event], waits: list[Event], at: dict[int, int]) -> int:
+    """Return the correlation of what the work waited for; 0 without a wait. at: when calls began."""
+    stream, launched = one["args"]["stream"], at[_number(one)]
+    previous = max((at[_number(e)] for e in _on(work, stream) if at[_number(e)] < launched), default=0)
+    mine = [e for e in _on(waits, stream) if previous < at[_number(e)] < launched]
+    mine = [e for e in mine if e["args"]["wait_on_cuda_event_record_corr_id"] > 0]
+    if not mine:
+        return 0
+    wait = max(mine, key=lambda e: at[_number(e)])["args"]
+    recorded = at[wait["wait_on_cuda_event_record_corr_id"]]
+    before = [e for e in _on(work, wait["wait_on_stream"]) if at[_number(e)] < recorded]
+    return _number(max(before, key=lambda e: int(e["ts"]))) if before else 0
+
+
+def _number(event: Event) -> int:
+    return int(event["args"]["correlation"])
+
+
+def _on(events: list[Event], stream: int) -> list[Event]:
+    return [e for e in events if e["args"]["stream"] == stream]
