@@ -309,7 +309,7 @@ def test_the_loader_needs_only_the_standard_library_and_tensorboards_base_plugin
     )
 
 
-@pytest.mark.parametrize("layer_name", ["trace", "facts", "rules", "report", "training", "cli"])
+@pytest.mark.parametrize("layer_name", ["trace", "facts", "rules", "report", "cli"])
 def test_reading_a_trace_does_not_need_torch(layer_name: str) -> None:
     for module, tree in modules():
         if layer(module) == layer_name:

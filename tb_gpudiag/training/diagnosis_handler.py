@@ -7,12 +7,13 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tb_gpudiag.training.answers import Answer
 from tb_gpudiag.training.diagnosis_queue import DiagnosisQueue, log_answer
 from tb_gpudiag.training.event_records import write_with
 from tb_gpudiag.training.kept_files import KeptFiles
+from tb_gpudiag.training.on_demand import OnDemand
 from tb_gpudiag.training.recording_file import Recording, RecordingFiles
 
 if TYPE_CHECKING:
@@ -53,8 +54,9 @@ class DiagnosisHandler:
             raise ValueError(f"keep is {keep}: keep at least one recording, or None for all")
         own_events = isinstance(writer, str | os.PathLike)
         self._writer = None if own_events else writer
+        self._folder = os.fspath(dir_name)
         self._files = RecordingFiles(
-            os.fspath(dir_name),
+            self._folder,
             worker_name,
             use_gzip=use_gzip,
             event_folder=os.fspath(writer) if own_events else "",
@@ -79,6 +81,19 @@ class DiagnosisHandler:
         recording starts a new helper.
         """
         self._queue.close(timeout_s)
+
+    def on_demand(
+        self, active: int = 6, warmup: int = 2, *, trigger: Literal["slow_step"] | None = None
+    ) -> OnDemand:
+        """Return a schedule for `torch.profiler.profile(schedule=...)` that records on demand only.
+
+        `touch DIR_NAME/profile-now` or SIGUSR2 records the next steps: `active` of them, after `warmup`. A
+        program that handles SIGUSR2 itself keeps its handler.
+        trigger: "slow_step" also records after a step that takes twice the median, at most every ten minutes.
+        """
+        if trigger not in (None, "slow_step"):
+            raise ValueError(f'trigger is {trigger!r}: it can be "slow_step" or None')
+        return OnDemand(self._folder, active=active, warmup=warmup, slow_step=trigger is not None)
 
     @property
     def skipped(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.service.child_process import worker_environment
+from tests.training.stage import Diagnosed, handler
 
 torch: Any = pytest.importorskip("torch")
 
@@ -57,3 +58,20 @@ def test_rank_0_logs_the_verdict_of_the_job(tmp_path: Path) -> None:
     assert 1 <= len(jobs[0]) <= 2  # a recording that is overtaken by the next one has no verdict of the job
     assert not jobs[1]
     assert all(sum(line.startswith("callback ") for line in lines) == 2 for lines in said)
+
+
+def test_a_schedule_on_demand_records_the_next_steps(tmp_path: Path) -> None:
+    got = Diagnosed()
+    with handler(tmp_path / "log", on_diagnosis=got) as made:
+        schedule = made.on_demand(active=3, warmup=1)
+        with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU], schedule=schedule, on_trace_ready=made
+        ) as profiler:
+            for step in range(30):
+                torch.rand(64, 64) @ torch.rand(64, 64)
+                if step == 10:
+                    schedule.arm()
+                profiler.step()
+        (report,) = got.expect(1)
+    assert [step.name for step in report.steps] == ["ProfilerStep#12", "ProfilerStep#13", "ProfilerStep#14"]
+    assert len(list((tmp_path / "log").iterdir())) == 1

@@ -1,0 +1,136 @@
+"""A schedule for torch.profiler that records on demand: by a file, by a signal, or when a step is slow."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import statistics
+import threading
+import time
+from collections import deque
+from types import FrameType
+from typing import Any, Final
+
+ARMING_FILE: Final = "profile-now"
+
+# Looking for a file on network storage takes milliseconds.
+LOOK_EVERY_S = 1.0
+
+SLOW: Final = 2.0
+"""A step is slow if it takes this many times the median."""
+
+# The median of fewer steps says little. With more, it follows a change of the job late.
+LEAST_STEPS: Final = 20
+MOST_STEPS: Final = 200
+
+# In a job with many slow steps, recording each of them would make all steps slow.
+AFTER_SLOW_S = 600.0
+
+logger = logging.getLogger("tb_gpudiag.training")
+
+
+class OnDemand:
+    """Schedule that does nothing until it is armed, then warms up and records `active` steps.
+
+    Armed by `touch FOLDER/profile-now`; by SIGUSR2, if the program does not use it; and if `slow_step`, after
+    a step that takes twice the median. Arming it while it records does nothing.
+    """
+
+    def __init__(self, folder: str, *, active: int, warmup: int, slow_step: bool) -> None:
+        if active < 1 or warmup < 0:
+            raise ValueError(f"active is {active} and warmup {warmup}: record at least one step")
+        self._file = os.path.join(folder, ARMING_FILE)
+        self._active, self._warmup = active, warmup
+        self._times = _StepTimes() if slow_step else None
+        self._touched_ns = self._modified_ns()  # a file from before is of a job before
+        self._look_at_s = 0.0
+        self._signaled = False
+        self._left = 0  # steps until the recording is done, with the warm-up
+        _call_on_signal(self)
+
+    def __call__(self, step: int) -> Any:
+        """Return what torch.profiler does in the next step."""
+        from torch.profiler import ProfilerAction
+
+        why = self._why_armed(idle=self._left == 0)
+        if self._left == 0:
+            if not why:
+                return ProfilerAction.NONE
+            logger.info("gpudiag: recording %d steps from step %d: %s", self._active, step, why)
+            self._left = self._warmup + self._active
+        self._left -= 1
+        if self._left >= self._active:
+            return ProfilerAction.WARMUP
+        return ProfilerAction.RECORD if self._left else ProfilerAction.RECORD_AND_SAVE
+
+    def arm(self) -> None:
+        """Record from the next step on."""
+        self._signaled = True
+
+    def _why_armed(self, *, idle: bool) -> str:
+        """Return why a recording is wanted, "" if it is not."""
+        slow = self._times.slow_step(idle=idle) if self._times is not None else ""
+        if self._signaled:
+            self._signaled = False
+            return "on demand"
+        now_s = time.monotonic()
+        if now_s >= self._look_at_s:
+            self._look_at_s = now_s + LOOK_EVERY_S
+            modified_ns = self._modified_ns()
+            if modified_ns != self._touched_ns:
+                self._touched_ns = modified_ns
+                if modified_ns:
+                    return f"{ARMING_FILE} was touched"
+        return slow
+
+    def _modified_ns(self) -> int:
+        """Return when the file was touched last, 0 if it is not there."""
+        with contextlib.suppress(OSError):
+            return os.stat(self._file).st_mtime_ns
+        return 0
+
+
+class _StepTimes:
+    """Durations of the steps without a profiler."""
+
+    def __init__(self) -> None:
+        self._recent_s: deque[float] = deque(maxlen=MOST_STEPS)
+        self._since_s: float | None = None
+        self._not_before_s = 0.0
+
+    def slow_step(self, *, idle: bool) -> str:
+        """Note that a step begins. Return how slow the one before was, "" if it was not.
+
+        idle: the step before was not recorded.
+        """
+        now_s = time.perf_counter()
+        began_s, self._since_s = self._since_s, now_s
+        if not idle:
+            # Neither this step nor the next one, which saves the recording, is a measure of the job.
+            self._since_s = None
+            return ""
+        if began_s is None:
+            return ""
+        taken_s = now_s - began_s
+        usual_s = statistics.median(self._recent_s) if len(self._recent_s) >= LEAST_STEPS else float("inf")
+        self._recent_s.append(taken_s)
+        if taken_s <= SLOW * usual_s or now_s < self._not_before_s:
+            return ""
+        self._not_before_s = now_s + AFTER_SLOW_S
+        return f"the last step took {taken_s * 1e3:.3g} ms, and the median is {usual_s * 1e3:.3g} ms"
+
+
+def _call_on_signal(schedule: OnDemand) -> None:
+    """Arm the schedule on SIGUSR2, unless the program uses it. Else, the signal would end the program."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGUSR2"):
+        return
+    before = signal.getsignal(signal.SIGUSR2)
+    if before in (signal.SIG_DFL, None) or getattr(before, "of_gpudiag", False):
+
+        def arm(_number: int, _frame: FrameType | None) -> None:
+            schedule.arm()
+
+        arm.of_gpudiag = True  # type: ignore[attr-defined]
+        signal.signal(signal.SIGUSR2, arm)
