@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tb_gpudiag.jobs.compare.hidden_kernels import graph_notes
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.jobs.compare.work import Scaling, Shapes
 from tb_gpudiag.jobs.part_words import signed_ns
@@ -95,6 +96,7 @@ def notes(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:
     return [
         *(f"{clause[0].upper()}{clause[1:]}." for clause in obstacles(base, candidate, shapes)),
         *_unknown(base, candidate, shapes),
+        *graph_notes(base, candidate),
         *_recording(base, candidate),
         *_ranks(base, candidate),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tb_gpudiag.jobs.compare.hidden_kernels import ABOUT_KERNELS, hides_kernels
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.report import report_pb2 as pb
 
@@ -45,6 +46,9 @@ class Findings:
 def compare_findings(base: Side, candidate: Side) -> Findings:
     """Match findings by rule and place, then by rule in their order."""
     of_base, of_candidate = _found(base), _found(candidate)
+    if hides_kernels(base) != hides_kernels(candidate):
+        # What is known of one side's kernels is unknown of the other's: not gone, and not new.
+        of_base, of_candidate = _not_about_kernels(of_base), _not_about_kernels(of_candidate)
     pairs = _matched(of_base, of_candidate, by_place=True)
     pairs += _matched(of_base, of_candidate, by_place=False)
     differs = [_differs(*pair, base.mean_step_ns / 1e3) for pair in pairs]
@@ -54,6 +58,10 @@ def compare_findings(base: Side, candidate: Side) -> Findings:
         changed=[pair for pair, changed in zip(pairs, differs, strict=True) if changed],
         kept=[pair for pair, changed in zip(pairs, differs, strict=True) if not changed],
     )
+
+
+def _not_about_kernels(findings: list[Found]) -> list[Found]:
+    return [found for found in findings if not found.finding.rule.startswith(ABOUT_KERNELS)]
 
 
 def _matched(base: list[Found], candidate: list[Found], *, by_place: bool) -> list[tuple[Found, Found]]:
