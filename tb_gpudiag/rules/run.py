@@ -37,6 +37,9 @@ LIKELY_SHARE = 0.5
 # Step times vary by 1 to 2% from run to run: a fix that is likely to save less cannot be seen to work.
 LEAST_SEEN = 0.01
 
+OUT_OF_MEMORY = "GD402"
+"""Finds failed allocations. As an error, it ended the job, whatever a fix frees."""
+
 UNSURE = 0.5
 """What a finding counts for if the recording does not show that this job can do anything about it."""
 
@@ -138,7 +141,7 @@ def _rank(
     found: Found, window_ns: int, memories: Sequence[DeviceMemory]
 ) -> tuple[bool, bool, float, int, int, str]:
     finding = found.finding
-    of_memory = finding.cost_bytes_per_step > 0 or finding.cost_bytes > 0
+    of_memory = finding.cost_bytes_per_step > 0 or found.rule.id == OUT_OF_MEMORY
     ends_job = found.severity == Severity.ERROR and of_memory
     share = _saved_share(finding, window_ns, memories)
     unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and share < LEAST_SEEN

@@ -60,14 +60,20 @@ def _why(failure: Failure) -> Iterator[str]:
             "does, or another process took the memory at that moment."
         )
     elif unused >= requested:
-        yield "In total that is enough, but it is fragmented: no free block was large enough."
+        yield f"That is enough, but it is fragmented: no free block was large enough.{_joined(failure)}"
     elif driver + unused >= requested:
         yield (
             "Together that is enough, but the allocator cannot return partly used segments to the driver, so "
-            "no contiguous block was large enough."
+            f"no contiguous block was large enough.{_joined(failure)}"
         )
     elif failure.driver_free_bytes != NONE:
         yield f"Together that is {size(requested - driver - unused)} too little."
+
+
+def _joined(failure: Failure) -> str:
+    if failure.expandable:
+        return ""
+    return " Expandable segments would join it (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)."
 
 
 def _held(failure: Failure) -> Iterator[str]:
@@ -77,6 +83,10 @@ def _held(failure: Failure) -> Iterator[str]:
         return
     of_all = share_of(most, held.allocated_bytes)
     yield f"{of_all} of the {size(held.allocated_bytes)} in use was {MEMORY_KINDS[kind.value].noun}."
+    largest = next((owner for owner in held.owners if owner.frame is not None), None)
+    if largest is not None and largest.frame is not None:
+        where = f"{largest.frame.preposition} {largest.frame}"
+        yield f"The largest allocation site, {where}, held {size(largest.bytes)}."
 
 
 def out_of_memory_evidence(failure: Failure) -> Iterator[Evidence]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
+from tests.wording.plain import plain
 
 MIB = 1 << 20
 
@@ -78,9 +80,38 @@ def test_the_verdict_leads_with_why_it_did_not_fit(
     assert verdict.limiter == "memory"
     assert verdict.sentence.startswith("GPU 0 ran out of memory: an allocation of ")
     assert why in verdict.sentence
-    (peak,) = (one for one in run_rules(facts).findings if one.rule.id == "GD402")
-    assert peak.severity is Severity.ERROR
-    assert why in peak.finding.summary
+    assert "The largest allocation site, at model.py:1 in forward, held 100 MiB" in plain(verdict.sentence)
+    found = run_rules(facts).findings
+    assert [one.rule.id for one in found[:2]] == ["GD401", "GD402"]  # a leak filled it
+    assert found[1].severity is Severity.ERROR
+    assert why in found[1].finding.summary
+
+
+def test_a_segment_that_grew_and_shrank_in_parts_is_one(tmp_path: Path) -> None:
+    """An expandable segment is mapped in two parts, and one of them is unmapped after the failure."""
+    snapshot = SnapshotBuilder()
+    address = snapshot.segment(40 * MIB, at=0, expandable=True)
+    snapshot.allocate(6 * MIB, at=1)
+    snapshot.out_of_memory(50 * MIB, at=2, device_free=MIB)
+    document = snapshot.document()
+    (history,) = document["device_traces"]
+    first = {**history[0], "size": 20 * MIB}
+    second = {**first, "addr": address + 20 * MIB}
+    history[:1] = [first, second]
+    (segment,) = document["segments"]
+    path = tmp_path / "dump.pickle"
+    for unmapped in (False, True):
+        if unmapped:
+            history.append({**second, "action": "segment_unmap"})
+            segment["total_size"] = 20 * MIB
+            segment["blocks"][1]["size"] = 14 * MIB
+        path.write_bytes(pickle.dumps(document))
+        (memory,) = Facts(read_trace(str(path))).memory
+        assert memory.failure is not None
+        assert memory.failure.expandable
+        assert memory.failure.unused_bytes == 34 * MIB
+        assert memory.failure.largest_free_bytes == 34 * MIB
+        assert int(memory.curve.reserved[-1]) == (20 if unmapped else 40) * MIB
 
 
 def test_each_device_has_its_own_failure(tmp_path: Path) -> None:
