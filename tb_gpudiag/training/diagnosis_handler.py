@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -50,6 +51,8 @@ class DiagnosisHandler:
         keep: int | None = None,
         writer: Any = None,
     ) -> None:
+        self._options = {"on_diagnosis": on_diagnosis, "keep": keep, "writer": writer}
+        self._arguments = (dir_name, worker_name, use_gzip)
         if keep is not None and keep < 1:
             raise ValueError(f"keep is {keep}: keep at least one recording, or None for all")
         own_events = isinstance(writer, str | os.PathLike)
@@ -66,6 +69,10 @@ class DiagnosisHandler:
         self._queue = DiagnosisQueue(
             self._settle, with_report=on_diagnosis is not None, with_record=self._writer is not None
         )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Make a new handler with the same arguments in a process that is spawned."""
+        return functools.partial(type(self), *self._arguments, **self._options), ()
 
     def __call__(self, profiler: Any) -> None:
         """Write the profiler's recording and queue its diagnosis."""

@@ -7,6 +7,7 @@ import inspect
 import json
 import logging
 import os
+import pickle
 import re
 import signal
 import socket
@@ -55,6 +56,13 @@ def test_it_takes_the_arguments_of_torchs_handler() -> None:
         tb_gpudiag.no_such_name  # noqa: B018
     with pytest.raises(ValueError, match="keep"):
         tb_gpudiag.DiagnosisHandler("log", keep=0)
+
+
+def test_a_spawned_process_gets_a_handler_of_its_own(tmp_path: Path) -> None:
+    made = tb_gpudiag.DiagnosisHandler(tmp_path, "rank0", keep=2, on_diagnosis=print, writer=tmp_path)
+    again = pickle.loads(pickle.dumps(made))
+    assert again._arguments == (tmp_path, "rank0", False)
+    assert again._options == {"on_diagnosis": print, "keep": 2, "writer": tmp_path}
 
 
 @pytest.mark.slow

@@ -1,0 +1,40 @@
+"""torch.profiler around the steps of a training loop that calls back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
+
+
+class ProfiledSteps:
+    """A profiler whose recordings go to the handler.
+
+    options: of `torch.profiler.profile`. Without a schedule, it records on demand: see
+    `DiagnosisHandler.on_demand`.
+    """
+
+    def __init__(self, handler: DiagnosisHandler, options: dict[str, Any]) -> None:
+        self._handler = handler
+        self._options = options
+        self._profiler: Any = None
+
+    def start(self) -> None:
+        """Begin with the first step."""
+        from torch.profiler import profile
+
+        options = {"schedule": self._options.get("schedule") or self._handler.on_demand(), **self._options}
+        self._profiler = profile(on_trace_ready=self._handler, **options)
+        self._profiler.start()
+
+    def step(self) -> None:
+        """End a step."""
+        if self._profiler is not None:
+            self._profiler.step()
+
+    def stop(self) -> None:
+        """End the training, and wait for the last diagnosis."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is not None:
+            profiler.stop()
+            self._handler.close()
