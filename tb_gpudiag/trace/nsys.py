@@ -7,6 +7,7 @@ Versions 2022 to 2026 differ in tables and columns. What a file has is read, by 
 | CUPTI_ACTIVITY_KIND_KERNEL, _MEMCPY, _MEMSET, _GRAPH_TRACE | GPU work |
 | CUPTI_ACTIVITY_KIND_RUNTIME, _SYNCHRONIZATION | calls, and CUPTI's records of waits |
 | NVTX_EVENTS | operators (`emit_nvtx`), annotations and steps |
+| CUDA_CALLCHAINS, COMPOSITE_EVENTS, SAMPLING_CALLCHAINS | Python stacks of calls and operators |
 | OSRT_API | annotations, such as `poll (OS)` |
 | CUDA_GPU_MEMORY_USAGE_EVENTS | memory that the driver gave |
 """
@@ -31,6 +32,7 @@ from tb_gpudiag.trace.nsys_gpu import GPU_TABLES, copies, graphs, kernels, memor
 from tb_gpudiag.trace.nsys_parts import Processes
 from tb_gpudiag.trace.nsys_ranges import Ranges
 from tb_gpudiag.trace.nsys_spans import Covered
+from tb_gpudiag.trace.nsys_stacks import Stacks
 from tb_gpudiag.trace.nsys_target import (
     credentials,
     devices,
@@ -74,15 +76,15 @@ def _read(database: Database, report: Callable[[float, str], None]) -> Trace:
     assembly, processes, covered = Assembly(), Processes(), Covered()
     listed = properties(database)
     gpus = devices(database, listed, users_of_gpus(database, GPU_TABLES))
-    ranges = Ranges(database)
+    ranges, stacks = Ranges(database), Stacks(database)
     stages: tuple[Callable[[], Iterator[Part]], ...] = (
         lambda: kernels(database, gpus, processes),
         lambda: copies(database, gpus, processes),
         lambda: memsets(database, gpus, processes),
         lambda: graphs(database, gpus, processes),
         lambda: syncs(database, gpus, processes),
-        lambda: ranges.parts(covered),
-        lambda: api_calls(database, processes, covered),
+        lambda: ranges.parts(covered, stacks),
+        lambda: api_calls(database, processes, covered, stacks),
         lambda: system_calls(database, covered.threads, covered),
         lambda: overhead(database),
         lambda: memory(database, gpus),

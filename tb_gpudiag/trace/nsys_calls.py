@@ -13,6 +13,7 @@ from tb_gpudiag.trace.events import Category, Int64
 from tb_gpudiag.trace.nsys_database import Database, Rows
 from tb_gpudiag.trace.nsys_parts import Processes, host_threads, named, part
 from tb_gpudiag.trace.nsys_spans import Covered
+from tb_gpudiag.trace.nsys_stacks import Stacks
 
 _CALL: Final = ("start", "end", "globalTid", "nameId")
 # CUPTI appends the version that brought the call in this form, and says which default stream it uses.
@@ -22,9 +23,9 @@ _DRIVER: Final = re.compile(r"cu(?!da)")
 _LEAST_WAIT_NS: Final = 1_000
 
 
-def api_calls(database: Database, processes: Processes, covered: Covered) -> Iterator[Part]:
+def api_calls(database: Database, processes: Processes, covered: Covered, stacks: Stacks) -> Iterator[Part]:
     """Read the calls of CUDA's runtime and driver. `covered` learns when each thread was in one."""
-    for rows in database.chunks("CUPTI_ACTIVITY_KIND_RUNTIME", (*_CALL, "correlationId")):
+    for rows in database.chunks("CUPTI_ACTIVITY_KIND_RUNTIME", (*_CALL, "correlationId", "callchainId")):
         at = rows.numbers
         name = named(database, at["nameId"], lambda text: _SUFFIX.sub("", text))
         drivers = np.array([_DRIVER.match(n) is not None for n in name.dictionary.to_pylist()], np.bool_)
@@ -34,7 +35,16 @@ def api_calls(database: Database, processes: Processes, covered: Covered) -> Ite
         thread, threads = host_threads(at["globalTid"])
         correlation = processes.correlation(at["globalTid"], at["correlationId"])
         covered.add(at["globalTid"], at["start"], at["end"])
-        yield part(category, name, at["start"], at["end"], thread, threads, {"correlation": correlation})
+        yield part(
+            category,
+            name,
+            at["start"],
+            at["end"],
+            thread,
+            threads,
+            {"correlation": correlation},
+            stacks=stacks.of(at["globalTid"], at["start"], at["end"], at["callchainId"]),
+        )
 
 
 def overhead(database: Database) -> Iterator[Part]:

@@ -92,6 +92,7 @@ def part(
     columns: Mapping[str, npt.NDArray[Any]] | None = None,
     *,
     shapes: pa.DictionaryArray | None = None,
+    stacks: pa.DictionaryArray | None = None,
     thread_names: dict[tuple[str, str], str] | None = None,
 ) -> Part:
     """Make a part of spans. Times are in ns, MISSING if unknown; rows without a start are malformed.
@@ -140,7 +141,7 @@ def part(
         warps_per_block=column("warps_per_block", 0, np.uint8),
         registers=column("registers", 0, np.uint8),
         shared_bytes=column("shared_bytes", NONE, np.int32),
-        call_stack=empty,
+        call_stack=empty if stacks is None else stacks.filter(keep),
         shapes=empty if shapes is None else shapes.filter(keep),
         types=empty,
         settings=empty,

@@ -16,6 +16,7 @@ from tb_gpudiag.trace.events import NONE, Category, Int64, UInt8
 from tb_gpudiag.trace.nsys_database import MISSING, Database
 from tb_gpudiag.trace.nsys_parts import encoded, host_threads, part
 from tb_gpudiag.trace.nsys_spans import Covered
+from tb_gpudiag.trace.nsys_stacks import Stacks
 from tb_gpudiag.trace.vocabulary.marks import STEP
 
 _TABLE: Final = "NVTX_EVENTS"
@@ -68,7 +69,7 @@ class Ranges:
         self._database = database
         self._marks: list[_Marks] = []
 
-    def parts(self, covered: Covered) -> Iterator[Part]:
+    def parts(self, covered: Covered, stacks: Stacks) -> Iterator[Part]:
         """Yield the ranges, then the steps. `covered` learns which threads have ranges."""
         if not self._database.has(_TABLE, "start", "end", "eventType"):
             return
@@ -89,8 +90,19 @@ class Ranges:
                 else:
                     covered.add(at["globalTid"], at["start"], at["start"])
                 columns = {"sequence": found.sequence}
+                # A sample in the range of a whole step says nothing about the step.
+                operators = found.category == Category.CPU_OP
+                last = np.where(operators, at["end"], at["start"])
                 yield part(
-                    category, name, at["start"], at["end"], thread, threads, columns, shapes=found.shapes
+                    category,
+                    name,
+                    at["start"],
+                    at["end"],
+                    thread,
+                    threads,
+                    columns,
+                    shapes=found.shapes,
+                    stacks=stacks.of(at["globalTid"], at["start"], last),
                 )
         yield from self._steps()
 

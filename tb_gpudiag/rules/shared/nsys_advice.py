@@ -22,7 +22,8 @@ _INSTEAD = (
     ("wait and warmup", "Begin to record after a few steps: --capture-range=cudaProfilerApi."),
     (
         "with_stack",
-        "Nsight Systems has no lines of Python: record with torch.profiler and with_stack=True, too.",
+        "Run python -X perf (3.12 or later) and record with --sample=process-tree --cudabacktrace=all: then "
+        "calls have their functions. For lines, record with torch.profiler and with_stack=True, too.",
     ),
     ("record_shapes", "Record inside torch.autograd.profiler.emit_nvtx(record_shapes=True)."),
     (

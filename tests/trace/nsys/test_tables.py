@@ -273,3 +273,45 @@ def test_a_wait_for_the_device_whose_kind_is_not_written(tmp_path: Path) -> None
         "SYNCHRONIZATION", 1400, 1500, 14, streamId=nothing, syncType=0, eventId=nothing
     )
     assert names(read(export, tmp_path), Category.CUDA_SYNC) == ["Context Sync"]
+
+
+def chain(export: Export, table: str, number: int, *symbols: str) -> None:
+    """Add a call chain, innermost frame first."""
+    for depth, symbol in enumerate(symbols):
+        export.add(table, id=number, symbol=export.string(symbol), module=0, stackDepth=depth)
+
+
+def stack_of(trace: Trace, category: Category) -> list[str]:
+    events = trace.events
+    codes = events.call_stack[events.where(category)].tolist()
+    return [events.call_stacks[code] if code != NONE else "" for code in codes]
+
+
+def test_python_stacks_of_samples_and_call_chains(tmp_path: Path) -> None:
+    export = Export()
+    for number, time, symbols in (
+        (1, 150, ("cuLaunchKernel", "py::forward:/me/model.py", "_PyEval", "py::main:/me/train.py")),
+        (2, 160, ("py::other:/me/model.py",)),
+        (3, 450, ("write", "py::main:/me/train.py")),
+        (4, 950, ("nothing of Python",)),
+    ):
+        export.add("COMPOSITE_EVENTS", id=number, start=time, globalTid=export.tid(1))
+        chain(export, "SAMPLING_CALLCHAINS", number, *symbols)
+    chain(export, "CUDA_CALLCHAINS", 9, "py::save:/me/train.py")
+    export.call("cudaLaunchKernel_v7000", 100, 200, 1).call("cudaLaunchKernel_v7000", 300, 400, 2)
+    export.call("cudaStreamSynchronize_v3020", 400, 500, 3).call(
+        "cudaFree_v3020", 900, 990, 4, 1, callchainId=9
+    )
+    export.call("cudaMalloc_v3020", 140, 170, 5, 2)
+    export.range("aten::mm, op_id = 1", 90, 250).range("step", 0, 1000)
+    trace = read(export.kernel("gemm", 300, 900, 1), tmp_path)
+    assert stack_of(trace, Category.RUNTIME) == [
+        "/me/model.py(0): forward;/me/train.py(0): main",
+        "",
+        "",
+        "/me/train.py(0): main",
+        "/me/train.py(0): save",
+    ]
+    assert stack_of(trace, Category.CPU_OP) == ["/me/model.py(0): forward;/me/train.py(0): main"]
+    assert stack_of(trace, Category.USER_ANNOTATION) == [""]
+    assert Facts(trace).recorded.stacks
