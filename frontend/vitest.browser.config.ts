@@ -15,7 +15,8 @@ export default defineConfig({
   test: {
     include: [process.env.SHOTS ? "shots.ts" : "*.test.ts"],
     environment: "node",
-    fileParallelism: false,
+    globalSetup: process.env.SHOTS ? [] : ["shared.ts"],
+    fileParallelism: false, // they share a profile
     testTimeout: 120_000,
     // A machine that is busy with other jobs must not fail a build. A second try is printed.
     retry: process.env.CI ? 1 : 0,

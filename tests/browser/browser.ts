@@ -1,8 +1,5 @@
 // A Chromium that records everything that must never happen on the page.
 
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { chromium, type BrowserContext, type Frame, type Page } from "playwright-core";
 
 const FLAGS = [
@@ -21,26 +18,17 @@ export interface Size {
   readonly height: number;
 }
 
-export interface Browser {
-  readonly context: BrowserContext;
-  readonly close: () => Promise<void>;
-}
-
-export async function startBrowser(viewport: Size = { width: 1280, height: 900 }): Promise<Browser> {
-  const profile = mkdtempSync(join(tmpdir(), "gpudiag-chromium-"));
-  const context = await chromium.launchPersistentContext(profile, {
+/** Start Chromium. Its profile is a folder that no other browser uses at the same time. */
+export function startBrowser(
+  profile: string,
+  viewport: Size = { width: 1280, height: 900 },
+): Promise<BrowserContext> {
+  return chromium.launchPersistentContext(profile, {
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: FLAGS,
     viewport,
     permissions: ["clipboard-read", "clipboard-write"],
   });
-  return {
-    context,
-    close: async () => {
-      await context.close();
-      rmSync(profile, { recursive: true, force: true });
-    },
-  };
 }
 
 /** TensorBoard's own failures: its fonts under a path prefix, and the icon of a standalone plugin page. */

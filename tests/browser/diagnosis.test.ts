@@ -4,23 +4,17 @@ import { expect, it } from "vitest";
 import { sentence, words } from "../../frontend/src/base/format";
 import { openTab, tabFrame } from "./browser";
 import { goTo, Session, shownTime, widens } from "./session";
-import { simulate, write, writeSnapshot } from "./tensorboard";
-import { hostile, LONG, MARKUP } from "./traces";
+import { LONG, MARKUP } from "./traces";
 
 const RUN = "input_pipeline";
 
-const session = new Session((logdir) => {
-  simulate(logdir, RUN, "healthy", "launch_bound", "host_sync", "queued");
-  write(logdir, "bad/words.1.pt.trace.json", "not a trace");
-  write(logdir, "bad/other.1.pt.trace.json", '{"hello": "world"}');
-  writeSnapshot(logdir, "snapshot");
-  write(logdir, "hostile/w.1.pt.trace.json", hostile());
-});
+const session = new Session();
 
 function milliseconds(text: string | null): number {
   return Math.round(Number.parseFloat((text ?? "").replaceAll(",", "")) * 100);
 }
 
+// No other test opens the traces of these two.
 it("shows progress, then the verdict, when a trace is opened for the first time", async () => {
   const frame = await session.open("launch_bound");
   await frame.locator(".gd-analyzing").waitFor();

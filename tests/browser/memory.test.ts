@@ -5,17 +5,12 @@ import { expect, it } from "vitest";
 import type { DeviceMemory, MemorySlice } from "../../frontend/src/wire/report";
 import { tabFrame } from "./browser";
 import { goTo, Session, timelineOf } from "./session";
-import { simulate, write } from "./tensorboard";
-import { MARKUP, withMemory } from "./traces";
+import { MARKUP } from "./traces";
 
 const LEAK = "leak";
 const MIB = 2 ** 20;
 
-const session = new Session((logdir) => {
-  simulate(logdir, LEAK);
-  write(logdir, "hostile/w.1.pt.trace.json", withMemory(MARKUP));
-  write(logdir, "without/w.1.pt.trace.json", withMemory(null));
-});
+const session = new Session();
 
 async function memoryOf(run: string): Promise<DeviceMemory> {
   const memory = (await session.reportOf(run)).memory[0];
@@ -190,7 +185,7 @@ it("shows what an owner allocates up to the peak, at a click of its tile", async
 });
 
 it("shows names as text, and each device separately", async () => {
-  const { frame, memory } = await openMemory("hostile");
+  const { frame, memory } = await openMemory("hostile_memory");
   await memory.getByText(MARKUP).first().waitFor();
   await memory.getByRole("radiogroup", { name: "Device" }).getByText("CPU", { exact: true }).click();
   await memory.getByText("3\u00a0KiB are allocated").waitFor();

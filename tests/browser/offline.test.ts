@@ -4,14 +4,14 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import { startBrowser, type Browser } from "./browser";
+import type { BrowserContext, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, inject, test } from "vitest";
+import { startBrowser } from "./browser";
 import { makeFolder, PROJECT, PYTHON, simulate } from "./tensorboard";
 
 const folder = makeFolder();
 const file = join(folder, "report.html");
-let browser: Browser;
+let browser: BrowserContext;
 let page: Page;
 const problems: string[] = [];
 
@@ -22,7 +22,7 @@ beforeAll(async () => {
   execFileSync(PYTHON, ["-m", "tb_gpudiag", "diagnose", path, "--format", "html", "-o", file], {
     cwd: PROJECT,
   });
-  browser = await startBrowser();
+  browser = await startBrowser(inject("profile"));
 });
 
 afterAll(async () => {
@@ -32,7 +32,7 @@ afterAll(async () => {
 
 beforeEach(async () => {
   problems.length = 0;
-  page = await browser.context.newPage();
+  page = await browser.newPage();
   page.on("console", (message) => {
     if (["error", "warning"].includes(message.type())) problems.push(message.text());
   });

@@ -1,35 +1,52 @@
-// One log directory, one TensorBoard and one Chromium per test file, and a new page per test.
+// One Chromium per test file, and a new page per test. The TensorBoard is shared, or the file's own.
 
 import { rmSync } from "node:fs";
-import type { Frame, Locator, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
+import type { BrowserContext, Frame, Locator, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, inject, vi } from "vitest";
 import type { ViewName } from "../../frontend/src/base/hash";
 import type { Report, ReportState, TraceEntry, TraceList } from "../../frontend/src/wire/report";
-import { openPage, openTab, startBrowser, type Browser, type Watched } from "./browser";
-import { makeFolder, startTensorBoard, type TensorBoard } from "./tensorboard";
+import { openPage, openTab, startBrowser, type Watched } from "./browser";
+import { makeFolder, servedAt, startTensorBoard, type Served, type TensorBoard } from "./tensorboard";
 
 /** Long enough for an analysis on a busy machine. */
 const PATIENCE = { timeout: 40_000, interval: 200 };
 
+/** Forget what earlier pages stored, such as the theme, but not what this page stores before a reload. */
+function forgetOtherTests(): void {
+  if (location.protocol === "about:" || sessionStorage.getItem("test") !== null) return;
+  localStorage.clear();
+  sessionStorage.setItem("test", "");
+}
+
 export class Session {
-  #tensorboard: TensorBoard | undefined;
+  #served: Served | undefined;
   #watched: Watched | undefined;
 
-  /** Set up the tests of a file. Each test fails if anything goes wrong on its page. */
-  constructor(fill: (logdir: string) => void) {
-    const logdir = makeFolder();
-    let browser: Browser | undefined;
+  /**
+   * Set up the tests of a file. Each test fails if anything goes wrong on its page.
+   *
+   * Without `fill`, they use the shared TensorBoard (see shared.ts). With it, they get one of their own.
+   */
+  constructor(fill?: (logdir: string) => void) {
+    const logdir = fill && makeFolder();
+    let own: TensorBoard | undefined;
+    let browser: BrowserContext | undefined;
     beforeAll(async () => {
-      fill(logdir);
-      [this.#tensorboard, browser] = await Promise.all([startTensorBoard(logdir), startBrowser()]);
+      if (logdir) {
+        fill(logdir);
+        own = await startTensorBoard(logdir);
+      }
+      this.#served = own ?? servedAt(inject("shared"));
+      browser = await startBrowser(inject("profile"));
     });
     afterAll(async () => {
-      await Promise.all([this.#tensorboard?.stop(), browser?.close()]);
-      rmSync(logdir, { recursive: true, force: true });
+      await Promise.all([own?.stop(), browser?.close()]);
+      if (logdir) rmSync(logdir, { recursive: true, force: true });
     });
     beforeEach(async () => {
       if (!browser) throw new Error("there is no browser");
-      this.#watched = await openPage(browser.context);
+      this.#watched = await openPage(browser);
+      await this.page.addInitScript(forgetOtherTests);
     });
     afterEach(async () => {
       await this.page.close();
@@ -37,9 +54,9 @@ export class Session {
     });
   }
 
-  get tensorboard(): TensorBoard {
-    if (!this.#tensorboard) throw new Error("TensorBoard runs only within a test");
-    return this.#tensorboard;
+  get tensorboard(): Served {
+    if (!this.#served) throw new Error("TensorBoard runs only within a test");
+    return this.#served;
   }
 
   get page(): Page {

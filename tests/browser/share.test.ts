@@ -4,11 +4,8 @@ import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { Session } from "./session";
-import { simulate } from "./tensorboard";
 
-const session = new Session((logdir) => {
-  simulate(logdir, "input_pipeline");
-});
+const session = new Session();
 
 const PERFETTO = `<script>
   addEventListener("message", ({ data, source, origin }) => {

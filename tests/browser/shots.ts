@@ -62,7 +62,8 @@ async function takeShots(page: Page, url: string, { id, run }: TraceEntry, suffi
 
 async function takeAllShots(url: string, traces: readonly TraceEntry[], size: Size): Promise<string[]> {
   const all: string[] = [];
-  const { context, close } = await startBrowser(size);
+  const profile = makeFolder();
+  const context = await startBrowser(profile, size);
   for (const theme of THEMES) {
     const { page, problems } = await openPage(context);
     await page.addInitScript((wanted) => {
@@ -72,7 +73,8 @@ async function takeAllShots(url: string, traces: readonly TraceEntry[], size: Si
     all.push(...problems);
     await page.close();
   }
-  await close();
+  await context.close();
+  rmSync(profile, { recursive: true, force: true });
   return all;
 }
 

@@ -71,11 +71,25 @@ export function write(logdir: string, name: string, content: string): void {
   writeFileSync(path, content);
 }
 
-export interface TensorBoard {
+export interface Served {
   readonly url: string;
   /** Return the response of one of the plugin's routes. */
   readonly get: (route: string) => Promise<unknown>;
+}
+
+export interface TensorBoard extends Served {
   readonly stop: () => Promise<void>;
+}
+
+/** A TensorBoard that runs already. */
+export function servedAt(url: string): Served {
+  return {
+    url,
+    get: async (route) => {
+      const answer = await fetch(`${url}data/plugin/gpudiag/${route}`);
+      return (await answer.json()) as unknown;
+    },
+  };
 }
 
 export async function startTensorBoard(logdir: string, ...flags: string[]): Promise<TensorBoard> {
@@ -90,11 +104,7 @@ export async function startTensorBoard(logdir: string, ...flags: string[]): Prom
   );
   const url = await address(server);
   return {
-    url,
-    get: async (route) => {
-      const answer = await fetch(`${url}data/plugin/gpudiag/${route}`);
-      return (await answer.json()) as unknown;
-    },
+    ...servedAt(url),
     stop: async () => {
       const ended = new Promise((resolve) => server.once("exit", resolve));
       server.kill();

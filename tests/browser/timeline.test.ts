@@ -6,15 +6,10 @@ import type { Report, StepAccount, TimeRange, Timeline } from "../../frontend/sr
 import { tabFrame } from "./browser";
 import type { ViewName } from "../../frontend/src/base/hash";
 import { goTo, Session, shownTime, timelineOf } from "./session";
-import { simulate, write } from "./tensorboard";
-import { manyGpus } from "./traces";
 
 const RUN = "input_pipeline";
 
-const session = new Session((logdir) => {
-  simulate(logdir, RUN, "host_sync");
-  write(logdir, "many/w.1.pt.trace.json", manyGpus(12));
-});
+const session = new Session();
 
 function stepRange({ start_us, duration_us }: StepAccount): TimeRange {
   return { start_us, end_us: start_us + duration_us, device: 0 };

@@ -5,13 +5,10 @@ import { describe, expect, it } from "vitest";
 import type { EventDetails, Matches, RangeStatistics } from "../../frontend/src/wire/report";
 import { tabFrame } from "./browser";
 import { Session, timelineOf } from "./session";
-import { simulate } from "./tensorboard";
 
 const RUN = "host_sync";
 
-const session = new Session((logdir) => {
-  simulate(logdir, RUN);
-});
+const session = new Session();
 
 async function matchesOf(text: string, kind: string): Promise<Matches> {
   const { id } = await session.entryOf(RUN);

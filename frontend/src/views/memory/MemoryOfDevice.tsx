@@ -137,7 +137,7 @@ function Controls({ slices, steps, onStep }: ControlsProps) {
   const at = steps.findIndex((step) => step.start_us === selection?.start_us);
   return (
     <div className="gd-toolbar gd-memory-head">
-      {slices.loading && <Loader size={12} aria-label="Loading" />}
+      {slices.loading && <Loader size={12} role="status" aria-label="Loading" />}
       {selection ? (
         <>
           <span className="gd-muted">Selected {time(span(selection))}</span>

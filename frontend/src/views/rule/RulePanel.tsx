@@ -51,7 +51,7 @@ function OpenPanel({ rule }: { rule: string }) {
         <CloseButton className="gd-rule-close" aria-label="Close" onClick={close} />
         {data && <Markdown root={data} />}
         {error && <Problem problem={{ what: error.message, where: rule, remedy: "" }} />}
-        {!data && !error && <Loader size="sm" aria-label="Loading" />}
+        {!data && !error && <Loader size="sm" role="status" aria-label="Loading" />}
       </div>
     </dialog>
   );

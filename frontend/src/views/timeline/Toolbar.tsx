@@ -26,7 +26,7 @@ export function Toolbar({ view, bounds, known, gaps, loading, hidden, onShowAll,
   const unmark = usePage((page) => page.unmark);
   return (
     <div className="gd-toolbar">
-      {loading && <Loader size={12} aria-label="Loading" />}
+      {loading && <Loader size={12} role="status" aria-label="Loading" />}
       {selection && (
         <>
           <span className="gd-muted">Selected {time(span(selection))}</span>
