@@ -15,12 +15,13 @@ import heapq
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tests.builder import DeviceProperties, GpuSpan, HostSpan, Recording, copy_name
 from tests.builder.recording import GpuKind, HostKind
 from tests.builder.story import DEFAULT_STREAM, Direction
 from tests.simulator.heap import GPU, Device, Heap, Kind, rounded
+from tests.simulator.written import Written, WrittenCall
 
 COPY_STREAM = 20
 
@@ -145,19 +146,9 @@ class Machine:
         if cause not in self._without.causes and not in_loop:
             self._until(end_ns, cause)
 
-    @contextmanager
-    def span(self, kind: HostKind, name: str) -> Iterator[None]:
+    def span(self, kind: HostKind, name: str) -> Written:
         """Add a span around what the running thread does inside."""
-        with self._written(HostSpan(kind, name, self._thread, self.now_ns, self.now_ns)):
-            yield
-
-    @contextmanager
-    def _written(self, span: HostSpan) -> Iterator[None]:
-        """Add a span that ends with the block. Spans are in order of start, the outer one first."""
-        place = len(self.recording.host)
-        self.recording.host.append(span)
-        yield
-        self.recording.host[place] = replace(span, end_ns=self.now_ns)
+        return Written(self, HostSpan(kind, name, self._thread, self.now_ns, self.now_ns))
 
     @contextmanager
     def all_for(self, cause: str) -> Iterator[None]:
@@ -190,12 +181,11 @@ class Machine:
         self._thread = self.main
         self.spend(hand_over_ns, "dispatch")
 
-    @contextmanager
-    def _call(self, name: str) -> Iterator[int]:
+    def _call(self, name: str) -> WrittenCall:
         self._correlation += 1
         kind: HostKind = "driver" if name.startswith("cu") and not name.startswith("cuda") else "runtime"
-        with self._written(HostSpan(kind, name, self._thread, self.now_ns, self.now_ns, self._correlation)):
-            yield self._correlation
+        span = HostSpan(kind, name, self._thread, self.now_ns, self.now_ns, self._correlation)
+        return WrittenCall(self, span)
 
     # The GPU
 

@@ -155,7 +155,8 @@ def _host_time(machine: Machine, start: int, end: int) -> list[tuple[int, int, s
     segments = []
     at = start
     first = max(0, bisect_right(machine.spent, start, key=lambda spent: spent.start_ns) - 1)
-    for spent in machine.spent[first:]:
+    for place in range(first, len(machine.spent)):
+        spent = machine.spent[place]
         if spent.start_ns >= end:
             break
         a, b = max(spent.start_ns, start), min(spent.end_ns, end)

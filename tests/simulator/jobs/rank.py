@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tests.builder import DeviceProperties, GpuSpan, HostSpan, Recording, copy_name
@@ -13,6 +13,7 @@ from tests.builder.recording import GpuKind, HostKind
 from tests.builder.story import DEFAULT_STREAM, Direction
 from tests.simulator.jobs.links import NAMES, Kind, kernel_name
 from tests.simulator.jobs.solver import Program, Solver, Work
+from tests.simulator.written import Written, WrittenCall
 
 COPY_STREAM = 20
 COMM_STREAM = 24  # gradients
@@ -96,16 +97,9 @@ class Rank:
         yield
         self._in_extra = False
 
-    @contextmanager
-    def span(
-        self, kind: HostKind, name: str, args: Mapping[str, Any] | None = None, correlation: int | None = None
-    ) -> Iterator[None]:
-        """Add a span around what the host does inside. Spans are in order of start, the outer one first."""
-        place = len(self.recording.host)
-        thread, start = self._thread, self.now_ns
-        self.recording.host.append(HostSpan(kind, name, thread, start, start, correlation, args or {}))
-        yield
-        self.recording.host[place] = replace(self.recording.host[place], end_ns=self.now_ns)
+    def span(self, kind: HostKind, name: str, args: Mapping[str, Any] | None = None) -> Written:
+        """Add a span around what the host does inside."""
+        return Written(self, HostSpan(kind, name, self._thread, self.now_ns, self.now_ns, None, args or {}))
 
     @contextmanager
     def frames(self, *names: str) -> Iterator[None]:
@@ -134,11 +128,10 @@ class Rank:
         self._thread = self._main
         self.spend(12_000)
 
-    @contextmanager
-    def _call(self, name: str) -> Iterator[int]:
+    def _call(self, name: str) -> WrittenCall:
         self._correlation += 1
-        with self.span("runtime", name, correlation=self._correlation):
-            yield self._correlation
+        now, number = self.now_ns, self._correlation
+        return WrittenCall(self, HostSpan("runtime", name, self._thread, now, now, number))
 
     def call(self, name: str, ns: float) -> None:
         with self._call(name):

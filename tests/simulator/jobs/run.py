@@ -31,6 +31,7 @@ from tests.simulator.jobs.truth import (
     slow_ranks,
     suspected,
 )
+from tests.simulator.written import moved
 
 PROGRAMS: dict[Parallelism, type[Training]] = {
     "ddp": Ddp,
@@ -163,8 +164,7 @@ def _local(recording: Recording, clock: Clock) -> Recording:
     return replace(
         recording,
         host=[
-            replace(span, start_ns=clock.local_ns(span.start_ns), end_ns=clock.local_ns(span.end_ns))
-            for span in recording.host
+            moved(span, clock.local_ns(span.start_ns), clock.local_ns(span.end_ns)) for span in recording.host
         ],
         gpu=[
             replace(span, start_ns=clock.local_ns(span.start_ns), end_ns=clock.local_ns(span.end_ns))
