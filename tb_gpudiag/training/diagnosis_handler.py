@@ -53,6 +53,9 @@ class DiagnosisHandler:
     ) -> None:
         self._options = {"on_diagnosis": on_diagnosis, "keep": keep, "writer": writer}
         self._arguments = (dir_name, worker_name, use_gzip)
+        if "://" in os.fspath(dir_name):
+            # torch's handler makes a local folder named "s3:".
+            raise ValueError(f"{dir_name} is a URL, and torch.profiler writes to local folders only")
         if keep is not None and keep < 1:
             raise ValueError(f"keep is {keep}: keep at least one recording, or None for all")
         own_events = isinstance(writer, str | os.PathLike)

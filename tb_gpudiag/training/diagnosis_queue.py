@@ -127,6 +127,8 @@ class DiagnosisQueue:
                 self._helper.stop()
             with self._changed:
                 self._busy = False
+                if work is None:
+                    self._abandoned = False  # from here on, what comes is new
                 if work is None and not self._waiting:
                     self._thread = None
                     atexit.unregister(self._at_exit)

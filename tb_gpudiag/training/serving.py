@@ -28,7 +28,8 @@ def serve(out: IO[bytes]) -> None:
         os._exit(0)
 
     threading.Thread(target=read, name="gpudiag-requests", daemon=True).start()
-    ranks_here = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))  # torchrun sets it
+    named = os.environ.get("LOCAL_WORLD_SIZE", "")  # torchrun sets it
+    ranks_here = max(1, int(named)) if named.isdecimal() else 1
     guard = MemoryLimit(settings_from().memory_limit_bytes // ranks_here)
     while True:
         try:

@@ -54,6 +54,8 @@ def test_it_takes_the_arguments_of_torchs_handler() -> None:
     assert tb_gpudiag.DiagnosisHandler.__module__.startswith("tb_gpudiag.training")
     with pytest.raises(AttributeError):
         tb_gpudiag.no_such_name  # noqa: B018
+    with pytest.raises(ValueError, match="URL"):
+        tb_gpudiag.DiagnosisHandler("s3://bucket/log")
     with pytest.raises(ValueError, match="keep"):
         tb_gpudiag.DiagnosisHandler("log", keep=0)
 
@@ -235,7 +237,9 @@ def test_closing_takes_no_longer_than_asked_for(
         assert made.skipped == 3
         assert "the last 3 recordings were not diagnosed" in messages(caplog)[-1]
         made.close(0.05)  # nothing to wait for
-    assert len(stalled.asked) == 1
+        made(FakeProfiler(b"{}"))
+        eventually(lambda: messages(caplog)[-1] == "gpudiag: done")
+    assert len(stalled.asked) == 2
 
 
 def test_a_recording_that_is_deleted_to_make_room_is_no_failure(
