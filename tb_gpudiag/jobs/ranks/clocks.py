@@ -1,5 +1,5 @@
 """Clocks of the ranks. Ranks of a host share one; between hosts, collectives that all ranks leave together
-show the difference."""
+show the difference, and messages in both directions where there are no such collectives."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.jobs.ranks.channels import RECEIVE, SEND
 from tb_gpudiag.jobs.ranks.collective_matching import Matching
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.trace.events import NONE, Bool, Int32, Int64
@@ -72,7 +73,8 @@ def clocks_of(members: Sequence[Digest], operations: RankOperations, matching: M
     zero = _same_clock(host, len(members), middle)
     if len(hosts) == 1:
         return _with_residual(zero, ends)
-    offset, known = _offsets(ends, len(hosts))
+    messages = _Messages(host, operations, matching)
+    offset, known = _offsets(ends, messages, len(hosts))
     if len(rows):
         middle = int(np.median(operations.end_ns[rows] + offset[host[operations.member[rows]]]))
     found = Clocks(COLLECTIVES, host, offset[host], np.zeros(len(members)), middle, known[host], float("nan"))
@@ -82,7 +84,7 @@ def clocks_of(members: Sequence[Digest], operations: RankOperations, matching: M
     if known.sum() < 2:
         none = np.zeros(len(members), np.bool_)
         return _with_residual(replace(zero, basis=NO_CLOCK, known=none), ends)
-    return _with_residual(_with_drift(found, ends, len(hosts)), ends)
+    return _with_residual(_with_drift(found, ends, len(hosts)), ends, messages.used_rows)
 
 
 def _same_clock(host: Int32, members: int, middle: int) -> Clocks:
@@ -111,22 +113,77 @@ class _Ends:
         self.collectives = len(matching)
 
 
-def _offsets(ends: _Ends, hosts: int) -> tuple[Int64, Bool]:
-    """Offsets of the hosts that share collectives with the first one, directly or over others."""
+class _Messages:
+    """Matched sends and receives between hosts: a row of `send` and one of `receive` each, shape (m,)."""
+
+    def __init__(self, host: Int32, operations: RankOperations, matching: Matching) -> None:
+        self._operations = operations
+        self.send, self.receive = (_row_of_kind(operations, matching, kind) for kind in (SEND, RECEIVE))
+        both = np.flatnonzero((self.send != NONE) & (self.receive != NONE))
+        self.send, self.receive = self.send[both], self.receive[both]
+        self.source, self.target = host[operations.member[self.send]], host[operations.member[self.receive]]
+        self._used = np.zeros(len(both), np.bool_)
+
+    @property
+    def used_rows(self) -> Int64:
+        """Operations that have given an offset."""
+        return np.concatenate([self.send[self._used], self.receive[self._used]])
+
+    def offset(self, offset: Int64, known: Bool) -> tuple[int, int] | None:
+        """Return a host that is not known, and its offset; None without messages in both directions.
+
+        A receive ends after its send, by some delay. The least delay in each direction, half of the
+        difference: so NTP finds an offset (RFC 5905, section 8, with its clock filter).
+        """
+        ends = self._operations.end_ns
+        for host in np.setdiff1d(np.union1d(self.source, self.target), np.flatnonzero(known)).tolist():
+            there = np.flatnonzero(known[self.source] & (self.target == host))
+            back = np.flatnonzero(known[self.target] & (self.source == host))
+            if not len(there) or not len(back):
+                continue
+            sent = ends[self.send[there]] + offset[self.source[there]]
+            received = ends[self.receive[back]] + offset[self.target[back]]
+            least_there = int((ends[self.receive[there]] - sent).min())
+            least_back = int((received - ends[self.send[back]]).min())
+            self._used[there] = self._used[back] = True
+            return host, (least_back - least_there) // 2
+        return None
+
+
+def _row_of_kind(operations: RankOperations, matching: Matching, kind: str) -> Int64:
+    """Return each collective's operation of a kind, or NONE; shape (collectives,)."""
+    wanted = np.array([name == kind for name in operations.kind.texts] or [False], np.bool_)
+    rows = np.flatnonzero((matching.collective != NONE) & wanted[operations.kind.code])
+    found = np.full(len(matching), NONE, np.int64)
+    found[matching.collective[rows]] = rows
+    return found
+
+
+def _offsets(ends: _Ends, messages: _Messages, hosts: int) -> tuple[Int64, Bool]:
+    """Offsets of the hosts that share collectives or messages with the first one, directly or over others."""
     offset = np.zeros(hosts, np.int64)
     known = np.zeros(hosts, np.bool_)
     known[0] = True
+    while True:
+        _add_by_collectives(ends, offset, known)
+        found = messages.offset(offset, known)
+        if found is None:
+            return offset, known
+        host, offset_ns = found
+        offset[host], known[host] = offset_ns, True
+
+
+def _add_by_collectives(ends: _Ends, offset: Int64, known: Bool) -> None:
     while True:
         reference = _reference(ends, offset, known)
         usable = reference[ends.collective] != np.iinfo(np.int64).min
         new = np.flatnonzero(usable & ~known[ends.host])
         if not len(new):
-            break
+            return
         for host in np.unique(ends.host[new]).tolist():
             own = new[ends.host[new] == host]
             offset[host] = int(np.median(reference[ends.collective[own]] - ends.end_ns[own]))
         known[np.unique(ends.host[new])] = True
-    return offset, known
 
 
 def _reference(ends: _Ends, offset: Int64, known: Bool) -> Int64:
@@ -183,9 +240,12 @@ def _slope(time: Float64, differs: Float64) -> tuple[float, float]:
     return (slope, level) if abs(rise) > certain else (0.0, 0.0)
 
 
-def _with_residual(clocks: Clocks, ends: _Ends) -> Clocks:
-    """Add the spread of ends over collectives of more than one member."""
-    operations, rows = ends.operations, ends.rows[clocks.known[ends.operations.member[ends.rows]]]
+def _with_residual(clocks: Clocks, ends: _Ends, messages: Int64 | None = None) -> Clocks:
+    """Add the spread of ends over collectives of more than one member, or over messages if an offset comes
+    from them."""
+    operations = ends.operations
+    rows = messages if messages is not None and len(messages) else ends.rows
+    rows = rows[clocks.known[operations.member[rows]]]
     if not len(rows):
         return clocks
     collective = ends.matching.collective[rows]

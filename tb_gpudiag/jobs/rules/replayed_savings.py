@@ -17,7 +17,18 @@ from tb_gpudiag.rules.run import Found
 # more than this does not know the job.
 TRUSTED_ERROR = 0.05
 
+EVEN_WORK = Change(parts=frozenset(SHARED), even=True)
+"""Ranks with the same role share their work evenly."""
+
 _ABOUT_RANKS = ("GD602", "GD603")
+
+
+def saved_by(facts: JobFacts, change: Change) -> int | None:
+    """Return what a change saves over the steps, in ns, by a replay; None if it cannot be trusted."""
+    if facts.replay is None or facts.replay.error > TRUSTED_ERROR:
+        return None
+    unchanged, changed = facts.replay.step_ns([UNCHANGED, change])
+    return int(np.maximum(0, unchanged.mean() - changed.mean()) * len(facts.own_time.steps))
 
 
 def with_replayed_saving(facts: JobFacts, found: Found) -> Found:
@@ -25,14 +36,11 @@ def with_replayed_saving(facts: JobFacts, found: Found) -> Found:
     as their peers, or if all of them shared the work that is uneven."""
     if found.rule.id not in _ABOUT_RANKS or found.finding.saving is None:
         return found
-    uneven, job_replay = find_uneven(facts), facts.replay
-    if not uneven.found or job_replay is None:
+    uneven = find_uneven(facts)
+    if not uneven.found:
         return found
-    if job_replay.error > TRUSTED_ERROR:
+    like_peers = Change(parts=None, members=frozenset(uneven.members.tolist()))
+    saved_ns = saved_by(facts, EVEN_WORK if found.rule.id == "GD603" else like_peers)
+    if saved_ns is None:
         return found
-    fix = Change(parts=None, members=frozenset(uneven.members.tolist()))
-    if found.rule.id == "GD603":
-        fix = Change(parts=frozenset(SHARED), even=True)
-    unchanged, fixed = job_replay.step_ns([UNCHANGED, fix])
-    saved_ns = int(np.maximum(0, unchanged.mean() - fixed.mean()) * len(facts.own_time.steps))
     return replace(found, finding=replace(found.finding, saving=Saving(saved_ns, saved_ns, "replayed")))

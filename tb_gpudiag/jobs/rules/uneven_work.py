@@ -15,6 +15,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
     ranks_text,
 )
+from tb_gpudiag.jobs.rules.replayed_savings import EVEN_WORK, saved_by
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, STAGE_SHARE, Uneven, find_uneven
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
@@ -32,15 +33,49 @@ def check(facts: JobFacts) -> Answer:
     if uneven.pattern == "too few steps":
         return CannotTell(f"only {count(uneven.of_steps, 'step')} was recorded on all ranks", RECORD_STEPS)
     if uneven.found and uneven.part == "computing" and (uneven.pattern == "varying" or uneven.work == "more"):
-        return _finding(facts, uneven, window_ns)
+        return _confirmed(facts, uneven, window_ns)
     if PIPELINE in facts.parallelism and (stages := _stages(facts, window_ns)) is not None:
         return stages
+    # A router of experts never is quite even.
+    if not uneven.found and EXPERT not in facts.parallelism and (taking_turns := _in_turn(facts, window_ns)):
+        return taking_turns
     if uneven.found:
         where = "with slower kernels" if uneven.work == "slower" else f"in {part_text(uneven.part)}"
         return Clear(f"time is lost {where} on {culprits_text(facts, uneven.members)}, not with more work")
     return Clear(
         f"the slowest ranks are {share(uneven.high_ns, window_ns)} of the step window above those with the "
         "same role"
+    )
+
+
+def _confirmed(facts: JobFacts, uneven: Uneven, window_ns: int) -> Answer:
+    """A finding, unless a replay shows that a job whose slowest rank varies loses nothing by it: in a
+    pipeline, ranks that are slow now and then are hidden behind the others."""
+    saved_ns = saved_by(facts, EVEN_WORK) if uneven.pattern == "varying" else None
+    if saved_ns is not None and saved_ns < LEAST_SHARE * window_ns:
+        return Clear(f"with even work, the replayed steps are {share(saved_ns, window_ns)} shorter")
+    return _finding(facts, uneven, window_ns)
+
+
+def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
+    """A finding if ranks take turns in being slow, so that only a replay shows what it costs: two ranks from
+    step to step, or replicas of a pipeline from microbatch to microbatch."""
+    saved_ns = saved_by(facts, EVEN_WORK)
+    steps = len(facts.own_time.steps)
+    if saved_ns is None or not steps or saved_ns < LEAST_SHARE * window_ns:
+        return None
+    batches = "microbatches" if PIPELINE in facts.parallelism else "batches"
+    return Finding(
+        title=f"{capitalized(batches)} are uneven: {time_ns(saved_ns / steps)} per step lost",
+        summary="Ranks with the same role compute about equally long in all, but they take turns in having "
+        f"the longer one of their {batches}, and the others wait.",
+        fix=_BATCHES,
+        cost_ns=saved_ns,
+        saving=Saving(saved_ns, saved_ns, "replayed"),
+        evidence=[
+            window_time(f"Shorter with even {batches}, replayed", saved_ns, window_ns),
+            Evidence("Replayed", number(steps, "step")),
+        ],
     )
 
 

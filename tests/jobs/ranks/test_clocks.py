@@ -60,3 +60,37 @@ def test_hosts_that_share_no_collective_cannot_be_compared() -> None:
     assert facts.clocks.basis == "NONE"
     assert not facts.clocks.known.any()
     assert len(facts.waits) == len(facts.matching) == 16  # those on one host can be compared
+
+
+def message(sender: int, rank: int, row: dict[str, Any]) -> None:
+    """Make a row a message between ranks 0 and 1."""
+    row |= {"kind": "send" if rank == sender else "recv", "source": sender, "destination": 1 - sender}
+
+
+def test_messages_in_both_directions_show_the_offset() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        jitter(rank, number, row)
+        message(number % 2, rank, row)
+
+    digests = job(2, 8, host=lambda rank: f"node{rank}", offset_ms=lambda rank: 7.5 * rank, change=change)
+    clocks = facts_of(digests).clocks
+    assert clocks.basis == "COLLECTIVES"
+    assert abs(int(clocks.offset_ns[1]) + 7.5 * MS) <= clocks.residual_ns <= 5 * US
+
+
+def test_a_message_that_is_received_late_does_not_move_the_clock() -> None:
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        message(number % 2, rank, row)
+        # A send ends when the data is in a buffer; the receiver takes it when it comes to it.
+        if row["kind"] == "recv" and number not in (6, 7):
+            row["end_ns"] += 400 * US
+
+    digests = job(2, 8, host=lambda rank: f"node{rank}", offset_ms=lambda rank: 7.5 * rank, change=change)
+    clocks = facts_of(digests).clocks
+    assert clocks.offset_ns.tolist() == [0, -7.5 * MS]
+    assert clocks.residual_ns == 400 * US
+
+
+def test_messages_in_one_direction_show_no_offset() -> None:
+    digests = job(2, host=lambda rank: f"node{rank}", change=lambda rank, _, row: message(0, rank, row))
+    assert facts_of(digests).clocks.basis == "NONE"

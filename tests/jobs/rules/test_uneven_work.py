@@ -44,6 +44,14 @@ def test_another_rank_in_each_step() -> None:
     assert "ranks 0–2" in answer.summary
 
 
+def test_two_ranks_that_take_turns() -> None:
+    answer = check(facts_of(job(2, 8, own_ms=lambda rank, step: 14.0 if rank == step % 2 else 10.0)))
+    assert isinstance(answer, Finding)
+    assert plain(answer.title) == "Batches are uneven: 2 ms per step lost"
+    assert answer.saving is not None
+    assert (answer.saving.basis, round(answer.saving.high_ns / 8 / MS)) == ("replayed", 2)
+
+
 def test_late_loaders_of_different_ranks_are_not_uneven_work() -> None:
     own = job(4, 6, own_ms=lambda rank, step: 15.0 if rank == step % 3 else 10.0, cause="input")
     assert isinstance(check(facts_of(own)), Clear)
