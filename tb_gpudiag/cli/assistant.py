@@ -5,18 +5,27 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
+from tb_gpudiag.cli.assistant_rows import (
+    LONGEST_NAME,
+    Answer,
+    Row,
+    device_row,
+    fitted,
+    largest_causes,
+    longest_gaps,
+    place_text,
+    rounded,
+    short,
+)
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.jobs.rules.job_registry import find_any_rule
-from tb_gpudiag.report.wire import dump
 from tb_gpudiag.service.pending import Pending
 from tb_gpudiag.service.service import Service, UnknownTrace
-from tb_gpudiag.wording.format import NAME_LIMIT, one_line
-
-ANSWER_BYTES: Final = 4_000
-"""Most bytes of an answer. Rows that do not fit are counted, with where to go on."""
+from tb_gpudiag.wording.format import one_line
 
 FIRST_SCAN_S: Final = 10.0
 # Clients give up after a minute or more. A longer analysis goes on, and the next question gets its result.
@@ -25,12 +34,10 @@ _ASK_AGAIN_S: Final = 0.1
 
 _PAGE_CHARACTERS: Final = 3_000
 _LONGEST_TEXT: Final = 600
-_LONGEST_NAME: Final = 120
 _TIMELINE_PIXELS: Final = 2_000
 _MOST_ROWS: Final = 200
-
-Row = dict[str, Any]
-Answer = dict[str, Any]
+# Each one is a question of its own to the service.
+_GAPS_LISTED: Final = 30
 
 
 class Assistant:
@@ -47,7 +54,7 @@ class Assistant:
         """List the traces, with the verdicts of those that were diagnosed."""
         self._service.has_traces(FIRST_SCAN_S)
         rows = [
-            _short(
+            short(
                 {
                     "trace": entry.id,
                     "run": entry.run,
@@ -60,7 +67,7 @@ class Assistant:
             )
             for entry in self._service.traces().traces
         ]
-        return _fitted({"next": "diagnose(trace)"}, "traces", rows, first)
+        return fitted({"next": "diagnose(trace)"}, "traces", rows, first)
 
     def diagnose(self, trace: str, first: int = 0) -> Answer:
         """Return verdict, idle time by cause and the findings, most worthwhile first."""
@@ -68,15 +75,15 @@ class Assistant:
         if "state" in report:
             return report
         rows = [
-            _short(
+            short(
                 {
                     "finding": number,
                     "rule": finding["rule"],
                     "severity": finding["severity"],
                     "title": finding["title"],
-                    "cost_us": _round(finding["cost_us"]),
-                    "cost_bytes": finding["cost_bytes"],
-                    "place": _place(finding["places"][0]) if finding["places"] else "",
+                    "cost_us": rounded(finding["cost_us"]),
+                    "cost_bytes": int(finding["cost_bytes"]),
+                    "place": place_text(finding["places"][0]) if finding["places"] else "",
                 }
             )
             for number, finding in enumerate(report["findings"])
@@ -84,12 +91,12 @@ class Assistant:
         answer = {
             "verdict": one_line(report["verdict"]["sentence"], _LONGEST_TEXT),
             "limiter": report["verdict"]["limiter"],
-            "gpus": [_device(device) for device in report["devices"][:4]],
+            "gpus": [device_row(device) for device in report["devices"][:4]],
             "steps": len(report["steps"]),
             "unchecked": [rule["rule"] for rule in report["unchecked"]],
             "next": "explain_finding(trace, finding), gaps(trace), kernels(trace), memory(trace)",
         }
-        return _fitted(answer, "findings", rows, first)
+        return fitted(answer, "findings", rows, first)
 
     def explain_finding(self, trace: str, finding: int) -> Answer:
         """Return a finding with its evidence, places, fix and time ranges."""
@@ -106,11 +113,11 @@ class Assistant:
             "summary": one_line(one["summary"], 2 * _LONGEST_TEXT),
             "fix": {"text": one_line(one["fix"]["text"], _LONGEST_TEXT), "code": one["fix"]["code"][:1_000]},
             "saving": one.get("saving", {}),
-            "evidence": {e["label"]: one_line(e["value"], _LONGEST_NAME) for e in one["evidence"][:12]},
-            "ranges_us": [[_round(r["start_us"]), _round(r["end_us"])] for r in one["ranges"][:3]],
+            "evidence": {e["label"]: one_line(e["value"], LONGEST_NAME) for e in one["evidence"][:12]},
+            "ranges_us": [[rounded(r["start_us"]), rounded(r["end_us"])] for r in one["ranges"][:3]],
             "next": "explain_rule(rule), gaps(trace, start_us, end_us)",
         }
-        return _fitted(answer, "places", [{"place": _place(place)} for place in one["places"]])
+        return fitted(answer, "places", [{"place": place_text(place)} for place in one["places"]])
 
     def explain_rule(self, rule: str, first: int = 0) -> Answer:
         """Return a part of the rule's page: what it means, how it is measured, and the fix."""
@@ -135,34 +142,26 @@ class Assistant:
         found = self._ready(lambda: self._service.timeline(trace, start_us, end_us, _TIMELINE_PIXELS))
         if "lanes" not in found:
             return found
-        rows, merged = [], 0
-        for lane in found["lanes"]:
-            if lane["kind"] != "gaps" or device not in (None, lane["device"]):
-                continue
-            boxes = zip(
-                lane["box_start_us"],
-                lane["box_duration_us"],
-                lane["box_name"],
-                lane["box_count"],
-                lane["box_gap"],
-                strict=True,
+        order, merged = longest_gaps(found["lanes"], device)
+        first = max(0, first)
+        rows: list[Row] = []
+        for number, gap in order[first : first + _GAPS_LISTED]:
+            chain = self._ready(partial(self._service.gap, trace, number, gap))
+            by_cause = largest_causes(chain["by_cause"])
+            rows.append(
+                {
+                    "gap": gap,
+                    "device": number,
+                    "start_us": rounded(chain["start_us"]),
+                    "us": rounded(chain["end_us"] - chain["start_us"]),
+                    "cause": next(iter(by_cause), ""),
+                }
             )
-            for start, duration, name, count, gap in boxes:
-                if count > 1:
-                    merged += count
-                    continue
-                rows.append(
-                    {
-                        "gap": gap,
-                        "device": lane["device"],
-                        "start_us": _round(start),
-                        "us": _round(duration),
-                        "cause": found["names"][name],
-                    }
-                )
         rows.sort(key=lambda row: -row["us"])
-        answer = {"too_short_to_list": merged, "next": "gap(trace, device, gap)"}
-        return _fitted(answer, "gaps", rows, first)
+        answer = {"segments_too_short_to_list": merged, "next": "gap(trace, device, gap)", "gaps": rows}
+        end = first + len(rows)
+        more = {"next_first": end, "of": len(order)} if end < len(order) else {}
+        return {**answer, **more}
 
     def gap(self, trace: str, device: int, gap: int) -> Answer:
         """Return why the GPU was idle in one gap: the work around it, and what the host did."""
@@ -170,50 +169,50 @@ class Assistant:
         if "host" not in found:
             return found
         answer: Answer = {
-            "start_us": _round(found["start_us"]),
-            "us": _round(found["end_us"] - found["start_us"]),
+            "start_us": rounded(found["start_us"]),
+            "us": rounded(found["end_us"] - found["start_us"]),
             "trigger": found["trigger"],
-            "by_cause_us": _causes(found["by_cause"]),
+            "by_cause_us": largest_causes(found["by_cause"]),
         }
         for key in ("before", "after", "launch"):
             if key in found:
-                answer[key] = _short({name: found[key][name] for name in ("name", "operator")})
+                answer[key] = short({name: found[key][name] for name in ("name", "operator")})
         rows = [
-            _short(
+            short(
                 {
                     "cause": segment["cause"],
-                    "us": _round(segment["duration_us"]),
+                    "us": rounded(segment["duration_us"]),
                     "name": segment["name"],
                     "place": segment["place"],
                 }
             )
             for segment in sorted(found["host"], key=lambda one: -float(one["duration_us"]))
         ]
-        return _fitted(answer, "host", rows)
+        return fitted(answer, "host", rows)
 
     def kernels(self, trace: str, name: str = "", first: int = 0) -> Answer:
         """Return GPU work whose name contains a text, most time first."""
         found = self._ready(
             lambda: self._service.calls(
-                "kernels", trace, "kernel", "total", name[:_LONGEST_NAME], _MOST_ROWS, None, None
+                "kernels", trace, "kernel", "total", name[:LONGEST_NAME], _MOST_ROWS, None, None
             )
         )
         if "rows" not in found:
             return found
         rows = [
-            _short(
+            short(
                 {
                     "kernel": row["name"],
                     "family": row["family"],
-                    "count": row["count"],
-                    "total_us": _round(row["total_us"]),
-                    "mean_us": _round(row["mean_us"]),
+                    "count": int(row["count"]),
+                    "total_us": rounded(row["total_us"]),
+                    "mean_us": rounded(row["mean_us"]),
                     "operators": ", ".join(row["operators"]),
                 }
             )
             for row in found["rows"]
         ]
-        return _fitted({"all": found["total_rows"]}, "kernels", rows, first)
+        return fitted({"all": found["total_rows"]}, "kernels", rows, first)
 
     def launches(self, trace: str, name: str = "", first: int = 0) -> Answer:
         """Return launch hotspots (operators, modules, lines, kernels) whose name contains a text."""
@@ -221,21 +220,21 @@ class Assistant:
         if "state" in report:
             return report
         rows = [
-            _short(
+            short(
                 {
                     "kind": hotspot["kind"],
                     "name": hotspot["key"],
                     "launches": hotspot["launches"],
-                    "host_us": _round(hotspot["host_us"]),
-                    "kernel_us": _round(hotspot["kernel_us"]),
-                    "idle_us": _round(hotspot["idle_us"]),
+                    "host_us": rounded(hotspot["host_us"]),
+                    "kernel_us": rounded(hotspot["kernel_us"]),
+                    "idle_us": rounded(hotspot["idle_us"]),
                     "empty_queue_share": round(hotspot["empty_queue_share"], 3),
                 }
             )
             for hotspot in report["launch_hotspots"]
             if name.lower() in hotspot["key"].lower()
         ]
-        return _fitted({}, "launches", rows, first)
+        return fitted({}, "launches", rows, first)
 
     def memory(self, trace: str, first: int = 0) -> Answer:
         """Return the memory of each device: its peak, and the places that grow or hold the peak."""
@@ -245,23 +244,23 @@ class Assistant:
         devices, rows = [], []
         for memory in report["memory"]:
             figures = ("peak_allocated_bytes", "peak_reserved_bytes", "capacity_bytes")
-            devices.append({"device": memory["name"], **{key: memory[key] for key in figures}})
+            devices.append({"device": memory["name"], **{key: int(memory[key]) for key in figures}})
             for what, key in (("grows", "sites"), ("at the peak", "peak_owners")):
                 rows += [
-                    _short(
+                    short(
                         {
                             "device": memory["name"],
                             "what": what,
-                            "bytes": site["bytes"],
-                            "bytes_per_step": site.get("bytes_per_step", 0),
+                            "bytes": int(site["bytes"]),
+                            "bytes_per_step": int(site.get("bytes_per_step", 0)),
                             "kind": site.get("kind", ""),
                             "operator": site["operator"],
-                            "place": _place(site.get("place", {})),
+                            "place": place_text(site.get("place", {})),
                         }
                     )
                     for site in memory[key]
                 ]
-        return _fitted({"devices": devices[:8]}, "sites", rows, first)
+        return fitted({"devices": devices[:8]}, "sites", rows, first)
 
     def compare(self, base: str, candidate: str, first: int = 0) -> Answer:
         """Compare two traces: which is faster, and where the difference went."""
@@ -277,7 +276,7 @@ class Assistant:
             "new_findings": [one_line(f"{f['rule']} {f['title']}") for f in findings["new"][:5]],
             "gone_findings": [one_line(f"{f['rule']} {f['title']}") for f in findings["gone"][:5]],
         }
-        return _fitted(answer, "causes", comparison["causes"], first)
+        return fitted(answer, "causes", comparison["causes"], first)
 
     def job(self, trace: str, first: int = 0) -> Answer:
         """Return the job that a trace is a rank of: who waits for whom, and a row for each rank."""
@@ -294,10 +293,10 @@ class Assistant:
         }
         figures = ("step_us", "busy_us", "waiting_us", "transfer_us", "exposed_communication_us")
         rows = [
-            {"rank": rank["rank"], "trace": rank["id"], **{key: _round(rank[key]) for key in figures}}
+            {"rank": rank["rank"], "trace": rank["id"], **{key: rounded(rank[key]) for key in figures}}
             for rank in job["ranks"]
         ]
-        return _fitted(answer, "ranks", rows, first)
+        return fitted(answer, "ranks", rows, first)
 
     def _report(self, trace: str) -> Answer:
         """Return the report, or the state of the analysis."""
@@ -335,59 +334,3 @@ def _read(content: bytes) -> Answer:
     if answer.get("error", {}).get("what"):
         raise GpudiagError(answer["error"]["what"], remedy=answer["error"]["remedy"])
     return {key: value for key, value in answer.items() if key != "state"}
-
-
-def _fitted(answer: Mapping[str, Any], key: str, rows: Sequence[Row], first: int = 0) -> Answer:
-    """Add as many rows as fit, from the one with index `first`, and where to go on."""
-    first = max(0, first)
-    size = len(dump(answer).encode()) + 100
-    taken: list[Row] = []
-    for row in rows[first:]:
-        size += len(dump(row).encode()) + 1
-        if size > ANSWER_BYTES:
-            break
-        taken.append(row)
-    end = first + len(taken)
-    more = {"next_first": end, "of": len(rows)} if end < len(rows) else {}
-    return {**answer, key: taken, **more}
-
-
-def _short(row: Row) -> Row:
-    """Leave out what is empty, and shorten texts: names in traces have thousands of characters."""
-    shown = {
-        key: one_line(value, NAME_LIMIT if key in ("title", "verdict") else _LONGEST_NAME)
-        if isinstance(value, str)
-        else value
-        for key, value in row.items()
-    }
-    return {key: value for key, value in shown.items() if value not in ("", 0, None)} | {
-        key: row[key] for key in ("finding", "gap") if key in row
-    }
-
-
-def _device(device: Mapping[str, Any]) -> Row:
-    window = device["window_us"]
-    return {
-        "device": device["id"],
-        "name": one_line(device["name"], _LONGEST_NAME),
-        "window_us": _round(window),
-        "idle_us": _round(device["window_idle_us"]),
-        "idle_by_cause_us": _causes(device["window_idle_by_cause"]),
-    }
-
-
-def _causes(causes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    largest = sorted(causes, key=lambda one: -float(one["us"]))[:6]
-    return {one["cause"]: _round(one["us"]) for one in largest}
-
-
-def _place(place: Mapping[str, Any]) -> str:
-    if not place:
-        return ""
-    where = f"{place['file']}:{place['line']}" if place.get("file") else ""
-    parts = (where, f"in {place['function']}" if place.get("function") else "", place.get("operator", ""))
-    return one_line(" ".join(part for part in parts if part), _LONGEST_NAME)
-
-
-def _round(number: float) -> float:
-    return round(number, 1)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
-from tb_gpudiag.cli.assistant import Answer, Assistant
+from tb_gpudiag.cli.assistant import Assistant
+from tb_gpudiag.cli.assistant_rows import Answer
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report.wire import dump
 from tb_gpudiag.service.roots import roots_from

@@ -13,7 +13,8 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tb_gpudiag.cli.assistant import ANSWER_BYTES, Assistant
+from tb_gpudiag.cli.assistant import Assistant
+from tb_gpudiag.cli.assistant_rows import ANSWER_BYTES
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.service.roots import Root
@@ -85,8 +86,12 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
             assert finding["evidence"]
             start_us, end_us = finding["ranges_us"][0]
             gaps = (await ask("gaps", trace=slow, start_us=start_us - 1, end_us=end_us + 1))["gaps"]
+            lengths = [gap["us"] for gap in gaps]
+            assert lengths == sorted(lengths, reverse=True)
+            assert len({(gap["device"], gap["gap"]) for gap in gaps}) == len(gaps)
             gap = await ask("gap", trace=slow, device=gaps[0]["device"], gap=gaps[0]["gap"])
             assert "input" in gap["by_cause_us"]
+            assert gap["us"] == gaps[0]["us"]
             assert (await ask("kernels", trace=slow))["kernels"]
             assert (await ask("launches", trace=slow))["launches"]
             sites = (await ask("memory", trace=leaking))["sites"]

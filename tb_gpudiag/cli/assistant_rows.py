@@ -1,0 +1,99 @@
+"""Rows of an assistant's answers: short, rounded, and no more than fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tb_gpudiag.report.wire import dump
+from tb_gpudiag.wording.format import NAME_LIMIT, one_line
+
+ANSWER_BYTES: Final = 4_000
+"""Most bytes of an answer. Rows that do not fit are counted, with where to go on."""
+
+LONGEST_NAME: Final = 120
+
+Row = dict[str, Any]
+Answer = dict[str, Any]
+Gap = tuple[int, int]
+"""Device and number."""
+
+
+def longest_gaps(lanes: Sequence[Mapping[str, Any]], device: int | None) -> tuple[list[Gap], int]:
+    """Return (device, number) of the gaps in the timeline, longest first, and how many segments are merged.
+
+    Segments of a gap that are too short for the timeline have no number. They count for none.
+    """
+    length: Counter[Gap] = Counter()
+    merged = 0
+    for lane in lanes:
+        if lane["kind"] != "gaps" or device not in (None, lane["device"]):
+            continue
+        boxes = zip(lane["box_duration_us"], lane["box_count"], lane["box_gap"], strict=True)
+        for duration, count, gap in boxes:
+            if count > 1:
+                merged += count
+            else:
+                length[lane["device"], gap] += duration
+    return [gap for gap, _ in length.most_common()], merged
+
+
+def fitted(answer: Mapping[str, Any], key: str, rows: Sequence[Row], first: int = 0) -> Answer:
+    """Add as many rows as fit, from the one with index `first`, and where to go on."""
+    first = max(0, first)
+    size = len(dump(answer).encode()) + 100
+    taken: list[Row] = []
+    for row in rows[first:]:
+        size += len(dump(row).encode()) + 1
+        if size > ANSWER_BYTES:
+            break
+        taken.append(row)
+    end = first + len(taken)
+    more = {"next_first": end, "of": len(rows)} if end < len(rows) else {}
+    return {**answer, key: taken, **more}
+
+
+def short(row: Row) -> Row:
+    """Leave out what is empty, and shorten texts: names in traces have thousands of characters."""
+    shown = {
+        key: one_line(value, NAME_LIMIT if key in ("title", "verdict") else LONGEST_NAME)
+        if isinstance(value, str)
+        else value
+        for key, value in row.items()
+    }
+    return {key: value for key, value in shown.items() if value not in ("", 0, None)} | {
+        key: row[key] for key in ("finding", "gap") if key in row
+    }
+
+
+def device_row(device: Mapping[str, Any]) -> Row:
+    """Return the step window of a device and its idle time."""
+    window = device["window_us"]
+    return {
+        "device": device["id"],
+        "name": one_line(device["name"], LONGEST_NAME),
+        "window_us": rounded(window),
+        "idle_us": rounded(device["window_idle_us"]),
+        "idle_by_cause_us": largest_causes(device["window_idle_by_cause"]),
+    }
+
+
+def largest_causes(causes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the µs of the largest causes, most first."""
+    largest = sorted(causes, key=lambda one: -float(one["us"]))[:6]
+    return {one["cause"]: rounded(one["us"]) for one in largest}
+
+
+def place_text(place: Mapping[str, Any]) -> str:
+    """Return `file:line in function operator`, as far as it is known."""
+    if not place:
+        return ""
+    where = f"{place['file']}:{place['line']}" if place.get("file") else ""
+    parts = (where, f"in {place['function']}" if place.get("function") else "", place.get("operator", ""))
+    return one_line(" ".join(part for part in parts if part), LONGEST_NAME)
+
+
+def rounded(number: float) -> float:
+    """Round µs to what matters."""
+    return round(number, 1)
