@@ -8,7 +8,7 @@ Versions 2022 to 2026 differ in tables and columns. What a file has is read, by 
 | CUPTI_ACTIVITY_KIND_RUNTIME, _SYNCHRONIZATION | calls, and CUPTI's records of waits |
 | NVTX_EVENTS | operators (`emit_nvtx`), annotations and steps |
 | CUDA_CALLCHAINS, COMPOSITE_EVENTS, SAMPLING_CALLCHAINS | Python stacks of calls and operators |
-| OSRT_API | annotations, such as `poll (OS)` |
+| OSRT_API, SCHED_EVENTS | annotations, such as `poll (OS)` and `preempted (OS)` |
 | CUDA_GPU_MEMORY_USAGE_EVENTS | memory that the driver gave |
 """
 
@@ -26,7 +26,7 @@ from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.nsys_calls import api_calls, overhead, system_calls
+from tb_gpudiag.trace.nsys_calls import api_calls, off_cpu, overhead, system_calls
 from tb_gpudiag.trace.nsys_database import EXPORT_AGAIN, MAGIC, Database
 from tb_gpudiag.trace.nsys_gpu import GPU_TABLES, copies, graphs, kernels, memory, memsets, syncs
 from tb_gpudiag.trace.nsys_parts import Processes
@@ -86,6 +86,7 @@ def _read(database: Database, report: Callable[[float, str], None]) -> Trace:
         lambda: ranges.parts(covered, stacks),
         lambda: api_calls(database, processes, covered, stacks),
         lambda: system_calls(database, covered.threads, covered),
+        lambda: off_cpu(database, covered.threads, covered),
         lambda: overhead(database),
         lambda: memory(database, gpus),
     )

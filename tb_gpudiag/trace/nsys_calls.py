@@ -11,7 +11,7 @@ import numpy as np
 from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.events import Category, Int64
 from tb_gpudiag.trace.nsys_database import Database, Rows
-from tb_gpudiag.trace.nsys_parts import Processes, host_threads, named, part
+from tb_gpudiag.trace.nsys_parts import Processes, encoded, host_threads, named, part
 from tb_gpudiag.trace.nsys_spans import Covered
 from tb_gpudiag.trace.nsys_stacks import Stacks
 
@@ -19,6 +19,11 @@ _CALL: Final = ("start", "end", "globalTid", "nameId")
 # CUPTI appends the version that brought the call in this form, and says which default stream it uses.
 _SUFFIX: Final = re.compile(r"((_ptsz|_ptds)?_v\d{4,5}|_ptsz|_ptds)\Z")
 _DRIVER: Final = re.compile(r"cu(?!da)")
+# A thread that is off the CPU for less than this was interrupted, and does not notice.
+_LEAST_OFF_NS: Final = 10_000
+# States of a thread that leaves the CPU.
+_OFF: Final = {1: "preempted (OS)", 2: "waiting (OS)", 3: "page fault or disk (OS)"}
+_OFF_UNKNOWN: Final = "off the CPU (OS)"
 # Calls shorter than this are not waits, and the profiler itself makes many of them.
 _LEAST_WAIT_NS: Final = 1_000
 
@@ -62,8 +67,8 @@ def _calls(rows: Rows, database: Database, category: Category) -> Part:
 def system_calls(database: Database, threads_kept: Int64, covered: Covered) -> Iterator[Part]:
     """Read calls of the system's libraries in which a thread waits, such as `poll (OS)`, as annotations.
 
-    Only those of threads that call CUDA or have ranges (global ids), and outside of CUDA's calls: inside,
-    they are how CUDA waits.
+    Only those of threads that call CUDA or have ranges (global ids), and outside of CUDA's calls and of
+    operators: inside, they are how those wait. `covered` learns of them.
     """
     for rows in database.chunks("OSRT_API", _CALL):
         at = rows.numbers
@@ -72,6 +77,27 @@ def system_calls(database: Database, threads_kept: Int64, covered: Covered) -> I
         own = Rows({key: values[chosen] for key, values in at.items()}, {})
         if len(own):
             at = own.numbers
+            covered.add(at["globalTid"], at["start"], at["end"])
             thread, threads = host_threads(at["globalTid"])
             name = named(database, at["nameId"], lambda text: f"{text} (OS)")
             yield part(Category.USER_ANNOTATION, name, at["start"], at["end"], thread, threads)
+
+
+def off_cpu(database: Database, threads_kept: Int64, covered: Covered) -> Iterator[Part]:
+    """Read when a thread was not running, of which nothing else says why: another process took its CPU, or it
+    waited for memory, a disk or a lock. Nothing begins or ends on the thread meanwhile.
+    """
+    at = database.whole("SCHED_EVENTS", ("start", "isSchedIn", "globalTid", "threadState")).numbers
+    order = np.lexsort((at["start"], at["globalTid"]))
+    start, thread, running, state = (
+        at[key][order] for key in ("start", "globalTid", "isSchedIn", "threadState")
+    )
+    out = np.flatnonzero((running[:-1] == 0) & (running[1:] == 1) & (thread[:-1] == thread[1:]))
+    thread, begin, end, state = thread[out], start[out], start[out + 1], state[out]
+    chosen = np.isin(thread, threads_kept) & (end - begin >= _LEAST_OFF_NS)
+    chosen &= ~covered.contains(thread, begin, end)
+    if chosen.any():
+        kinds, code = np.unique(state[chosen], return_inverse=True)
+        name = encoded(code.astype(np.int32), [_OFF.get(kind, _OFF_UNKNOWN) for kind in kinds.tolist()])
+        own, threads = host_threads(thread[chosen])
+        yield part(Category.USER_ANNOTATION, name, begin[chosen], end[chosen], own, threads)

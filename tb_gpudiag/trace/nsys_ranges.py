@@ -70,7 +70,8 @@ class Ranges:
         self._marks: list[_Marks] = []
 
     def parts(self, covered: Covered, stacks: Stacks) -> Iterator[Part]:
-        """Yield the ranges, then the steps. `covered` learns which threads have ranges."""
+        """Yield the ranges, then the steps. `covered` learns which threads have ranges, and when they
+        were in operators."""
         if not self._database.has(_TABLE, "start", "end", "eventType"):
             return
         domains = self._domains()
@@ -82,17 +83,16 @@ class Ranges:
                 name = _with_domains(found.name, at["domainId"], domains)
                 mark = (found.category == Category.USER_ANNOTATION) & (at["end"] != MISSING)
                 self._collect(at["globalTid"], at["start"], at["end"], name, mark)
+                # A wait or a sample in the range of a whole step says nothing about the step.
+                last = np.where(found.category == Category.CPU_OP, at["end"], at["start"])
                 category, (thread, threads) = found.category, host_threads(at["globalTid"])
                 if types == _START_END:
                     # They need not be nested, so that they are not what a thread was doing.
                     category = np.full(len(rows), Category.OTHER, np.uint8)
                     threads = [(pid, f"{tid} ranges") for pid, tid in threads]
                 else:
-                    covered.add(at["globalTid"], at["start"], at["start"])
+                    covered.add(at["globalTid"], at["start"], last)
                 columns = {"sequence": found.sequence}
-                # A sample in the range of a whole step says nothing about the step.
-                operators = found.category == Category.CPU_OP
-                last = np.where(operators, at["end"], at["start"])
                 yield part(
                     category,
                     name,

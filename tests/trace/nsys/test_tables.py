@@ -170,6 +170,39 @@ def test_system_calls_count_outside_of_calls_of_cuda(tmp_path: Path) -> None:
     assert names(read(export, tmp_path), Category.USER_ANNOTATION) == ["sem_wait (OS)"]
 
 
+def test_system_calls_inside_of_operators_are_how_they_wait(tmp_path: Path) -> None:
+    export = one_kernel().range("aten::item, op_id = 3", 10_000, 90_000).range("mine", 10_000, 500_000)
+    for start in (20_000, 200_000):
+        more = {"globalTid": export.tid(1), "nameId": export.string("poll")}
+        export.add("OSRT_API", start=start, end=start + 50_000, **more)
+    trace = read(export, tmp_path)
+    found = [i for i in trace.events.where(Category.USER_ANNOTATION) if trace.events.start_ns[i] > 100_000]
+    assert (trace.events.start_ns[found] + trace.start_ns).tolist() == [200_000]
+
+
+def test_times_off_the_cpu(tmp_path: Path) -> None:
+    export = one_kernel().call("cudaDeviceSynchronize_v3020", 100_000, 200_000)
+    for start, end, state, thread in (
+        (20_000, 50_000, 1, 1),
+        (60_000, 61_000, 1, 1),  # too short
+        (120_000, 180_000, 2, 1),  # how the call waits
+        (300_000, 400_000, 3, 1),
+        (500_000, 600_000, 0, 1),
+        (20_000, 50_000, 1, 99),  # a thread that does nothing else
+    ):
+        export.add("SCHED_EVENTS", start=start, isSchedIn=0, threadState=state, globalTid=export.tid(thread))
+        export.add("SCHED_EVENTS", start=end, isSchedIn=1, threadState=None, globalTid=export.tid(thread))
+    export.add("SCHED_EVENTS", start=700_000, isSchedIn=0, threadState=2, globalTid=export.tid(1))
+    trace = read(export, tmp_path)
+    assert names(trace, Category.USER_ANNOTATION) == [
+        "preempted (OS)",
+        "page fault or disk (OS)",
+        "off the CPU (OS)",
+    ]
+    rows = trace.events.where(Category.USER_ANNOTATION)
+    assert trace.events.duration_ns[rows].tolist() == [30_000, 100_000, 100_000]
+
+
 def test_memory_of_the_driver(tmp_path: Path) -> None:
     export = one_kernel()
     for time, change, kind, address in (
