@@ -44,8 +44,10 @@ it("begins with the runs, opens one, and goes back to where it was", async () =>
 });
 
 it("shows the first runs without the list of all traces", async () => {
-  let release = () => undefined as unknown;
-  const held = new Promise((resolve) => (release = () => resolve(undefined)));
+  let release: (value?: unknown) => void = () => undefined;
+  const held = new Promise((resolve) => {
+    release = resolve;
+  });
   await session.page.route("**/traces*", async (route) => {
     await held;
     await route.continue();

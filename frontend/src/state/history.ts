@@ -4,6 +4,7 @@ import { cause, rank } from "../base/causes";
 import { bytes, percent, time } from "../base/format";
 import type { Scheme } from "../base/vocabulary";
 import type { History, HistoryPoint } from "../wire/report";
+import type { BaseFigures } from "./base";
 
 export interface Line {
   readonly name: string;
@@ -23,6 +24,8 @@ export interface Curves {
   /** Indexes of the upper and lower edge of a band. */
   readonly band?: readonly [number, number];
   readonly unit: "time" | "share" | "bytes";
+  /** Lines across the chart at figures of the pinned base. */
+  readonly base?: readonly { readonly name: string; readonly value: number }[];
 }
 
 /** 0 means that the recording does not say. */
@@ -34,14 +37,21 @@ function accent(scheme: Scheme): string {
   return cause("computing").color[scheme];
 }
 
+/** Figures of the base that it has. */
+function across(...lines: readonly (readonly [string, number | undefined])[]): Pick<Curves, "base"> {
+  const base = lines.flatMap(([name, value]) => (value ? [{ name, value }] : []));
+  return base.length > 0 ? { base } : {};
+}
+
 /** Return the charts of a history. A chart without any value is left out. */
-export function curvesOf({ points }: History): Curves[] {
+export function curvesOf({ points }: History, base: BaseFigures | null = null): Curves[] {
   const all: Curves[] = [
     {
       title: "Step time",
       about: "median, with a band between the quartiles",
       unit: "time",
       band: [1, 2],
+      ...across(["base", base?.step_us]),
       lines: [
         { name: "median", values: known(points.map(({ step_us }) => step_us)), color: accent },
         {
@@ -63,12 +73,14 @@ export function curvesOf({ points }: History): Curves[] {
       title: "GPU busy",
       about: "share of the step window",
       unit: "share",
+      ...across(["base", base?.busy_share]),
       lines: [{ name: "GPU busy", values: known(points.map(({ busy_share }) => busy_share)), color: accent }],
     },
     {
       title: "Memory",
       about: "highest and lowest allocated memory",
       unit: "bytes",
+      ...across(["base, peak", base?.peak_bytes], ["base, floor", base?.floor_bytes]),
       lines: [
         { name: "peak", values: known(points.map(({ peak_bytes }) => peak_bytes)), color: accent },
         {

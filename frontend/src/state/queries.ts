@@ -136,8 +136,8 @@ function useAnswer<T extends Answer>(
 }
 
 /** `contents` changes whenever one of the files does: see `contentsOf`. */
-export function useJob(id: string, contents: string) {
-  return useAnswer(["job", id, contents], true, (signal) => fetchJob(id, signal));
+export function useJob(id: string, contents: string, wanted = true) {
+  return useAnswer(["job", id, contents], wanted, (signal) => fetchJob(id, signal));
 }
 
 export function useHistory(run: string, contents: string) {

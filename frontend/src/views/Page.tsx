@@ -6,6 +6,7 @@ import { firstView, viewsFor } from "../state/views";
 import type { ViewName } from "../base/hash";
 import { isEmbedded } from "../wire/client";
 import type { TraceEntry, TraceList } from "../wire/report";
+import { BaseBar } from "./base/BaseBar";
 import { Chooser } from "./chooser/Chooser";
 import { Empty } from "./empty/Empty";
 import { Notice } from "./parts/Notice";
@@ -82,6 +83,7 @@ function Listed({ list }: { list: TraceList | null }) {
             The trace of this link is no longer in the log directory. This is the newest trace instead.
           </Notice>
         )}
+        {open !== "compare" && <BaseBar entry={open === "runs" ? null : shown} />}
         <Suspense fallback={<Searching failed={false} />}>
           {open === "runs" ? <Runs /> : shown && <View open={open} traces={traces} entry={shown} />}
         </Suspense>

@@ -9,12 +9,11 @@ interface Props {
   readonly entry: TraceEntry;
 }
 
-/** The recording that others are compared with: pins the one on the page, or compares it. */
+/** Pins the recording on the page as the base of comparisons. With another one pinned, BaseBar is about it. */
 export function Base({ traces, entry }: Props) {
   const base = usePage((page) => page.base);
   const tab = usePage((page) => page.tab);
   const pinBase = usePage((page) => page.pinBase);
-  const openTab = usePage((page) => page.openTab);
   if (onlyMemory(entry.kind) || traces.length < 2 || isEmbedded()) return null;
   const pinned = traces.find(({ id }) => id === base);
   if (!pinned || pinned.id === entry.id) {
@@ -32,22 +31,10 @@ export function Base({ traces, entry }: Props) {
       </Button>
     );
   }
+  if (tab !== "compare") return null;
   return (
     <span className="gd-base">
-      {tab === "compare" ? (
-        <span title={pinned.run}>Base: {pinned.run}</span>
-      ) : (
-        <Button
-          size="compact-xs"
-          variant="light"
-          title={`Compare this recording with ${pinned.run}`}
-          onClick={() => {
-            openTab("compare");
-          }}
-        >
-          Compare with {pinned.run}
-        </Button>
-      )}
+      <span title={pinned.run}>Base: {pinned.run}</span>
       <CloseButton
         size="xs"
         aria-label="Unpin the base"

@@ -1,4 +1,4 @@
-import { useEffect, useId, useRef } from "react";
+import { useEffect, useId, useRef, type ReactNode } from "react";
 import { term, word } from "../../base/terms";
 import { SEVERITIES } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
@@ -23,9 +23,11 @@ interface Props {
   readonly after?: string;
   /** The report of the finding; null if the page does not show its trace, so that there is nowhere to go. */
   readonly report: Report | null;
+  /** How it differs from the base. */
+  readonly mark?: ReactNode;
 }
 
-export function FindingItem({ id, finding, opened, number, after, report }: Props) {
+export function FindingItem({ id, finding, opened, number, after, report, mark }: Props) {
   const toggle = usePage((page) => page.toggleFinding);
   const body = useId();
   const item = useRef<HTMLLIElement>(null);
@@ -54,6 +56,7 @@ export function FindingItem({ id, finding, opened, number, after, report }: Prop
         <span className="gd-finding-title">
           <b>{finding.title}</b>
           {where && <PlaceName place={where.own} />}
+          {mark}
         </span>
         <span className="gd-saved">{savedShort(finding)}</span>
         {after !== undefined && <span className="gd-after">{after && `→ ${after}`}</span>}

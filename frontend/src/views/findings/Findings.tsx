@@ -1,9 +1,11 @@
 import { percent, plural, time } from "../../base/format";
+import { findingChanges, findingName, type Against } from "../../state/base";
 import { findingKeys } from "../../state/findings";
 import { stepAfter, stepBefore, stepsOfSavings } from "../../state/gain";
 import { usePage } from "../../state/store";
 import type { Report } from "../../wire/report";
 import { Section } from "../parts/Section";
+import { ChangedMark, GoneList } from "./BaseFindings";
 import { FindingItem } from "./FindingItem";
 import { CheckedList, UncheckedList } from "./Others";
 
@@ -11,10 +13,12 @@ import { CheckedList, UncheckedList } from "./Others";
 const LEAST_PLANNED = 2;
 
 /** The findings in the order to fix them. Then the rules that could not check, and those without a finding. */
-export function Findings({ report }: { report: Report }) {
+export function Findings({ report, against }: { report: Report; against: Against | null }) {
   const opened = usePage((page) => page.finding);
   const keys = findingKeys(report.findings);
   const planned = (report.plan?.fixes.length ?? 0) >= LEAST_PLANNED;
+  const comparison = against?.comparison ?? null;
+  const changes = findingChanges(comparison);
   const after = planned ? stepAfter(report) : null;
   const unit = stepsOfSavings(report) !== null ? "step" : "step window";
   return (
@@ -43,6 +47,9 @@ export function Findings({ report }: { report: Report }) {
               report={report}
               after={after?.get(at) ?? ""}
               opened={opened === key}
+              mark={
+                comparison && <ChangedMark finding={finding} change={changes.get(findingName(finding))} />
+              }
             />
           );
         })}
@@ -54,6 +61,7 @@ export function Findings({ report }: { report: Report }) {
           error is {percent(report.plan.error_share)} of the step window.
         </p>
       )}
+      <GoneList findings={comparison?.findings?.gone ?? []} />
       <UncheckedList items={report.unchecked} />
       <CheckedList items={report.clear} />
     </Section>

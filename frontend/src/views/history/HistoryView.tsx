@@ -1,6 +1,7 @@
 import { useMemo, useState } from "react";
 import { partLabel } from "../../base/causes";
 import { date, plural, sentence } from "../../base/format";
+import { useBaseFigures } from "../../state/base";
 import { curvesOf, valueText, type Curves } from "../../state/history";
 import { useHistory } from "../../state/queries";
 import { usePage } from "../../state/store";
@@ -39,7 +40,8 @@ export default function HistoryView({ traces, entry }: Props) {
 function Shown({ history }: { history: History }) {
   const openTab = usePage((page) => page.openTab);
   const [at, setAt] = useState<number | null>(null);
-  const curves = useMemo(() => curvesOf(history), [history]);
+  const base = useBaseFigures();
+  const curves = useMemo(() => curvesOf(history, base), [history, base]);
   const { points, problems, notes } = history;
   const open = (index: number) => {
     const point = points[index];
@@ -90,7 +92,12 @@ function Chart({ history: { points, changes }, curves, at, onPoint, onOpen }: Ch
       <p className="gd-curve-text" role="status">
         {point
           ? `${date(point.time_s)}: ${readings(curves, at ?? 0)}`
-          : `${plural(points.length, "recording")}. Click one to open it.`}
+          : `${plural(points.length, "recording")}. Click one to open it.`}{" "}
+        {sentence(
+          (curves.base ?? [])
+            .map(({ name, value }) => `${name}: ${valueText(curves.unit, value)}`)
+            .join(", "),
+        )}
       </p>
     </Section>
   );

@@ -45,7 +45,12 @@ export function makePlot(host: HTMLElement, width: number, drawn: () => Drawn): 
       cursor: { show: false },
       scales: {
         x: { time: false, range: () => [-0.5, labels.length - 0.5] },
-        y: { range: (_, __, max) => [0, max > 0 ? max * 1.06 : 1] },
+        y: {
+          range: (_, __, most) => {
+            const max = Math.max(most, ...(curves.base ?? []).map(({ value }) => value));
+            return [0, max > 0 ? max * 1.06 : 1];
+          },
+        },
       },
       axes: [
         {
@@ -108,8 +113,8 @@ export function dataOf({ curves, labels }: Drawn): uPlot.AlignedData {
   return [labels.map((_, at) => at), ...curves.lines.map(({ values }) => [...values])];
 }
 
-/** Draw a dashed line before each change with its number, and a line at the recording under the pointer. */
-function drawOver(plot: uPlot, { changes, at, scheme }: Drawn): void {
+/** Draw the base's lines, a dashed one before each change with its number, and one at the recording under the pointer. */
+function drawOver(plot: uPlot, { curves, changes, at, scheme }: Drawn): void {
   const { ctx } = plot;
   const { top, height } = plot.bbox;
   const colors = theme(scheme);
@@ -131,6 +136,18 @@ function drawOver(plot: uPlot, { changes, at, scheme }: Drawn): void {
   ctx.textBaseline = "top";
   // uPlot leaves the alignment of its last label.
   ctx.textAlign = "left";
+  for (const { name, value } of curves.base ?? []) {
+    const y = plot.valToPos(value, "y", true);
+    ctx.beginPath();
+    ctx.moveTo(plot.bbox.left, y);
+    ctx.lineTo(plot.bbox.left + plot.bbox.width, y);
+    ctx.strokeStyle = colors.text;
+    ctx.stroke();
+    ctx.fillStyle = colors.text;
+    ctx.fillText(name, plot.bbox.left + 6 * devicePixelRatio, y + 3 * devicePixelRatio);
+  }
+  ctx.strokeStyle = colors.accent;
+  ctx.fillStyle = colors.accent;
   ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
   changes.forEach((point, index) => {
     const x = line(point - 0.5);

@@ -2,6 +2,7 @@ import { contentsOf } from "../../state/views";
 import { useJob } from "../../state/queries";
 import type { JobReport, TraceEntry } from "../../wire/report";
 import { plural, sentence } from "../../base/format";
+import { useBaseJob, type BaseJob } from "../../state/baseJob";
 import { missingText } from "../../state/job";
 import { CheckedList, UncheckedList } from "../findings/Others";
 import { FindingList } from "../findings/FindingList";
@@ -25,6 +26,7 @@ interface Props {
 export default function Job({ traces, entry }: Props) {
   const contents = contentsOf(traces.filter(({ run }) => run === entry.run));
   const { data, error } = useJob(entry.id, contents);
+  const base = useBaseJob(traces, entry);
   return (
     <Answer
       doing="Comparing the ranks"
@@ -33,12 +35,12 @@ export default function Job({ traces, entry }: Props) {
       error={error}
       answer={data?.job}
     >
-      {(job) => <Shown job={job} />}
+      {(job) => <Shown job={job} base={base} />}
     </Answer>
   );
 }
 
-function Shown({ job }: { job: JobReport }) {
+function Shown({ job, base }: { job: JobReport; base: BaseJob | null }) {
   const missing = missingText(job);
   return (
     <>
@@ -56,7 +58,7 @@ function Shown({ job }: { job: JobReport }) {
         <UncheckedList items={job.unchecked} />
         <CheckedList items={job.clear} />
       </Section>
-      <Ranks job={job} />
+      <Ranks job={job} base={base} />
       <JobHeat job={job} />
       {job.slowdown && <SlowdownPart slowdown={job.slowdown} />}
       <Collectives job={job} />

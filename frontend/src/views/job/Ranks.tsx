@@ -3,9 +3,12 @@ import { count, exactTime, percent, plural, time } from "../../base/format";
 import type { Order } from "../../base/sorting";
 import { word } from "../../base/terms";
 import { LIMITERS } from "../../base/vocabulary";
+import type { BaseJob } from "../../state/baseJob";
+import { deltaOf } from "../../state/delta";
 import { rankParts } from "../../state/job";
 import { usePage } from "../../state/store";
 import type { JobRank, JobReport } from "../../wire/report";
+import { DeltaText } from "../base/DeltaText";
 import { Bar } from "../parts/Bar";
 import { DataTable, type Column } from "../parts/DataTable";
 import { Section } from "../parts/Section";
@@ -99,30 +102,50 @@ const COLUMNS: readonly Column<JobRank>[] = [
   },
 ];
 
+/** The step of each rank against the same rank of the base. */
+function fromBase({ ranks }: BaseJob): Column<JobRank> {
+  const of = ({ rank }: JobRank) => ranks.get(rank)?.step_us ?? 0;
+  return {
+    id: "base",
+    title: "Step, from the base",
+    about: "Median step time less that of the same rank of the base",
+    width: 150,
+    figures: true,
+    value: (rank) => (rank.step_us > 0 && of(rank) > 0 ? rank.step_us - of(rank) : NaN),
+    cell: (rank) =>
+      rank.step_us > 0 &&
+      of(rank) > 0 && <DeltaText delta={deltaOf(rank.step_us, of(rank), time)} base={time(of(rank))} />,
+  };
+}
+
 /** One row per rank. A click opens the rank's own report. */
-export function Ranks({ job: { ranks } }: { job: JobReport }) {
+export function Ranks({ job: { ranks }, base }: { job: JobReport; base: BaseJob | null }) {
   const openTab = usePage((page) => page.openTab);
   const [order, setOrder] = useState<Order>({ by: "rank", descending: false });
   const empty = [
     ...(ranks.some(({ host }) => host !== "") ? [] : ["host"]),
     ...(ranks.some(({ busy_us }) => busy_us > 0) ? [] : ["busy"]),
   ];
+  const shown = COLUMNS.filter(({ id }) => !empty.includes(id));
+  const extra = base && base.ranks.size > 0 ? [fromBase(base)] : [];
   return (
     <Section
       title="Ranks"
       aside={
-        <span className="gd-muted">{plural(ranks.length, "rank")}; a click opens the report of one</span>
+        <span className="gd-muted">
+          {plural(ranks.length, "rank")}; a click opens the report of one. {base?.problem}
+        </span>
       }
     >
       <DataTable
         label="Ranks"
-        columns={COLUMNS.filter(({ id }) => !empty.includes(id))}
+        columns={shown.flatMap((column) => (column.id === "step" ? [column, ...extra] : [column]))}
         rows={ranks}
         rowKey={({ id }) => id}
         order={order}
         onOrder={setOrder}
         maxHeight="420px"
-        minWidth={1060}
+        minWidth={extra.length > 0 ? 1190 : 1060}
         onOpen={({ id }) => {
           openTab("summary", id);
         }}

@@ -12,6 +12,7 @@ import type { DeviceMemory, MemoryOwner, StepMark, TraceEntry } from "../../wire
 import { useShown } from "../parts/ShowOnTimeline";
 import { fit, zoomToSelection } from "../timeline/actions";
 import { Chart } from "./Chart";
+import { AgainstBase } from "./AgainstBase";
 import { GrowingSites } from "./GrowingSites";
 import { MemoryState } from "./MemoryState";
 import { Legend } from "./Legend";
@@ -52,6 +53,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
         <p>
           {peakSentence(memory)} {floorSentence(memory)}
         </p>
+        <AgainstBase entry={entry} memory={memory} />
         {caveat(memory) && <p className="gd-muted">{caveat(memory)}</p>}
       </div>
       <div className="gd-memory-body">

@@ -3,17 +3,21 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { useMemo, useState } from "react";
 import { count, time } from "../../base/format";
 import type { Order } from "../../base/sorting";
+import { useAgainst } from "../../state/base";
+import { useTableChange, type TableChange } from "../../state/baseTables";
 import { useKernels, useOperators } from "../../state/calls";
 import type { TimeSpan } from "../../wire/client";
-import type { KernelTable, OperatorTable, TraceEntry } from "../../wire/report";
+import type { KernelTable, OperatorTable, Report, TraceEntry } from "../../wire/report";
 import { DataTable, type Column } from "../parts/DataTable";
 import { Section } from "../parts/Section";
 import { CallDetailsPanel } from "./CallDetailsPanel";
+import { kernelChanges, operatorChanges } from "./changeColumns";
 import type { OpenRow } from "./openRow";
 import { kernelColumns, operatorColumns } from "./operatorColumns";
 
 interface Props {
   readonly entry: TraceEntry;
+  readonly report: Report;
   readonly span: TimeSpan | null;
   readonly hasGpu: boolean;
   readonly kind: string;
@@ -55,7 +59,7 @@ const TYPING_MS = 250;
 
 /** The tables of operators and kernels, and the details of the row that is open. */
 export function CallTables(props: Props) {
-  const { entry, span, hasGpu, kind, onKind, open, onOpen } = props;
+  const { entry, report, span, hasGpu, kind, onKind, open, onOpen } = props;
   const [text, setText] = useState("");
   const [filter] = useDebouncedValue(text.trim(), TYPING_MS);
   const [grouped, setGrouped] = useState<Readonly<Record<string, string>>>({});
@@ -66,6 +70,8 @@ export function CallTables(props: Props) {
   const operators = useOperators(entry, kind, query, span, !kernels).data;
   const found = useKernels(entry, query, span, kernels).data;
   const known = operators?.state === "ready" ? operators : null;
+  // Differences are per step: those of a selected range would be of other steps.
+  const change = useTableChange(entry, report, useAgainst(entry), kind, query, span === null);
   return (
     <Section
       title={KINDS.find(({ value }) => value === kind)?.label ?? "Calls"}
@@ -103,7 +109,9 @@ export function CallTables(props: Props) {
         kernels={kernels ? found : undefined}
         operators={kernels ? undefined : operators}
         marked={props.marked}
+        change={change}
       />
+      {change && change.gone.length > 0 && <Gone change={change} />}
       {open && (
         <CallDetailsPanel
           key={`${open.kind}/${open.group}/${open.key}`}
@@ -169,7 +177,30 @@ function hasGroup(group: string, table: OperatorTable | null): boolean {
   return true;
 }
 
+/** Rows of the base to name. */
+const GONE_SHOWN = 3;
+
+function Gone({ change: { gone } }: { change: TableChange }) {
+  const shown = gone.slice(0, GONE_SHOWN).map(({ name, us }) => `${name} (${time(us)} per step)`);
+  const more = gone.length - shown.length;
+  return (
+    <p className="gd-rest">
+      Only in the base: {shown.join(", ")}
+      {more > 0 && ` and ${count(more)} more`}.
+    </p>
+  );
+}
+
+/** The columns with the differences from the base after the name, where they are in sight. */
+function withChanges<T>(
+  columns: readonly Column<T>[],
+  changes: readonly Column<T>[] | null,
+): readonly Column<T>[] {
+  return columns.flatMap((column) => (column.id === "name" ? [column, ...(changes ?? [])] : [column]));
+}
+
 interface TableProps {
+  readonly change: TableChange | null;
   readonly order: Order;
   readonly setOrder: (order: Order) => void;
   readonly open: OpenRow | null;
@@ -179,9 +210,13 @@ interface TableProps {
 function Operators({
   table,
   marked,
+  change,
   ...props
 }: TableProps & { table: OperatorTable; marked: string | null }) {
-  const columns = useMemo(() => operatorColumns(table), [table]);
+  const columns = useMemo(
+    () => withChanges(operatorColumns(table), change && operatorChanges(change, table.has_gpu)),
+    [table, change],
+  );
   const rest = table.rest;
   return (
     <>
@@ -204,8 +239,11 @@ function Operators({
   );
 }
 
-function Kernels({ table, ...props }: TableProps & { table: KernelTable }) {
-  const columns = useMemo(() => kernelColumns(), []);
+function Kernels({ table, change, ...props }: TableProps & { table: KernelTable }) {
+  const columns = useMemo(
+    () => withChanges(kernelColumns(), change && kernelChanges(change, table.group)),
+    [table, change],
+  );
   const order = columns.some(({ id }) => id === props.order.by)
     ? props.order
     : { by: "total", descending: true };
@@ -230,7 +268,7 @@ function Kernels({ table, ...props }: TableProps & { table: KernelTable }) {
   );
 }
 
-interface RowsProps<T> extends TableProps {
+interface RowsProps<T> extends Omit<TableProps, "change"> {
   readonly label: string;
   readonly rows: readonly T[];
   readonly columns: readonly Column<T>[];
@@ -254,7 +292,7 @@ function Table<T extends { key: number; name: string }>(props: RowsProps<T>) {
       onOrder={setOrder}
       rowHeight={group === "shapes" || group === "stack" || kind === "kernel" ? TWO_LINES_PX : LINE_PX}
       maxHeight="420px"
-      minWidth={900}
+      minWidth={columns.some(({ id }) => id.startsWith("change_")) ? (kind === "kernel" ? 1620 : 1500) : 900}
       onOpen={(row) => {
         onOpen(isOpen(row) && open ? null : { kind, group, key: row.key, name: row.name });
       }}

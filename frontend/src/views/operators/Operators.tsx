@@ -74,7 +74,7 @@ function Calls({ entry, report }: ReportProps) {
         }}
       />
       <CallTables
-        {...{ entry, span, hasGpu, kind, open, marked }}
+        {...{ entry, report, span, hasGpu, kind, open, marked }}
         onKind={(next) => {
           setKind(next);
           setOpen(null);

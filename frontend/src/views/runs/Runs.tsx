@@ -1,17 +1,18 @@
 import { Button, CloseButton, TextInput } from "@mantine/core";
 import { useMemo } from "react";
 import { count, plural } from "../../base/format";
+import { useBaseFigures } from "../../state/base";
 import { useRuns } from "../../state/queries";
 import { filteredRuns, foldRuns, groupedRuns, isFolder, useRunsTable } from "../../state/runs";
 import type { Line } from "../../state/runs";
 import type { RunRow } from "../../wire/report";
 import { ordered, type Order } from "../../base/sorting";
 import { usePage } from "../../state/store";
-import { DataTable } from "../parts/DataTable";
+import { DataTable, type Column } from "../parts/DataTable";
 import { Notice } from "../parts/Notice";
 import { Section } from "../parts/Section";
 import { Searching } from "../status/Searching";
-import { COLUMNS, LINE_COLUMNS } from "./columns";
+import { lineColumns, runColumns } from "./columns";
 import { useAnalyses } from "./useAnalyses";
 
 const NONE: readonly RunRow[] = [];
@@ -22,10 +23,11 @@ const ROW_PX = 46;
 /** Sort the rows, and group them if folders are given. */
 function arranged(
   rows: readonly RunRow[],
+  columns: readonly Column<RunRow>[],
   order: Order,
   folded: ReadonlySet<string> | null,
 ): readonly Line[] {
-  const by = COLUMNS.find(({ id }) => id === order.by);
+  const by = columns.find(({ id }) => id === order.by);
   const inOrder = by ? ordered(rows, by.value, order.descending) : rows;
   return folded ? groupedRuns(inOrder, folded) : inOrder;
 }
@@ -39,9 +41,12 @@ export default function Runs() {
   const rows = useMemo(() => filteredRuns(data?.rows ?? [], search), [data, search]);
   const folders = data?.folders ?? false;
   const byFolder = grouped ?? folders;
+  const base_us = useBaseFigures()?.step_us ?? 0;
+  const columns = useMemo(() => runColumns(base_us), [base_us]);
+  const shown = useMemo(() => lineColumns(columns), [columns]);
   const lines = useMemo(
-    () => arranged(rows, order, byFolder ? folded : null),
-    [rows, order, byFolder, folded],
+    () => arranged(rows, columns, order, byFolder ? folded : null),
+    [rows, columns, order, byFolder, folded],
   );
   if (!data) {
     return error ? (
@@ -114,7 +119,7 @@ export default function Runs() {
       ) : (
         <DataTable
           label="Runs"
-          columns={LINE_COLUMNS}
+          columns={shown}
           rows={lines}
           arranged
           rowKey={(line) => (isFolder(line) ? `folder ${line.folder}` : line.id)}
@@ -124,7 +129,7 @@ export default function Runs() {
           }}
           rowHeight={ROW_PX}
           maxHeight="calc(100vh - 142px)"
-          minWidth={1340}
+          minWidth={base_us > 0 ? 1470 : 1340}
           scroll={{
             top,
             onScroll: (now) => {

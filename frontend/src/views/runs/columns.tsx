@@ -1,7 +1,9 @@
 import { count, date, percent, plural, sentence, time } from "../../base/format";
 import { GLOSSARY } from "../../base/vocabulary";
+import { deltaOf } from "../../state/delta";
 import { aboutRun, isFolder, limiterText, partsOf, type Folder, type Line } from "../../state/runs";
 import type { RunRow } from "../../wire/report";
+import { DeltaText } from "../base/DeltaText";
 import { Bar } from "../parts/Bar";
 import type { Column } from "../parts/DataTable";
 
@@ -12,7 +14,7 @@ const FIRST_RECORDING_S = 946_684_800;
 const TO_THE_MINUTE = 16;
 
 /** The columns of the table of runs. Figures that a run does not have are left out, and sort last. */
-export const COLUMNS: readonly Column<RunRow>[] = [
+const COLUMNS: readonly Column<RunRow>[] = [
   { id: "run", title: "Run", value: ({ run }) => run, cell: (row) => <Name row={row} /> },
   {
     id: "ranks",
@@ -100,12 +102,30 @@ export const COLUMNS: readonly Column<RunRow>[] = [
   },
 ];
 
+/** The columns of runs. With the step time of a base, one more has the difference from it. */
+export function runColumns(base_us: number): readonly Column<RunRow>[] {
+  if (base_us <= 0) return COLUMNS;
+  const fromBase: Column<RunRow> = {
+    id: "base",
+    title: "Step, from the base",
+    about: "Median step time less that of the base. Compare says whether it is more than noise.",
+    width: 130,
+    figures: true,
+    value: ({ step_us }) => (step_us > 0 ? step_us - base_us : NaN),
+    cell: ({ step_us }) =>
+      step_us > 0 && <DeltaText delta={deltaOf(step_us, base_us, time)} base={time(base_us)} stacked />,
+  };
+  return COLUMNS.flatMap((column) => (column.id === "step" ? [column, fromBase] : [column]));
+}
+
 /** The columns for rows and for the folders that they are in. */
-export const LINE_COLUMNS: readonly Column<Line>[] = COLUMNS.map((column) => ({
-  ...column,
-  value: (line) => (isFolder(line) ? (column.id === "run" ? line.folder : NaN) : column.value(line)),
-  cell: (line) => (isFolder(line) ? folderCell(column.id, line) : column.cell(line)),
-}));
+export function lineColumns(columns: readonly Column<RunRow>[]): readonly Column<Line>[] {
+  return columns.map((column) => ({
+    ...column,
+    value: (line) => (isFolder(line) ? (column.id === "run" ? line.folder : NaN) : column.value(line)),
+    cell: (line) => (isFolder(line) ? folderCell(column.id, line) : column.cell(line)),
+  }));
+}
 
 function folderCell(id: string, { folder, runs, saving_share, folded }: Folder) {
   if (id === "saving" && folded && saving_share > 0) return percent(saving_share);

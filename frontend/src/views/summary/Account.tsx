@@ -2,7 +2,10 @@ import { SegmentedControl, Select } from "@mantine/core";
 import { cause, WORK } from "../../base/causes";
 import { column, percent, time } from "../../base/format";
 import { deviceLabel, windowParts } from "../../state/account";
-import type { Device, Report } from "../../wire/report";
+import type { Against } from "../../state/base";
+import { deltaOf } from "../../state/delta";
+import type { CauseDifference, Device, Report } from "../../wire/report";
+import { DeltaText } from "../base/DeltaText";
 import { Bar } from "../parts/Bar";
 import { CauseSwatch } from "../parts/CauseSwatch";
 import { Section } from "../parts/Section";
@@ -15,10 +18,11 @@ interface Props {
   readonly report: Report;
   readonly device: Device;
   readonly onChoose: (at: number) => void;
+  readonly against: Against | null;
 }
 
 /** Where the step window of a device went, by cause. */
-export function Account({ report, device, onChoose }: Props) {
+export function Account({ report, device, onChoose, against }: Props) {
   const chosen = report.devices.indexOf(device);
   return (
     <Section
@@ -33,8 +37,8 @@ export function Account({ report, device, onChoose }: Props) {
           <Bar parts={windowParts(device)} whole_us={device.window_us} label="Step window" />
           <span>{time(device.window_us)}</span>
         </div>
-        <Legend device={device} />
-        <KeyFigures report={report} />
+        <Legend device={device} against={against} />
+        <KeyFigures report={report} against={against} />
       </div>
     </Section>
   );
@@ -70,8 +74,19 @@ function DeviceChoice({ devices, chosen, onChoose }: ChoiceProps) {
 }
 
 /** The step window by cause. The displayed parts add up to the displayed total. */
-function Legend({ device }: { device: Device }) {
-  const parts = windowParts(device);
+function Legend({ device, against }: { device: Device; against: Against | null }) {
+  const comparison = against?.comparison;
+  const mean = comparison?.mean_step_us;
+  const compared = mean !== undefined && mean.base_steps > 0 && mean.candidate_steps > 0;
+  const causes = new Map(comparison?.causes.map((change) => [change.cause, change]));
+  // A cause of the base alone has a row of 0.
+  const own = windowParts(device);
+  const gone = compared
+    ? [...causes.values()].filter(
+        ({ cause: name, base_us }) => base_us > 0 && !own.some((part) => part.name === name),
+      )
+    : [];
+  const parts = [...own, ...gone.map(({ cause: name }) => ({ name, us: 0 }))];
   const times = column(
     parts.map((part) => part.us),
     device.window_us,
@@ -79,10 +94,20 @@ function Legend({ device }: { device: Device }) {
   return (
     <table className="gd-legend">
       <caption className="gd-unseen">Step window by cause</caption>
+      {compared && (
+        <thead>
+          <tr className="gd-muted">
+            <td />
+            <td />
+            <td />
+            <td title="Mean step: this recording less the base">± per step</td>
+          </tr>
+        </thead>
+      )}
       {[true, false].map((works) => (
         <tbody key={works ? "works" : "idle"}>
           <tr>
-            <th scope="rowgroup" colSpan={3} className="gd-over">
+            <th scope="rowgroup" colSpan={compared ? 4 : 3} className="gd-over">
               {works ? "GPU busy" : "GPU idle, by cause"}
             </th>
           </tr>
@@ -96,6 +121,7 @@ function Legend({ device }: { device: Device }) {
                   </th>
                   <td>{times.parts[at]}</td>
                   <td>{percent(part.us, device.window_us)}</td>
+                  {compared && <CauseDelta change={causes.get(part.name)} />}
                 </tr>
               ),
           )}
@@ -106,8 +132,22 @@ function Legend({ device }: { device: Device }) {
           <th scope="row">Step window</th>
           <td data-part="total">{times.total}</td>
           <td>{percent(1)}</td>
+          {compared && (
+            <td>
+              <DeltaText delta={deltaOf(mean.candidate, mean.base, time)} base={time(mean.base)} />
+            </td>
+          )}
         </tr>
       </tfoot>
     </table>
+  );
+}
+
+function CauseDelta({ change }: { change: CauseDifference | undefined }) {
+  const { base_us = 0, candidate_us = 0 } = change ?? {};
+  return (
+    <td>
+      <DeltaText delta={deltaOf(candidate_us, base_us, time)} base={`${time(base_us)} per step`} />
+    </td>
   );
 }

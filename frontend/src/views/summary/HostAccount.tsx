@@ -2,6 +2,7 @@ import { codePlace, percent, time } from "../../base/format";
 import { word } from "../../base/terms";
 import { HOST_KINDS } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
+import type { Against } from "../../state/base";
 import type { Report } from "../../wire/report";
 import { Section } from "../parts/Section";
 import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
@@ -11,7 +12,7 @@ import { KeyFigures } from "./KeyFigures";
 const FIRST = 8;
 
 /** The main thread's time by activity, for a trace without a GPU. */
-export function HostAccount({ report }: { report: Report }) {
+export function HostAccount({ report, against }: { report: Report; against: Against | null }) {
   const total_us = window_us(report);
   return (
     <Section title="Where host time went" className="gd-account">
@@ -43,7 +44,7 @@ export function HostAccount({ report }: { report: Report }) {
             </tbody>
           </table>
         )}
-        <KeyFigures report={report} />
+        <KeyFigures report={report} against={against} />
       </div>
     </Section>
   );

@@ -1,19 +1,45 @@
 import { count, percent, plural, time } from "../../base/format";
 import { GLOSSARY } from "../../base/vocabulary";
 import { meanStep_us } from "../../state/account";
+import type { Against } from "../../state/base";
+import { deltaOf, shareDelta, type Delta } from "../../state/delta";
 import type { Recorded, Report } from "../../wire/report";
+import { DeltaText } from "../base/DeltaText";
+
+interface Props {
+  readonly report: Report;
+  readonly against: Against | null;
+}
 
 /** Figures about the recording: how busy the GPU was, how many steps, on which GPU, and what was recorded. */
-export function KeyFigures({ report }: { report: Report }) {
+export function KeyFigures({ report, against }: Props) {
   const { trace, verdict, steps, devices } = report;
+  const base = against?.report;
+  const mean = against?.comparison?.mean_step_us;
+  const hasMean = mean && mean.base_steps > 0 && mean.candidate_steps > 0;
   return (
     <div className="gd-figures">
       <dl className="gd-facts">
         {devices.length > 0 && (
-          <Fact name="GPU busy" about="gpu busy" value={percent(verdict?.busy_share ?? 0)} />
+          <Fact
+            name="GPU busy"
+            about="gpu busy"
+            value={percent(verdict?.busy_share ?? 0)}
+            delta={
+              base && base.devices.length > 0
+                ? shareDelta(verdict?.busy_share ?? 0, base.verdict?.busy_share ?? 0)
+                : null
+            }
+          />
         )}
         <Fact name="Steps" value={stepCount(report)} />
-        {steps.length > 0 && <Fact name="Mean step" value={time(meanStep_us(report))} />}
+        {steps.length > 0 && (
+          <Fact
+            name="Mean step"
+            value={time(meanStep_us(report))}
+            delta={hasMean ? deltaOf(mean.candidate, mean.base, time) : null}
+          />
+        )}
         <Fact name="Recording" value={time(trace?.duration_us ?? 0)} />
       </dl>
       <p className="gd-muted">{gpus(report)}</p>
@@ -27,11 +53,20 @@ function stepCount({ steps, inferred_steps: inferred }: Report): string {
   return inferred?.are_steps ? `${count(inferred.repetitions)} inferred` : "none marked";
 }
 
-function Fact({ name, value, about }: { name: string; value: string; about?: string }) {
+interface FactProps {
+  readonly name: string;
+  readonly value: string;
+  readonly about?: string;
+  readonly delta?: Delta | null;
+}
+
+function Fact({ name, value, about, delta = null }: FactProps) {
   return (
     <div title={about && GLOSSARY[about]}>
       <dt>{name}</dt>
-      <dd>{value}</dd>
+      <dd>
+        {value} <DeltaText delta={delta} />
+      </dd>
     </div>
   );
 }

@@ -2,6 +2,7 @@ import { useState } from "react";
 import { Findings } from "../findings/Findings";
 import type { ReportProps } from "../parts/reportProps";
 import { Steps } from "../steps/Steps";
+import { useAgainst } from "../../state/base";
 import { onlyMemory } from "../../state/kinds";
 import { Account } from "./Account";
 import { HostAccount } from "./HostAccount";
@@ -11,20 +12,21 @@ import { Verdict } from "./Verdict";
 /** What limits the job, what to fix first and what it brings, where the time went, and the other findings. */
 export default function Summary({ entry, report }: ReportProps) {
   const [chosen, setChosen] = useState(0);
+  const against = useAgainst(entry);
   const device = report.devices[chosen] ?? report.devices[0];
   return (
     <>
       <div className="gd-top">
         <Verdict entry={entry} report={report} />
         {device ? (
-          <Account report={report} device={device} onChoose={setChosen} />
+          <Account report={report} device={device} onChoose={setChosen} against={against} />
         ) : onlyMemory(report.trace?.kind) ? (
           <MemoryFigures report={report} />
         ) : (
-          <HostAccount report={report} />
+          <HostAccount report={report} against={against} />
         )}
       </div>
-      <Findings report={report} />
+      <Findings report={report} against={against} />
       {device && <Steps report={report} device={device} />}
     </>
   );
