@@ -13,6 +13,8 @@ from tb_gpudiag.service import exports
 from tests.plugin.server import Server
 from tests.service.helpers import eventually
 
+pytestmark = pytest.mark.slow
+
 
 def _download(server: Server, format_: str) -> tuple[bytes, str]:
     server.ready(f"report?id={server.only_id()}")

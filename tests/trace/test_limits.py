@@ -75,7 +75,7 @@ def test_the_depth_limit_itself_is_allowed() -> None:
 
 # Files whose content takes much more memory than text: empty events, values that are no events, and lists and
 # dicts of a pickle. Each is repeated up to DENSE_BYTES.
-DENSE_BYTES = 16 << 20
+DENSE_BYTES = 8 << 20
 DENSE_TRACES = [
     b"{},",
     b'{"ph":"X"},',
@@ -92,7 +92,7 @@ DENSE_TRACES = [
 DENSE_PICKLES = [b"}", b"]", b"}K\x01K\x02s", b"}NNNNNNN", b"N", b"K\x01K\x02\x86", b"\x8c\x02ab"]
 
 # Reading takes this much for any file: the libraries, and a few chunks of text that are parsed at once.
-ALWAYS_BYTES = 600 << 20
+ALWAYS_BYTES = 400 << 20
 MOST_PER_BYTE = 15
 
 
