@@ -89,9 +89,9 @@ def test_an_answer_begins_near_a_time_or_at_an_index(prepared: Prepared) -> None
 
 
 def test_kinds_are_those_of_the_route() -> None:
-    from tb_gpudiag import plugin
+    from tb_gpudiag import query
 
-    assert tuple(KINDS) == plugin.SEARCHED
+    assert tuple(KINDS) == query.SEARCHED
 
 
 def details(prepared: Prepared, text: str, kind: str) -> pb.EventDetails:
