@@ -1,5 +1,5 @@
 import { Button } from "@mantine/core";
-import { useAgainst, usePinned } from "../../state/base";
+import { stepCounts, useAgainst, usePinned } from "../../state/base";
 import { traceLabel, verdictText } from "../../state/comparison";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
@@ -42,6 +42,7 @@ function Judgment({ entry }: { entry: TraceEntry }) {
   return (
     <span role="status">
       <b>{verdictText(comparison.verdict)}.</b> {comparison.sentence}
+      {!stepCounts(comparison) && " So no figure per step is compared."}
     </span>
   );
 }
