@@ -8,10 +8,12 @@ off is closed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from tb_gpudiag.trace.copying import Write
 from tb_gpudiag.trace.limits import DEFAULT_LIMITS, Limits
+from tb_gpudiag.trace.nsys_file import refuse_database
 from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.pieces import BETWEEN, Salvaged, broken_end, ends_array, salvage
 from tb_gpudiag.trace.repair import repaired
@@ -35,7 +37,10 @@ def copy_with_events(
     Raises TraceError if the file cannot be read, and what `write` raises.
     """
     with Source(path, limits) as source:
-        head = _Head(iter(source), write)
+        blocks = iter(source)
+        first = next(blocks, b"")
+        refuse_database(first, path)
+        head = _Head(chain([first], blocks), write)
 
         def insert(stream: Stream) -> bool:
             head.end_before(stream)

@@ -40,7 +40,10 @@ _LONGEST_TEXT: Final = 64 << 20
 _IDS_AT_ONCE: Final = 500
 _COMPUTED: Final = re.compile(r"\bAS\s*\(", re.IGNORECASE)
 # A column is a number of ours or a call of one of these.
-_FUNCTIONS: Final = frozenset({"coalesce", "substr", "like"})
+_FUNCTIONS: Final = frozenset({"coalesce", "substr", "like", "instr"})
+# A process has a few kilobytes of environment.
+_LONGEST_SETTING: Final = 64 << 10
+_MOST_SETTINGS: Final = 10_000
 _MOST_TABLES: Final = 1_000
 
 
@@ -179,6 +182,22 @@ class Database:
             {n: np.concatenate([c.numbers[n] for c in chunks] or [np.zeros(0, np.int64)]) for n in numbers},
             {t: pa.concat_arrays([c.texts[t] for c in chunks] or [pa.array([], pa.string())]) for t in texts},
         )
+
+    def settings(self, table: str) -> Iterator[bytes]:
+        """Yield the values of a table that have a `=`, shortened. They may contain zero bytes."""
+        if not self.has(table, "value"):
+            return
+        value = "CAST(value AS BLOB)"
+        try:
+            query = (
+                f"SELECT substr({value}, 1, {_LONGEST_SETTING}) FROM {table} WHERE instr({value}, x'3d') > 0"
+            )
+            cursor = self._connection.execute(f"{query} LIMIT {_MOST_SETTINGS}")
+            while rows := cursor.fetchmany(_IDS_AT_ONCE):
+                for (setting,) in rows:
+                    yield setting
+        except Exception as error:
+            raise self._failure(error) from error
 
     def strings(self, ids: Int64) -> dict[int, str]:
         """Return the texts with these ids in the table of strings. Unknown ids are left out."""

@@ -43,6 +43,17 @@ def report_refused(path: str) -> NotATrace:
     )
 
 
+def refuse_database(first: bytes, path: str) -> None:
+    """Raise NotATrace for a database: only JSON can be copied event by event."""
+    if is_database(first):
+        raise NotATrace(
+            "it is an SQLite export of Nsight Systems, and only traces of torch.profiler can be copied",
+            where=path,
+            remedy="look at the .nsys-rep file with Nsight Systems; gpudiag explain GD907 says how to "
+            "remove credentials",
+        )
+
+
 def read_export(
     source: Source, blocks: Iterator[bytes], limits: Limits, report: Callable[[float, str], None]
 ) -> Trace:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tb_gpudiag.trace.credential_search import MOST_COUNTED
 from tb_gpudiag.trace.credentials import CredentialFilter
 from tb_gpudiag.trace.events import Credential, Metadata
 from tb_gpudiag.trace.nsys_database import MISSING, Database
@@ -92,10 +93,15 @@ def metadata(database: Database, listed: list[dict[str, Any]], *, shapes: bool) 
 
 
 def credentials(database: Database) -> dict[Credential, int]:
-    """Return the credentials among the environment variables, which Nsight Systems records."""
+    """Return the credentials in the environments that Nsight Systems records: of the program, of the machine,
+    and of all processes, as blocks among the texts."""
     search = CredentialFilter()
-    for name, value in environment(database).items():
-        search.feed(f"{name}={value}\n".encode())
+    for table in ("META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV", "StringIds"):
+        for setting in database.settings(table):
+            separator = b";" if table == "TARGET_INFO_SYSTEM_ENV" else b"\0"
+            search.feed(setting.replace(separator, b"\n") + b"\n")
+            if search.found.total() >= MOST_COUNTED:
+                break
     search.end()
     return dict(search.found)
 

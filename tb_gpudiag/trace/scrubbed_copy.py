@@ -12,6 +12,7 @@ from tb_gpudiag.trace.copying import Write, packing, refuse_same_file, whole_fil
 from tb_gpudiag.trace.credentials import CredentialFilter
 from tb_gpudiag.trace.events import Credential
 from tb_gpudiag.trace.limits import DEFAULT_LIMITS, Limits
+from tb_gpudiag.trace.nsys_file import refuse_database
 from tb_gpudiag.trace.snapshot_pickle import is_pickle
 from tb_gpudiag.trace.source import Source
 
@@ -45,6 +46,7 @@ def scrub(
 
 def _cleaned(blocks: Iterator[bytes], found: CredentialFilter, path: str) -> Iterator[bytes]:
     first = next(blocks, b"")
+    refuse_database(first, path)
     if is_pickle(first) or first.lstrip(_BEFORE_JSON)[:1] not in (b"{", b"["):
         raise NotATrace(
             "it is not a trace", where=path, remedy="name a .pt.trace.json or .pt.trace.json.gz file"

@@ -106,3 +106,41 @@ def test_without_nsys(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["diagnose", str(report(tmp_path / "log")), "--export"]) == 2
     assert "nsys is not on the PATH" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["annotate", "scrub"])
+def test_an_export_is_not_copied(
+    export: Path, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "copy.json"
+    assert main([command, str(export), "-o", str(target)]) == 2
+    assert "export of Nsight Systems" in capsys.readouterr().err
+    assert not target.exists()
+
+
+def test_exports_of_ranks_are_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rank 1 comes 30 ms late to every collective."""
+    ms = 1_000_000
+    for rank in range(2):
+        export = Export(100 + rank)
+        for step in range(8):
+            at, late = step * 100 * ms, rank * 30 * ms
+            export.range(f"step {step}", at, at + 99 * ms)
+            for number, (name, start, end, stream) in enumerate(
+                (
+                    ("gemm", 3 * ms + late, 40 * ms + late, 7),
+                    ("ncclDevKernel_AllReduce", 44 * ms + late, 95 * ms, 20),
+                )
+            ):
+                correlation = 2 * step + number + 1
+                launch = at + start - ms
+                export.call("cudaLaunchKernel_v7000", launch, launch + ms // 2, correlation)
+                export.kernel(name, at + start, at + end, correlation, streamId=stream)
+        for name, value in (("RANK", rank), ("WORLD_SIZE", 2)):
+            variable = f'{name}="{value}"'
+            export.add("META_DATA_CAPTURE", name="PROCESS_0:ENVIRONMENT_VARIABLE", value=variable)
+        export.write(tmp_path / f"rank{rank}.sqlite")
+    assert main(["job", str(tmp_path), "--format", "json"]) == 0
+    (job,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert [rank["rank"] for rank in job["ranks"]] == [0, 1]
+    assert "GD602" in [found["rule"] for found in job["findings"]]

@@ -34,7 +34,11 @@ _OF_NSYS = Fix(
     "and do not share the .nsys-rep file. If others could read them, revoke these credentials. Record with "
     "an environment that has none.",
     """\
-sqlite3 report.sqlite "DELETE FROM META_DATA_CAPTURE WHERE name LIKE '%:ENVIRONMENT_VARIABLE'; VACUUM"
+sqlite3 report.sqlite "
+  DELETE FROM META_DATA_CAPTURE WHERE name LIKE '%:ENVIRONMENT_VARIABLE';
+  DELETE FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'DeviceEnvironment';
+  UPDATE StringIds SET value = '[removed]' WHERE instr(CAST(value AS BLOB), x'00') > 0;
+  VACUUM;"
 """,
 )
 

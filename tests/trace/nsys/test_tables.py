@@ -245,12 +245,18 @@ def test_rank_host_threads_and_credentials(tmp_path: Path) -> None:
     for text in ('RANK="3"', 'WORLD_SIZE="8"', 'HF_TOKEN="hf_abcdefghijklmnopqrstuvwxyz01234567"'):
         export.add("META_DATA_CAPTURE", name="PROCESS_0:ENVIRONMENT_VARIABLE", value=text)
     export.add("TARGET_INFO_SYSTEM_ENV", name="Hostname", value="node7")
+    export.add("TARGET_INFO_SYSTEM_ENV", name="DeviceEnvironment", value="A=b;MY_API_KEY=k3j4h5k3j4h5k3j4h5")
+    export.string("HOME=/root\0JUPYTER_TOKEN=0f9e8d7c6b5a49382716050f9e8d7c6b5a493827\0")
     export.add("ThreadNames", nameId=export.string("trainer"), globalTid=export.tid(1))
     trace = read(export, tmp_path)
     assert trace.metadata.distributed == {"rank": 3, "world_size": 8}
     assert trace.metadata.host_name == "node7"
     assert [thread.name for thread in trace.events.threads if thread.tid == "1"] == ["trainer"]
-    assert [credential.name for credential in trace.credentials] == ["HF_TOKEN"]
+    assert {credential.name for credential in trace.credentials} == {
+        "HF_TOKEN",
+        "MY_API_KEY",
+        "JUPYTER_TOKEN",
+    }
 
 
 def test_columns_that_old_versions_lack(tmp_path: Path) -> None:
