@@ -94,6 +94,9 @@ export function useGap(entry: TraceEntry, key: GapKey | null) {
   });
 }
 
+/** Rows that have arrived are rendered before the server, often on the same machine, makes more of them. */
+const RENDERED_MS = 100;
+
 export const RUNS = ["runs"] as const;
 
 export function useRuns(wanted = true) {
@@ -104,6 +107,7 @@ export function useRuns(wanted = true) {
     queryFn: ({ client, signal }) =>
       fetchRuns(client.getQueryData<RunTable>(RUNS), signal, (table) => {
         client.setQueryData(RUNS, table);
+        return new Promise((resolve) => window.setTimeout(resolve, RENDERED_MS));
       }),
     staleTime: 0,
     refetchInterval: ({ state: { data } }) => {

@@ -75,14 +75,14 @@ interface Part {
 
 /**
  * Return a list: `known` itself if it has not changed. The server sends what has changed, in parts; each but the last
- * is handed to `onPart` with those before it, so that the page can show it. `begin` asks for the first part of all.
+ * is handed to `onPart` with those before it, so that the page can show it before it asks on. `begin` asks for the first part of all.
  */
 async function fetchList<T extends Part>(
   route: string,
   known: T | undefined,
   merge: (known: T | undefined, answer: T) => T,
   signal?: AbortSignal,
-  onPart: (list: T) => void = () => undefined,
+  onPart: (list: T) => Promise<void> = () => Promise.resolve(),
   begin?: Query,
 ): Promise<T> {
   let list = known;
@@ -91,7 +91,7 @@ async function fetchList<T extends Part>(
     if (list && answer.unchanged) return list;
     list = merge(list, answer);
     if (!answer.more) return list;
-    onPart(list);
+    await onPart(list);
   }
 }
 
@@ -103,7 +103,7 @@ export async function fetchTraces(known?: TraceList, signal?: AbortSignal): Prom
 export async function fetchRuns(
   known?: RunTable,
   signal?: AbortSignal,
-  onPart?: (table: RunTable) => void,
+  onPart?: (table: RunTable) => Promise<void>,
 ): Promise<RunTable> {
   return fetchList("runs", known, mergedRuns, signal, onPart, { first: FIRST_RUNS });
 }
