@@ -9,6 +9,7 @@ export default defineConfig({
   resolve: {
     alias: {
       "playwright-core": here("node_modules/playwright-core/index.mjs"),
+      "puppeteer-core": here("node_modules/puppeteer-core/lib/esm/puppeteer/puppeteer-core.js"),
       vitest: here("node_modules/vitest"),
     },
   },
