@@ -85,6 +85,12 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 	timeout 240 $(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH_VERSION) && touch $@ || \
 		echo "test: torch $(TORCH_VERSION) is not available: tests that record with it are skipped"
 
+# The old plugin, for the test that both run in one TensorBoard. Without pandas' own dependencies in the environment.
+.make/torch-tb-profiler: .make/venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $@ \
+		torch-tb-profiler==0.4.3 pandas python-dateutil pytz six tzdata || \
+		echo "test: torch-tb-profiler is not available: its test is skipped"
+
 # Two phases, each on all cores. The browser tests wait much, so they run next to the others.
 test:
 	@$(MAKE) --no-print-directory -j2 lint test-frontend
@@ -110,7 +116,7 @@ lint-frontend: .make/npm
 quick: .make/venv
 	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real' --hypothesis-profile=quick
 
-test-python: .make/venv $(STATIC) $(if $(CI),.make/torch-for-tests)
+test-python: .make/venv $(STATIC) .make/torch-tb-profiler $(if $(CI),.make/torch-for-tests)
 	$(BIN)/pytest -n auto --dist worksteal
 
 test-frontend: .make/npm

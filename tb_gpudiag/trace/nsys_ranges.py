@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -133,17 +133,15 @@ class Ranges:
             shown = [texts[i] for i in name.indices.to_numpy()[rows].tolist()]
             self._marks.append(_Marks(thread[rows], start[rows], end[rows], shown))
 
+    def _has_steps(self) -> bool:
+        return any(STEP.fullmatch(name) for marks in self._marks for name in marks.name)
+
     def _steps(self) -> Iterator[Part]:
         """Yield a step for each range of the first kind that repeats, on the thread with most of them."""
-        if not self._marks:
+        if not self._marks or self._has_steps():
             return
-        thread, start, end = (
-            np.concatenate([getattr(marks, key) for marks in self._marks])
-            for key in ("thread", "start", "end")
-        )
+        thread, start, end = (_joined(self._marks, key) for key in ("thread", "start", "end"))
         names = [name for marks in self._marks for name in marks.name]
-        if any(STEP.fullmatch(name) for name in names):
-            return
         kind = np.array([_kind(name)[0] for name in names], np.int64)
         for each in np.unique(kind):
             threads, count = np.unique(thread[kind == each], return_counts=True)
@@ -151,15 +149,24 @@ class Ranges:
             rows = _outermost(rows[np.argsort(start[rows], kind="stable")], start, end)
             if len(rows) < 2:
                 continue
-            numbers = [_kind(names[i])[1] for i in rows.tolist()]
-            if NONE in numbers or len(set(numbers)) < len(numbers):
-                numbers = list(range(len(rows)))
+            numbers = _step_numbers([names[i] for i in rows.tolist()])
             base = _NUMBER.sub("", names[rows[0]]) or names[rows[0]]
             self.note = f'steps are the {len(rows):,} NVTX ranges named "{base}"'
             name = encoded(np.arange(len(rows), dtype=np.int32), [f"ProfilerStep#{n}" for n in numbers])
             own, pairs = host_threads(thread[rows])
             yield part(Category.USER_ANNOTATION, name, start[rows], end[rows], own, pairs)
             return
+
+
+def _joined(marks: Sequence[_Marks], column: str) -> Int64:
+    found: Int64 = np.concatenate([getattr(one, column) for one in marks])
+    return found
+
+
+def _step_numbers(names: list[str]) -> list[int]:
+    """Return the numbers in the names, or the places in the list if those are no numbering."""
+    numbers = [_kind(name)[1] for name in names]
+    return list(range(len(names))) if NONE in numbers or len(set(numbers)) < len(numbers) else numbers
 
 
 def _outermost(rows: Int64, start: Int64, end: Int64) -> Int64:
@@ -172,12 +179,8 @@ def _kind(name: str) -> tuple[int, int]:
     """Return which of `_STEPS` a name is, or NONE, and the number in it, or NONE."""
     found = _NUMBER.search(name[-30:]) if len(name) < 100 else None
     base = name[: -len(found[0])] if found else name
-    kind = (
-        next((i for i, pattern in enumerate(_STEPS) if pattern.fullmatch(base)), NONE)
-        if len(base) < 60
-        else NONE
-    )
-    return kind, int(found[1][:9]) if found else NONE
+    fits = (i for i, pattern in enumerate(_STEPS) if len(base) < 60 and pattern.fullmatch(base))
+    return next(fits, NONE), int(found[1][:9]) if found else NONE
 
 
 class _Parsed(NamedTuple):

@@ -62,7 +62,7 @@ describe.skipIf(!process.env.FIREFOX)("in Firefox", () => {
     await frame.waitForSelector(".gd-label");
     const colors = () =>
       frame.$eval(".gd-lanes canvas", (element) => {
-        const canvas = element as HTMLCanvasElement;
+        const canvas = element;
         const { data } = canvas.getContext("2d")?.getImageData(0, 0, canvas.width, canvas.height) ?? {};
         return new Set(data).size;
       });

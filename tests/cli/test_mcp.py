@@ -54,6 +54,20 @@ def texts(value: Any) -> Iterator[str]:
         yield value
 
 
+def assert_longest_first(gaps: list[dict[str, Any]]) -> None:
+    """Check that each gap is there once, and the order."""
+    lengths = [gap["us"] for gap in gaps]
+    assert lengths == sorted(lengths, reverse=True)
+    assert len({(gap["device"], gap["gap"]) for gap in gaps}) == len(gaps)
+
+
+async def refusal(client: Client, tool: str, trace: str) -> str:
+    """Return what a tool says about a trace that it cannot answer for."""
+    result = await client.call_tool(tool, {"trace": trace})
+    assert result.is_error
+    return str(getattr(result.content[0], "text", ""))
+
+
 @pytest.mark.slow
 def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path: Path) -> None:
     environment = {"GPUDIAG_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY)}
@@ -86,9 +100,7 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
             assert finding["evidence"]
             start_us, end_us = finding["ranges_us"][0]
             gaps = (await ask("gaps", trace=slow, start_us=start_us - 1, end_us=end_us + 1))["gaps"]
-            lengths = [gap["us"] for gap in gaps]
-            assert lengths == sorted(lengths, reverse=True)
-            assert len({(gap["device"], gap["gap"]) for gap in gaps}) == len(gaps)
+            assert_longest_first(gaps)
             gap = await ask("gap", trace=slow, device=gaps[0]["device"], gap=gaps[0]["gap"])
             assert "input" in gap["by_cause_us"]
             assert gap["us"] == gaps[0]["us"]
@@ -104,9 +116,7 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
                 ("diagnose", str(tmp_path / "outside"), "no such trace"),
                 ("job", slow, "not a rank"),
             ):
-                wrong = await client.call_tool(tool, {"trace": trace})
-                assert wrong.is_error
-                text = getattr(wrong.content[0], "text", "")
+                text = await refusal(client, tool, trace)
                 assert said in text
                 assert str(log) not in text
 
