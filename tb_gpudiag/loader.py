@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+from typing import Any
 
 from tensorboard.plugins import base_plugin
 
@@ -16,11 +17,20 @@ from tensorboard.plugins import base_plugin
 # would take a second of TensorBoard's start, and this process needs only some.
 NEEDED_BY_THE_ANALYSIS = ("numpy", "duckdb", "pyarrow", "fsspec", "platformdirs", "google.protobuf")
 
+# TensorBoard keeps 10 tensors of a tag, 100 with its fast data server. A record has at most 16 KB.
+MOST_RECORDS_OF_A_RUN = 500
+
 logger = logging.getLogger("tensorboard")
 
 
 class Loader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard ships no types
     """Creates the plugin, or logs in one line why it cannot."""
+
+    def fix_flags(self, flags: Any) -> None:
+        """Keep the records of a run, unless the user says how many."""
+        samples = getattr(flags, "samples_per_plugin", None)
+        if isinstance(samples, dict):
+            samples.setdefault("gpudiag", MOST_RECORDS_OF_A_RUN)
 
     def load(self, context: base_plugin.TBContext) -> base_plugin.TBPlugin | None:
         """Return the plugin for this TensorBoard, or None if it cannot work."""

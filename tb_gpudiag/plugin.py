@@ -24,10 +24,12 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.exports import FORMATS
 from tb_gpudiag.service.pending import Pending
+from tb_gpudiag.service.records import RecordReader
 from tb_gpudiag.service.roots import roots_from
 from tb_gpudiag.service.service import Service, UnknownTrace, problem
 from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.service.slice_messages import Argument
+from tb_gpudiag.training.event_records import TAG
 
 PLUGIN_NAME = "gpudiag"
 
@@ -91,7 +93,8 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
 
     def __init__(self, context: base_plugin.TBContext) -> None:
         logdir_spec = getattr(context.flags, "logdir_spec", None)
-        self._service = Service(roots_from(context.logdir, logdir_spec), settings_from())
+        records = RecordReader(getattr(context, "data_provider", None), PLUGIN_NAME, TAG)
+        self._service = Service(roots_from(context.logdir, logdir_spec), settings_from(), records=records)
         self._first_question = True
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from tb_gpudiag.errors import GpudiagError, Unreadable
+from tb_gpudiag.service.records import Record, RecordReader
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.trace.find import Found, TraceFile, find_traces
 
@@ -44,18 +45,23 @@ class TraceEntry:
     """One trace of the log directory.
 
     `content` is the identity of the version to analyze. It does not change while the file is being written,
-    and is empty until there is a first version to read.
+    and is empty until there is a first version to read. With a `record`, the file is not there: only what an
+    event file has of it.
     """
 
     id: str
     file: TraceFile
     content: str
     writing: bool
+    record: Record | None = None
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Result of one scan, sorted by run, worker and span. `generation` changes when anything else does."""
+    """Result of one scan: traces, then records, each sorted by run, worker and span.
+
+    `generation` changes when anything else does.
+    """
 
     entries: dict[str, TraceEntry] = field(default_factory=dict)
     problems: tuple[GpudiagError, ...] = ()
@@ -86,12 +92,14 @@ class LogIndex:
         self,
         roots: Sequence[Root],
         *,
+        records: RecordReader | None = None,
         find: Callable[[str], Found] = find_traces,
         on_change: Callable[[Snapshot], None] = lambda _: None,
         monotonic_s: Callable[[], float] = time.monotonic,
         wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._roots = tuple(roots)
+        self._records = records
         self._find = find
         self._on_change = on_change
         self._monotonic_s = monotonic_s
@@ -112,6 +120,10 @@ class LogIndex:
     def close(self) -> None:
         """Stop scanning, without waiting: the thread may hang in a dead file system. It is a daemon."""
         self._closed = True
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Scan now."""
         self._wake.set()
 
     def snapshot(self) -> Snapshot:
@@ -147,6 +159,13 @@ class LogIndex:
                 entries[entry.id] = entry
         for gone in self._history.keys() - entries.keys():
             del self._history[gone]
+        if self._records is not None:
+            problems += self._records.problems()
+            for record in self._records.without_trace([entry.file for entry in entries.values()]):
+                before = self._snapshot.entries.get(record.id)
+                if before is None or before.record is not record:
+                    before = TraceEntry(record.id, record.file, record.file.identity, False, record)
+                entries[record.id] = before
         self._publish(entries, tuple(problems))
 
     def _entry(self, root: Root, file: TraceFile) -> TraceEntry:

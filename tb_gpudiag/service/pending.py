@@ -20,6 +20,8 @@ class Pending:
 
 
 def diagnosis_key(entry: TraceEntry) -> str:
-    """Return the key of the trace's diagnosis in the cache; "" while there is nothing to read."""
+    """Return the key of the trace's diagnosis in the cache; "" if there is nothing to read."""
     file = entry.file
-    return entry_key(entry.content, file.run, file.worker, file.span, file.path) if entry.content else ""
+    if not entry.content or entry.record is not None:
+        return ""
+    return entry_key(entry.content, file.run, file.worker, file.span, file.path)

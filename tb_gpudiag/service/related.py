@@ -25,6 +25,8 @@ def ranks_of(entries: Mapping[str, TraceEntry], id_: str) -> list[TraceEntry]:
     nearest: dict[str, TraceEntry] = {chosen.file.worker: chosen}
     at_ns = time_ns(chosen)
     for entry in _traces_of(entries.values(), chosen.file.run):
+        if entry.record is not None:
+            continue
         worker = entry.file.worker
         if worker == chosen.file.worker:
             continue
@@ -35,7 +37,7 @@ def ranks_of(entries: Mapping[str, TraceEntry], id_: str) -> list[TraceEntry]:
 
 
 def recordings_of(entries: Mapping[str, TraceEntry], run: str) -> list[TraceEntry]:
-    """Return the recordings of a run, the oldest first."""
+    """Return the recordings of a run, the oldest first, also those with a record only."""
     found = sorted(_traces_of(entries.values(), run), key=time_ns)
     return found[-MOST_MEMBERS:]
 

@@ -140,7 +140,9 @@ def _row(traces: Sequence[TraceEntry], described: Described, summary: Summary) -
     workers = Counter(trace.file.worker for trace in traces if trace.file.kind == newest.file.kind)
     row.id = row.run = newest.file.run
     row.worker = newest.file.worker
-    row.kind = "job" if len(workers) > 1 and newest.file.kind == "trace" else newest.file.kind
+    row.kind = state.kind
+    if len(workers) > 1 and state.kind == "trace":
+        row.kind = "job"
     row.ranks = len(workers)
     row.recordings = max(workers.values())
     row.time_s = row.time_s or time_ns(newest) / 1e9

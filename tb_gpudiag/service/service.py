@@ -20,6 +20,8 @@ from tb_gpudiag.service.index import LogIndex, Snapshot, TraceEntry
 from tb_gpudiag.service.jobs import COMMAND, Jobs
 from tb_gpudiag.service.listing import Listing
 from tb_gpudiag.service.pending import Pending, diagnosis_key
+from tb_gpudiag.service.record_rows import history_with
+from tb_gpudiag.service.records import RecordReader
 from tb_gpudiag.service.reductions import Reductions
 from tb_gpudiag.service.related import ranks_of, recordings_of
 from tb_gpudiag.service.roots import Root
@@ -51,6 +53,7 @@ class Service:
         roots: Sequence[Root],
         settings: Settings,
         *,
+        records: RecordReader | None = None,
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._lock = threading.Lock()
@@ -70,12 +73,17 @@ class Service:
         self._memory_limit_bytes = settings.memory_limit_bytes
         self._runs = Runs()
         self._reductions = Reductions(self._cache, self._jobs)
-        self._index = LogIndex(roots, on_change=self._look_up)
+        self._records = records
+        self._index = LogIndex(roots, records=records, on_change=self._look_up)
         self._index.start()
+        if records is not None:
+            records.start(self._index.wake)
 
     def close(self) -> None:
         """Stop the thread and the processes, without waiting for them."""
         self._index.close()
+        if self._records is not None:
+            self._records.close()
         self._jobs.close()
         self._slices.close()
 
@@ -141,7 +149,8 @@ class Service:
         Raises:
             UnknownTrace: there is no such trace, or no longer.
         """
-        return self._result(id_, self._read_report)
+        record = self._entry(id_).record
+        return record.answer if record is not None else self._result(id_, self._read_report)
 
     def timeline(self, id_: str, start_us: float | None, end_us: float | None, width: int) -> bytes | Pending:
         """Return the Timeline from `start_us` to `end_us` (None: of the trace), for `width` pixels.
@@ -228,7 +237,10 @@ class Service:
             LimitReached: others are being made.
             UsageError: this trace cannot be exported so.
         """
-        file, limit = self._entry(id_).file, self._memory_limit_bytes
+        entry = self._entry(id_)
+        if entry.record is not None:
+            raise _no_trace(entry)
+        file, limit = entry.file, self._memory_limit_bytes
         found = self._result(
             id_, lambda _, path: self._exports.start(Order(str(path), file, format_, limit, os.getpid()))
         )
@@ -254,7 +266,9 @@ class Service:
         Raises:
             UnknownTrace: there is no such trace, or no longer.
         """
-        self._entry(id_)
+        entry = self._entry(id_)
+        if entry.record is not None:
+            return Pending("failed", error=_no_trace(entry))
         return self._reductions.ask("job", [ranks_of(self._index.snapshot().entries, id_)])
 
     def history(self, run: str) -> bytes | Pending:
@@ -266,7 +280,12 @@ class Service:
         found = recordings_of(self._index.snapshot().entries, run)
         if not found:
             raise UnknownTrace(run)
-        return self._reductions.ask("history", [found])
+        points = [entry.record.point for entry in found if entry.record is not None]
+        traces = [entry for entry in found if entry.record is None]
+        if not traces:
+            return history_with(None, run, points)
+        answer = self._reductions.ask("history", [traces])
+        return answer if isinstance(answer, Pending) or not points else history_with(answer, run, points)
 
     def compare(self, base: str, candidate: str) -> bytes | Pending:
         """Return the ComparisonState of two traces, as gzipped JSON.
@@ -274,7 +293,11 @@ class Service:
         Raises:
             UnknownTrace: one of them is not there, or no longer.
         """
-        return self._reductions.ask("compare", [[self._entry(base)], [self._entry(candidate)]])
+        entries = [self._entry(base), self._entry(candidate)]
+        for entry in entries:
+            if entry.record is not None:
+                return Pending("failed", error=_no_trace(entry))
+        return self._reductions.ask("compare", [[entry] for entry in entries])
 
     def cancel(self, id_: str) -> bool:
         """Stop the queued or running analysis of this trace. Return False if there is none.
@@ -314,6 +337,8 @@ class Service:
     def _result(self, id_: str, read: Callable[[str, Path], Found]) -> Found | Pending:
         """Return `read` of the trace's cache entry. Queue an analysis if there is none or it is corrupt."""
         trace = self._entry(id_)
+        if trace.record is not None:
+            return Pending("failed", error=_no_trace(trace))
         if not trace.content:
             return Pending("queued", stage="The file is still being written.")
         key = diagnosis_key(trace)
@@ -346,7 +371,7 @@ class Service:
 
     def _described(self, entry: TraceEntry) -> pb.TraceEntry:
         key = self._keys.get(entry.id, "")
-        summary = self._summaries.get(key)
+        summary = self._summary_of(entry)
         job = self._jobs.state(key) if summary is None else None
         return pb.TraceEntry(
             id=entry.id,
@@ -361,10 +386,12 @@ class Service:
             sentence=summary.get("sentence", "") if summary else "",
             writing=entry.writing,
             content=entry.content,
-            kind=entry.file.kind,
+            kind=entry.file.kind if entry.record is None else "record",
         )
 
     def _summary_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
+        if entry.record is not None:
+            return entry.record.summary
         return self._summaries.get(self._keys.get(entry.id, ""))
 
     def _look_up(self, snapshot: Snapshot) -> None:
@@ -424,6 +451,14 @@ class Service:
 def problem(error: GpudiagError) -> pb.Problem:
     """Convert an error to its message."""
     return pb.Problem(what=error.what, where=error.where, remedy=error.remedy)
+
+
+def _no_trace(entry: TraceEntry) -> UsageError:
+    return UsageError(
+        "The trace was not kept: this is the record that the training job left in an event file.",
+        where=entry.file.path,
+        remedy="The record has the verdict, the findings and the steps: see the summary.",
+    )
 
 
 def _by_key(keys: Mapping[str, str]) -> dict[str, list[str]]:

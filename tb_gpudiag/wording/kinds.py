@@ -277,6 +277,12 @@ FILE_KINDS = table(
         "Memory by category over time, from torch.profiler.",
         phrase="a memory timeline",
     ),
+    Term(
+        "record",
+        "Record",
+        "What the training job left of a recording in an event file: the trace was not kept.",
+        phrase="a record",
+    ),
 )
 """What a file contains."""
 

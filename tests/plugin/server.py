@@ -17,9 +17,9 @@ BASE = "/data/plugin/gpudiag"
 
 
 class Server:
-    """A TensorBoard for one log directory, with a client."""
+    """A TensorBoard for one log directory, with a client. provider: of the data in its event files."""
 
-    def __init__(self, **flags: Any) -> None:
+    def __init__(self, provider: Any = None, **flags: Any) -> None:
         self.prefix = flags.get("path_prefix", "")
         given = {"logdir": "", "logdir_spec": "", "path_prefix": "", "samples_per_plugin": {}, **flags}
         self.plugins: list[Any] = []
@@ -30,7 +30,9 @@ class Server:
                 keep.append(super().load(context))
                 return keep[-1]
 
-        app = application.TensorBoardWSGIApp(argparse.Namespace(**given, window_title=""), [Kept()])
+        app = application.TensorBoardWSGIApp(
+            argparse.Namespace(**given, window_title=""), [Kept()], data_provider=provider
+        )
         self.client = Client(app)
 
     def get(self, route: str, **more: Any) -> TestResponse:

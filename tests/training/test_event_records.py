@@ -10,40 +10,16 @@ from typing import Any
 
 import pytest
 from tensorboard import context
-from tensorboard.backend.event_processing import data_provider, plugin_event_multiplexer
-from tensorboard.data import server_ingester
-from tensorboard.util import grpc_util
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.training.compact_record import figures_of, record_of
 from tb_gpudiag.training.event_records import SCHEMA, TAG, append_to
 from tests.report.reports import report_of, slow_loader
 from tests.service.helpers import eventually
+from tests.training.data_servers import PROVIDERS, fast_provider, slow_provider
 from tests.training.stage import Diagnosed, FakeProfiler, content_of, handler
 
 pytestmark = pytest.mark.slow
-
-
-def slow_provider(log: Path) -> Any:
-    multiplexer = plugin_event_multiplexer.EventMultiplexer()
-    multiplexer.AddRunsFromDirectory(str(log))
-    multiplexer.Reload()
-    return data_provider.MultiplexerDataProvider(multiplexer, str(log))
-
-
-def fast_provider(log: Path) -> Any:
-    try:
-        binary = server_ingester.get_server_binary()
-    except server_ingester.NoDataServerError as error:
-        pytest.skip(str(error))
-    ingester = server_ingester.SubprocessServerDataIngester(
-        binary, str(log), reload_interval=1, channel_creds_type=grpc_util.ChannelCredsType.LOCAL
-    )
-    ingester.start()
-    return ingester.data_provider
-
-
-PROVIDERS = pytest.mark.parametrize("provider", [slow_provider, fast_provider])
 
 
 def read(provider: Any) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:

@@ -46,7 +46,7 @@ ENUMS: dict[str, tuple[Table, set[str]]] = {
     "phases": (kinds.PHASES, {phase.label for phase in Phase} - {""}),
     "trend states": (kinds.TREND_STATES, set(get_args(State))),
     "saving bases": (kinds.SAVING_BASES, {"at most", "estimate", "replayed"}),  # rules/rule.py, Saving
-    "file kinds": (kinds.FILE_KINDS, set(get_args(Kind))),
+    "file kinds": (kinds.FILE_KINDS, {*get_args(Kind), "record"}),
     "comparison verdicts": (kinds.COMPARISON_VERDICTS, {FASTER, SLOWER, SAME, CANNOT_TELL}),
     "memory figures": (kinds.MEMORY_FIGURES, set(FIGURES)),
 }

@@ -837,6 +837,11 @@ export const FILE_KINDS: Readonly<Record<string, Term>> = {
     "word": "Memory timeline",
     "noun": "a memory timeline",
     "explanation": "Memory by category over time, from torch.profiler."
+  },
+  "record": {
+    "word": "Record",
+    "noun": "a record",
+    "explanation": "What the training job left of a recording in an event file: the trace was not kept."
   }
 };
 

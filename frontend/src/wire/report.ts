@@ -642,7 +642,7 @@ export interface TraceEntry {
   writing: boolean;
   /** changes whenever the file changes: request the report again */
   content: string;
-  /** trace, snapshot, memory_timeline */
+  /** trace, snapshot, memory_timeline, or record: the trace was not kept */
   kind: string;
 }
 
@@ -1295,7 +1295,7 @@ export interface Promised {
 export interface RunRow {
   id: string;
   run: string;
-  /** trace, job, snapshot, memory_timeline */
+  /** trace, job, snapshot, memory_timeline, record */
   kind: string;
   worker: string;
   ranks: number;
