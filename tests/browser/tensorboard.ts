@@ -45,6 +45,25 @@ export function repeat(logdir: string, run: string, as: string, times: number): 
   }
 }
 
+/** Diagnose the traces of a run and delete them: only records in an event file stay. */
+export function keepRecordsOnly(logdir: string, run: string): void {
+  const script = `
+import sys
+from pathlib import Path
+from tb_gpudiag.report.diagnosis import diagnose_file, only_trace
+from tb_gpudiag.training.compact_record import figures_of, record_of
+from tb_gpudiag.training.event_records import append_to
+
+run = Path(sys.argv[1])
+for step, path in enumerate(sorted(run.iterdir())):
+    report = diagnose_file(only_trace(str(path)))
+    events = run / "gpudiag" / report.trace.worker / "events.out.tfevents.1700000000.host.1"
+    append_to(str(events), record_of(report), figures_of(report), step)
+    path.unlink()
+`;
+  execFileSync(PYTHON, ["-c", script, join(logdir, run)], { cwd: PROJECT });
+}
+
 /** Write a CUDA memory snapshot of a script that keeps a tensor per step. */
 export function writeSnapshot(logdir: string, run: string): void {
   const script = `

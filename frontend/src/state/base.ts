@@ -5,7 +5,7 @@ import { useMemo } from "react";
 import { isEmbedded } from "../wire/client";
 import type { Comparison, Finding, Report, TraceEntry } from "../wire/report";
 import { stepsOf } from "./account";
-import { onlyMemory } from "./kinds";
+import { hasEvents } from "./kinds";
 import { useComparison, useReport, useTraces } from "./queries";
 import { usePage } from "./store";
 import { contentsOf } from "./views";
@@ -35,7 +35,7 @@ export interface Against {
 /** Return the recording against the pinned base; null if there is none or the recording is the base itself. */
 export function useAgainst(entry: TraceEntry): Against | null {
   const base = usePinned()?.entry ?? null;
-  const wanted = base !== null && base.id !== entry.id && !onlyMemory(entry.kind);
+  const wanted = base !== null && base.id !== entry.id && hasEvents(entry.kind);
   const found = useComparison(
     wanted ? base.id : null,
     entry.id,

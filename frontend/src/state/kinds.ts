@@ -5,7 +5,17 @@ import { term } from "../base/terms";
 
 /** Label of the kind. Empty for a trace, the usual kind. */
 export function kindText(kind: string): string {
-  return onlyMemory(kind) ? (term(FILE_KINDS, kind)?.word ?? kind) : "";
+  return hasEvents(kind) ? "" : (term(FILE_KINDS, kind)?.word ?? kind);
+}
+
+/** Whether there is a trace, with a timeline and operators, and not a file about memory or a record alone. */
+export function hasEvents(kind: string | undefined): boolean {
+  return !onlyMemory(kind) && !onlyRecord(kind);
+}
+
+/** Whether the trace was not kept: there is only what the training job left in an event file. */
+export function onlyRecord(kind: string | undefined): boolean {
+  return kind === "record";
 }
 
 /** Whether the file is about memory alone: no GPU work, no launches, no timeline. */

@@ -16,6 +16,10 @@ it("offers the views that the directory has something for", () => {
   expect(offered(trace("2", "b", "w0"))).toEqual(["runs", ...ofTrace, "compare", "recording"]);
   const snapshot = { ...one, kind: "snapshot" };
   expect(viewsFor([snapshot], snapshot, "summary")).toEqual(["summary", "memory", "recording"]);
+  const record = { ...one, kind: "record" };
+  const other = trace("2", "a", "w1");
+  expect(viewsFor([record, other], record, "summary")).toEqual(["summary"]);
+  expect(viewsFor([record, other], other, "summary")).not.toContain("job");
 });
 
 it("always offers the open view", () => {

@@ -3,7 +3,7 @@
 import { VIEWS, type ViewName } from "../base/hash";
 import type { TraceEntry } from "../wire/report";
 import { levels } from "./choose";
-import { onlyMemory } from "./kinds";
+import { hasEvents, onlyRecord } from "./kinds";
 
 /** Return the views to offer while `entry` is selected, in the order of their tabs. `open` is always one of them. */
 export function viewsFor(
@@ -12,17 +12,18 @@ export function viewsFor(
   open: ViewName,
 ): readonly ViewName[] {
   const { runs, workers } = levels(traces, entry);
+  const ranks = [...workers.values()].filter((spans) => spans.some(({ kind }) => hasEvents(kind)));
   const recordings = Math.max(...[...workers.values()].map((spans) => spans.length));
   const offered: Readonly<Record<ViewName, boolean>> = {
     runs: runs.size > 1,
     summary: true,
-    timeline: !onlyMemory(entry.kind),
-    operators: !onlyMemory(entry.kind),
-    memory: true,
-    recording: true,
-    job: workers.size > 1 && !onlyMemory(entry.kind),
+    timeline: hasEvents(entry.kind),
+    operators: hasEvents(entry.kind),
+    memory: !onlyRecord(entry.kind),
+    recording: !onlyRecord(entry.kind),
+    job: ranks.length > 1 && hasEvents(entry.kind),
     history: recordings > 1,
-    compare: traces.length > 1,
+    compare: traces.length > 1 && !onlyRecord(entry.kind),
   };
   return VIEWS.filter((view) => offered[view] || view === open);
 }

@@ -49,3 +49,15 @@ it("shows a memory file without figures about time and without a limiter", async
   expect(screen.queryByText("Recording")).toBeNull();
   expect(screen.queryByText("Limited by")).toBeNull();
 });
+
+it("shows a record's summary with its memory in each view, and says that the trace was not kept", async () => {
+  const memory = [
+    { device: 0, name: "H100", peak_allocated_bytes: 2 ** 30, peak_reserved_bytes: 0, sites: [] },
+  ];
+  for (const open of ["summary", "timeline", "memory"] as const) {
+    expect(await shown(open, "record", { memory })).toContain("Memory at its peak");
+    expect(screen.getByText(/^The trace was not kept/)).toBeTruthy();
+    expect(screen.queryByRole("button", { name: /^Show the memory/ })).toBeNull();
+    cleanup();
+  }
+});

@@ -1,5 +1,5 @@
 import { Button, CloseButton } from "@mantine/core";
-import { onlyMemory } from "../../state/kinds";
+import { hasEvents } from "../../state/kinds";
 import { usePage } from "../../state/store";
 import { isEmbedded } from "../../wire/client";
 import type { TraceEntry } from "../../wire/report";
@@ -14,7 +14,7 @@ export function Base({ traces, entry }: Props) {
   const base = usePage((page) => page.base);
   const tab = usePage((page) => page.tab);
   const pinBase = usePage((page) => page.pinBase);
-  if (onlyMemory(entry.kind) || traces.length < 2 || isEmbedded()) return null;
+  if (!hasEvents(entry.kind) || traces.length < 2 || isEmbedded()) return null;
   const pinned = traces.find(({ id }) => id === base);
   if (!pinned || pinned.id === entry.id) {
     return (

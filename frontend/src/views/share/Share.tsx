@@ -1,7 +1,7 @@
 import { Button, Menu } from "@mantine/core";
 import { useState } from "react";
 import { currentUrl } from "../../state/frame";
-import { onlyMemory } from "../../state/kinds";
+import { hasEvents, onlyRecord } from "../../state/kinds";
 import { exportAddress, fetchExport, isEmbedded, type ExportFormat } from "../../wire/client";
 import type { TraceEntry } from "../../wire/report";
 import { copyText } from "./copy";
@@ -29,8 +29,8 @@ export function Share({ entry }: { entry: TraceEntry }) {
   const [said, setSaid] = useState("");
   const [inPerfetto, setInPerfetto] = useState(false);
   if (isEmbedded()) return null;
-  const ready = entry.state === "ready";
-  const downloads = DOWNLOADS.filter(({ format }) => format !== "trace" || !onlyMemory(entry.kind));
+  const ready = entry.state === "ready" && !onlyRecord(entry.kind);
+  const downloads = DOWNLOADS.filter(({ format }) => format !== "trace" || hasEvents(entry.kind));
 
   const copy = (what: string, text: Promise<string>) => {
     text
@@ -93,7 +93,7 @@ export function Share({ entry }: { entry: TraceEntry }) {
               <span className="gd-share-about">{about}</span>
             </Menu.Item>
           ))}
-          {!onlyMemory(entry.kind) && (
+          {hasEvents(entry.kind) && (
             <>
               <Menu.Divider />
               <Menu.Item

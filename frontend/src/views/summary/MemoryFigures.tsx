@@ -4,8 +4,14 @@ import { usePage } from "../../state/store";
 import type { Report } from "../../wire/report";
 import { Section } from "../parts/Section";
 
-/** The memory of each device in a file about memory, and the way to the memory view. */
-export function MemoryFigures({ report }: { report: Report }) {
+interface Props {
+  readonly report: Report;
+  /** Whether there is a memory view. */
+  readonly linked: boolean;
+}
+
+/** The memory of each device, and the way to the memory view. */
+export function MemoryFigures({ report, linked }: Props) {
   const showMemoryOf = usePage((page) => page.showMemoryOf);
   if (report.memory.length === 0) return null;
   return (
@@ -20,9 +26,11 @@ export function MemoryFigures({ report }: { report: Report }) {
             <th scope="col" className="gd-number">
               Reserved
             </th>
-            <th scope="col">
-              <span className="gd-unseen">Memory view</span>
-            </th>
+            {linked && (
+              <th scope="col">
+                <span className="gd-unseen">Memory view</span>
+              </th>
+            )}
           </tr>
         </thead>
         <tbody>
@@ -33,18 +41,20 @@ export function MemoryFigures({ report }: { report: Report }) {
               <td className="gd-number">
                 {memory.peak_reserved_bytes > 0 ? bytes(memory.peak_reserved_bytes) : ""}
               </td>
-              <td className="gd-number">
-                <button
-                  type="button"
-                  className="gd-link"
-                  aria-label={`Show the memory of ${memoryLabel(memory)}`}
-                  onClick={() => {
-                    showMemoryOf(memory.device);
-                  }}
-                >
-                  Show
-                </button>
-              </td>
+              {linked && (
+                <td className="gd-number">
+                  <button
+                    type="button"
+                    className="gd-link"
+                    aria-label={`Show the memory of ${memoryLabel(memory)}`}
+                    onClick={() => {
+                      showMemoryOf(memory.device);
+                    }}
+                  >
+                    Show
+                  </button>
+                </td>
+              )}
             </tr>
           ))}
         </tbody>
