@@ -57,6 +57,25 @@ export function newerThan(traces: readonly TraceEntry[], shown: TraceEntry): Tra
     .sort((a, b) => b.modified_s - a.modified_s);
 }
 
+/** Return what a recording is most likely to be compared with: the one before it, then the newest of other runs. */
+export function likelyBases(
+  traces: readonly TraceEntry[],
+  shown: TraceEntry,
+  most: number,
+): readonly TraceEntry[] {
+  const readable = traces.filter(({ id, state }) => id !== shown.id && state !== "failed");
+  const before = readable.filter(
+    ({ run, worker, modified_s }) =>
+      run === shown.run && worker === shown.worker && modified_s <= shown.modified_s,
+  );
+  const runs = new Set(readable.map(({ run }) => run));
+  runs.delete(shown.run);
+  const others = [...runs].map((run) => inRun(readable, run, shown.worker)).filter((found) => found !== null);
+  others.sort((a, b) => b.modified_s - a.modified_s);
+  const previous = newest(before);
+  return [...(previous ? [previous] : []), ...others].slice(0, most);
+}
+
 /** Format a span. torch's trace handler writes the recording time, in ms or ns since 1970. Others use any name. */
 export function spanLabel(span: string): string {
   if (!/^\d{12,20}$/.test(span)) return span || "–";

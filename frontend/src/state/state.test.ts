@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { plain } from "../base/format.testdata";
 import type { Device, Finding, Report, TraceEntry } from "../wire/report";
 import { stepParts, stepsOf, window_us, windowParts } from "./account";
-import { inRun, matches, levels, newerThan, newest, spanLabel } from "./choose";
+import { inRun, likelyBases, matches, levels, newerThan, newest, spanLabel } from "./choose";
 import { activitiesOf, longest } from "./gap";
 import { costText, findingKeys, groupedByReason } from "./findings";
 import { linkOf, usePage } from "./store";
@@ -51,6 +51,14 @@ describe("choosing", () => {
     expect(newerThan([...traces, ...later], shown).map(({ id }) => id)).toEqual(["5", "2"]);
     expect(newerThan(traces.slice(1, 2), shown).map(({ id }) => id)).toEqual(["2"]);
     expect(newerThan([shown], shown)).toEqual([]);
+  });
+
+  it("offers the recording before, then the newest of other runs, to compare with", () => {
+    const shown = entry("5", "a", "w0", 40);
+    const others = [entry("6", "c", "w1", 5), entry("7", "c", "w0", 3), entry("8", "d", "w0", 60)];
+    const ids = (most: number) => likelyBases([...traces, shown, ...others], shown, most).map(({ id }) => id);
+    expect(ids(8)).toEqual(["2", "8", "7"]);
+    expect(ids(2)).toEqual(["2", "8"]);
   });
 
   it("lists each run once, and the workers and spans of the selected one", () => {

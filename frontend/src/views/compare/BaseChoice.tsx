@@ -19,7 +19,7 @@ export function BaseChoice({ traces, entry, base }: Props) {
     .filter(({ kind }) => !onlyMemory(kind))
     .map((trace) => ({ value: trace.id, label: traceLabel(trace) }));
   return (
-    <section className="gd-card gd-base" aria-label="What is compared">
+    <section className="gd-card gd-compared" aria-label="What is compared">
       <label>
         <span className="gd-muted">Base</span>
         <Select

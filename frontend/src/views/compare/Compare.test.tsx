@@ -129,3 +129,11 @@ it("asks for a base, and says when that of a link is gone", () => {
   shown({}, "gone");
   expect(screen.getByText(/no longer in the log directory/)).toBeTruthy();
 });
+
+it("offers recordings to compare with, and pins the one that is clicked", () => {
+  shown({}, null);
+  const offered = within(screen.getByRole("region", { name: "Compare with" })).getAllByRole("button");
+  expect(offered.map(({ textContent }) => textContent)).toEqual(["run b · w"]);
+  fireEvent.click(offered[0]!);
+  expect(usePage.getState().base).toBe("b");
+});

@@ -7,6 +7,7 @@ import { Answer } from "../status/Answer";
 import { BaseChoice } from "./BaseChoice";
 import { Causes } from "./Causes";
 import { Differences } from "./Differences";
+import { LikelyBases } from "./LikelyBases";
 import { FindingChanges } from "./FindingChanges";
 import { MemoryDifferences } from "./MemoryDifferences";
 import { Promises } from "./Promises";
@@ -31,6 +32,7 @@ export default function Compare({ traces, entry }: Props) {
           The base of this link is no longer in the log directory. Choose another.
         </Notice>
       )}
+      {!known && <LikelyBases traces={traces} entry={entry} />}
       {known && (
         <Answer
           doing="Comparing the recordings"

@@ -1,0 +1,44 @@
+import { Button } from "@mantine/core";
+import { likelyBases } from "../../state/choose";
+import { traceLabel } from "../../state/comparison";
+import { onlyMemory } from "../../state/kinds";
+import { usePage } from "../../state/store";
+import type { TraceEntry } from "../../wire/report";
+
+/** More would take longer to read than to search. */
+const MOST = 8;
+
+interface Props {
+  readonly traces: readonly TraceEntry[];
+  readonly entry: TraceEntry;
+}
+
+/** Recordings to compare with at one click. */
+export function LikelyBases({ traces, entry }: Props) {
+  const pinBase = usePage((page) => page.pinBase);
+  const likely = likelyBases(
+    traces.filter(({ kind }) => !onlyMemory(kind)),
+    entry,
+    MOST,
+  );
+  if (likely.length === 0) return null;
+  return (
+    <section className="gd-card" aria-label="Compare with">
+      <h2>Compare with</h2>
+      <div className="gd-suggested">
+        {likely.map((base) => (
+          <Button
+            key={base.id}
+            size="compact-sm"
+            variant="default"
+            onClick={() => {
+              pinBase(base.id);
+            }}
+          >
+            {traceLabel(base)}
+          </Button>
+        ))}
+      </div>
+    </section>
+  );
+}
