@@ -1157,7 +1157,7 @@ class NamedTime(_message.Message):
     def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ..., self_us: _Optional[float] = ..., total_us: _Optional[float] = ...) -> None: ...
 
 class JobReport(_message.Message):
-    __slots__ = ("schema_version", "generator", "id", "run", "span", "world_size", "parallelism", "ranks", "missing_ranks", "missing", "clocks", "collectives", "slowdown", "verdict", "findings", "unchecked", "clear", "notes", "problems", "steps")
+    __slots__ = ("schema_version", "generator", "id", "run", "span", "world_size", "parallelism", "ranks", "missing_ranks", "missing", "clocks", "collectives", "slowdown", "verdict", "findings", "unchecked", "clear", "notes", "problems", "steps", "timeline")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -1178,6 +1178,7 @@ class JobReport(_message.Message):
     NOTES_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    TIMELINE_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     id: str
@@ -1198,7 +1199,58 @@ class JobReport(_message.Message):
     notes: _containers.RepeatedScalarFieldContainer[str]
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
     steps: _containers.RepeatedCompositeFieldContainer[JobStep]
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., span: _Optional[str] = ..., world_size: _Optional[int] = ..., parallelism: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[JobRank, _Mapping[str, object]]]] = ..., missing_ranks: _Optional[_Iterable[int]] = ..., missing: _Optional[int] = ..., clocks: _Optional[_Union[Clocks, _Mapping[str, object]]] = ..., collectives: _Optional[_Union[JobCollectives, _Mapping[str, object]]] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[JobVerdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[JobStep, _Mapping[str, object]]]] = ...) -> None: ...
+    timeline: RankTimeline
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., span: _Optional[str] = ..., world_size: _Optional[int] = ..., parallelism: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[JobRank, _Mapping[str, object]]]] = ..., missing_ranks: _Optional[_Iterable[int]] = ..., missing: _Optional[int] = ..., clocks: _Optional[_Union[Clocks, _Mapping[str, object]]] = ..., collectives: _Optional[_Union[JobCollectives, _Mapping[str, object]]] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[JobVerdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[JobStep, _Mapping[str, object]]]] = ..., timeline: _Optional[_Union[RankTimeline, _Mapping[str, object]]] = ...) -> None: ...
+
+class RankTimeline(_message.Message):
+    __slots__ = ("parts", "kinds", "lanes", "left_out")
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    LANES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.RepeatedScalarFieldContainer[str]
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    lanes: _containers.RepeatedCompositeFieldContainer[RankLane]
+    left_out: int
+    def __init__(self, parts: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., lanes: _Optional[_Iterable[_Union[RankLane, _Mapping[str, object]]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class RankLane(_message.Message):
+    __slots__ = ("at", "aligned", "start_us", "end_us", "parts", "part", "part_us", "collectives")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    ALIGNED_FIELD_NUMBER: _ClassVar[int]
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    PART_US_FIELD_NUMBER: _ClassVar[int]
+    COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
+    at: int
+    aligned: bool
+    start_us: float
+    end_us: _containers.RepeatedScalarFieldContainer[float]
+    parts: _containers.RepeatedScalarFieldContainer[int]
+    part: _containers.RepeatedScalarFieldContainer[int]
+    part_us: _containers.RepeatedScalarFieldContainer[float]
+    collectives: LaneCollectives
+    def __init__(self, at: _Optional[int] = ..., aligned: bool = ..., start_us: _Optional[float] = ..., end_us: _Optional[_Iterable[float]] = ..., parts: _Optional[_Iterable[int]] = ..., part: _Optional[_Iterable[int]] = ..., part_us: _Optional[_Iterable[float]] = ..., collectives: _Optional[_Union[LaneCollectives, _Mapping[str, object]]] = ...) -> None: ...
+
+class LaneCollectives(_message.Message):
+    __slots__ = ("start_us", "end_us", "waiting_us", "transfer_us", "waited_for_us", "count", "kind")
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    END_US_FIELD_NUMBER: _ClassVar[int]
+    WAITING_US_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_US_FIELD_NUMBER: _ClassVar[int]
+    WAITED_FOR_US_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    start_us: _containers.RepeatedScalarFieldContainer[float]
+    end_us: _containers.RepeatedScalarFieldContainer[float]
+    waiting_us: _containers.RepeatedScalarFieldContainer[float]
+    transfer_us: _containers.RepeatedScalarFieldContainer[float]
+    waited_for_us: _containers.RepeatedScalarFieldContainer[float]
+    count: _containers.RepeatedScalarFieldContainer[int]
+    kind: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, start_us: _Optional[_Iterable[float]] = ..., end_us: _Optional[_Iterable[float]] = ..., waiting_us: _Optional[_Iterable[float]] = ..., transfer_us: _Optional[_Iterable[float]] = ..., waited_for_us: _Optional[_Iterable[float]] = ..., count: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class JobRank(_message.Message):
     __slots__ = ("rank", "worker", "host", "id", "step_us", "busy_us", "waiting_us", "transfer_us", "exposed_communication_us", "clock_offset_us", "last_in", "window_us", "computing_us", "copying_us", "communicating_us", "idle_by_cause", "limiter", "device_name", "start_us", "findings")

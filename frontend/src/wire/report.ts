@@ -972,6 +972,51 @@ export interface JobReport {
   problems: Problem[];
   /** bounded */
   steps: JobStep[];
+  timeline: RankTimeline | undefined;
+}
+
+/** A lane per rank. Times are from the start of the first recording, as those of collectives and steps. */
+export interface RankTimeline {
+  /** what a rank does: computing, copying, communicating, then causes of idle time */
+  parts: string[];
+  /** of collectives */
+  kinds: string[];
+  /** by rank; bounded: those that the others wait for longest */
+  lanes: RankLane[];
+  /** ranks without a lane */
+  left_out: number;
+}
+
+/** Stretches of time one after the other, each with its parts. Short neighbors are merged: the sums stay. */
+export interface RankLane {
+  /** index in JobReport.ranks */
+  at: number;
+  /** false: its clock cannot be compared, so its times are from the start of its own recording */
+  aligned: boolean;
+  start_us: number;
+  /** of each stretch; the next one starts there */
+  end_us: number[];
+  /** number of parts of each stretch */
+  parts: number[];
+  /** of all stretches: index in RankTimeline.parts */
+  part: number[];
+  part_us: number[];
+  collectives: LaneCollectives | undefined;
+}
+
+/** Columns of the same length. Short neighbors are merged: the sums stay. */
+export interface LaneCollectives {
+  start_us: number[];
+  end_us: number[];
+  /** for ranks that arrive later */
+  waiting_us: number[];
+  /** after the last rank has arrived */
+  transfer_us: number[];
+  /** by the other ranks, in sum, because this rank is the last */
+  waited_for_us: number[];
+  count: number[];
+  /** index in RankTimeline.kinds plus 1; 0 for several */
+  kind: number[];
 }
 
 export interface JobRank {

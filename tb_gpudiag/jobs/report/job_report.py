@@ -15,6 +15,7 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets, slim
 from tb_gpudiag.jobs.report.collective_messages import collectives_message
 from tb_gpudiag.jobs.report.rank_messages import rank_messages, step_messages
+from tb_gpudiag.jobs.report.rank_timeline import rank_timeline
 from tb_gpudiag.jobs.rules.job_verdict import find_job_verdict
 from tb_gpudiag.jobs.rules.replayed_savings import TRUSTED_ERROR
 from tb_gpudiag.jobs.rules.run_job_rules import run_job_rules
@@ -84,6 +85,7 @@ def build_job_report(
         ],
         steps=step_messages(facts),
         slowdown=_slowdown(facts),
+        timeline=rank_timeline(facts),
     )
 
 

@@ -1,0 +1,197 @@
+"""A timeline with a lane per rank: what each rank does between its collectives, and the collectives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.digest.digest import Digest, numbers, per_cause
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.operations import COMMUNICATING, COMPUTING, WORK, Parts
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.units import us
+from tb_gpudiag.trace.events import Int64
+
+LANES_LIMIT: Final = 64
+
+# With these, the JSON of a timeline has some 64 KB. Few ranks have more per lane, but no screen has more
+# than some hundred places to point at.
+STRETCHES_LIMIT: Final = 1_000
+STRETCHES_PER_LANE: Final = 200
+COLLECTIVES_LIMIT: Final = 800
+COLLECTIVES_PER_LANE: Final = 150
+
+SEVERAL: Final = 0
+"""The kind of merged collectives. Others are their index in `kinds` plus 1."""
+
+
+@dataclass(frozen=True)
+class _Stretches:
+    """bounds: shape (n + 1,), ns from the recording's start. parts: shape (n, parts)."""
+
+    bounds: Int64
+    parts: Parts
+
+
+def rank_timeline(facts: JobFacts) -> pb.RankTimeline:
+    """Build the timeline. With too many ranks, it has those that the others wait for longest."""
+    waits, operations, members = facts.waits, facts.operations, facts.set.members
+    waited_for = _waited_for(facts)
+    by_member = np.bincount(operations.member, weights=waited_for, minlength=len(members))
+    shown = np.sort(np.argsort(-by_member, kind="stable")[:LANES_LIMIT])
+    waiting, transfer = (np.zeros(len(operations), np.int64) for _ in range(2))
+    waiting[waits.row], transfer[waits.row] = waits.waiting_ns, waits.transferring_ns
+    base = np.array([member.about.origin_ns for member in members], np.int64) - operations.base_ns
+    zero = facts.clocks.of_members(base, np.arange(len(base))).min()
+    lanes = []
+    for i in shown.tolist():
+        rows = np.flatnonzero(operations.member == i)
+        own = _stretches(members[i], operations.part_names[len(WORK) :])
+        own = _merged(own, min(STRETCHES_PER_LANE, STRETCHES_LIMIT // len(shown)))
+        known = bool(facts.clocks.known[i])
+
+        def placed(times: Int64, i: int = i, known: bool = known) -> list[float]:
+            """Times of the rank's recording on the axis of the timeline."""
+            if known:
+                times = facts.clocks.of_members(times + base[i], np.full(len(times), i)) - zero
+            return [us(time) for time in times]
+
+        collectives = _collectives(
+            np.stack([operations.start_ns[rows] - base[i], operations.end_ns[rows] - base[i]], axis=1),
+            np.stack([waiting[rows], transfer[rows], waited_for[rows]], axis=1),
+            operations.kind.code[rows].astype(np.int64) + 1,
+            min(COLLECTIVES_PER_LANE, COLLECTIVES_LIMIT // len(shown)),
+        )
+        row, part = np.nonzero(own.parts)
+        lanes.append(
+            pb.RankLane(
+                at=i,
+                aligned=known,
+                start_us=placed(own.bounds[:1])[0],
+                end_us=placed(own.bounds[1:]),
+                parts=np.bincount(row, minlength=len(own.parts)).tolist(),
+                part=part.tolist(),
+                part_us=[us(ns) for ns in own.parts[row, part]],
+                collectives=pb.LaneCollectives(
+                    start_us=placed(collectives.span_ns[:, 0]),
+                    end_us=placed(collectives.span_ns[:, 1]),
+                    waiting_us=[us(ns) for ns in collectives.sums_ns[:, 0]],
+                    transfer_us=[us(ns) for ns in collectives.sums_ns[:, 1]],
+                    waited_for_us=[us(ns) for ns in collectives.sums_ns[:, 2]],
+                    count=collectives.count.tolist(),
+                    kind=collectives.kind.tolist(),
+                ),
+            )
+        )
+    return pb.RankTimeline(
+        parts=operations.part_names,
+        kinds=operations.kind.texts,
+        lanes=lanes,
+        left_out=len(members) - len(shown),
+    )
+
+
+def _waited_for(facts: JobFacts) -> Int64:
+    """How long the other ranks wait, in sum, for the operation that is the last of its collective; shape
+    (operations,)."""
+    waits = facts.waits
+    total = np.bincount(waits.collective, weights=waits.waiting_ns, minlength=len(waits))
+    found = np.zeros(len(facts.operations), np.int64)
+    if len(waits):
+        found[waits.last_row] = total
+    return found
+
+
+def _stretches(member: Digest, causes: tuple[str, ...]) -> _Stretches:
+    """Cut the step window at the starts of collectives, and at their ends where what runs in them is known.
+
+    The parts add up to those of the steady steps: what the collectives do not say is after the last one.
+    """
+    about, table, steps = member.about, member.collectives, member.steps
+    steady = np.asarray(steps.column("steady").to_pylist(), np.bool_)
+    of_steps = _parts(member, "steps", causes)[steady]
+    if not len(table):
+        ends = numbers(steps, "end_ns")[steady]
+        bounds = np.r_[np.int64(about.window_start_ns), ends]
+        return _Stretches(np.maximum.accumulate(bounds), of_steps)
+    start, end = numbers(table, "start_ns"), numbers(table, "end_ns")
+    parts = _parts(member, "collectives", causes)
+    rest = np.maximum(0, of_steps.sum(axis=0) - parts.sum(axis=0))
+    # Row k is what the rank does from the start of collective k - 1 on; the first one, before any.
+    parts = np.concatenate([parts, rest[None]])
+    bounds = np.r_[np.int64(about.window_start_ns), start, np.int64(max(about.window_end_ns, start[-1]))]
+    bounds = np.maximum.accumulate(bounds)
+    inside = np.zeros_like(parts)
+    if about.devices:
+        inside[1:, COMMUNICATING] = numbers(table, "exposed_ns")
+        inside[1:, COMPUTING] = end - start - inside[1:, COMMUNICATING]
+    alone = np.r_[False, True, np.maximum.accumulate(end)[:-1] <= start[1:]]
+    fits = (inside >= 0).all(axis=1) & (inside <= parts).all(axis=1) & (inside.sum(axis=1) > 0)
+    cut = np.flatnonzero(alone & fits & (np.r_[bounds[0], end] < bounds[1:]))
+    left = np.where(np.isin(np.arange(len(parts)), cut)[:, None], parts - inside, parts)
+    return _Stretches(np.insert(bounds, cut + 1, end[cut - 1]), np.insert(left, cut, inside[cut], axis=0))
+
+
+def _parts(member: Digest, name: str, causes: tuple[str, ...]) -> Parts:
+    """Parts of the rows of a table, shape (rows, 3 + causes), as in the figures of the ranks."""
+    table, own = member.table(name), member.about.causes
+    by_cause = per_cause(table, "idle_ns" if member.about.devices else "host_ns", len(own))
+    found = np.zeros((len(table), len(WORK) + len(causes)), np.int64)
+    for column, part in enumerate(WORK):
+        found[:, column] = numbers(table, f"{part}_ns")
+    for column, cause in enumerate(own):
+        if cause in causes:
+            found[:, len(WORK) + causes.index(cause)] += by_cause[:, column]
+    return np.maximum(0, found)
+
+
+def _merged(whole: _Stretches, most: int) -> _Stretches:
+    first = _groups(whole.bounds[:-1], np.diff(whole.bounds), most)
+    if not len(first):
+        return whole
+    return _Stretches(
+        whole.bounds[np.r_[first, len(whole.parts)]], np.add.reduceat(whole.parts, first, axis=0)
+    )
+
+
+@dataclass(frozen=True)
+class _Collectives:
+    """span_ns: shape (n, 2). sums_ns: waiting, transfer and the others' waiting, shape (n, 3)."""
+
+    span_ns: Int64
+    sums_ns: Int64
+    count: Int64
+    kind: Int64
+
+
+def _collectives(span: Int64, sums: Int64, kind: Int64, most: int) -> _Collectives:
+    """Merge short collectives that follow one another. kind: number of each."""
+    first = _groups(span[:, 0], span[:, 1] - span[:, 0], most)
+    if not len(first):
+        return _Collectives(span, sums, kind, kind)
+    count = np.diff(np.r_[first, len(span)])
+    end = np.maximum.reduceat(span[:, 1], first)
+    return _Collectives(
+        span_ns=np.stack([span[first, 0], end], axis=1),
+        sums_ns=np.add.reduceat(sums, first, axis=0),
+        count=count,
+        kind=np.where(count == 1, kind[first], SEVERAL),
+    )
+
+
+def _groups(start: Int64, length: Int64, most: int) -> Int64:
+    """Return the first index of each group of neighbors, at most `most` groups. Long ones are alone."""
+    rows = len(start)
+    if rows <= most:
+        return np.arange(rows)
+    # As many long ones as fit into the whole, as many bins of short ones, and what long ones cut off of bins.
+    least = max(1, 3 * (int(start[-1]) + int(length[-1]) - int(start[0])) // max(1, most - 3))
+    long = length >= least
+    bins = (start - start[0]) // least
+    new = np.ones(rows, np.bool_)
+    new[1:] = long[1:] | long[:-1] | (np.diff(bins) != 0)
+    first: Int64 = np.flatnonzero(new)
+    # Times of a broken file can be in any order.
+    return first if len(first) <= most else np.arange(most) * rows // most
