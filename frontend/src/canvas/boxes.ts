@@ -152,6 +152,19 @@ function eventLabel({ name, events }: Label): string {
 const patterns = new Map<Scheme, CanvasPattern | null>();
 
 function fillBox({ context, scheme, top, height }: Strip, fill: Fill, left: number, width: number): void {
+  fillArea(context, scheme, fill, { left, top, width, height });
+}
+
+export interface Area {
+  readonly left: number;
+  readonly top: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+/** Fill an area, hatched if the cause is. */
+export function fillArea(context: Context, scheme: Scheme, fill: Fill, area: Area): void {
+  const { left, top, width, height } = area;
   context.fillStyle = fill.color;
   context.fillRect(left, top, width, height);
   if (!fill.hatched || width < 3) return;

@@ -60,6 +60,27 @@ const job: JobReport = {
       ...{ rank_us: [1000, 1000], rank_waiting_us: [400, 0] },
     },
   ],
+  timeline: {
+    ...{ parts: ["computing", "copying", "communicating", "input"], kinds: ["all_reduce"], left_out: 2 },
+    lanes: [
+      {
+        ...{ at: 0, aligned: true, start_us: 0, end_us: [1000, 2000], parts: [1, 1] },
+        ...{ part: [0, 2], part_us: [1000, 1000] },
+        collectives: {
+          ...{ start_us: [1000], end_us: [2000], waiting_us: [800], transfer_us: [200] },
+          ...{ waited_for_us: [0], count: [1], kind: [1] },
+        },
+      },
+      {
+        ...{ at: 1, aligned: false, start_us: 0, end_us: [1800, 2000], parts: [2, 1] },
+        ...{ part: [0, 3, 2], part_us: [600, 1200, 200] },
+        collectives: {
+          ...{ start_us: [1800], end_us: [2000], waiting_us: [0], transfer_us: [200] },
+          ...{ waited_for_us: [800], count: [1], kind: [1] },
+        },
+      },
+    ],
+  },
 };
 
 function shown(answer: Partial<JobState>): void {
@@ -158,4 +179,23 @@ it("shows the slowdown, and the ranks and kinds of work behind it", async () => 
   expect(screen.getByText("Rank 1")).toBeTruthy();
   expect(screen.queryByText("Rank 0")).toBeNull();
   expect(screen.getByText("Forward compute")).toBeTruthy();
+});
+
+it("moves over the timeline of the ranks by keyboard, and opens the timeline of one", async () => {
+  shown({ state: "ready", job });
+  const chart = await screen.findByRole("group", { name: /^Timeline of the ranks/ });
+  expect(screen.getByText(/2 others without a lane/)).toBeTruthy();
+  expect(screen.getByText(/clocks of these ranks cannot be compared/)).toBeTruthy();
+  fireEvent.keyDown(chart, { key: "ArrowRight" });
+  expect(screen.getByText("Rank 0, at 0 ms, for 1 ms: Computing 100%.")).toBeTruthy();
+  fireEvent.keyDown(chart, { key: "ArrowRight" });
+  expect(screen.getByText(/all_reduce: waits 800 µs, transfers 200 µs\.$/)).toBeTruthy();
+  fireEvent.keyDown(chart, { key: "ArrowDown" });
+  expect(screen.getByText(/^Rank 1\*, at 0 ms.*Data loading 66.7%, Computing 33.3%\.$/)).toBeTruthy();
+  fireEvent.keyDown(chart, { key: "ArrowRight" });
+  expect(screen.getByText(/the other ranks wait 800 µs for this one/)).toBeTruthy();
+  fireEvent.keyDown(chart, { key: "Enter" });
+  expect(usePage.getState()).toMatchObject({
+    ...{ tab: "timeline", trace: "t1", view: { start_us: 1750, end_us: 2050 } },
+  });
 });

@@ -15,6 +15,7 @@ import { Collectives } from "./Collectives";
 import { JobHeat } from "./JobHeat";
 import { JobVerdict } from "./JobVerdict";
 import { Ranks } from "./Ranks";
+import { RankTimeline } from "./RankTimeline";
 import { SlowdownPart } from "./SlowdownPart";
 
 interface Props {
@@ -60,6 +61,7 @@ function Shown({ job, base }: { job: JobReport; base: BaseJob | null }) {
       </Section>
       <Ranks job={job} base={base} />
       <JobHeat job={job} />
+      <RankTimeline job={job} />
       {job.slowdown && <SlowdownPart slowdown={job.slowdown} />}
       <Collectives job={job} />
       <Bandwidth sizes={job.collectives?.sizes ?? []} />

@@ -1,0 +1,35 @@
+import { paint, partLabel, rank as orderOf } from "../../base/causes";
+import { WAITING_ALPHA } from "../../canvas/ranks";
+import type { Lane } from "../../canvas/rankLanes";
+import { usePage } from "../../state/store";
+import { CauseSwatch } from "../parts/CauseSwatch";
+
+/** What the colors of the lanes mean. */
+export function RankLegend({ lanes }: { lanes: readonly Lane[] }) {
+  const scheme = usePage((page) => page.scheme);
+  const names = new Set(
+    lanes.flatMap(({ stretches }) => stretches.flatMap(({ parts }) => parts.map(({ name }) => name))),
+  );
+  const background = paint("communicating", scheme);
+  return (
+    <ul className="gd-lanes-legend">
+      {[...names]
+        .sort((a, b) => orderOf(a) - orderOf(b))
+        .map((name) => (
+          <li key={name}>
+            <CauseSwatch name={name} />
+            {partLabel(name)}
+          </li>
+        ))}
+      <li>
+        <span className="gd-swatch" data-strip style={{ background, opacity: WAITING_ALPHA }} />
+        Below: waits in a collective
+      </li>
+      <li>
+        <span className="gd-swatch" data-strip style={{ background }} />
+        Below: transfers
+      </li>
+      <li>▲ The others wait for this rank longest</li>
+    </ul>
+  );
+}

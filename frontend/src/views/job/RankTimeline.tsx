@@ -1,0 +1,213 @@
+import { useElementSize } from "@mantine/hooks";
+import {
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+  type KeyboardEvent,
+  type PointerEvent,
+} from "react";
+import { plural } from "../../base/format";
+import { aired, clamp, covers, pan, span, toTime, zoom, type Viewport } from "../../base/viewport";
+import { heightOf, laneAt, paintRanks } from "../../canvas/ranks";
+import {
+  besideSpot,
+  boundsOf,
+  inRecording,
+  lanesOf,
+  markedFrom,
+  spotAt,
+  type Lane,
+  type Spot,
+} from "../../canvas/rankLanes";
+import { usePage } from "../../state/store";
+import type { JobReport } from "../../wire/report";
+import { Section } from "../parts/Section";
+import { RankLegend } from "./RankLegend";
+import { RankStretches } from "./RankStretches";
+import { laneName, stretchText } from "./stretchText";
+
+/** Room for all lanes, and what one of them has at most and at least. */
+const LANES_PX = 520;
+const TALLEST_PX = 34;
+const LOWEST_PX = 9;
+
+const LABELS_PX = 52;
+
+const ZOOM_STEP = 0.6;
+const WHEEL_ZOOM = 0.0022;
+const LINE_PX = 16;
+
+/** What each rank does over time, a lane per rank. */
+export function RankTimeline({ job }: { job: JobReport }) {
+  const lanes = useMemo(() => lanesOf(job), [job]);
+  const left = job.timeline?.left_out ?? 0;
+  if (lanes.length === 0) return null;
+  const apart = lanes.some(({ aligned }) => !aligned);
+  return (
+    <Section
+      title="Timeline of the ranks"
+      aside={
+        <span className="gd-muted">
+          {left > 0 &&
+            `the ${plural(lanes.length, "rank")} that the others wait for longest; ${plural(left, "other")} without a lane. `}
+          Ctrl and the wheel zoom, a click opens the rank&rsquo;s own timeline.
+        </span>
+      }
+    >
+      {apart && (
+        <p className="gd-says">
+          The clocks of these ranks cannot be compared: a lane begins at the start of the rank&rsquo;s own
+          recording if its name has a star, so do not compare it with other lanes.
+        </p>
+      )}
+      <Chart job={job} lanes={lanes} />
+      <RankLegend lanes={lanes} />
+      <RankStretches lanes={lanes} />
+    </Section>
+  );
+}
+
+function Chart({ job, lanes }: { job: JobReport; lanes: readonly Lane[] }) {
+  const { ref, width: whole } = useElementSize();
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const scheme = usePage((page) => page.scheme);
+  const visible = usePage((page) => page.visible);
+  const [seen, setSeen] = useState<Viewport | null>(null);
+  const [focus, setFocus] = useState<Spot | null>(null);
+  const bounds = useMemo(() => boundsOf(lanes), [lanes]);
+  const marked_us = useMemo(() => markedFrom(lanes), [lanes]);
+  const view = useMemo(() => clamp(seen ?? bounds, bounds), [seen, bounds]);
+  const width = Math.max(whole - LABELS_PX, 1);
+  const laneHeight = Math.max(LOWEST_PX, Math.min(TALLEST_PX, Math.floor(LANES_PX / lanes.length)));
+  const height = heightOf(lanes.length, laneHeight);
+  const steps = useMemo(() => (lanes.every(({ aligned }) => aligned) ? stepMarks(job) : []), [job, lanes]);
+  useZoom(canvas, view, bounds, setSeen);
+
+  useLayoutEffect(() => {
+    const context = canvas.current?.getContext("2d");
+    if (!canvas.current || !context || whole <= 0 || !visible) return;
+    const ratio = window.devicePixelRatio || 1;
+    canvas.current.width = Math.round(width * ratio);
+    canvas.current.height = Math.round(height * ratio);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    paintRanks(context, { lanes, steps, view, width, laneHeight, scheme, focus, marked_us });
+  }, [lanes, steps, view, whole, width, height, laneHeight, scheme, focus, marked_us, visible]);
+
+  const open = (spot: Spot | null) => {
+    const lane = spot && lanes[spot.lane];
+    const stretch = lane?.stretches[spot?.stretch ?? -1];
+    if (!lane || !stretch) return;
+    const { openTab, setView } = usePage.getState();
+    openTab("timeline", lane.rank.id);
+    setView(aired(inRecording(lane, stretch)));
+  };
+  const onPoint = (event: PointerEvent<HTMLCanvasElement>) => {
+    const box = event.currentTarget.getBoundingClientRect();
+    const lane = laneAt({ lanes, laneHeight }, event.clientY - box.top);
+    setFocus(spotAt(lanes, lane, toTime(view, event.clientX - box.left, width)));
+  };
+  const move = (key: string) => {
+    const next = focus ? besideSpot(lanes, focus, key) : spotAt(lanes, 0, view.start_us);
+    const stretch = next && lanes[next.lane]?.stretches[next.stretch];
+    if (!stretch) return;
+    setFocus(next);
+    if (!covers(view, stretch) && span(stretch) < span(view)) {
+      const middle = (stretch.start_us + stretch.end_us - view.start_us - view.end_us) / 2;
+      setSeen(pan(view, middle, bounds));
+    }
+  };
+  const onKey = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const at = focus && lanes[focus.lane]?.stretches[focus.stretch];
+    const center = at ? (at.start_us + at.end_us) / 2 : (view.start_us + view.end_us) / 2;
+    if (event.key.startsWith("Arrow")) move(event.key);
+    else if (event.key === "Enter") open(focus);
+    else if (event.key === "+") setSeen(zoom(view, ZOOM_STEP, center, bounds));
+    else if (event.key === "-") setSeen(zoom(view, 1 / ZOOM_STEP, center, bounds));
+    else if (event.key === "Escape" && seen) setSeen(null);
+    else return;
+    event.preventDefault();
+  };
+  const every = Math.ceil(14 / laneHeight);
+  return (
+    <div className="gd-heat gd-lanes">
+      <div ref={ref} />
+      <div
+        className="gd-lanes-map"
+        tabIndex={0}
+        role="group"
+        aria-label="Timeline of the ranks. Arrow keys move between ranks and stretches, Enter opens one on the rank's own timeline, plus and minus zoom, Escape shows the whole. The table below has the same figures."
+        onKeyDown={onKey}
+      >
+        <div className="gd-heat-rows" style={{ width: LABELS_PX, height }} aria-hidden="true">
+          {lanes.map(
+            (lane, at) =>
+              at % every === 0 && (
+                <span
+                  key={lane.rank.id}
+                  style={{ top: heightOf(at, laneHeight), height: Math.max(laneHeight, 12) }}
+                >
+                  {laneName(lane)}
+                </span>
+              ),
+          )}
+        </div>
+        <canvas
+          ref={canvas}
+          style={{ width, height }}
+          aria-hidden="true"
+          onPointerMove={onPoint}
+          onClick={() => {
+            open(focus);
+          }}
+        />
+      </div>
+      <p className="gd-lanes-text" role="status">
+        {focus ? stretchText(lanes, focus) : "Point at a stretch to read it."}
+      </p>
+    </div>
+  );
+}
+
+function stepMarks({ steps }: JobReport) {
+  return steps.map(({ name, start_us }) => ({
+    name: name.replace(/^ProfilerStep#/, "Step "),
+    start_us,
+  }));
+}
+
+/** Zoom with Ctrl and the wheel, pan with Shift or sideways. React's own listeners cannot stop the page's zoom. */
+function useZoom(
+  canvas: { readonly current: HTMLCanvasElement | null },
+  view: Viewport,
+  bounds: Viewport,
+  setView: (view: Viewport) => void,
+): void {
+  const latest = useRef({ view, bounds, setView });
+  useEffect(() => {
+    latest.current = { view, bounds, setView };
+  });
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element) return;
+    const onWheel = (event: WheelEvent) => {
+      const now = latest.current;
+      const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE_PX : 1;
+      const box = element.getBoundingClientRect();
+      if (event.ctrlKey || event.metaKey) {
+        const at_us = toTime(now.view, event.clientX - box.left, box.width);
+        now.setView(zoom(now.view, Math.exp(event.deltaY * unit * WHEEL_ZOOM), at_us, now.bounds));
+      } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        const sideways = (event.shiftKey ? event.deltaX + event.deltaY : event.deltaX) * unit;
+        now.setView(pan(now.view, (sideways / box.width) * span(now.view), now.bounds));
+      } else return;
+      event.preventDefault();
+    };
+    element.addEventListener("wheel", onWheel, { passive: false });
+    return () => {
+      element.removeEventListener("wheel", onWheel);
+    };
+  }, [canvas]);
+}
