@@ -76,12 +76,28 @@ it("shows a job: one verdict, its ranks, and the map by keyboard", async () => {
   await map.focus();
   await session.page.keyboard.press("ArrowDown");
   await frame.getByText(/^Rank 0, Computing: \d/).waitFor();
-  await frame.getByText("As a table").click();
+  await frame.getByText("As a table").first().click();
   await expect.poll(() => rows(frame, "Time by rank and cause").count()).toBe(RANKS);
   await rows(frame, "Ranks").nth(1).getByRole("button").click();
   await session.untilHash((hash) => hash.includes("trace=") && hash.includes("view=summary"));
   await session.page.goBack();
   await frame.getByRole("heading", { name: "Ranks", exact: true }).waitFor();
+});
+
+it("shows what the ranks do over time, and opens the timeline of one there", async () => {
+  const { id } = await session.entryOf("job");
+  const frame = await openTab(session.page, session.tensorboard.url, { view: "job", trace: id });
+  const chart = frame.getByRole("group", { name: /^Timeline of the ranks/ });
+  await chart.focus();
+  for (const key of ["ArrowRight", "ArrowDown", "ArrowRight"]) await session.page.keyboard.press(key);
+  await frame.getByText(/^Rank 1, at .*all_reduce: waits \d/).waitFor();
+  await frame.getByText("As a table").nth(1).click();
+  await expect.poll(() => rows(frame, "Stretches by rank").count()).toBeGreaterThan(RANKS);
+  await session.page.setViewportSize({ width: 900, height: 800 });
+  await expect.poll(() => widens(frame)).toBe(false);
+  await chart.focus();
+  await session.page.keyboard.press("Enter");
+  await session.untilHash((hash) => hash.includes("view=timeline") && hash.includes(".t0="));
 });
 
 it("shows the history of a run, and opens the recording that is clicked", async () => {

@@ -45,9 +45,10 @@ def rank_timeline(facts: JobFacts) -> pb.RankTimeline:
     waiting[waits.row], transfer[waits.row] = waits.waiting_ns, waits.transferring_ns
     base = np.array([member.about.origin_ns for member in members], np.int64) - operations.base_ns
     zero = facts.clocks.of_members(base, np.arange(len(base))).min()
+    bounds = np.searchsorted(operations.member, np.arange(len(members) + 1))
     lanes = []
     for i in shown.tolist():
-        rows = np.flatnonzero(operations.member == i)
+        rows = slice(int(bounds[i]), int(bounds[i + 1]))
         own = _stretches(members[i], operations.part_names[len(WORK) :])
         own = _merged(own, min(STRETCHES_PER_LANE, STRETCHES_LIMIT // len(shown)))
         known = bool(facts.clocks.known[i])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from functools import cache
 
 import pytest
@@ -42,7 +42,8 @@ def assert_sums(report: pb.JobReport) -> None:
     found = report.timeline
     assert [lane.at for lane in found.lanes] == list(range(len(report.ranks)))
     for lane in found.lanes:
-        rank, sums, own = report.ranks[lane.at], Counter[str](), lane.collectives
+        rank, own = report.ranks[lane.at], lane.collectives
+        sums: defaultdict[str, float] = defaultdict(float)
         assert len(lane.part) == len(lane.part_us) == sum(lane.parts)
         assert len(lane.parts) == len(lane.end_us)
         for part, time_us in zip(lane.part, lane.part_us, strict=True):
@@ -50,7 +51,7 @@ def assert_sums(report: pb.JobReport) -> None:
         expected = {"computing": rank.computing_us, "copying": rank.copying_us}
         expected |= {"communicating": rank.communicating_us}
         expected |= {one.cause: one.us for one in rank.idle_by_cause}
-        for name in expected | sums:
+        for name in {*expected, *sums}:
             # The step window can begin before the first recorded step, with idle time that is in no step.
             before_us = max(0, rank.window_us - rank.step_us * len(report.steps)) if name not in WORK else 0
             more = sums[name] - expected.get(name, 0)

@@ -29,7 +29,7 @@ export function RankLegend({ lanes }: { lanes: readonly Lane[] }) {
         <span className="gd-swatch" data-strip style={{ background }} />
         Below: transfers
       </li>
-      <li>▲ The others wait for this rank longest</li>
+      <li>▲ The others wait for this rank</li>
     </ul>
   );
 }

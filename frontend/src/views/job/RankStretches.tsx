@@ -82,7 +82,7 @@ function Table({ lanes }: { lanes: readonly Lane[] }) {
   );
   return (
     <DataTable
-      label="Timeline of the ranks"
+      label="Stretches by rank"
       columns={COLUMNS}
       rows={rows}
       rowKey={({ key }) => key}
