@@ -1462,7 +1462,7 @@ class History(_message.Message):
     def __init__(self, schema_version: _Optional[int] = ..., run: _Optional[str] = ..., points: _Optional[_Iterable[_Union[HistoryPoint, _Mapping[str, object]]]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping[str, object]]]] = ..., drifts: _Optional[_Iterable[_Union[Drift, _Mapping[str, object]]]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HistoryPoint(_message.Message):
-    __slots__ = ("id", "worker", "span", "time_s", "rank", "step_us", "low_step_us", "high_step_us", "steps", "busy_share", "shares", "floor_bytes", "peak_bytes", "limiter", "rules", "saving_us", "title", "severity", "device_name")
+    __slots__ = ("id", "worker", "span", "time_s", "rank", "step_us", "low_step_us", "high_step_us", "steps", "busy_share", "shares", "floor_bytes", "peak_bytes", "limiter", "rules", "saving_us", "title", "severity", "device_name", "record")
     ID_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     SPAN_FIELD_NUMBER: _ClassVar[int]
@@ -1482,6 +1482,7 @@ class HistoryPoint(_message.Message):
     TITLE_FIELD_NUMBER: _ClassVar[int]
     SEVERITY_FIELD_NUMBER: _ClassVar[int]
     DEVICE_NAME_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     id: str
     worker: str
     span: str
@@ -1501,7 +1502,8 @@ class HistoryPoint(_message.Message):
     title: str
     severity: int
     device_name: str
-    def __init__(self, id: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., time_s: _Optional[float] = ..., rank: _Optional[int] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., steps: _Optional[int] = ..., busy_share: _Optional[float] = ..., shares: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., floor_bytes: _Optional[float] = ..., peak_bytes: _Optional[float] = ..., limiter: _Optional[str] = ..., rules: _Optional[_Iterable[str]] = ..., saving_us: _Optional[float] = ..., title: _Optional[str] = ..., severity: _Optional[int] = ..., device_name: _Optional[str] = ...) -> None: ...
+    record: bool
+    def __init__(self, id: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., time_s: _Optional[float] = ..., rank: _Optional[int] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., steps: _Optional[int] = ..., busy_share: _Optional[float] = ..., shares: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., floor_bytes: _Optional[float] = ..., peak_bytes: _Optional[float] = ..., limiter: _Optional[str] = ..., rules: _Optional[_Iterable[str]] = ..., saving_us: _Optional[float] = ..., title: _Optional[str] = ..., severity: _Optional[int] = ..., device_name: _Optional[str] = ..., record: bool = ...) -> None: ...
 
 class Change(_message.Message):
     __slots__ = ("point", "what", "before", "after", "unit", "sentence", "causes")

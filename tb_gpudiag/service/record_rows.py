@@ -72,6 +72,7 @@ def record_point(report: pb.Report) -> pb.HistoryPoint:
         title=first.title,
         severity=max((finding.severity for finding in report.findings), default=0),
         device_name=device.name if device is not None else "",
+        record=True,
     )
 
 
@@ -88,7 +89,11 @@ def history_with(answer: bytes | None, run: str, points: Sequence[pb.HistoryPoin
         rank = state.history.points[0].rank if state.history.points else -1
     history = state.history
     own = [point for point in points if point.rank == rank]
-    in_order = sorted([*history.points, *own], key=lambda point: point.time_s)
+    merged = [*history.points, *own]
+    order = sorted(range(len(merged)), key=lambda index: merged[index].time_s)
+    for change in history.changes:
+        change.point = order.index(change.point)
+    in_order = [merged[index] for index in order]
     del history.points[:]
     history.points.extend(in_order)
     if own:

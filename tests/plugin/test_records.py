@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service import records
+from tb_gpudiag.service.record_rows import history_with
 from tb_gpudiag.training.compact_record import record_of
 from tb_gpudiag.training.event_records import append_to
 from tests.plugin.server import Server
@@ -172,3 +174,22 @@ def test_names_in_a_record_are_text(tmp_path: Path, serve: Callable[..., Server]
     answer = server.get(f"report?id={entry['id']}")
     content = gzip.decompress(answer.data) if answer.data[:2] == b"\x1f\x8b" else answer.data
     assert json.loads(content)["report"]["trace"]["worker"] == "../<b>"
+
+
+def test_points_of_records_go_between_those_of_traces() -> None:
+    def point(time_s: float, **more: Any) -> pb.HistoryPoint:
+        return pb.HistoryPoint(id=f"{time_s}", time_s=time_s, **more)
+
+    history = pb.History(
+        run="run",
+        points=[point(1), point(3), point(5, rank=0)],
+        changes=[pb.Change(point=1, sentence="slower")],
+    )
+    answer = gzip.compress(to_json(pb.HistoryState(state="ready", history=history)).encode())
+    records_ = [point(2, record=True), point(0, record=True), point(4, rank=1, record=True)]
+    merged = from_json(
+        gzip.decompress(history_with(answer, "run", records_)).decode(), pb.HistoryState
+    ).history
+    assert [one.time_s for one in merged.points] == [0, 1, 2, 3, 5]  # rank 1 has a history of its own
+    assert merged.points[merged.changes[0].point].time_s == 3
+    assert "2 recordings without a trace" in merged.notes[0]

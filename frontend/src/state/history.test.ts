@@ -6,7 +6,7 @@ function point(more: Partial<HistoryPoint>): HistoryPoint {
   return {
     ...{ id: "p", worker: "w", span: "", time_s: 1, rank: 0, step_us: 0, low_step_us: 0, high_step_us: 0 },
     ...{ steps: 1, busy_share: 0, shares: [], floor_bytes: 0, peak_bytes: 0, limiter: "", rules: [] },
-    ...{ saving_us: 0, title: "", severity: 0, device_name: "" },
+    ...{ saving_us: 0, title: "", severity: 0, device_name: "", record: false },
     ...more,
   };
 }

@@ -1200,6 +1200,8 @@ export interface HistoryPoint {
   /** Finding.Severity of the worst one */
   severity: number;
   device_name: string;
+  /** the trace was not kept: changes and drifts are found without this point */
+  record: boolean;
 }
 
 /** Between two recordings, something changed for good. */

@@ -1,5 +1,5 @@
 import { date, sentence } from "../../base/format";
-import type { History } from "../../wire/report";
+import type { History, HistoryPoint } from "../../wire/report";
 import { Section } from "../parts/Section";
 
 interface Props {
@@ -7,13 +7,19 @@ interface Props {
   readonly onOpen: (point: number) => void;
 }
 
+function nothing(points: readonly HistoryPoint[]): string {
+  const records = points.filter(({ record }) => record).length;
+  if (records === 0) return "Nothing changed for good between these recordings.";
+  return points.length - records > 1
+    ? "Nothing changed for good between the recordings whose traces were kept."
+    : "Not known: changes are found in traces, which were not kept.";
+}
+
 /** What changed for good between recordings, and memory that grows over them. */
 export function Changes({ history: { points, changes, drifts }, onOpen }: Props) {
   return (
     <Section title="What changed">
-      {changes.length === 0 && drifts.length === 0 && (
-        <p className="gd-nothing">Nothing changed for good between these recordings.</p>
-      )}
+      {changes.length === 0 && drifts.length === 0 && <p className="gd-nothing">{nothing(points)}</p>}
       <ol className="gd-changes">
         {changes.map((change, index) => (
           <li key={index}>

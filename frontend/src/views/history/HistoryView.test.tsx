@@ -24,7 +24,7 @@ function point(at: number): HistoryPoint {
     ...{ id: `p${at}`, worker: "w", span: "", time_s: 1_700_000_000 + 60 * at, rank: 0, step_us: 1000 * at },
     ...{ low_step_us: 900 * at, high_step_us: 1100 * at, steps: 6, busy_share: 0.5, shares: [] },
     ...{ floor_bytes: 1024, peak_bytes: 2048, limiter: "input", rules: [], saving_us: 0 },
-    ...{ title: `<b>finding ${at}</b>`, severity: 0, device_name: "" },
+    ...{ title: `<b>finding ${at}</b>`, severity: 0, device_name: "", record: false },
   };
 }
 
@@ -90,4 +90,10 @@ it("has the figures of the curves as a table, the newest first", async () => {
 it("says why there is no history", async () => {
   shown({ state: "failed", error: { what: "no recording can be read", where: "r", remedy: "" } });
   await screen.findByText("No recording can be read.");
+});
+
+it("does not say that nothing changed between records", async () => {
+  const records = [point(1), point(2), point(3)].map((one) => ({ ...one, record: true }));
+  shown({ state: "ready", history: { ...history, points: records, changes: [], drifts: [] } });
+  expect(await screen.findByText(/^Not known: changes are found in traces/)).toBeTruthy();
 });
