@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Sequence
 
 import numpy as np
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.wire import from_json, to_json
+from tb_gpudiag.report.wire import dump, to_dict
 from tb_gpudiag.wording.format import count
 
 
@@ -81,27 +82,28 @@ def history_with(answer: bytes | None, run: str, points: Sequence[pb.HistoryPoin
 
     answer: of the traces, as gzipped JSON; None without traces. As there, one rank is shown.
     """
+    # As plain data: parsing thousands of points as messages takes a second.
     if answer is None:
-        state = pb.HistoryState(state="ready", progress=1.0, history=pb.History(schema_version=1, run=run))
+        empty = pb.History(schema_version=1, run=run)
+        state = to_dict(pb.HistoryState(state="ready", progress=1.0, history=empty))
         rank = min(point.rank for point in points)
     else:
-        state = from_json(gzip.decompress(answer).decode("utf-8"), pb.HistoryState)
-        rank = state.history.points[0].rank if state.history.points else -1
-    history = state.history
-    own = [point for point in points if point.rank == rank]
-    merged = [*history.points, *own]
-    order = sorted(range(len(merged)), key=lambda index: merged[index].time_s)
-    for change in history.changes:
-        change.point = order.index(change.point)
-    in_order = [merged[index] for index in order]
-    del history.points[:]
-    history.points.extend(in_order)
+        state = json.loads(gzip.decompress(answer))
+        shown = state["history"]["points"]
+        rank = shown[0]["rank"] if shown else -1
+    history = state["history"]
+    own = [to_dict(point) for point in points if point.rank == rank]
+    merged = [*history["points"], *own]
+    order = sorted(range(len(merged)), key=lambda index: merged[index]["time_s"])
+    for change in history["changes"]:
+        change["point"] = order.index(change["point"])
+    history["points"] = [merged[index] for index in order]
     if own:
-        history.notes.append(
+        history["notes"].append(
             f"{count(len(own), 'recording')} without a trace: the points are from records in event files. "
             "Changes and growth of memory are looked for among traces only."
         )
-    return gzip.compress(to_json(state).encode("utf-8", "replace"), mtime=0)
+    return gzip.compress(dump(state).encode("utf-8", "replace"), compresslevel=6, mtime=0)
 
 
 def _busiest(report: pb.Report) -> pb.Device | None:

@@ -28,6 +28,10 @@ from tb_gpudiag.trace.find import TraceFile
 # TensorBoard reads its event files every 5 s, or less often.
 READ_EVERY_S = 5.0
 
+# At its start, TensorBoard reads the event files. Without traces, the tab appears with the first record.
+READ_EVERY_AT_FIRST_S: Final = 1.0
+AT_FIRST_S: Final = 60.0
+
 # Listing the tensors of thousands of runs takes at most this share of the time.
 SHARE_OF_TIME: Final = 0.1
 
@@ -149,12 +153,15 @@ class RecordReader:
         return RunTagFilter(runs=None if run is None else [run], tags=[self._tag])
 
     def _read_forever(self, on_change: Callable[[], None]) -> None:
+        started_s = time.monotonic()
         while not self._closed.is_set():
             began_s = time.monotonic()
             if self.read():
                 on_change()
             took_s = time.monotonic() - began_s
-            self._closed.wait(max(READ_EVERY_S, took_s / SHARE_OF_TIME))
+            at_first = not self._found and began_s - started_s < AT_FIRST_S
+            every_s = min(READ_EVERY_S, READ_EVERY_AT_FIRST_S) if at_first else READ_EVERY_S
+            self._closed.wait(max(every_s, took_s / SHARE_OF_TIME))
 
 
 def _left_out(what: str) -> GpudiagError:

@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { likelyBases } from "../../state/choose";
 import { traceLabel } from "../../state/comparison";
-import { onlyMemory } from "../../state/kinds";
+import { hasEvents } from "../../state/kinds";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
 
@@ -17,7 +17,7 @@ interface Props {
 export function LikelyBases({ traces, entry }: Props) {
   const pinBase = usePage((page) => page.pinBase);
   const likely = likelyBases(
-    traces.filter(({ kind }) => !onlyMemory(kind)),
+    traces.filter(({ kind }) => hasEvents(kind)),
     entry,
     MOST,
   );
