@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.metadata
 import subprocess
@@ -32,6 +33,14 @@ def test_importing_the_loader_imports_nothing_that_may_be_missing() -> None:
         check=True,
     )
     assert ended.stdout.split() == ["tb_gpudiag"]
+
+
+def test_records_are_kept_unless_the_user_says_how_many() -> None:
+    for given, kept in (({}, 500), ({"gpudiag": 3}, 3)):
+        flags = argparse.Namespace(samples_per_plugin=dict(given))
+        Loader().fix_flags(flags)
+        assert flags.samples_per_plugin == {"gpudiag": kept}
+    Loader().fix_flags(argparse.Namespace())  # a program that embeds TensorBoard
 
 
 @pytest.mark.parametrize("missing", ["duckdb", "pyarrow", "numpy", "platformdirs", "google.protobuf"])
