@@ -1203,16 +1203,18 @@ class JobReport(_message.Message):
     def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., span: _Optional[str] = ..., world_size: _Optional[int] = ..., parallelism: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[JobRank, _Mapping[str, object]]]] = ..., missing_ranks: _Optional[_Iterable[int]] = ..., missing: _Optional[int] = ..., clocks: _Optional[_Union[Clocks, _Mapping[str, object]]] = ..., collectives: _Optional[_Union[JobCollectives, _Mapping[str, object]]] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[JobVerdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[JobStep, _Mapping[str, object]]]] = ..., timeline: _Optional[_Union[RankTimeline, _Mapping[str, object]]] = ...) -> None: ...
 
 class RankTimeline(_message.Message):
-    __slots__ = ("parts", "kinds", "lanes", "left_out")
+    __slots__ = ("parts", "kinds", "lanes", "left_out", "merged")
     PARTS_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    MERGED_FIELD_NUMBER: _ClassVar[int]
     parts: _containers.RepeatedScalarFieldContainer[str]
     kinds: _containers.RepeatedScalarFieldContainer[str]
     lanes: _containers.RepeatedCompositeFieldContainer[RankLane]
     left_out: int
-    def __init__(self, parts: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., lanes: _Optional[_Iterable[_Union[RankLane, _Mapping[str, object]]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+    merged: bool
+    def __init__(self, parts: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., lanes: _Optional[_Iterable[_Union[RankLane, _Mapping[str, object]]]] = ..., left_out: _Optional[int] = ..., merged: bool = ...) -> None: ...
 
 class RankLane(_message.Message):
     __slots__ = ("at", "aligned", "start_us", "end_us", "parts", "part", "part_us", "collectives")

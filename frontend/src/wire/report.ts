@@ -985,6 +985,8 @@ export interface RankTimeline {
   lanes: RankLane[];
   /** ranks without a lane */
   left_out: number;
+  /** some short stretches or collectives are merged */
+  merged: boolean;
 }
 
 /** Stretches of time one after the other, each with its parts. Short neighbors are merged: the sums stay. */

@@ -16,12 +16,15 @@ from tb_gpudiag.trace.events import Int64
 
 LANES_LIMIT: Final = 64
 
-# With these, the JSON of a timeline has some 64 KB. Few ranks have more per lane, but no screen has more
-# than some hundred places to point at.
-STRETCHES_LIMIT: Final = 1_000
-STRETCHES_PER_LANE: Final = 200
-COLLECTIVES_LIMIT: Final = 800
-COLLECTIVES_PER_LANE: Final = 150
+# With these, the JSON of a timeline has some 64 KB for eight ranks, and 95 KB for 64. No screen has more
+# than some hundred places per lane to point at.
+STRETCHES_LIMIT: Final = 1_024
+STRETCHES_PER_LANE: Final = 100
+COLLECTIVES_LIMIT: Final = 768
+COLLECTIVES_PER_LANE: Final = 80
+
+# Bits of the time that decides which neighbors are merged.
+_PRECISION: Final = 5
 
 SEVERAL: Final = 0
 """The kind of merged collectives. Others are their index in `kinds` plus 1."""
@@ -46,11 +49,11 @@ def rank_timeline(facts: JobFacts) -> pb.RankTimeline:
     base = np.array([member.about.origin_ns for member in members], np.int64) - operations.base_ns
     zero = facts.clocks.of_members(base, np.arange(len(base))).min()
     bounds = np.searchsorted(operations.member, np.arange(len(members) + 1))
-    lanes = []
+    lanes, merged = [], False
     for i in shown.tolist():
         rows = slice(int(bounds[i]), int(bounds[i + 1]))
-        own = _stretches(members[i], operations.part_names[len(WORK) :])
-        own = _merged(own, min(STRETCHES_PER_LANE, STRETCHES_LIMIT // len(shown)))
+        whole = _stretches(members[i], operations.part_names[len(WORK) :])
+        own = _merged(whole, min(STRETCHES_PER_LANE, STRETCHES_LIMIT // len(shown)))
         known = bool(facts.clocks.known[i])
 
         def placed(times: Int64, i: int = i, known: bool = known) -> list[float]:
@@ -65,6 +68,7 @@ def rank_timeline(facts: JobFacts) -> pb.RankTimeline:
             operations.kind.code[rows].astype(np.int64) + 1,
             min(COLLECTIVES_PER_LANE, COLLECTIVES_LIMIT // len(shown)),
         )
+        merged |= len(own.parts) < len(whole.parts) or bool((collectives.count > 1).any())
         row, part = np.nonzero(own.parts)
         lanes.append(
             pb.RankLane(
@@ -91,6 +95,7 @@ def rank_timeline(facts: JobFacts) -> pb.RankTimeline:
         kinds=operations.kind.texts,
         lanes=lanes,
         left_out=len(members) - len(shown),
+        merged=merged,
     )
 
 
@@ -187,12 +192,21 @@ def _groups(start: Int64, length: Int64, most: int) -> Int64:
     rows = len(start)
     if rows <= most:
         return np.arange(rows)
-    # As many long ones as fit into the whole, as many bins of short ones, and what long ones cut off of bins.
-    least = max(1, 3 * (int(start[-1]) + int(length[-1]) - int(start[0])) // max(1, most - 3))
+    # The shortest time that may be alone: longer times give fewer groups, but for what long ones cut off.
+    low, high = 0, max(1, int(start[-1]) + int(length[-1]) - int(start[0]))
+    best = np.arange(most) * rows // most
+    while high - low > max(1, high >> _PRECISION):
+        least = (low + high) // 2
+        first = _groups_of(start, length, least)
+        if len(first) <= most:
+            best, high = first, least
+        else:
+            low = least
+    return best
+
+
+def _groups_of(start: Int64, length: Int64, least: int) -> Int64:
     long = length >= least
-    bins = (start - start[0]) // least
-    new = np.ones(rows, np.bool_)
-    new[1:] = long[1:] | long[:-1] | (np.diff(bins) != 0)
-    first: Int64 = np.flatnonzero(new)
-    # Times of a broken file can be in any order.
-    return first if len(first) <= most else np.arange(most) * rows // most
+    new = np.ones(len(start), np.bool_)
+    new[1:] = long[1:] | long[:-1] | (np.diff((start - start[0]) // least) != 0)
+    return np.flatnonzero(new)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from functools import cache
 
@@ -13,7 +12,7 @@ from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.jobs.ranks.operations import WORK
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.trace.find import find_traces
 from tests.conftest import SHARED_TRACES
 from tests.jobs.ranks.stage import job
@@ -89,6 +88,7 @@ def test_ranks_on_the_cpu_add_up() -> None:
 
 def test_a_collective_that_runs_alone_is_a_stretch_of_its_own() -> None:
     report = report_on(job(2, 2, own_ms=lambda rank, step: 10.0 + 4 * rank))
+    assert not report.timeline.merged
     first, second = report.timeline.lanes
     # Both arrive, wait and transfer until 15 ms. The next one is called 1 ms later, and takes 1 ms.
     assert list(first.end_us)[:3] == [10_000, 15_000, 16_000]
@@ -114,10 +114,13 @@ def test_ranks_without_a_common_clock_begin_at_their_own_start() -> None:
 def test_many_ranks_with_many_collectives_are_bounded() -> None:
     report = report_on(job(80, 20, own_ms=lambda rank, step: 12.0 if rank == 79 else 10.0, collectives=5))
     found = report.timeline
-    assert (len(found.lanes), found.left_out) == (64, 16)
+    assert (len(found.lanes), found.left_out, found.merged) == (64, 16, True)
     assert found.lanes[-1].at == 79
-    assert len(json.dumps(to_dict(found))) < 80_000
+    assert len(to_json(found)) < 100_000
     for lane in found.lanes:
         rank = report.ranks[lane.at]
         assert sum(lane.collectives.waiting_us) == pytest.approx(rank.waiting_us, abs=0.01)
         assert sum(lane.collectives.count) == 100
+        # What is long is not merged.
+        assert len(lane.end_us) > 10
+        assert len(lane.collectives.kind) > 8

@@ -61,7 +61,8 @@ const job: JobReport = {
     },
   ],
   timeline: {
-    ...{ parts: ["computing", "copying", "communicating", "input"], kinds: ["all_reduce"], left_out: 2 },
+    ...{ parts: ["computing", "copying", "communicating", "input"], kinds: ["all_reduce"] },
+    ...{ left_out: 2, merged: true },
     lanes: [
       {
         ...{ at: 0, aligned: true, start_us: 0, end_us: [1000, 2000], parts: [1, 1] },

@@ -63,6 +63,9 @@ export function RankTimeline({ job }: { job: JobReport }) {
         </p>
       )}
       <Chart job={job} lanes={lanes} />
+      {job.timeline?.merged && (
+        <p className="gd-nothing">Short stretches and collectives that follow one another are merged.</p>
+      )}
       <RankLegend lanes={lanes} />
       <RankStretches lanes={lanes} />
     </Section>
