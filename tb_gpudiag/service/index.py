@@ -161,12 +161,18 @@ class LogIndex:
             del self._history[gone]
         if self._records is not None:
             problems += self._records.problems()
-            for record in self._records.without_trace([entry.file for entry in entries.values()]):
-                before = self._snapshot.entries.get(record.id)
-                if before is None or before.record is not record:
-                    before = TraceEntry(record.id, record.file, record.file.identity, False, record)
-                entries[record.id] = before
+            entries |= self._of_records(self._records, [entry.file for entry in entries.values()])
         self._publish(entries, tuple(problems))
+
+    def _of_records(self, records: RecordReader, files: list[TraceFile]) -> dict[str, TraceEntry]:
+        """Entries of the records whose trace is not among `files`."""
+        found = {}
+        for record in records.without_trace(files):
+            before = self._snapshot.entries.get(record.id)
+            if before is None or before.record is not record:
+                before = TraceEntry(record.id, record.file, record.file.identity, False, record)
+            found[record.id] = before
+        return found
 
     def _entry(self, root: Root, file: TraceFile) -> TraceEntry:
         id_ = trace_id(root, file)

@@ -52,6 +52,11 @@ def test_two_ranks_that_take_turns() -> None:
     assert (answer.saving.basis, round(answer.saving.high_ns / 8 / MS)) == ("replayed", 2)
 
 
+def test_chance_makes_ranks_take_turns_too() -> None:
+    answer = check(facts_of(job(2, 8, own_ms=lambda rank, step: 10.4 if rank == step % 2 else 10.0)))
+    assert isinstance(answer, Clear)
+
+
 def test_late_loaders_of_different_ranks_are_not_uneven_work() -> None:
     own = job(4, 6, own_ms=lambda rank, step: 15.0 if rank == step % 3 else 10.0, cause="input")
     assert isinstance(check(facts_of(own)), Clear)
