@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
+from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, find_uneven
 from tb_gpudiag.jobs.what_if_peers import SHARED
 from tb_gpudiag.jobs.what_if_replay import UNCHANGED, Change
 from tb_gpudiag.rules.rule import Saving
@@ -41,6 +41,7 @@ def with_replayed_saving(facts: JobFacts, found: Found) -> Found:
         return found
     like_peers = Change(parts=None, members=frozenset(uneven.members.tolist()))
     saved_ns = saved_by(facts, EVEN_WORK if found.rule.id == "GD603" else like_peers)
-    if saved_ns is None:
+    # Stages of a pipeline without replicas have no peers that run the same program: then nothing changes.
+    if saved_ns is None or saved_ns < LEAST_SHARE * facts.job_ns:
         return found
     return replace(found, finding=replace(found.finding, saving=Saving(saved_ns, saved_ns, "replayed")))
