@@ -23,10 +23,10 @@ from tb_gpudiag.query import DEFAULT_MATCHES, MOST_FIRST_RUNS, MOST_MATCHES, Que
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.exports import FORMATS
-from tb_gpudiag.service.pending import Pending
+from tb_gpudiag.service.pending import Pending, problem
 from tb_gpudiag.service.records import RecordReader
 from tb_gpudiag.service.roots import roots_from
-from tb_gpudiag.service.service import Service, UnknownTrace, problem
+from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.service.slice_messages import Argument
 from tb_gpudiag.training.event_records import TAG
@@ -153,21 +153,21 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
     def _timeline(self, request: wrappers.Request) -> wrappers.Response:
         query = Query(request)
         start_us, end_us, width = query.span_and_width()
-        found = self._service.timeline(query.text("id"), start_us, end_us, width)
+        found = self._service.slice("timeline", query.text("id"), start_us, end_us, width)
         return _sliced(request, pb.Timeline, found)
 
     def _memory(self, request: wrappers.Request) -> wrappers.Response:
         query = Query(request)
         start_us, end_us, width = query.span_and_width()
         device = query.integer_or_none("device", low=-1, high=2**31 - 1)
-        found = self._service.memory(query.text("id"), device, start_us, end_us, width)
+        found = self._service.slice("memory", query.text("id"), device, start_us, end_us, width)
         return _sliced(request, pb.MemorySlice, found)
 
     def _gap(self, request: wrappers.Request) -> wrappers.Response:
         query = Query(request)
         device = query.integer("device", None, low=0, high=2**31 - 1)
         gap = query.integer("gap", None, low=0, high=2**32 - 1)
-        found = self._service.gap(query.text("id"), device, gap)
+        found = self._service.slice("gap", query.text("id"), device, gap)
         if isinstance(found, Pending):
             error = problem(found.error) if found.error else None
             return _json(
@@ -182,26 +182,26 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         first = query.integer_or_none("from", low=0, high=2**31 - 1)
         text, kind = query.searched()
         near_us = query.number("near_us")
-        found = self._service.find(query.text("id"), text, regex, kind, limit, first, near_us)
+        found = self._service.slice("find", query.text("id"), text, regex, kind, limit, first, near_us)
         return _sliced(request, pb.Matches, found)
 
     def _event(self, request: wrappers.Request) -> wrappers.Response:
         query = Query(request)
         if "event" in query:
             number = query.integer("event", None, low=0, high=2**31 - 1)
-            found = self._service.event(query.text("id"), number)
+            found = self._service.slice("event", query.text("id"), number)
         else:
             lane = query.integer("lane", None, low=0, high=2**31 - 1)
             depth = query.integer("depth", None, low=0, high=2**31 - 1)
             start_us = query.moment("start_us")
             previous = query.integer("previous", 0, low=0, high=1) == 1
-            found = self._service.event_at(query.text("id"), lane, depth, start_us, previous)
+            found = self._service.slice("event_at", query.text("id"), lane, depth, start_us, previous)
         return _sliced(request, pb.EventDetails, found)
 
     def _range(self, request: wrappers.Request) -> wrappers.Response:
         query = Query(request)
         start_us, end_us, _ = query.span_and_width()
-        found = self._service.range(query.text("id"), start_us, end_us)
+        found = self._service.slice("range", query.text("id"), start_us, end_us)
         return _sliced(request, pb.RangeStatistics, found)
 
     def _export(self, request: wrappers.Request) -> wrappers.Response:
@@ -258,7 +258,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
     def _sliced_calls(
         self, request: wrappers.Request, message: type[Answer], kind: str, *arguments: Argument
     ) -> wrappers.Response:
-        found = self._service.calls(kind, Query(request).text("id"), *arguments)
+        found = self._service.slice(kind, Query(request).text("id"), *arguments)
         return _sliced(request, message, found)
 
     def _job(self, request: wrappers.Request) -> wrappers.Response:

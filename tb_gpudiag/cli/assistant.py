@@ -139,14 +139,16 @@ class Assistant:
         first: int = 0,
     ) -> Answer:
         """Return the GPU's idle gaps in a time range, longest first."""
-        found = self._ready(lambda: self._service.timeline(trace, start_us, end_us, _TIMELINE_PIXELS))
+        found = self._ready(
+            lambda: self._service.slice("timeline", trace, start_us, end_us, _TIMELINE_PIXELS)
+        )
         if "lanes" not in found:
             return found
         order, merged = longest_gaps(found["lanes"], device)
         first = max(0, first)
         rows: list[Row] = []
         for number, gap in order[first : first + _GAPS_LISTED]:
-            chain = self._ready(partial(self._service.gap, trace, number, gap))
+            chain = self._ready(partial(self._service.slice, "gap", trace, number, gap))
             by_cause = largest_causes(chain["by_cause"])
             rows.append(
                 {
@@ -165,7 +167,7 @@ class Assistant:
 
     def gap(self, trace: str, device: int, gap: int) -> Answer:
         """Return why the GPU was idle in one gap: the work around it, and what the host did."""
-        found = self._ready(lambda: self._service.gap(trace, device, gap))
+        found = self._ready(lambda: self._service.slice("gap", trace, device, gap))
         if "host" not in found:
             return found
         answer: Answer = {
@@ -193,7 +195,7 @@ class Assistant:
     def kernels(self, trace: str, name: str = "", first: int = 0) -> Answer:
         """Return GPU work whose name contains a text, most time first."""
         found = self._ready(
-            lambda: self._service.calls(
+            lambda: self._service.slice(
                 "kernels", trace, "kernel", "total", name[:LONGEST_NAME], _MOST_ROWS, None, None
             )
         )

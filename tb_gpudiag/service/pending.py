@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.cache import entry_key
 from tb_gpudiag.service.index import TraceEntry
 
@@ -25,3 +26,8 @@ def diagnosis_key(entry: TraceEntry) -> str:
     if not entry.content or entry.record is not None:
         return ""
     return entry_key(entry.content, file.run, file.worker, file.span, file.path)
+
+
+def problem(error: GpudiagError) -> pb.Problem:
+    """Convert an error to its message."""
+    return pb.Problem(what=error.what, where=error.where, remedy=error.remedy)

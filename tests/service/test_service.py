@@ -178,7 +178,7 @@ def test_a_failure_is_shown_in_the_list_with_its_reason(
 def test_a_long_list_comes_in_parts_and_then_as_changes(
     serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tb_gpudiag.service.service.MOST_LISTED", 3)
+    monkeypatch.setattr("tb_gpudiag.service.overview.MOST_LISTED", 3)
     for name in "abcdefgh":
         write_trace(tmp_path / "log", name, "fine")
     service = serve()
@@ -258,7 +258,7 @@ def test_the_table_of_runs_asks_for_the_state_of_jobs_without_a_lock(
     locked = []
 
     def state(key: str) -> None:
-        locked.append(service._lock.locked())
+        locked.append(service._overview._lock.locked())
 
     monkeypatch.setattr(service._jobs, "state", state)
     assert len(service.runs().rows) == 1
@@ -278,7 +278,7 @@ def test_the_first_rows_are_those_that_the_page_shows_first_and_the_others_follo
         saving = savings[entry.run]
         if saving is not None:
             row = to_json(pb.RunRow(run=entry.run, saving_share=saving))
-            service._summaries[service._keys[entry.id]] = {"row": row}
+            service._overview._summaries[service._overview._keys[entry.id]] = {"row": row}
 
     table = service.runs(first=3)
     assert [row.run for row in table.rows] == ["a/2", "a/1", "b/1"]
