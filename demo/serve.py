@@ -26,7 +26,11 @@ def main() -> None:
         raise SystemExit(f"demo: port {arguments.port} is in use; try: make demo PORT={arguments.port + 1}")
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", arguments.logdir]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that TensorBoard stops with this program
-    server = subprocess.Popen([*command, "--port", str(arguments.port), "--host", "localhost"])
+    # The recordings of other machines are linked into the log directory.
+    environment = {**os.environ, "GPUDIAG_FOLLOW_LINKS": "1"}
+    server = subprocess.Popen(
+        [*command, "--port", str(arguments.port), "--host", "localhost"], env=environment
+    )
     try:
         wait_for_tab(server, arguments.port)
         url = f"http://localhost:{arguments.port}/#gpudiag"

@@ -8,6 +8,7 @@
     │   ├── TooLarge          a gzip bomb, or larger than a limit that can be raised
     │   ├── TooDeep           JSON nested deeper than any trace
     │   └── Unreadable        an error of the operating system or the remote store
+    │       └── LinksNotFollowed  links lead outside the log directory
     ├── NothingToRead         no trace at the path given
     ├── UsageError            invalid arguments
     ├── JobFailed             an analysis process was killed or could not start
@@ -77,6 +78,10 @@ class TooDeep(TraceError):
 
 class Unreadable(TraceError):
     """The operating system or the remote store cannot read the file."""
+
+
+class LinksNotFollowed(Unreadable):
+    """Links lead outside the log directory. Everything else in it was read."""
 
 
 class NothingToRead(GpudiagError):

@@ -45,6 +45,13 @@ def run(arguments: Sequence[str]) -> int:
         del facts
         show(0.9, "writing")
         output = stack.enter_context(whole_file(target))
-        annotate(report, prepared, file.path, output.write, pack=target.name.endswith(".gz"))
+        annotate(
+            report,
+            prepared,
+            file.path,
+            output.write,
+            pack=target.name.endswith(".gz"),
+            folder=file.folder,
+        )
     tell(f"wrote {target}: open it in https://ui.perfetto.dev or chrome://tracing")
     return 0

@@ -35,7 +35,7 @@ def find_files(
     runs: set[str] = set()
     for path in paths:
         try:
-            found = find_traces(path)
+            found = find_traces(path, paths)
         except GpudiagError as error:
             errors.append(error)
             continue

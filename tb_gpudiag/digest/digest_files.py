@@ -11,6 +11,7 @@ import fsspec
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.file import MOST_BYTES, SUFFIX, from_bytes
 from tb_gpudiag.errors import TooLarge, Unreadable
+from tb_gpudiag.trace.opening import follows_links, is_below
 from tb_gpudiag.trace.source import is_remote, unreadable
 
 # A directory of digests has one file per rank, or per rank and recording.
@@ -18,7 +19,8 @@ MOST_FILES: Final = 1 << 20
 
 
 def find_digests(root: str) -> list[str]:
-    """Return the paths of the digest files below a directory, sorted; if `root` is one, itself.
+    """Return the paths of the digest files below a directory, sorted; if `root` is one, itself. Links that
+    lead outside are left out, as by find_traces.
 
     Raises:
         Unreadable: a remote store cannot be listed.
@@ -33,8 +35,10 @@ def find_digests(root: str) -> list[str]:
             raise unreadable(error, root) from error
         return sorted(names)
     found: list[str] = []
+    inside = "" if follows_links() else os.path.realpath(root)
     for folder, _, names in os.walk(root):
-        found += [os.path.join(folder, name) for name in names if name.endswith(SUFFIX)]
+        paths = [os.path.join(folder, name) for name in names if name.endswith(SUFFIX)]
+        found += [path for path in paths if not inside or is_below(os.path.realpath(path), inside)]
         if len(found) > MOST_FILES:
             break
     return sorted(found)

@@ -6,6 +6,7 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import find_digests, read_digest
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.digest.file import SUFFIX
+from tb_gpudiag.errors import LinksNotFollowed
 from tb_gpudiag.trace.find import find_traces
 
 
@@ -19,7 +20,8 @@ def digests_at(path: str) -> list[Digest]:
     if path.endswith(SUFFIX):
         return digests
     found = find_traces(path)
-    if found.problems and not digests:
-        raise found.problems[0]
+    problems = [problem for problem in found.problems if not isinstance(problem, LinksNotFollowed)]
+    if problems and not digests:
+        raise problems[0]
     known = {digest.about.id for digest in digests}
     return digests + [digest_file(file)[1] for file in found.files if file.identity not in known]

@@ -39,10 +39,13 @@ _MOST_POINTS: Final = 50_000
 _GZIP_LEVEL: Final = 1
 
 
-def annotate(report: pb.Report, prepared: Prepared, path: str, write: Write, *, pack: bool) -> None:
+def annotate(
+    report: pb.Report, prepared: Prepared, path: str, write: Write, *, pack: bool, folder: str = ""
+) -> None:
     """Write the trace at `path` with the tracks.
 
-    prepared: of slices.timeline.prepare_timeline. pack: compress with gzip.
+    prepared: of slices.timeline.prepare_timeline. pack: compress with gzip. folder: see
+    read_trace.
 
     Raises UsageError if it is not a profiler's trace, and TraceError if the file cannot be read.
     """
@@ -54,10 +57,10 @@ def annotate(report: pb.Report, prepared: Prepared, path: str, write: Write, *, 
         or REPAIRED_NOTE in report.trace.notes
     )
     if not pack:
-        copy_with_events(path, tracks(report, prepared), write, mend=mend)
+        copy_with_events(path, tracks(report, prepared), write, mend=mend, folder=folder)
         return
     with packing(write, _GZIP_LEVEL) as packed:
-        copy_with_events(path, tracks(report, prepared), packed, mend=mend)
+        copy_with_events(path, tracks(report, prepared), packed, mend=mend, folder=folder)
 
 
 def tracks(report: pb.Report, prepared: Prepared) -> Iterator[bytes]:

@@ -39,7 +39,7 @@ def read_facts(file: TraceFile, progress: Progress | None = None) -> Facts:
         if progress is not None:
             progress(share * _READING_SHARE, stage)
 
-    trace = read_trace(file.path, progress=reading)
+    trace = read_trace(file.path, progress=reading, folder=file.folder)
     if progress is not None:
         progress(_READING_SHARE, "diagnosing")
     return Facts(trace)

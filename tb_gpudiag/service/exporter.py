@@ -102,7 +102,7 @@ def _report(entry: Entry) -> pb.Report:
 
 
 def _trace(order: Order, entry: Entry, report: pb.Report, write: Write) -> None:
-    annotate(report, entry.arrays(), order.file.path, write, pack=True)
+    annotate(report, entry.arrays(), order.file.path, write, pack=True, folder=order.file.folder)
 
 
 def _html(order: Order, entry: Entry, report: pb.Report, write: Write) -> None:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.service.records import Record, RecordReader
@@ -93,14 +93,14 @@ class LogIndex:
         roots: Sequence[Root],
         *,
         records: RecordReader | None = None,
-        find: Callable[[str], Found] = find_traces,
+        find: Callable[[str], Found] | None = None,
         on_change: Callable[[Snapshot], None] = lambda _: None,
         monotonic_s: Callable[[], float] = time.monotonic,
         wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._roots = tuple(roots)
         self._records = records
-        self._find = find
+        self._find = find or partial(find_traces, also=[root.path for root in roots])
         self._on_change = on_change
         self._monotonic_s = monotonic_s
         self._wall_ns = wall_ns

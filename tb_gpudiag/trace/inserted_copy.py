@@ -28,15 +28,22 @@ _MOST_AFTER_EVENTS_BYTES: Final = 16 << 20
 
 
 def copy_with_events(
-    path: str, events: Iterable[bytes], write: Write, *, mend: bool, limits: Limits = DEFAULT_LIMITS
+    path: str,
+    events: Iterable[bytes],
+    write: Write,
+    *,
+    mend: bool,
+    limits: Limits = DEFAULT_LIMITS,
+    folder: str = "",
 ) -> None:
     """Write the trace at `path`, unpacked, with more events at the start of its list of events.
 
     events: each one JSON object. mend: the file was cut off or contains text that is not JSON.
+    folder: see read_trace.
 
     Raises TraceError if the file cannot be read, and what `write` raises.
     """
-    with Source(path, limits) as source:
+    with Source(path, limits, folder) as source:
         blocks = iter(source)
         first = next(blocks, b"")
         refuse_database(first, path)

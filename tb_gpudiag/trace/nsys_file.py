@@ -12,7 +12,7 @@ from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.nsys import read_nsys
 from tb_gpudiag.trace.nsys_database import MAGIC
-from tb_gpudiag.trace.source import GZIP_MAGIC, Source, is_remote
+from tb_gpudiag.trace.source import Source, is_remote
 
 REPORT_SUFFIXES: Final = (".nsys-rep", ".qdrep", ".qdstrm")
 """Names of reports that only `nsys` itself can read."""
@@ -58,15 +58,13 @@ def read_export(
     source: Source, blocks: Iterator[bytes], limits: Limits, report: Callable[[float, str], None]
 ) -> Trace:
     """Read an export. SQLite needs a file: what is remote or packed is copied to a temporary one."""
-    if not is_remote(source.path) and not _is_packed(source.path):
-        return read_nsys(source.path, limits, report)
+    if not is_remote(source.path) and not source.is_packed:
+        source.check_path()  # SQLite opens it again
+        trace = read_nsys(source.path, limits, report)
+        source.check_path()
+        return trace
     with tempfile.NamedTemporaryFile(prefix="gpudiag-", suffix=".sqlite") as copy:
         for block in blocks:
             copy.write(block)
         copy.flush()
         return read_nsys(copy.name, limits, report, source.path)
-
-
-def _is_packed(path: str) -> bool:
-    with open(path, "rb") as file:
-        return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC

@@ -35,7 +35,11 @@ _READING_SHARE: Final = 0.9
 
 
 def read_trace(
-    path: str, *, limits: Limits = DEFAULT_LIMITS, progress: Callable[[float, str], None] | None = None
+    path: str,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Callable[[float, str], None] | None = None,
+    folder: str = "",
 ) -> Trace:
     """Read one file: a local path or an fsspec URL, plain or gzip. Its first bytes say what it is:
 
@@ -52,11 +56,12 @@ def read_trace(
     to each other may count as one.
 
     `progress` is called from this thread with a share from 0 to 1 and the name of the stage.
+    `folder`: the log directory that the file has to be in, whatever links there are; empty for anywhere.
 
     Raises only TraceError: EmptyFile, NotATrace, Unsafe, TooLarge, TooDeep, Unreadable. A trace that ends in
     the middle is not an error: it is read up to its last whole event, and `status` says so.
     """
-    trace = _read(path, limits, progress or (lambda share, stage: None))
+    trace = _read(path, folder, limits, progress or (lambda share, stage: None))
     # No view, log or cache may show them.
     events = trace.events
     for texts in (
@@ -73,8 +78,8 @@ def read_trace(
     return trace
 
 
-def _read(path: str, limits: Limits, report: Callable[[float, str], None]) -> Trace:
-    with Source(path, limits) as source:
+def _read(path: str, folder: str, limits: Limits, report: Callable[[float, str], None]) -> Trace:
+    with Source(path, limits, folder) as source:
         blocks = iter(source)
         first = next(blocks, b"")
         blocks = chain([first], blocks)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import stat
 import threading
 import time
 import zlib
@@ -16,6 +15,7 @@ import fsspec
 
 from tb_gpudiag.errors import EmptyFile, TooLarge, TraceError, Unreadable
 from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.opening import open_local
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
@@ -42,12 +42,17 @@ class Source:
 
     A context manager that can be iterated over once, which raises EmptyFile, TooLarge and Unreadable. `notes`
     are final once iteration has ended.
+
+    folder: see opening.open_local.
     """
 
-    def __init__(self, path: str, limits: Limits) -> None:
+    def __init__(self, path: str, limits: Limits, folder: str = "") -> None:
         self.path = path
+        self._folder = folder
+        self._opened: os.stat_result | None = None  # of a local file
         self.notes: list[str] = []
         self.size_bytes = 0
+        self.is_packed = False  # known when the first block is there
         self.consumed_bytes = 0
         self._modified_s = 0.0
         self._limits = limits
@@ -90,6 +95,17 @@ class Source:
         """Return the seconds since the file was last modified; infinite if the store does not say."""
         return time.time() - self._modified_s if self._modified_s else float("inf")
 
+    def check_path(self) -> None:
+        """Raise Unreadable if the path of a local file leads to another file than the one that was opened."""
+        try:
+            there = os.stat(self.path)
+        except OSError as error:
+            raise unreadable(error, self.path) from error
+        if self._opened is None or not os.path.samestat(there, self._opened):
+            raise Unreadable(
+                "it was replaced while it was read", where=self.path, remedy="try again when it is complete"
+            )
+
     def _open(self) -> IO[bytes]:
         try:
             if is_remote(self.path):
@@ -101,15 +117,11 @@ class Source:
                 self._modified_s = modified_s(info)
                 file: IO[bytes] = system.open(inner, "rb")
             else:
-                status = os.stat(self.path)
-                if stat.S_ISDIR(status.st_mode):
-                    raise IsADirectoryError
-                if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait forever
-                    raise OSError("it is not a regular file")
-                file = open(self.path, "rb")  # noqa: SIM115  (closed by the thread that reads it)
+                file = open_local(self.path, self._folder)
+                status = self._opened = os.fstat(file.fileno())
                 self.size_bytes = status.st_size
                 self._modified_s = status.st_mtime
-        except MemoryError:
+        except (MemoryError, TraceError):
             raise
         except Exception as error:  # fsspec back ends raise anything
             raise unreadable(error, self.path) from error
@@ -139,7 +151,8 @@ class Source:
                 where=self.path,
                 remedy="if it is still being written, try again later",
             )
-        blocks = self._unpacked(file, first) if first[:2] == GZIP_MAGIC else self._plain(file, first)
+        self.is_packed = first[:2] == GZIP_MAGIC
+        blocks = self._unpacked(file, first) if self.is_packed else self._plain(file, first)
         total = 0
         for block in blocks:
             total += len(block)
@@ -233,6 +246,8 @@ def modified_s(info: dict[str, Any]) -> float:
 
 def unreadable(error: Exception, path: str) -> Unreadable:
     """Turn an error of the store or the operating system into one line that says what to do."""
+    if isinstance(error, Unreadable):
+        return error
     if isinstance(error, FileNotFoundError):
         return Unreadable("there is no such file", where=path, remedy="check the path")
     if isinstance(error, PermissionError):

@@ -210,7 +210,7 @@ def test_a_long_list_comes_in_parts_and_then_as_changes(
 def test_problems_in_the_list_are_bounded(serve: Callable[..., Service], tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     for number in range(150):
-        (tmp_path / "log" / f"{number}.pt.trace.json").symlink_to(tmp_path / "nowhere")
+        (tmp_path / "log" / f"{number}.pt.trace.json").symlink_to(tmp_path / "log" / "nowhere")
     problems = serve().traces().problems
     assert len(problems) == 101
     assert problems[-1].what.startswith("50 other")

@@ -12,8 +12,9 @@ import fsspec
 import pytest
 
 from tb_gpudiag.errors import Unreadable
-from tb_gpudiag.trace import find
+from tb_gpudiag.trace import local_search
 from tb_gpudiag.trace.find import Found, find_traces, parse_logdir_spec
+from tb_gpudiag.trace.opening import FOLLOW_LINKS
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.trace.support import document, span
@@ -145,6 +146,12 @@ def test_identity_changes_only_with_the_file(tmp_path: Path) -> None:
     assert len(set(seen)) == 4
 
 
+@pytest.fixture
+def following(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLLOW_LINKS, "1")
+
+
+@pytest.mark.usefixtures("following")
 def test_links_are_followed_once(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     put(root, "real/w.1.pt.trace.json")
@@ -160,6 +167,7 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     assert found.problems == []
 
 
+@pytest.mark.usefixtures("following")
 @pytest.mark.parametrize("up", ["/", "..", "../.."])
 def test_a_link_to_a_folder_above_is_not_followed(tmp_path: Path, up: str) -> None:
     root = tmp_path / "outer" / "root"
@@ -176,6 +184,7 @@ def test_a_link_to_a_folder_above_is_not_followed(tmp_path: Path, up: str) -> No
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.usefixtures("following")
 @pytest.mark.parametrize("folder", ["/proc", "/proc/self", "/sys", "/sys/class"])
 def test_file_systems_of_the_kernel_are_not_searched(
     tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
@@ -195,10 +204,11 @@ def test_file_systems_of_the_kernel_are_not_searched(
     assert sorted(listed) == [str(tmp_path), str(tmp_path / "run")]
 
 
+@pytest.mark.usefixtures("following")
 def test_links_that_lead_to_very_many_folders_are_followed_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(find, "_MOST_LINKED_FOLDERS", 10)
+    monkeypatch.setattr(local_search, "_MOST_LINKED_FOLDERS", 10)
     root, outside = tmp_path / "root", tmp_path / "outside"
     for number in range(20):
         put(root, f"{number}/w.1.pt.trace.json")
@@ -210,6 +220,7 @@ def test_links_that_lead_to_very_many_folders_are_followed_in_part(
     assert "more than 10 folders" in problem.what
 
 
+@pytest.mark.usefixtures("following")
 def test_a_link_to_a_file_outside_is_found(tmp_path: Path) -> None:
     put(tmp_path, "outside.json")
     (tmp_path / "root").mkdir()
@@ -217,6 +228,7 @@ def test_a_link_to_a_file_outside_is_found(tmp_path: Path) -> None:
     assert keys(find_traces(str(tmp_path / "root"))) == [(".", "w", "4")]
 
 
+@pytest.mark.usefixtures("following")
 def test_broken_links_are_problems_and_the_search_goes_on(tmp_path: Path) -> None:
     put(tmp_path, "good/w.1.pt.trace.json")
     (tmp_path / "bad.2.pt.trace.json").symlink_to(tmp_path / "nowhere")
