@@ -22,7 +22,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import traceback
+
+# A URL may have a user and a password before its host, and a signature in its query.
+_USER_OF_URL = re.compile(r"(?<=://)[^\s/@'\"<>]*@")
+_QUERY_OF_URL = re.compile(r"(?<=://)([^\s?'\"<>]*)\?[^\s'\"<>]*")
 
 
 class GpudiagError(Exception):
@@ -49,7 +54,14 @@ def _restored(kind: type[GpudiagError], what: str, where: str, remedy: str) -> G
 
 def _shown(text: str) -> str:
     """Make text that any output accepts: a file name may contain bytes that are not text."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return without_url_secrets(text).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def without_url_secrets(text: str) -> str:
+    """Return a text with its URLs cut to what identifies a file: no user, no password, no query."""
+    if "://" not in text:
+        return text
+    return _QUERY_OF_URL.sub(r"\1", _USER_OF_URL.sub("", text))
 
 
 class TraceError(GpudiagError):

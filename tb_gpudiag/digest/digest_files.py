@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from typing import Final
-
-import fsspec
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.file import MOST_BYTES, SUFFIX, from_bytes
 from tb_gpudiag.errors import TooLarge, Unreadable
 from tb_gpudiag.trace.opening import follows_links, is_below
-from tb_gpudiag.trace.source import is_remote, unreadable
+from tb_gpudiag.trace.remote import RemoteFile, listed
+from tb_gpudiag.trace.source import Readable, is_remote, unreadable
 
 # A directory of digests has one file per rank, or per rank and recording.
 MOST_FILES: Final = 1 << 20
@@ -29,11 +29,10 @@ def find_digests(root: str) -> list[str]:
         return [root]
     if is_remote(root):
         try:
-            system, path = fsspec.core.url_to_fs(root)
-            names = [system.unstrip_protocol(name) for name in system.find(path) if name.endswith(SUFFIX)]
+            system, _, files = listed(root)
         except Exception as error:  # back ends raise anything
             raise unreadable(error, root) from error
-        return sorted(names)
+        return sorted(system.unstrip_protocol(name) for name in files if name.endswith(SUFFIX))
     found: list[str] = []
     inside = "" if follows_links() else os.path.realpath(root)
     for folder, _, names in os.walk(root):
@@ -54,8 +53,8 @@ def read_digest(path: str) -> Digest:
     try:
         if not is_remote(path) and not stat.S_ISREG(os.stat(path).st_mode):
             raise Unreadable("it is not a regular file", where=path, remedy="name a digest file")
-        with fsspec.open(path, "rb") if is_remote(path) else open(path, "rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        with RemoteFile(path) if is_remote(path) else open(path, "rb") as file:
+            content = b"".join(_pieces(file))
     except Unreadable:
         raise
     except Exception as error:
@@ -63,3 +62,11 @@ def read_digest(path: str) -> Digest:
     if len(content) > MOST_BYTES:
         raise TooLarge("this file is too large to be a digest", where=path)
     return from_bytes(content, path)
+
+
+def _pieces(file: Readable) -> Iterator[bytes]:
+    """Yield the content, up to one byte more than a digest has."""
+    rest = MOST_BYTES + 1
+    while rest and (piece := file.read(rest)):
+        rest -= len(piece)
+        yield piece

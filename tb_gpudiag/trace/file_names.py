@@ -49,10 +49,14 @@ class TraceFile:
 
 @dataclass
 class Found:
-    """Trace files, sorted by run, worker and span, and the folders and files that could not be read."""
+    """Trace files, sorted by run, worker and span, and the folders and files that could not be read.
+
+    lost: a store could not be asked, so that files may be there.
+    """
 
     files: list[TraceFile] = field(default_factory=list)
     problems: list[GpudiagError] = field(default_factory=list)
+    lost: bool = False
 
 
 def trace_file(

@@ -6,10 +6,9 @@ import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
-import fsspec
-
+from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.trace.events import Kind
 from tb_gpudiag.trace.file_names import (
     ANY_DATABASE,
@@ -22,7 +21,8 @@ from tb_gpudiag.trace.file_names import (
     trace_file,
 )
 from tb_gpudiag.trace.local_search import find_local
-from tb_gpudiag.trace.source import is_remote, modified_s, unreadable
+from tb_gpudiag.trace.remote import Version, listed, version
+from tb_gpudiag.trace.source import is_remote, unreadable
 
 __all__ = ["Found", "TraceFile", "find_traces", "parse_logdir_spec"]
 
@@ -35,8 +35,6 @@ _TELLING_DATABASE: Final = re.compile(r"nsys|nsight|report|profile|trace", re.IG
 # TensorBoard's own pattern for a URL in --logdir_spec.
 _SPEC_URL: Final = re.compile(r"[a-zA-Z][0-9a-zA-Z.]*://")
 _SPEC_DRIVE: Final = re.compile(r"[a-zA-Z]:\\")
-# Object stores' keys for the version of a file's content. Whichever is there changes with the content.
-_VERSION_KEYS: Final = ("ETag", "etag", "md5Hash", "generation", "content_md5", "created", "mtime")
 
 
 def find_traces(root: str, also: Sequence[str] = ()) -> Found:
@@ -85,25 +83,30 @@ def parse_logdir_spec(spec: str) -> list[tuple[str, str]]:
 
 def _find_remote(root: str, found: Found) -> None:
     try:
-        system, inner = fsspec.core.url_to_fs(root)
-        listed: dict[str, dict[str, Any]] = system.find(inner, detail=True)
-        if not listed and not system.exists(inner):
-            raise FileNotFoundError(root)
+        system, inner, files = listed(root)
+    except FileNotFoundError:
+        remedy = "check the bucket and the path; a folder is there once it has a file"
+        found.problems.append(Unreadable("there is nothing at this URL", where=root, remedy=remedy))
+        return
     except Exception as error:  # fsspec back ends raise anything
         found.problems.append(unreadable(error, root))
+        found.lost = True
         return
     base = inner.rstrip("/")
-    for path, info in listed.items():
+    for path, info in files.items():
         folder, _, name = path.rpartition("/")
         named = path.rstrip("/") == base
         kind = kind_of(name)
         if named or kind in CERTAIN or _tells(kind, name):
             run = "." if named else folder[len(base) :].strip("/") or "."
-            size = int(info.get("size") or 0)
-            modified_ns = int(modified_s(info) * 1e9)
-            content = (size, modified_ns, *(str(info.get(key)) for key in _VERSION_KEYS))
             url = system.unstrip_protocol(path)
-            found.files.append(trace_file(url, run, name, size, modified_ns, content))
+            found.files.append(_remote_file(url, run, name, version(info)))
+
+
+@lru_cache(FILES_REMEMBERED)
+def _remote_file(url: str, run: str, name: str, content: Version) -> TraceFile:
+    """Describe this version of a file. The same version is the same object: listings are repeated."""
+    return trace_file(url, run, name, content.size_bytes, content.modified_ns, content)
 
 
 def _tells(kind: Kind | None, name: str) -> bool:

@@ -8,14 +8,13 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
-from datetime import datetime
-from typing import IO, Any, Final
+from types import TracebackType
+from typing import Final, Protocol
 
-import fsspec
-
-from tb_gpudiag.errors import EmptyFile, TooLarge, TraceError, Unreadable
+from tb_gpudiag.errors import EmptyFile, TooLarge, TraceError, Unreadable, without_url_secrets
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.opening import open_local
+from tb_gpudiag.trace.remote import RemoteFile
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
@@ -35,6 +34,19 @@ _STOP_WAIT_S: Final = 1.0
 def is_remote(path: str) -> bool:
     """Return whether `path` is a URL (`scheme://`) for fsspec, not a local path."""
     return "://" in path
+
+
+class Readable(Protocol):
+    """A file that is read from begin to end."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes; none at the end."""
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None, /
+    ) -> object: ...
 
 
 class Source:
@@ -106,16 +118,12 @@ class Source:
                 "it was replaced while it was read", where=self.path, remedy="try again when it is complete"
             )
 
-    def _open(self) -> IO[bytes]:
+    def _open(self) -> Readable:
+        file: Readable
         try:
             if is_remote(self.path):
-                system, inner = fsspec.core.url_to_fs(self.path)
-                info = system.info(inner)
-                if info.get("type") == "directory":
-                    raise IsADirectoryError("it is a directory")
-                self.size_bytes = int(info.get("size") or 0)
-                self._modified_s = modified_s(info)
-                file: IO[bytes] = system.open(inner, "rb")
+                file = remote = RemoteFile(self.path)
+                self.size_bytes, self._modified_s = remote.size_bytes, remote.modified_s
             else:
                 file = open_local(self.path, self._folder)
                 status = self._opened = os.fstat(file.fileno())
@@ -127,7 +135,7 @@ class Source:
             raise unreadable(error, self.path) from error
         return file
 
-    def _read_ahead(self, file: IO[bytes]) -> None:
+    def _read_ahead(self, file: Readable) -> None:
         try:
             with file:
                 for block in self._raw(file):
@@ -143,7 +151,7 @@ class Source:
             failure.__cause__ = error
             self._blocks.put(failure)
 
-    def _raw(self, file: IO[bytes]) -> Iterator[bytes]:
+    def _raw(self, file: Readable) -> Iterator[bytes]:
         first = file.read(_SHORT_READ_BYTES)
         if not first:
             raise EmptyFile(
@@ -164,14 +172,14 @@ class Source:
                 )
             yield block
 
-    def _plain(self, file: IO[bytes], first: bytes) -> Iterator[bytes]:
+    def _plain(self, file: Readable, first: bytes) -> Iterator[bytes]:
         block = first
         while block:
             self.consumed_bytes += len(block)
             yield block
             block = file.read(self._limits.chunk_bytes)
 
-    def _unpacked(self, file: IO[bytes], first: bytes) -> Iterator[bytes]:
+    def _unpacked(self, file: Readable, first: bytes) -> Iterator[bytes]:
         size = self._limits.chunk_bytes
         unpacker = zlib.decompressobj(wbits=GZIP)
         block = bytearray()
@@ -233,23 +241,14 @@ def _before_damage(unpacker: zlib._Decompress, packed: bytes, size: int) -> byte
     return bytes(raw)
 
 
-def modified_s(info: dict[str, Any]) -> float:
-    """Return when a file was last modified, in seconds since 1970; 0 if fsspec's `info` does not say."""
-    for key in ("mtime", "LastModified", "last_modified", "modified", "updated", "created"):
-        value = info.get(key)
-        if isinstance(value, datetime):
-            return value.timestamp()
-        if isinstance(value, (int, float)):
-            return float(value)
-    return 0.0
-
-
 def unreadable(error: Exception, path: str) -> Unreadable:
     """Turn an error of the store or the operating system into one line that says what to do."""
     if isinstance(error, Unreadable):
         return error
     if isinstance(error, FileNotFoundError):
         return Unreadable("there is no such file", where=path, remedy="check the path")
+    if isinstance(error, TimeoutError) and is_remote(path):
+        return Unreadable("the store does not answer", where=path, remedy="check the connection")
     if isinstance(error, PermissionError):
         return Unreadable("permission denied", where=path, remedy="check its permissions")
     if isinstance(error, IsADirectoryError):
@@ -257,4 +256,14 @@ def unreadable(error: Exception, path: str) -> Unreadable:
     if isinstance(error, ImportError):
         return Unreadable(f"{error}", where=path, remedy="install the package that reads this kind of URL")
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    if is_remote(path):
+        text = _without_secrets(text)
     return Unreadable(" ".join(text.split()), where=path, remedy="check the path and the connection")
+
+
+def _without_secrets(text: str) -> str:
+    """Return the text of a store's error without keys, tokens and signatures."""
+    from tb_gpudiag.trace.credentials import without_credentials  # it imports much, and errors are rare
+
+    clean = without_credentials(without_url_secrets(text).encode("utf-8", "surrogatepass"))
+    return clean.decode("utf-8", "replace")

@@ -4,30 +4,68 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.errors import NothingToRead
+from tb_gpudiag.errors import Defect, GpudiagError, NothingToRead, is_out_of_memory
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.report.job_view import heading
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_file, only_trace
+from tb_gpudiag.service.guarded_memory import MemoryLimit
+from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.training.answers import Answer
 from tb_gpudiag.training.compact_record import figures_of, record_of
 from tb_gpudiag.training.event_records import append_to
 from tb_gpudiag.wording.format import NO_BREAK, count, one_line, share
 
 
-def diagnose_recording(path: str, *, with_report: bool, with_record: bool, events: str, step: int) -> Answer:
+class Diagnoses:
+    """Answers requests for diagnoses, within a limit on memory that the ranks of a machine share."""
+
+    def __init__(self) -> None:
+        named = os.environ.get("LOCAL_WORLD_SIZE", "")  # torchrun sets it
+        ranks_here = max(1, int(named)) if named.isdecimal() else 1
+        self._guard = MemoryLimit(settings_from().memory_limit_bytes // ranks_here)
+
+    def answer(self, request: dict[str, Any]) -> Answer:
+        """Diagnose what the request names. Raises nothing."""
+        paths = request["paths"]
+        try:
+            with self._guard.watched():
+                if request["kind"] == "job":
+                    return diagnose_job(paths)
+                return diagnose_recording(
+                    paths[0],
+                    url=request["url"],
+                    with_report=request["report"],
+                    with_record=request["record"],
+                    events=request["events"],
+                    step=request["step"],
+                )
+        except GpudiagError as error:
+            return Answer(False, error.what)
+        except Exception as error:  # a bug must not cost the user the other recordings
+            if is_out_of_memory(error):
+                return Answer(False, self._guard.error(paths[0]).what)
+            return Answer(False, Defect.of(error, where=paths[0]).what)
+
+
+def diagnose_recording(
+    path: str, *, url: str = "", with_report: bool, with_record: bool, events: str, step: int
+) -> Answer:
     """Diagnose one recording.
 
+    url: where a copy of it goes, which the report names; "" if it stays.
     events: event file to append the record to; "" for none.
 
     Raises:
         TraceError: the file cannot be read.
     """
     report = diagnose_file(only_trace(path))
+    report.trace.path = url or report.trace.path
     name = one_line(os.path.basename(path))
     text = _two_lines(name, report.verdict.sentence, report.findings)
     record, figures = (record_of(report), figures_of(report)) if with_record or events else (b"", {})

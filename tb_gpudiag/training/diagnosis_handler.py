@@ -7,7 +7,9 @@ import functools
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tb_gpudiag.training.answers import Answer
@@ -16,6 +18,7 @@ from tb_gpudiag.training.event_records import write_with
 from tb_gpudiag.training.kept_files import KeptFiles
 from tb_gpudiag.training.on_demand import OnDemand
 from tb_gpudiag.training.recording_file import Recording, RecordingFiles
+from tb_gpudiag.training.uploads import Uploads
 
 if TYPE_CHECKING:
     from tb_gpudiag.report.report_pb2 import Report
@@ -35,6 +38,8 @@ class DiagnosisHandler:
     verdict of the job when all ranks have written. Nothing is raised into the training loop: what fails is
     logged.
 
+    dir_name: a folder, or a URL of a store such as `s3://bucket/run`. Recordings for a store are written and
+    diagnosed in a private temporary folder, and uploaded by a process of low priority.
     on_diagnosis: called with the Report, on a thread of the handler.
     keep: how many recordings of this handler may be on disk. Those with findings stay longest.
     writer: where a compact record of each diagnosis and its figures go, for TensorBoard: a SummaryWriter of
@@ -53,21 +58,22 @@ class DiagnosisHandler:
     ) -> None:
         self._options = {"on_diagnosis": on_diagnosis, "keep": keep, "writer": writer}
         self._arguments = (dir_name, worker_name, use_gzip)
-        if "://" in os.fspath(dir_name):
-            # torch's handler makes a local folder named "s3:".
-            raise ValueError(f"{dir_name} is a URL, and torch.profiler writes to local folders only")
         if keep is not None and keep < 1:
             raise ValueError(f"keep is {keep}: keep at least one recording, or None for all")
         own_events = isinstance(writer, str | os.PathLike)
+        if own_events and "://" in os.fspath(writer):
+            raise ValueError(
+                "writer is a URL, and files in a store cannot grow as event files do: name a folder"
+            )
         self._writer = None if own_events else writer
         self._folder = os.fspath(dir_name)
+        # torch's handler makes a local folder named "s3:".
+        self._uploads = Uploads(self._folder) if "://" in self._folder else None
         self._files = RecordingFiles(
-            self._folder,
-            worker_name,
-            use_gzip=use_gzip,
-            event_folder=os.fspath(writer) if own_events else "",
+            worker_name, use_gzip=use_gzip, event_folder=os.fspath(writer) if own_events else ""
         )
-        self._kept = KeptFiles(keep) if keep is not None else None
+        remove = os.unlink if self._uploads is None else self._uploads.remove
+        self._kept = KeptFiles(keep, remove) if keep is not None else None
         self._on_diagnosis = on_diagnosis
         self._queue = DiagnosisQueue(
             self._settle, with_report=on_diagnosis is not None, with_record=self._writer is not None
@@ -85,12 +91,15 @@ class DiagnosisHandler:
             logger.warning("gpudiag: the recording was not written: %s", _reason(error))
 
     def close(self, timeout_s: float = CLOSE_S) -> None:
-        """Wait for the diagnoses that are under way, then end the helper process.
+        """Wait for the diagnoses and uploads that are under way, then end the helper processes.
 
-        After timeout_s, those that are not done are skipped. The end of the program calls this, too. A later
-        recording starts a new helper.
+        After timeout_s, diagnoses that are not done are skipped, and recordings that are not uploaded stay in
+        the temporary folder. The end of the program calls this, too. A later recording starts a new helper.
         """
+        end_s = time.monotonic() + timeout_s
         self._queue.close(timeout_s)
+        if self._uploads is not None:
+            self._uploads.close(max(0.0, end_s - time.monotonic()))
 
     def on_demand(
         self, active: int = 6, warmup: int = 2, *, trigger: Literal["slow_step"] | None = None
@@ -98,12 +107,13 @@ class DiagnosisHandler:
         """Return a schedule for `torch.profiler.profile(schedule=...)` that records on demand only.
 
         `touch DIR_NAME/profile-now` or SIGUSR2 records the next steps: `active` of them, after `warmup`. A
-        program that handles SIGUSR2 itself keeps its handler.
+        program that handles SIGUSR2 itself keeps its handler. If DIR_NAME is a URL, there is no such file.
         trigger: "slow_step" also records after a step that takes twice the median, at most every ten minutes.
         """
         if trigger not in (None, "slow_step"):
             raise ValueError(f'trigger is {trigger!r}: it can be "slow_step" or None')
-        return OnDemand(self._folder, active=active, warmup=warmup, slow_step=trigger is not None)
+        folder = self._folder if self._uploads is None else None
+        return OnDemand(folder, active=active, warmup=warmup, slow_step=trigger is not None)
 
     @property
     def skipped(self) -> int:
@@ -113,17 +123,25 @@ class DiagnosisHandler:
     def _take(self, profiler: Any) -> None:
         rank, world_size = _rank_and_world_size()
         before_rename = self._kept.make_room if self._kept is not None else lambda: None
-        recording = self._files.write(profiler, before_rename, rank=rank, world_size=world_size)
+        folder = self._folder if self._uploads is None else self._uploads.folder()
+        recording = self._files.write(folder, profiler, before_rename, rank=rank, world_size=world_size)
+        if self._uploads is not None:
+            recording = replace(recording, url=self._uploads.add(recording.path))
         if self._kept is not None:
             self._kept.add(recording.path)
         for dropped in self._queue.put(recording):
-            if self._kept is not None:
-                self._kept.settle(dropped.path, found=None)
+            self._let_go(dropped, found=None)
+
+    def _let_go(self, recording: Recording, *, found: bool | None) -> None:
+        """Note that the recording is diagnosed. found: None if there is no diagnosis."""
+        if self._kept is not None:
+            self._kept.settle(recording.path, found=found)
+        if self._uploads is not None:
+            self._uploads.diagnosed(recording.path)
 
     def _settle(self, recording: Recording, answer: Answer) -> None:
         """Report a diagnosis. Runs on the queue's thread."""
-        if self._kept is not None:
-            self._kept.settle(recording.path, found=answer.found if answer.ok else None)
+        self._let_go(recording, found=answer.found if answer.ok else None)
         log_answer(answer)
         if answer.note:
             logger.warning("gpudiag: %s", answer.note)

@@ -154,6 +154,7 @@ class DiagnosisQueue:
         request = {
             "kind": "diagnose",
             "paths": [recording.path],
+            "url": recording.url,
             "report": self._with_report,
             "record": self._with_record,
             "events": recording.events,

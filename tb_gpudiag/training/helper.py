@@ -1,7 +1,7 @@
-"""The process that diagnoses the recordings of a training job: `python -m tb_gpudiag.training.helper PARENT`.
+"""A process next to a training job: `python -m tb_gpudiag.training.helper PARENT [NAME]`.
 
-It lowers its priority before it imports much, and exits when stdin ends or the process PARENT does. It never
-imports torch, so it has no CUDA context.
+It diagnoses recordings, or copies them to a store (see serving.py). It lowers its priority before it imports
+much, and exits when stdin ends or the process PARENT does. It never imports torch, so it has no CUDA context.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
         Path("/proc/self/autogroup").write_text(str(NICE))
     from tb_gpudiag.training.serving import serve
 
-    serve(out)
+    serve(out, *sys.argv[2:])
 
 
 if __name__ == "__main__":

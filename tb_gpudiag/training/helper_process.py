@@ -21,10 +21,11 @@ RENEW_AFTER: Final = 200
 class HelperProcess:
     """One process at a time, started when it is needed. `ask` and `stop` belong to one thread.
 
-    Linux ends the process when that thread ends.
+    Linux ends the process when that thread ends. name: what it serves, as in serving.py.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self._arguments = [name] if name else []
         self._process: subprocess.Popen[bytes] | None = None
         self._asked = 0
         self._late = False
@@ -95,7 +96,7 @@ class HelperProcess:
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*COMMAND, str(os.getpid())],
+            [*COMMAND, str(os.getpid()), *self._arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

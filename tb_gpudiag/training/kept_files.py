@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from enum import IntEnum
 
 
@@ -18,10 +19,11 @@ class _State(IntEnum):
 
 
 class KeptFiles:
-    """The recordings of a handler that are on disk, at most `most`."""
+    """The recordings of a handler that are on disk, at most `most`. remove(path): deletes one."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, remove: Callable[[str], object] = os.unlink) -> None:
         self._most = most
+        self._remove = remove
         self._states: dict[str, _State] = {}  # by path, oldest first
         self._lock = threading.Lock()
 
@@ -32,7 +34,7 @@ class KeptFiles:
                 path = min(self._states, key=lambda path: self._states[path])
                 del self._states[path]
                 with contextlib.suppress(OSError):  # it is gone already
-                    os.unlink(path)
+                    self._remove(path)
 
     def add(self, path: str) -> None:
         """Add a recording that waits for its diagnosis."""

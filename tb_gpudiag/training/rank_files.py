@@ -28,11 +28,11 @@ class RankFiles:
 
     @classmethod
     def of(cls, recording: Recording, before_ns: int) -> RankFiles | None:
-        """Return what to look for; None if this is not rank 0 of several.
+        """Return what to look for; None if this is not rank 0 of several, or if its files do not stay here.
 
         before_ns: when rank 0 wrote the recording before this one, 0 if there is none.
         """
-        if recording.rank != 0 or not 1 < recording.world_size <= MOST_RANKS:
+        if recording.rank != 0 or recording.url or not 1 < recording.world_size <= MOST_RANKS:
             return None
         earliest_ns = max(recording.time_ns - int(WAIT_S * 1e9), (recording.time_ns + before_ns) // 2)
         return cls(recording, earliest_ns)

@@ -26,6 +26,7 @@ class Recording:
     time_ns: when it was written, since 1970, as in its name.
     step: of the training; it increases from recording to recording.
     events: event file for its record; "" for none.
+    url: where a copy of it goes; "" if it stays.
     """
 
     path: str
@@ -34,15 +35,13 @@ class Recording:
     rank: int
     world_size: int
     events: str = ""
+    url: str = ""
 
 
 class RecordingFiles:
-    """Files of one process in one folder. event_folder: for event files of our own; "" for none."""
+    """Files of one process. event_folder: for event files of our own; "" for none."""
 
-    def __init__(
-        self, folder: str, worker_name: str | None, *, use_gzip: bool, event_folder: str = ""
-    ) -> None:
-        self._folder = folder
+    def __init__(self, worker_name: str | None, *, use_gzip: bool, event_folder: str = "") -> None:
         self._worker_name = worker_name
         self._use_gzip = use_gzip
         self._event_folder = event_folder
@@ -50,13 +49,14 @@ class RecordingFiles:
         self._step = -1
 
     def write(
-        self, profiler: Any, before_rename: Callable[[], None], *, rank: int, world_size: int
+        self, folder: str, profiler: Any, before_rename: Callable[[], None], *, rank: int, world_size: int
     ) -> Recording:
-        """Export the profiler's recording. Call before_rename when the file is complete and has no name yet.
+        """Export the profiler's recording to a folder. before_rename: called when the file is complete and
+        has no name yet.
 
         Raises whatever the profiler raises, and OSError.
         """
-        folder = os.path.abspath(self._folder)
+        folder = os.path.abspath(folder)
         os.makedirs(folder, exist_ok=True)
         # Each time anew: a fork has another process id.
         worker = self._worker_name or f"{socket.gethostname()}_{os.getpid()}"

@@ -7,17 +7,17 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from queue import SimpleQueue
-from typing import IO, Any
+from typing import IO, Any, Final
 
-from tb_gpudiag.errors import Defect, GpudiagError, is_out_of_memory
-from tb_gpudiag.service.guarded_memory import MemoryLimit
-from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.training.answers import Answer
-from tb_gpudiag.training.diagnosing import diagnose_job, diagnose_recording
+
+STORE: Final = "store"
+"""Names the helper that copies recordings to a store. Without a name, the helper diagnoses."""
 
 
-def serve(out: IO[bytes]) -> None:
+def serve(out: IO[bytes], name: str = "") -> None:
     """Answer requests until stdin ends."""
     requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
 
@@ -28,32 +28,20 @@ def serve(out: IO[bytes]) -> None:
         os._exit(0)
 
     threading.Thread(target=read, name="gpudiag-requests", daemon=True).start()
-    named = os.environ.get("LOCAL_WORLD_SIZE", "")  # torchrun sets it
-    ranks_here = max(1, int(named)) if named.isdecimal() else 1
-    guard = MemoryLimit(settings_from().memory_limit_bytes // ranks_here)
+    answer = _answers(name)
     while True:
         try:
-            _answer(requests.get(), guard).write(out)
+            answer(requests.get()).write(out)
         except OSError:  # the parent ended
             os._exit(0)
 
 
-def _answer(request: dict[str, Any], guard: MemoryLimit) -> Answer:
-    paths = request["paths"]
-    try:
-        with guard.watched():
-            if request["kind"] == "job":
-                return diagnose_job(paths)
-            return diagnose_recording(
-                paths[0],
-                with_report=request["report"],
-                with_record=request["record"],
-                events=request["events"],
-                step=request["step"],
-            )
-    except GpudiagError as error:
-        return Answer(False, error.what)
-    except Exception as error:  # a bug must not cost the user the other recordings
-        if is_out_of_memory(error):
-            return Answer(False, guard.error(paths[0]).what)
-        return Answer(False, Defect.of(error, where=paths[0]).what)
+def _answers(name: str) -> Callable[[dict[str, Any]], Answer]:
+    """Import and return what answers requests. Copying does not need what diagnosing imports."""
+    if name == STORE:
+        from tb_gpudiag.training.store import answer
+
+        return answer
+    from tb_gpudiag.training.diagnosing import Diagnoses
+
+    return Diagnoses().answer

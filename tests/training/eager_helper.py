@@ -10,4 +10,4 @@ from tb_gpudiag.training.serving import serve
 
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[1]))
-    serve(os.fdopen(1, "wb"))
+    serve(os.fdopen(1, "wb"), *sys.argv[2:])

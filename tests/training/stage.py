@@ -57,7 +57,7 @@ class Diagnosed:
 
 
 @contextmanager
-def handler(folder: Path, **options: Any) -> Iterator[DiagnosisHandler]:
+def handler(folder: str | Path, **options: Any) -> Iterator[DiagnosisHandler]:
     """Handler whose helper runs at normal priority. Closed at the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(helper_process, "COMMAND", EAGER)

@@ -1,0 +1,189 @@
+"""Read files in a store (S3 and others) through fsspec: in ranges, in limited time, again after failures."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import fsspec
+from fsspec.asyn import AsyncFileSystem
+
+from tb_gpudiag.errors import Unreadable
+
+# Read at a time. After a lost connection, this much is read again at most.
+BLOCK_BYTES: Final = 8 << 20
+
+# Enough for a block from a store that is any use, and for the list of some 100,000 files.
+CALL_LIMIT_S = 60.0
+LIST_LIMIT_S = 180.0
+
+# Calls in a row that may fail, and the pause after the first one. Each pause is twice as long as the one
+# before. Stores answer 503 for seconds.
+ATTEMPTS: Final = 5
+PAUSE_S = 0.5
+
+# Keys for the version of a file's content. Whichever is there changes with the content.
+_VERSION_KEYS: Final = ("ETag", "etag", "md5Hash", "generation", "content_md5", "created", "mtime")
+
+_FINAL_ERRORS: Final = (
+    FileNotFoundError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+    ImportError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+)
+
+
+class RemoteFile:
+    """One version of a file in a store, read once from begin to end. A context manager.
+
+    The constructor and `read` raise what fsspec raises (anything), and Unreadable if the file changes.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._system, self._path = fsspec.core.url_to_fs(url)
+        info = self._info()
+        if info.get("type") == "directory":
+            raise IsADirectoryError("it is a directory")
+        self.modified_s = modified_s(info)
+        self._version = version(info)
+        # Some web servers do not say. Those are read in one go.
+        self._stream = None if info.get("size") is not None else self._system.open(self._path, "rb")
+        self.size_bytes = int(info.get("size") or 0)
+        self._begin = 0  # of the block
+        self._block = b""
+        self._used = 0
+
+    def __enter__(self) -> RemoteFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, at most `size` of them; none at the end."""
+        if self._stream is not None:
+            return bytes(self._stream.read(size))
+        if self._used == len(self._block):
+            self._begin += len(self._block)
+            self._block, self._used = self._next_block(), 0
+        piece = self._block[self._used : self._used + size]
+        self._used += len(piece)
+        return piece
+
+    def _next_block(self) -> bytes:
+        start, end = self._begin, min(self._begin + BLOCK_BYTES, self.size_bytes)
+        if start >= end:
+            return b""
+        block: bytes = call(self._system, self._range, start, end)
+        # Only now: what was read is of this version.
+        if version(self._info()) != self._version:
+            raise Unreadable("the file changed while it was read", where=self._url, remedy="try again")
+        return block
+
+    def _range(self, start: int, end: int, **options: Any) -> bytes:
+        block: bytes = self._system.cat_file(self._path, start=start, end=end, **options)
+        if len(block) > end - start:  # a web server that knows no ranges sends all of it
+            block = block[start:end]
+        if not block:
+            raise OSError("the connection ended")
+        return block
+
+    def _info(self) -> dict[str, Any]:
+        self._system.invalidate_cache()
+        info: dict[str, Any] = call(self._system, self._system.info, self._path)
+        return info
+
+
+def call(system: Any, method: Callable[..., Any], *arguments: Any, limit_s: float = 0, **options: Any) -> Any:
+    """Call a method of a file system, and again after a failure that may pass.
+
+    limit_s: for each call; 0: CALL_LIMIT_S. Raises what the last call raised, and TimeoutError.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            return _call_once(system, method, limit_s or CALL_LIMIT_S, arguments, options)
+        except Exception as error:  # back ends raise anything
+            if isinstance(error, _FINAL_ERRORS) or attempt == ATTEMPTS - 1:
+                raise
+        time.sleep(PAUSE_S * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+def _call_once(
+    system: Any,
+    method: Callable[..., Any],
+    limit_s: float,
+    arguments: tuple[Any, ...],
+    options: dict[str, Any],
+) -> Any:
+    if isinstance(system, AsyncFileSystem):
+        try:
+            return method(*arguments, timeout=limit_s, **options)  # ends the call, too
+        except TimeoutError as error:
+            raise TimeoutError(f"no answer in {limit_s:g} s") from error
+    results: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put((method(*arguments, **options), None))
+        except Exception as error:
+            results.put((None, error))
+
+    # Daemon: a store that hangs must not prevent the process from ending.
+    threading.Thread(target=run, name="gpudiag-store", daemon=True).start()
+    try:
+        result, failure = results.get(timeout=limit_s)
+    except queue.Empty:
+        raise TimeoutError(f"no answer in {limit_s:g} s") from None
+    if failure is not None:
+        raise failure
+    return result
+
+
+def listed(url: str) -> tuple[Any, str, dict[str, dict[str, Any]]]:
+    """List all files below a URL: the file system, its own name of the URL, and fsspec's `info` by path.
+
+    Stores list by prefix: this takes a call for each thousand files, whatever folders they are in. Raises
+    what fsspec raises, and FileNotFoundError if there is nothing.
+    """
+    system, inner = fsspec.core.url_to_fs(url)
+    system.invalidate_cache()
+    found: dict[str, dict[str, Any]] = call(system, system.find, inner, detail=True, limit_s=LIST_LIMIT_S)
+    if not found and not call(system, system.exists, inner):
+        raise FileNotFoundError(url)
+    return system, inner, found
+
+
+class Version(NamedTuple):
+    """What differs between versions of a file. marks: what the store says of its content."""
+
+    size_bytes: int
+    modified_ns: int
+    marks: tuple[str, ...]
+
+
+def version(info: dict[str, Any]) -> Version:
+    """Return the version of a file that fsspec's `info` is about."""
+    marks = tuple(str(info.get(key)) for key in _VERSION_KEYS)
+    return Version(int(info.get("size") or 0), int(modified_s(info) * 1e9), marks)
+
+
+def modified_s(info: dict[str, Any]) -> float:
+    """Return when a file was last modified, in seconds since 1970; 0 if fsspec's `info` does not say."""
+    for key in ("mtime", "LastModified", "last_modified", "modified", "updated", "created"):
+        value = info.get(key)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, (int, float)):
+            return float(value)
+    return 0.0

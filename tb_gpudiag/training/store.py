@@ -1,0 +1,111 @@
+"""Copy recordings to a store (S3 and others) through fsspec. Runs in a helper process: see serving.py."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from tb_gpudiag.training.answers import Answer
+
+EXTRAS: Final = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure"}
+"""Extras of this package that install what writes to a store, by the URL's scheme."""
+
+# Here, a file appears when all of it has arrived.
+_PUT_IS_ATOMIC: Final = frozenset(
+    {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "ocilake"}
+)
+
+
+def check_store(url: str) -> None:
+    """Raise ValueError if nothing is installed that writes to this URL."""
+    from fsspec.registry import known_implementations
+
+    scheme = _scheme(url)
+    if _loaded(scheme):
+        return
+    if scheme not in known_implementations:
+        raise ValueError(f"no file system is known for {scheme}:// (see fsspec)")
+    module = known_implementations[scheme]["class"].partition(".")[0]
+    if importlib.util.find_spec(module) is None:
+        package = f"'tb-gpudiag[{EXTRAS[scheme]}]'" if scheme in EXTRAS else module
+        raise ValueError(
+            f"{scheme}:// needs the package {module}, which is not installed: pip install {package}"
+        )
+
+
+def _loaded(scheme: str) -> bool:
+    from fsspec.registry import registry
+
+    return scheme in registry
+
+
+def lives_in_this_process(url: str) -> bool:
+    """Return whether another process could not write there: it has memory and file systems of its own."""
+    from fsspec.registry import known_implementations
+
+    return _scheme(url) == "memory" or _scheme(url) not in known_implementations
+
+
+def answer(request: dict[str, Any]) -> Answer:
+    """Do what the request asks, with the file at its `url`. Raises nothing."""
+    from tb_gpudiag.trace.source import unreadable
+
+    url = request["url"]
+    try:
+        from fsspec.core import url_to_fs
+
+        system, path = url_to_fs(url)
+        return Answer(True, _REQUESTS[request["kind"]](system, path, request))
+    except FileNotFoundError:
+        return Answer(False, "there is no such bucket or folder")
+    except Exception as error:  # back ends raise anything
+        return Answer(False, unreadable(error, url).what)
+
+
+def _put(system: Any, path: str, request: dict[str, Any]) -> str:
+    """Copy a local file. It appears whole, or not at all."""
+    local = request["path"]
+    if _protocols(system) & _PUT_IS_ATOMIC:
+        system.put_file(local, path)
+        return ""
+    folder, _, name = path.rpartition("/")
+    draft = f"{folder}/.{name}.writing"
+    system.makedirs(folder, exist_ok=True)
+    try:
+        system.put_file(local, draft)
+        system.mv(draft, path)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            system.rm_file(draft)
+        raise
+    return ""
+
+
+def _remove(system: Any, path: str, _request: dict[str, Any]) -> str:
+    with contextlib.suppress(FileNotFoundError):
+        system.rm_file(path)
+    return ""
+
+
+def _list(system: Any, path: str, _request: dict[str, Any]) -> str:
+    """Return the names in a folder, as JSON."""
+    system.invalidate_cache()
+    return json.dumps([name.rpartition("/")[2] for name in system.ls(path, detail=False)])
+
+
+_REQUESTS: Final[dict[str, Callable[[Any, str, dict[str, Any]], str]]] = {
+    "put": _put,
+    "remove": _remove,
+    "list": _list,
+}
+
+
+def _protocols(system: Any) -> set[str]:
+    return {system.protocol} if isinstance(system.protocol, str) else set(system.protocol)
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0]

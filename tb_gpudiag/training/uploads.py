@@ -1,0 +1,288 @@
+"""Upload recordings to a store, on a thread that waits for a process. The training waits for neither."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import shutil
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from tb_gpudiag.errors import without_url_secrets
+from tb_gpudiag.training import store
+from tb_gpudiag.training.answers import Answer
+from tb_gpudiag.training.helper_process import HelperProcess
+from tb_gpudiag.training.serving import STORE
+
+# What waits is on the local disk.
+MOST_WAITING: Final = 8
+MOST_WAITING_BYTES = 4 << 30
+
+# Attempts in a row, and the pause after the first one. Each pause is twice as long as the one before.
+ATTEMPTS: Final = 5
+PAUSE_S = 1.0
+
+# The pause after that, unless there is a new recording. Networks are down for minutes.
+LONG_PAUSE_S = 300.0
+
+# The helper takes 60 MB.
+IDLE_S = 30.0
+
+# Of one upload.
+TIME_LIMIT_S: Final = 20 * 60.0
+
+EXIT_S: Final = 30.0
+
+logger = logging.getLogger("tb_gpudiag.training")
+
+
+@dataclass(eq=False)
+class _Task:
+    """Something to do in the store with the file that has the name of a local one."""
+
+    kind: Literal["put", "remove"]
+    path: str
+    size_bytes: int = 0
+    attempts: int = 0
+
+
+class Uploads:
+    """Recordings on their way from a private temporary folder to a store.
+
+    A local file is deleted when it is uploaded and diagnosed. What cannot be uploaded is tried again, and
+    waits in the folder: a bounded number of recordings, the newest ones. Nothing is raised after the
+    constructor, except OSError by `folder`.
+
+    Raises:
+        ValueError: nothing is installed that writes to this URL.
+    """
+
+    def __init__(self, url: str) -> None:
+        store.check_store(url)
+        self._url = url.rstrip("/")
+        self._helper = None if store.lives_in_this_process(url) else HelperProcess(STORE)
+        self.lost = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._folder = ""
+        self._tasks: list[_Task] = []
+        self._doing: _Task | None = None
+        self._undiagnosed: set[str] = set()
+        self._thread: threading.Thread | None = None
+        self._failures = 0  # in a row
+        self._failing = False  # and it is in the log
+        self._not_before_s = 0.0
+        self._closing = False
+        self._abandoned = False
+
+    def folder(self) -> str:
+        """Return the folder to write recordings into. A fork has one of its own."""
+        if os.getpid() != self._pid:
+            if self._helper is not None:
+                self._helper.forget()
+            self._reset()
+        if not os.path.isdir(self._folder):
+            if not self._folder:
+                atexit.register(self._at_exit)
+            self._folder = tempfile.mkdtemp(prefix="gpudiag-")
+        return self._folder
+
+    def add(self, path: str) -> str:
+        """Upload a recording, and keep it until it is diagnosed. Return its URL, as it may be shown."""
+        task = _Task("put", path, os.path.getsize(path))
+        with self._changed:
+            self._undiagnosed.add(path)
+            self._tasks.append(task)
+            dropped = self._over_limit()
+            self._wake()
+        for one in dropped:
+            self.lost += 1
+            if self.lost & (self.lost - 1) == 0:  # 1, 2, 4, 8, …
+                logger.warning(
+                    "gpudiag: too many recordings wait for their upload: %d dropped so far", self.lost
+                )
+            self._delete_if_done(one.path)
+        return without_url_secrets(self._url_of(path))
+
+    def diagnosed(self, path: str) -> None:
+        """Note that the local file is not needed for a diagnosis any more."""
+        with self._changed:
+            self._undiagnosed.discard(path)
+        self._delete_if_done(path)
+
+    def remove(self, path: str) -> None:
+        """Remove a recording, here and in the store."""
+        with self._changed:
+            self._undiagnosed.discard(path)
+            waiting = [task for task in self._tasks if task.path == path and task is not self._doing]
+            if waiting:
+                self._tasks.remove(waiting[0])
+            else:
+                self._tasks.append(_Task("remove", path))
+                self._wake()
+        _delete(path)
+
+    def close(self, timeout_s: float) -> None:
+        """Wait for the uploads. What is not done in time stays in the folder, and the log says where."""
+        if os.getpid() != self._pid or not self._folder or self._thread is threading.current_thread():
+            return
+        thread = self._thread
+        if thread is not None:
+            with self._changed:
+                self._closing = True
+                self._failures, self._not_before_s = (ATTEMPTS - 1 if self._failing else 0), 0.0
+                self._changed.notify_all()
+            thread.join(timeout_s)
+            if thread.is_alive():
+                with self._changed:
+                    self._abandoned = True
+                    self._changed.notify_all()
+                if self._helper is not None:
+                    self._helper.kill()
+                thread.join(1.0)
+        with self._changed:
+            left = {task.path for task in self._tasks if task.kind == "put"}
+            self._tasks.clear()
+            self._undiagnosed.clear()
+            folder, self._folder = self._folder, ""
+        atexit.unregister(self._at_exit)
+        self._leave(folder, left)
+
+    def _leave(self, folder: str, left: set[str]) -> None:
+        """Delete the folder, except for recordings that are nowhere else."""
+        if not left:
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        logger.warning(
+            "gpudiag: %d recordings were not uploaded to %s: they are in %s",
+            len(left),
+            without_url_secrets(self._url),
+            folder,
+        )
+        for name in os.listdir(folder):
+            if os.path.join(folder, name) not in left:
+                _delete(os.path.join(folder, name))
+
+    def _at_exit(self) -> None:
+        self.close(EXIT_S)
+
+    def _url_of(self, path: str) -> str:
+        return f"{self._url}/{os.path.basename(path)}"
+
+    def _over_limit(self) -> list[_Task]:
+        """Take out the oldest recordings of too many that wait. The lock is held."""
+        waiting = [task for task in self._tasks if task.kind == "put" and task is not self._doing]
+        size = sum(task.size_bytes for task in waiting)
+        dropped: list[_Task] = []
+        while len(waiting) > MOST_WAITING or (size > MOST_WAITING_BYTES and len(waiting) > 1):
+            dropped.append(waiting.pop(0))
+            size -= dropped[-1].size_bytes
+            self._tasks.remove(dropped[-1])
+        return dropped
+
+    def _wake(self) -> None:
+        """Start, or start again after a long pause. The lock is held."""
+        if self._failures >= ATTEMPTS:
+            self._failures, self._not_before_s = 0, 0.0
+        if self._thread is None:
+            self._closing = self._abandoned = False
+            self._thread = threading.Thread(target=self._run, name="gpudiag-uploads", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            task = self._next()
+            if task is not None:
+                self._settle(task, self._ask(task))
+                continue
+            if self._helper is not None:
+                self._helper.stop()
+            with self._changed:
+                if self._closing or self._abandoned or not self._tasks:
+                    self._thread = None
+                    return
+
+    def _next(self) -> _Task | None:
+        """Wait for something to do. None: there was nothing for a while, or no more is wanted."""
+        idle_s = time.monotonic() + IDLE_S
+        with self._changed:
+            while not self._abandoned:
+                now_s = time.monotonic()
+                if self._tasks and self._failures < ATTEMPTS and now_s >= self._not_before_s:
+                    self._doing = self._tasks[0]
+                    return self._doing
+                if self._closing and (not self._tasks or self._failures >= ATTEMPTS):
+                    return None
+                if self._tasks and self._failures >= ATTEMPTS and now_s >= self._not_before_s:
+                    self._failures = 0
+                    continue
+                until_s = self._not_before_s if self._tasks else idle_s
+                if now_s >= until_s:
+                    return None
+                self._changed.wait(until_s - now_s)
+        return None
+
+    def _ask(self, task: _Task) -> Answer:
+        request: dict[str, Any] = {"kind": task.kind, "path": task.path, "url": self._url_of(task.path)}
+        if self._helper is None:
+            return store.answer(request)
+        return self._helper.ask(request, TIME_LIMIT_S)
+
+    def _settle(self, task: _Task, answer: Answer) -> None:
+        """Take a task off the list if it is done. Otherwise, it gets its next turn after a pause."""
+        task.attempts += 1
+        gone = task.kind == "put" and not os.path.exists(task.path)  # removed meanwhile
+        with self._changed:
+            self._doing = None
+            if self._abandoned:
+                return
+            self._tasks.remove(task)
+            if answer.ok or gone:
+                self._failures = 0
+            else:
+                self._failures += 1
+                pause_s = PAUSE_S * 2 ** (self._failures - 1) if self._failures < ATTEMPTS else LONG_PAUSE_S
+                self._not_before_s = time.monotonic() + pause_s
+                # A store may refuse to remove: that is no reason to try forever.
+                if task.kind == "put" or task.attempts < ATTEMPTS:
+                    self._tasks.append(task)
+            tell = self._failures >= ATTEMPTS and not self._failing
+            works_again = self._failing and answer.ok
+            self._failing = (self._failing or tell) and not answer.ok
+        if tell:
+            logger.warning(
+                "gpudiag: %s could not be written: %s. Up to %d recordings wait in %s for another attempt.",
+                without_url_secrets(self._url),
+                answer.text,
+                MOST_WAITING,
+                self._folder,
+            )
+        if tell and self._helper is not None:
+            self._helper.stop()  # a new one has new credentials
+        if works_again:
+            logger.info("gpudiag: %s can be written again", without_url_secrets(self._url))
+        if task.kind == "put":
+            self._delete_if_done(task.path)
+
+    def _delete_if_done(self, path: str) -> None:
+        """Delete a local file that neither a diagnosis nor an upload needs."""
+        with self._changed:
+            if path in self._undiagnosed or any(
+                task.path == path and task.kind == "put" for task in self._tasks
+            ):
+                return
+        _delete(path)
+
+
+def _delete(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)

@@ -1,0 +1,106 @@
+"""A handler with an S3 URL writes locally, uploads, and never disturbs the training."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.training import uploads
+from tests.report.reports import slow_loader
+from tests.s3.server import KEY_ID, SECRET, Store
+from tests.service.helpers import eventually
+from tests.training.stage import Diagnosed, FakeProfiler, content_of, handler
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary folders are made; also the working directory."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def profiler(tmp_path: Path) -> FakeProfiler:
+    return FakeProfiler(content_of(slow_loader(), tmp_path))
+
+
+@pytest.mark.parametrize("use_gzip", [False, True])
+def test_a_recording_is_diagnosed_and_uploaded(
+    store: Store, temporary: Path, profiler: FakeProfiler, use_gzip: bool
+) -> None:
+    got = Diagnosed()
+    with handler(store.url("run"), worker_name="rank0", use_gzip=use_gzip, on_diagnosis=got) as made:
+        made(profiler)
+        (report,) = got.expect(1)
+    (name,) = store.names()
+    assert name.startswith("run/rank0.")
+    assert report.trace.path == store.url(name)
+    assert [file.path for file in find_traces(store.url()).files] == [store.url(name)]
+    assert read_trace(store.url(name)).status == "COMPLETE"
+    # torch's handler makes a local folder named "s3:".
+    assert os.listdir(temporary) == []
+
+
+def test_what_keep_removes_is_removed_there(store: Store, temporary: Path, profiler: FakeProfiler) -> None:
+    got = Diagnosed()
+    with handler(store.url("run"), keep=2, on_diagnosis=got) as made:
+        for count in range(1, 5):
+            made(profiler)
+            got.expect(count)
+        eventually(lambda: len(store.names()) <= 2, "removed")
+    assert len(store.names()) == 2
+    assert os.listdir(temporary) == []
+
+
+def test_an_outage_is_logged_once_and_ends(
+    store: Store,
+    temporary: Path,
+    profiler: FakeProfiler,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(uploads, "PAUSE_S", 0.01)
+    caplog.set_level(logging.INFO, "tb_gpudiag.training")
+    store.proxy.set("503")
+    recorded = uploads.MOST_WAITING + 4
+    got = Diagnosed()
+    with handler(store.url("run"), on_diagnosis=got) as made:
+        for _ in range(recorded):
+            made(profiler)
+            assert len(list(temporary.rglob("*.json"))) <= uploads.MOST_WAITING + 7
+        eventually(lambda: "could not be written" in caplog.text, "logged")
+        store.proxy.set("pass")
+        made(profiler)
+        eventually(lambda: "can be written again" in caplog.text, "works again")
+    assert uploads.MOST_WAITING <= len(store.names()) <= recorded
+    assert os.listdir(temporary) == []
+    assert caplog.text.count("could not be written") == 1
+    assert KEY_ID not in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_what_is_not_uploaded_at_the_end_stays(
+    store: Store, temporary: Path, profiler: FakeProfiler, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.proxy.set("stall")
+    with handler(store.url("run")) as made:
+        made(profiler)
+        eventually(lambda: store.proxy.stalled, "stalled")
+        made._queue.close(90)
+        made.close(0.1)
+        (left,) = temporary.glob("gpudiag-*/*.json")
+        assert left.read_bytes() == profiler.content
+        assert left.parent.stat().st_mode & 0o077 == 0
+        assert str(left.parent) in caplog.text
+    assert store.names() == []

@@ -1,0 +1,226 @@
+"""Recordings wait for a store in bounded space, in order, and the training waits for nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import multiprocessing
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import tb_gpudiag
+from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.training import store, uploads
+from tb_gpudiag.training.uploads import MOST_WAITING, Uploads
+from tests.service.helpers import eventually
+
+
+class FailingFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Files in memory. Fails, waits and notes what is asked as the test says."""
+
+    protocol = "failing"
+    store: dict[str, Any] = {}  # noqa: RUF012
+    pseudo_dirs = [""]  # noqa: RUF012
+    error: Exception | None = None
+    go_on = threading.Event()
+    seen: list[list[str]] = []  # noqa: RUF012
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.replace("failing://", "memory://")))
+
+    def put_file(self, lpath: str, rpath: str, **options: Any) -> None:
+        self.go_on.wait()
+        if self.error is not None:
+            raise self.error
+        super().put_file(lpath, rpath, **options)
+        self.seen.append([file.worker for file in find_traces("failing://").files])
+
+
+fsspec.register_implementation("failing", FailingFileSystem)
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(uploads, "PAUSE_S", 0.001)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(FailingFileSystem, "error", None)
+    FailingFileSystem.store.clear()
+    FailingFileSystem.seen.clear()
+    FailingFileSystem.go_on.set()
+
+
+@pytest.fixture
+def made() -> Iterator[Uploads]:
+    found = Uploads("failing://run/")
+    yield found
+    FailingFileSystem.go_on.set()
+    found.close(30)
+
+
+def names() -> list[str]:
+    return sorted(Path(path).name for path in FailingFileSystem.store)
+
+
+def record(made: Uploads, name: str, *, diagnosed: bool = True) -> str:
+    path = os.path.join(made.folder(), f"{name}.pt.trace.json")
+    Path(path).write_text("{}")
+    made.add(path)
+    if diagnosed:
+        made.diagnosed(path)
+    return path
+
+
+def test_a_file_appears_whole_and_the_local_one_goes(made: Uploads) -> None:
+    path = record(made, "a", diagnosed=False)
+    eventually(lambda: names() == ["a.pt.trace.json"], "uploaded")
+    assert FailingFileSystem.seen == [[]]  # a draft is not a trace
+    assert os.path.exists(path)
+    made.diagnosed(path)
+    assert not os.path.exists(path)
+
+
+def test_what_waits_is_bounded_and_the_newest_stay(made: Uploads, caplog: pytest.LogCaptureFixture) -> None:
+    FailingFileSystem.go_on.clear()
+    paths = [record(made, "first")]
+    eventually(lambda: made._doing, "begun")
+    paths += [record(made, str(number)) for number in range(MOST_WAITING + 3)]
+    assert [os.path.exists(path) for path in paths] == [True, *[False] * 3, *[True] * MOST_WAITING]
+    assert made.lost == 3
+    assert [message for message in caplog.messages if "dropped" in message] == [
+        f"gpudiag: too many recordings wait for their upload: {count} dropped so far" for count in (1, 2)
+    ]
+    FailingFileSystem.go_on.set()
+    eventually(lambda: len(names()) == MOST_WAITING + 1, "uploaded")
+
+
+def test_large_recordings_are_bounded_by_their_size(made: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MOST_WAITING_BYTES", 5)
+    FailingFileSystem.go_on.clear()
+    record(made, "first")
+    eventually(lambda: made._doing, "begun")
+    paths = [record(made, str(number)) for number in range(4)]
+    assert [os.path.exists(path) for path in paths] == [False, False, True, True]
+
+
+def test_a_failure_is_logged_once_and_tried_again(made: Uploads, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, uploads.logger.name)
+    FailingFileSystem.error = OSError(
+        "https://key:secret@store/run?X-Amz-Signature=abc refused the connection"
+    )
+    for number in range(3):
+        record(made, str(number))
+        eventually(lambda: made._failures >= uploads.ATTEMPTS, "given up")
+    (message,) = caplog.messages
+    assert "failing://run could not be written: https://store/run refused the connection." in message
+    FailingFileSystem.error = None
+    record(made, "3")
+    eventually(lambda: len(names()) == 4, "uploaded")
+    eventually(lambda: caplog.messages[1:] == ["gpudiag: failing://run can be written again"], "logged")
+    assert os.listdir(made.folder()) == []
+
+
+def test_a_long_pause_ends(made: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "LONG_PAUSE_S", 0.01)
+    FailingFileSystem.error = OSError("down")
+    record(made, "a")
+    eventually(lambda: made._failing, "given up")
+    FailingFileSystem.error = None
+    eventually(lambda: names() == ["a.pt.trace.json"], "uploaded")
+
+
+def test_a_removed_recording_is_gone_wherever_it_was(made: Uploads) -> None:
+    done = record(made, "done")
+    eventually(lambda: names() == ["done.pt.trace.json"], "uploaded")
+    FailingFileSystem.go_on.clear()
+    doing = record(made, "doing", diagnosed=False)
+    eventually(lambda: made._doing, "begun")
+    waiting = record(made, "waiting")
+    for path in (done, doing, waiting):
+        made.remove(path)
+    FailingFileSystem.go_on.set()
+    eventually(lambda: not made._tasks, "done")
+    assert names() == []
+    assert os.listdir(made.folder()) == []
+
+
+def test_a_removal_that_is_refused_blocks_nothing(made: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    path = record(made, "a")
+    eventually(lambda: names() == ["a.pt.trace.json"], "uploaded")
+    monkeypatch.setattr(FailingFileSystem, "rm_file", refuse)
+    made.remove(path)
+    record(made, "b")
+    eventually(lambda: "b.pt.trace.json" in names(), "uploaded")
+
+
+def test_close_is_bounded_and_keeps_what_is_nowhere_else(
+    made: Uploads, caplog: pytest.LogCaptureFixture
+) -> None:
+    FailingFileSystem.go_on.clear()
+    paths = [record(made, name, diagnosed=False) for name in ("a", "b")]
+    folder = made.folder()
+    made.close(0.01)
+    assert all(os.path.exists(path) for path in paths)
+    assert f"2 recordings were not uploaded to failing://run: they are in {folder}" in caplog.text
+
+
+def test_close_deletes_the_folder_and_a_later_recording_has_another(made: Uploads, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        record(made, name)
+        made.close(30)
+        assert os.listdir(tmp_path / "temporary") == []
+    assert names() == ["a.pt.trace.json", "b.pt.trace.json"]
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+def test_a_fork_has_a_folder_of_its_own(made: Uploads) -> None:
+    FailingFileSystem.go_on.clear()
+    path = record(made, "parent")
+    receiver, sender = multiprocessing.Pipe()
+
+    def child() -> None:
+        made.close(30)
+        sender.send((made.folder(), os.path.exists(path)))
+        os.rmdir(made.folder())
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    folder, still_there = receiver.recv()
+    process.join()
+    assert (folder != made.folder(), still_there) == (True, True)
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(store, "_loaded", lambda scheme: False)
+    for url, package in (
+        ("s3://bucket/run", r"'tb-gpudiag\[s3\]'"),
+        ("gs://bucket/run", r"'tb-gpudiag\[gcs\]'"),
+        ("az://bucket/run", r"'tb-gpudiag\[azure\]'"),
+        ("oss://bucket/run", "ossfs"),
+    ):
+        with pytest.raises(ValueError, match=f"not installed: pip install {package}"):
+            tb_gpudiag.DiagnosisHandler(url)
+    with pytest.raises(ValueError, match="no file system is known for nosuch://"):
+        tb_gpudiag.DiagnosisHandler("nosuch://bucket")
+    with pytest.raises(ValueError, match="writer is a URL"):
+        tb_gpudiag.DiagnosisHandler("log", writer="s3://bucket/run")
+
+
+def test_a_url_has_no_file_to_touch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    schedule = tb_gpudiag.DiagnosisHandler("memory://run").on_demand()
+    Path("profile-now").touch()
+    assert schedule._why_armed(idle=True) == ""
