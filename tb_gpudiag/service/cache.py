@@ -31,7 +31,7 @@ from tb_gpudiag.service.settings import CACHE_MB, MIB
 from tb_gpudiag.version import __version__
 
 # Increase it when the meaning of an entry's files changes.
-SCHEMA = 2
+SCHEMA = 3
 
 # The parts of the package that a result depends on.
 ANALYSIS_LAYERS = ("trace", "facts", "wording", "rules", "report", "digest", "jobs")

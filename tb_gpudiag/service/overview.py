@@ -6,7 +6,7 @@ A scan of the log directory and every change of an analysis update it. Pages ask
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
@@ -15,8 +15,18 @@ from tb_gpudiag.service.entry import Entry
 from tb_gpudiag.service.index import Snapshot, TraceEntry
 from tb_gpudiag.service.jobs import JobState
 from tb_gpudiag.service.listing import Listing
-from tb_gpudiag.service.pending import diagnosis_key, problem
-from tb_gpudiag.service.runs import Runs, first_rows, gain_of, table_of
+from tb_gpudiag.service.pending import Pending, diagnosis_key, problem
+from tb_gpudiag.service.reductions import Reduced
+from tb_gpudiag.service.related import ranks_of
+from tb_gpudiag.service.runs import (
+    Runs,
+    by_run,
+    first_rows,
+    gain_of,
+    newest_analyzed,
+    of_several_ranks,
+    table_of,
+)
 from tb_gpudiag.version import __version__
 
 # Traces in one answer: half a megabyte, before compression.
@@ -30,12 +40,19 @@ class Overview:
     """Lists of traces and of runs. Safe for threads.
 
     state_of(key) returns the state of the analysis that makes a cache entry; None if there is none.
+    known_job: see Reductions.
     """
 
-    def __init__(self, cache: Cache, state_of: Callable[[str], JobState | None]) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        state_of: Callable[[str], JobState | None],
+        known_job: Callable[[Sequence[TraceEntry], Container[str]], Mapping[str, str] | None],
+    ) -> None:
         self._lock = threading.Lock()
         self._cache = cache
         self._state_of = state_of
+        self._known_job = known_job
         self._listing = Listing()
         self._listed = Snapshot()  # what the listing is of
         self._keys: dict[str, str] = {}  # by id; empty while there is nothing to read
@@ -44,6 +61,7 @@ class Overview:
         self._note = ""
         self._summaries: dict[str, dict[str, str] | None] = {}
         self._runs = Runs()
+        self._jobs: dict[str, Mapping[str, str]] = {}  # summaries of jobs, by the id of a rank's trace
 
     def traces(self, known: int | None = None) -> pb.TraceList:
         """List the traces that have changed since the generation `known`, with the state of each analysis.
@@ -67,7 +85,7 @@ class Overview:
             problems.append(GpudiagError(self._note))
         entries = [listed.entries[id_] for id_ in sorted(part.changed, key=places.__getitem__)]
         return pb.TraceList(
-            traces=[self._described(entry) for entry in entries],
+            traces=[self.described(entry) for entry in entries],
             generation=part.number,
             scanned=listed.scanned,
             version=__version__,
@@ -89,8 +107,8 @@ class Overview:
             return pb.RunTable(generation=known, unchanged=True, scanned=scanned)
         # Without the lock: the state of a job takes the lock that is held while a change of a job takes ours.
         if first is not None:
-            changes = first_rows(changes, self._summary_of, first)
-        table = table_of(changes, self._described, self._summary_of)
+            changes = first_rows(changes, self, first)
+        table = table_of(changes, self)
         table.scanned = scanned
         return table
 
@@ -101,7 +119,10 @@ class Overview:
         keys = {id_: self._keys[id_] for id_ in snapshot.entries if id_ not in changed}
         keys.update({id_: diagnosis_key(snapshot.entries[id_]) for id_ in changed})
         ids = _by_key(keys)
-        found = self._found(ids)
+        there = self._cache.keys()
+        found = self._found(ids, there)
+        runs = by_run(snapshot.entries.values())
+        jobs = self._found_jobs(runs, there, lambda entry: found.get(keys[entry.id]))
         with self._lock:  # an analysis may have finished meanwhile
             summaries = {key: self._summaries.get(key) or summary for key, summary in found.items()}
             new = [key for key in summaries if summaries[key] and not self._summaries.get(key)]
@@ -112,13 +133,31 @@ class Overview:
             self._listing.remove(before.keys() - snapshot.entries.keys())
             self._listing.change(id_ for id_ in snapshot.entries if id_ in changed)
             self._listing.touch()  # the problems may have changed
-            self._runs.update(snapshot.entries)
+            kept = snapshot.entries.keys() - {e.id for run in self._runs.changed_in(runs) for e in runs[run]}
+            others = {id_: job for id_, job in self._jobs.items() if id_ in kept}
+            self._runs.update(runs)
+            self._runs.change(snapshot.entries[id_].file.run for id_ in jobs if id_ not in others)
+            self._jobs = {**jobs, **others}
             self._runs.change(snapshot.entries[id_].file.run for key in new for id_ in ids[key])
 
     def ready(self, key: str, entry: Entry) -> None:
         """Note that there is a result."""
         with self._lock:
             self._summaries[key] = dict(entry.summary)
+
+    def note_job(self, id_: str, found: Reduced | Pending) -> None:
+        """Note what asking for the job of this trace has returned."""
+        if isinstance(found, Pending):
+            if found.state != "failed":
+                return
+            job: Mapping[str, str] = {}  # not a rank of a job, as far as anybody can read
+        else:
+            job = found.summary
+        with self._lock:
+            entry = self._listed.entries.get(id_)
+            if entry is not None and self._jobs.get(id_) != job:
+                self._jobs[id_] = job
+                self._runs.change([entry.file.run])
 
     def changed(self, key: str) -> None:
         """Note that the state of an analysis has changed."""
@@ -131,9 +170,10 @@ class Overview:
             self._summaries[key] = None
             self._note_change(key)
 
-    def _described(self, entry: TraceEntry) -> pb.TraceEntry:
+    def described(self, entry: TraceEntry) -> pb.TraceEntry:
+        """See Analyses."""
         key = self._keys.get(entry.id, "")
-        summary = self._summary_of(entry)
+        summary = self.summary_of(entry)
         job = self._state_of(key) if summary is None else None
         return pb.TraceEntry(
             id=entry.id,
@@ -151,19 +191,40 @@ class Overview:
             kind=entry.file.kind if entry.record is None else "record",
         )
 
-    def _summary_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
+    def job_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
+        """See Analyses."""
+        return self._jobs.get(entry.id)
+
+    def summary_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
+        """See Analyses."""
         if entry.record is not None:
             return entry.record.summary
         return self._summaries.get(self._keys.get(entry.id, ""))
 
-    def _found(self, keys: Iterable[str]) -> dict[str, dict[str, str] | None]:
+    def _found(self, keys: Iterable[str], there: Container[str]) -> dict[str, dict[str, str] | None]:
         """Return the summary of each key that is not empty, None if there is no result."""
-        there = self._cache.keys()
         return {
             key: self._summaries.get(key) or (self._summary(key) if key in there else None)
             for key in keys
             if key
         }
+
+    def _found_jobs(
+        self,
+        runs: Mapping[str, list[TraceEntry]],
+        there: Container[str],
+        summary_of: Callable[[TraceEntry], Mapping[str, str] | None],
+    ) -> dict[str, Mapping[str, str]]:
+        """Return the summaries of jobs that the cache has and we do not know yet, by the id of a trace."""
+        changed = set(self._runs.changed_in(runs))
+        jobs = {}
+        for run, traces in runs.items():
+            newest = newest_analyzed(traces, summary_of)
+            if of_several_ranks(traces, newest) and (run in changed or newest.id not in self._jobs):
+                known = self._known_job(ranks_of(traces, newest), there)
+                if known is not None:
+                    jobs[newest.id] = known
+        return jobs
 
     def _summary(self, key: str) -> dict[str, str] | None:
         entry = self._cache.find(key)

@@ -5,9 +5,10 @@ Each recording is digested by a process, and so is the answer computed. Both are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.service.cache import Cache, entry_key
@@ -18,6 +19,13 @@ from tb_gpudiag.service.pending import Pending, diagnosis_key
 from tb_gpudiag.service.protocol import BETWEEN_SIDES
 
 Group = Sequence[TraceEntry]
+
+
+class Reduced(NamedTuple):
+    """An answer as gzipped JSON, and the summary of its entry in the cache."""
+
+    content: bytes
+    summary: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -42,8 +50,8 @@ class Reductions:
         self._cache = cache
         self._jobs = jobs
 
-    def ask(self, kind: str, groups: Sequence[Group]) -> bytes | Pending:
-        """Return the answer as gzipped JSON, or how far it is.
+    def ask(self, kind: str, groups: Sequence[Group]) -> Reduced | Pending:
+        """Return the answer, or how far it is.
 
         kind: job, history or compare. groups: one, or two for compare; each has a recording at least.
         """
@@ -55,12 +63,10 @@ class Reductions:
         for digests in found:
             if not digests.paths:
                 return Pending("failed", error=digests.errors[0])
-        key = entry_key(
-            kind, *(part for digests in found for part in (*digests.keys, *digests.ids, BETWEEN_SIDES))
-        )
-        content = self._kept(key)
-        if content is not None:
-            return content
+        key = _key(kind, *((digests.keys, digests.ids) for digests in found))
+        kept = self._kept(key)
+        if kept is not None:
+            return kept
         sources = [path for digests in found for path in (*digests.paths, BETWEEN_SIDES)]
         ids = [id_ for digests in found for id_ in (*digests.ids, BETWEEN_SIDES)]
         job = self._jobs.ask(key, groups[0][0].file, kind, tuple(sources[:-1]), tuple(ids[:-1]))
@@ -69,6 +75,20 @@ class Reductions:
                 self._drop_damaged(digests.keys)
         return Pending(job.state, job.progress, job.stage, job.error)
 
+    def known_job(self, ranks: Group, there: Container[str]) -> Mapping[str, str] | None:
+        """Return the summary of a job's answer; None if the cache does not have it. Asks for nothing.
+
+        there: the keys in the cache.
+        """
+        keys = []
+        for rank in ranks:
+            keys.append(_digest_key(diagnosis_key(rank)))
+            if keys[-1] not in there:
+                return None
+        key = _key("job", (keys, [rank.id for rank in ranks]))
+        entry = self._cache.find(key) if key in there else None
+        return entry.summary if entry is not None else None
+
     def _digests(self, group: Group) -> _Digests:
         """Return where the digests are, and ask for those that are not there."""
         found = _Digests([], [], [], len(group), [])
@@ -76,7 +96,7 @@ class Reductions:
             diagnosis = diagnosis_key(entry)
             if not diagnosis:  # it is still being written
                 continue
-            key = entry_key("digest", diagnosis)
+            key = _digest_key(diagnosis)
             path = self._cache.place(key)
             if path is not None:
                 found.paths.append(str(path))
@@ -95,15 +115,24 @@ class Reductions:
         for key in keys:
             self._kept(key)
 
-    def _kept(self, key: str) -> bytes | None:
+    def _kept(self, key: str) -> Reduced | None:
         path: Path | None = self._cache.place(key)
         if path is None:
             return None
         try:
             entry = self._cache.find(key)
-            return entry.report_gz() if entry is not None else None
+            return Reduced(entry.report_gz(), entry.summary) if entry is not None else None
         except CorruptEntry:
             self._cache.drop(path)
         except OSError:
             pass
         return None
+
+
+def _digest_key(diagnosis: str) -> str:
+    return entry_key("digest", diagnosis)
+
+
+def _key(kind: str, *sides: tuple[Sequence[str], Sequence[str]]) -> str:
+    """Return the key of an answer about digests with these keys and ids, on one side or two."""
+    return entry_key(kind, *(part for keys, ids in sides for part in (*keys, *ids, BETWEEN_SIDES)))

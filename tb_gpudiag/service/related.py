@@ -16,15 +16,15 @@ _LEAST_MS_SPAN = 10**12
 _LEAST_NS_SPAN = 10**16
 
 
-def ranks_of(entries: Mapping[str, TraceEntry], id_: str) -> list[TraceEntry]:
-    """Return what may be the job of this trace: of each worker of its run, the recording nearest in time.
+def ranks_of(entries: Iterable[TraceEntry], chosen: TraceEntry) -> list[TraceEntry]:
+    """Return what may be the job of a trace: of each worker of its run, the recording nearest in time.
 
-    Reading them decides whether they belong together.
+    The chosen trace comes first, then the others by worker: the answer's key depends on the order. Reading
+    them decides whether they belong together.
     """
-    chosen = entries[id_]
     nearest: dict[str, TraceEntry] = {chosen.file.worker: chosen}
     at_ns = time_ns(chosen)
-    for entry in _traces_of(entries.values(), chosen.file.run):
+    for entry in _traces_of(entries, chosen.file.run):
         if entry.record is not None:
             continue
         worker = entry.file.worker
@@ -33,7 +33,8 @@ def ranks_of(entries: Mapping[str, TraceEntry], id_: str) -> list[TraceEntry]:
         known = nearest.get(worker)
         if known is None or abs(time_ns(entry) - at_ns) < abs(time_ns(known) - at_ns):
             nearest[worker] = entry
-    return list(nearest.values())[:MOST_MEMBERS]
+    others = sorted(nearest.keys() - {chosen.file.worker})
+    return [chosen, *(nearest[worker] for worker in others)][:MOST_MEMBERS]
 
 
 def recordings_of(entries: Mapping[str, TraceEntry], run: str) -> list[TraceEntry]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
@@ -21,11 +21,18 @@ MOST_ROWS = 500
 # Smaller changes are noise from recording to recording.
 LEAST_CHANGE = 0.02
 
-Described = Callable[[TraceEntry], pb.TraceEntry]
-"""Returns the trace's entry in the list of traces, with its state."""
 
-Summary = Callable[[TraceEntry], Mapping[str, str] | None]
-"""Returns what the list shows of an analyzed trace; None for others."""
+class Analyses(Protocol):
+    """What is known about traces. Its methods take locks."""
+
+    def described(self, entry: TraceEntry) -> pb.TraceEntry:
+        """Return the trace's entry in the list of traces, with its state."""
+
+    def summary_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
+        """Return what the list shows of an analyzed trace; None for others."""
+
+    def job_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
+        """Return the same of the job that it is a rank of: empty if it is of none, None if not known."""
 
 
 class Changes(NamedTuple):
@@ -49,15 +56,14 @@ class Runs:
         self._traces: dict[str, list[TraceEntry]] = {}  # by run, the newest last
         self._folders = False
 
-    def update(self, entries: Mapping[str, TraceEntry]) -> None:
-        """Take over the traces of a scan."""
-        traces: dict[str, list[TraceEntry]] = {}
-        for entry in entries.values():
-            traces.setdefault(entry.file.run, []).append(entry)
-        for found in traces.values():
-            found.sort(key=time_ns)
+    def changed_in(self, traces: Mapping[str, list[TraceEntry]]) -> list[str]:
+        """Return which of these runs are new or have other traces now."""
+        return [run for run, found in traces.items() if self._traces.get(run) != found]
+
+    def update(self, traces: dict[str, list[TraceEntry]]) -> None:
+        """Take over the runs of a scan."""
         self._listing.remove(self._traces.keys() - traces.keys())
-        self._listing.change(run for run, found in traces.items() if self._traces.get(run) != found)
+        self._listing.change(self.changed_in(traces))
         self._traces = traces
         runs_in = Counter(map(_folder, traces))
         self._folders = sum(count > 1 for count in runs_in.values()) > 1
@@ -84,11 +90,21 @@ class Runs:
         return Changes(part, [self._traces[run] for run in runs], len(self._traces), self._folders)
 
 
-def table_of(changes: Changes, described: Described, summary: Summary) -> pb.RunTable:
-    """Return the rows of the runs that have changed. Call it without a lock: `described` takes one."""
+def by_run(entries: Iterable[TraceEntry]) -> dict[str, list[TraceEntry]]:
+    """Return the traces of each run, the oldest first."""
+    traces: dict[str, list[TraceEntry]] = {}
+    for entry in entries:
+        traces.setdefault(entry.file.run, []).append(entry)
+    for found in traces.values():
+        found.sort(key=time_ns)
+    return traces
+
+
+def table_of(changes: Changes, analyses: Analyses) -> pb.RunTable:
+    """Return the rows of the runs that have changed. Call it without a lock."""
     part = changes.part
     return pb.RunTable(
-        rows=[_row(traces, described, summary) for traces in changes.traces],
+        rows=[_row(traces, analyses) for traces in changes.traces],
         generation=part.number,
         total=changes.total,
         removed=part.removed,
@@ -98,9 +114,9 @@ def table_of(changes: Changes, described: Described, summary: Summary) -> pb.Run
     )
 
 
-def first_rows(changes: Changes, summary: Summary, most: int) -> Changes:
+def first_rows(changes: Changes, analyses: Analyses, most: int) -> Changes:
     """Return the runs that the page shows first: with the most to gain, by folder if there are folders."""
-    ordered = sorted(changes.traces, key=lambda traces: _gain(traces, summary), reverse=True)
+    ordered = sorted(changes.traces, key=lambda traces: _gain(traces, analyses), reverse=True)
     if changes.folders:
         places: dict[str, int] = {}
         for traces in ordered:
@@ -109,13 +125,38 @@ def first_rows(changes: Changes, summary: Summary, most: int) -> Changes:
     return changes._replace(traces=ordered[:most])
 
 
-def _gain(traces: Sequence[TraceEntry], summary: Summary) -> tuple[float, float]:
+def _gain(traces: Sequence[TraceEntry], analyses: Analyses) -> tuple[float, float]:
     """Return what a fix saves in the newest analyzed recording, and its time."""
-    for trace in reversed(traces):
-        found = summary(trace)
-        if found is not None and found.get("row"):
-            return gain_of(found["row"])
-    return 0.0, time_ns(traces[-1]) / 1e9
+    newest = newest_analyzed(traces, analyses.summary_of)
+    found = _row_in(analyses.summary_of(newest))
+    if of_several_ranks(traces, newest):
+        job = analyses.job_of(newest)
+        found = _row_in(job) or (found if job is not None else "")
+    return gain_of(found) if found else (0.0, time_ns(traces[-1]) / 1e9)
+
+
+def newest_analyzed(
+    traces: Sequence[TraceEntry], summary_of: Callable[[TraceEntry], Mapping[str, str] | None]
+) -> TraceEntry:
+    """Return the newest recording that is analyzed, else the newest."""
+    return next((trace for trace in reversed(traces) if _row_in(summary_of(trace))), traces[-1])
+
+
+def of_several_ranks(traces: Sequence[TraceEntry], newest: TraceEntry) -> bool:
+    """Return whether a run has traces of several workers, which may be ranks of a job."""
+    return _kind(newest) == "trace" and len(_workers(traces, newest)) > 1
+
+
+def _workers(traces: Sequence[TraceEntry], newest: TraceEntry) -> Counter[str]:
+    return Counter(trace.file.worker for trace in traces if trace.file.kind == newest.file.kind)
+
+
+def _kind(entry: TraceEntry) -> str:
+    return entry.file.kind if entry.record is None else "record"
+
+
+def _row_in(found: Mapping[str, str] | None) -> str:
+    return found.get("row", "") if found is not None else ""
 
 
 @lru_cache(1 << 17)
@@ -129,36 +170,58 @@ def _folder(run: str) -> str:
     return run.rpartition("/")[0]
 
 
-def _row(traces: Sequence[TraceEntry], described: Described, summary: Summary) -> pb.RunRow:
-    """Return the row of a run: figures of its newest analyzed recording, and the state of the newest one."""
-    analyzed = _analyzed(traces, summary)
-    newest, row = next(analyzed, (traces[-1], pb.RunRow()))
-    before = next((other for trace, other in analyzed if trace.file.worker == newest.file.worker), None)
-    if before is not None:
-        row.change = change_between(before, row)
-    state = described(newest)
-    workers = Counter(trace.file.worker for trace in traces if trace.file.kind == newest.file.kind)
+def _row(traces: Sequence[TraceEntry], analyses: Analyses) -> pb.RunRow:
+    """Return the row of a run: figures of its newest analyzed recording or job, and the state of the newest
+    one."""
+    newest = newest_analyzed(traces, analyses.summary_of)
+    row = _figures(newest, analyses)
+    before = _recording_before(traces, newest, analyses)
+    change = change_between(before, row) if before is not None else ""
+    state = analyses.described(newest)
+    workers = _workers(traces, newest)
+    row.kind, row.state, row.ranks = state.kind, state.state, len(workers)
+    if of_several_ranks(traces, newest):
+        row = _of_job(row, analyses.job_of(newest))
     row.id = row.run = newest.file.run
     row.worker = newest.file.worker
-    row.kind = state.kind
-    if len(workers) > 1 and state.kind == "trace":
-        row.kind = "job"
-    row.ranks = len(workers)
+    row.change = change
     row.recordings = max(workers.values())
     row.time_s = row.time_s or time_ns(newest) / 1e9
-    row.state = state.state
     row.trace_id = newest.id
     if state.HasField("error"):
         row.error.CopyFrom(state.error)
     return row
 
 
-def _analyzed(traces: Sequence[TraceEntry], summary: Summary) -> Iterator[tuple[TraceEntry, pb.RunRow]]:
-    """Yield the analyzed recordings with their rows, the newest first."""
-    for trace in reversed(traces):
-        found = summary(trace)
-        if found is not None and found.get("row"):
-            yield trace, from_json(found["row"], pb.RunRow)
+def _figures(trace: TraceEntry, analyses: Analyses) -> pb.RunRow:
+    found = _row_in(analyses.summary_of(trace))
+    return from_json(found, pb.RunRow) if found else pb.RunRow()
+
+
+def _recording_before(
+    traces: Sequence[TraceEntry], newest: TraceEntry, analyses: Analyses
+) -> pb.RunRow | None:
+    """Return the figures of the analyzed recording of the same worker before the newest one."""
+    others = [trace for trace in traces[: traces.index(newest)] if trace.file.worker == newest.file.worker]
+    for trace in reversed(others):
+        if _row_in(analyses.summary_of(trace)):
+            return _figures(trace, analyses)
+    return None
+
+
+def _of_job(row: pb.RunRow, job: Mapping[str, str] | None) -> pb.RunRow:
+    """Return the row of the job that `row` is a rank of. One rank's verdict is not the job's."""
+    if job is None:
+        row.kind = "job"
+        if row.state == "ready":
+            row.state = "ranks"
+        for name in ("limiter", "sentence", "first_rule", "first_title", "saving_share", "severity"):
+            row.ClearField(name)
+    elif _row_in(job):
+        found = from_json(job["row"], pb.RunRow)
+        found.state = row.state
+        return found
+    return row
 
 
 def change_between(before: pb.RunRow, now: pb.RunRow) -> str:

@@ -21,7 +21,7 @@ from tb_gpudiag.service.overview import Overview
 from tb_gpudiag.service.pending import Pending, diagnosis_key
 from tb_gpudiag.service.record_rows import history_with
 from tb_gpudiag.service.records import RecordReader
-from tb_gpudiag.service.reductions import Reductions
+from tb_gpudiag.service.reductions import Reduced, Reductions
 from tb_gpudiag.service.related import ranks_of, recordings_of
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.service.settings import Settings
@@ -48,7 +48,11 @@ class Service:
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._cache = Cache(settings.cache_directory, settings.cache_bytes)
-        self._overview = Overview(self._cache, lambda key: self._jobs.state(key))
+        self._overview = Overview(
+            self._cache,
+            lambda key: self._jobs.state(key),
+            lambda ranks, there: self._reductions.known_job(ranks, there),
+        )
         self._jobs = Jobs(
             settings,
             self._cache,
@@ -138,7 +142,9 @@ class Service:
         entry = self._entry(id_)
         if entry.record is not None:
             return Pending("failed", error=_no_trace(entry))
-        return self._reductions.ask("job", [ranks_of(self._index.snapshot().entries, id_)])
+        found = self._reductions.ask("job", [ranks_of(self._index.snapshot().entries.values(), entry)])
+        self._overview.note_job(id_, found)
+        return _content(found)
 
     def history(self, run: str) -> bytes | Pending:
         """Return the HistoryState of a run, as gzipped JSON.
@@ -153,7 +159,7 @@ class Service:
         traces = [entry for entry in found if entry.record is None]
         if not traces:
             return history_with(None, run, points)
-        answer = self._reductions.ask("history", [traces])
+        answer = _content(self._reductions.ask("history", [traces]))
         return answer if isinstance(answer, Pending) or not points else history_with(answer, run, points)
 
     def compare(self, base: str, candidate: str) -> bytes | Pending:
@@ -166,7 +172,7 @@ class Service:
         for entry in entries:
             if entry.record is not None:
                 return Pending("failed", error=_no_trace(entry))
-        return self._reductions.ask("compare", [[entry] for entry in entries])
+        return _content(self._reductions.ask("compare", [[entry] for entry in entries]))
 
     def cancel(self, id_: str) -> bool:
         """Stop the queued or running analysis of this trace. Return False if there is none.
@@ -229,6 +235,10 @@ class Service:
                 )
         job = self._jobs.ask(key, trace.file)
         return Pending(job.state, job.progress, job.stage, job.error)
+
+
+def _content(found: Reduced | Pending) -> bytes | Pending:
+    return found.content if isinstance(found, Reduced) else found
 
 
 def _no_trace(entry: TraceEntry) -> UsageError:

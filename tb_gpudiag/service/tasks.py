@@ -29,7 +29,7 @@ from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.entry import CorruptEntry, Entry, read_entry
 from tb_gpudiag.service.protocol import BETWEEN_SIDES, Task
-from tb_gpudiag.service.run_rows import run_row
+from tb_gpudiag.service.run_rows import job_row, run_row
 
 DIGEST = "digest"
 """Name of the array of a diagnosis's entry that is its digest."""
@@ -76,7 +76,8 @@ def _digest(task: Task, progress: Progress) -> Result:
 
 def _job(task: Task, progress: Progress) -> Result:
     progress(0.1, "comparing ranks")
-    found = build_jobs(_digests(task))
+    digests = _digests(task)
+    found = build_jobs(digests)
     chosen = [job for job in found.reports if any(rank.id == task.ids[0] for rank in job.ranks)]
     if not chosen:
         raise UsageError(
@@ -84,7 +85,10 @@ def _job(task: Task, progress: Progress) -> Result:
             where=task.file.path,
             remedy=" ".join(found.notes[:3]),
         )
-    return Result(_zipped(pb.JobState(state="ready", progress=1.0, job=chosen[0])), {}, {})
+    ranks = {rank.id for rank in chosen[0].ranks}
+    row = job_row(chosen[0], [run_row(digest) for digest in digests if digest.about.id in ranks])
+    content = _zipped(pb.JobState(state="ready", progress=1.0, job=chosen[0]))
+    return Result(content, {}, {"row": to_json(row)})
 
 
 def _history(task: Task, progress: Progress) -> Result:

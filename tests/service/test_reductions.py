@@ -17,7 +17,7 @@ from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
 from tests.builder import TraceBuilder
 from tests.service.helpers import eventually, hasten, write_trace
-from tests.simulator.jobs import DistributedJob, simulate_job
+from tests.simulator.jobs import DistributedJob, JobFault, simulate_job
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +89,53 @@ def test_the_ranks_of_a_job(service: Callable[[], Service], tmp_path: Path) -> N
         return found.error.what if isinstance(found, Pending) and found.error else ""
 
     assert "not a rank of a job" in eventually(refused)
+
+
+def test_the_row_of_a_job_has_its_verdict_and_not_one_rank_s(
+    service: Callable[[], Service], tmp_path: Path
+) -> None:
+    simulate_job(DistributedJob("ddp", ranks=3, steps=6, fault=JobFault("loader", (1,), 2.0)), seed=0).write(
+        tmp_path / "log" / "job"
+    )
+    served = service()
+
+    def row() -> pb.RunRow:
+        (found,) = served.runs().rows
+        return found
+
+    first = row()
+    assert (first.kind, first.state, first.ranks) == ("job", "new", 3)
+    answer(lambda: served.report(first.trace_id))
+    eventually(lambda: row().state == "ranks")
+    assert row().step_us > 0
+    assert not any((row().limiter, row().first_rule, row().saving_share))
+    state = from_json(answer(lambda: served.job(first.trace_id)), pb.JobState)
+    of_job = row()
+    assert (of_job.kind, of_job.state, of_job.sentence) == ("job", "ready", state.job.verdict.sentence)
+    assert of_job.first_rule == state.job.findings[0].rule
+    assert of_job.step_us == max(rank.step_us for rank in state.job.ranks)
+
+    served = service()  # a TensorBoard that starts later finds it in the cache
+    assert eventually(lambda: row().state == "ready")
+    assert row().sentence == of_job.sentence
+
+
+def test_traces_that_are_not_one_job_keep_the_row_of_a_trace(
+    service: Callable[[], Service], tmp_path: Path
+) -> None:
+    for name in ("a_1", "b_1"):
+        write(tmp_path / "log" / "run", name, 600, 1)
+    served = service()
+    id_ = served.runs().rows[0].trace_id
+    answer(lambda: served.report(id_))
+
+    def refused() -> bool:
+        found = served.job(id_)
+        return isinstance(found, Pending) and found.state == "failed"
+
+    assert eventually(refused)
+    (row,) = served.runs().rows
+    assert (row.kind, row.state, bool(row.limiter)) == ("trace", "ready", True)
 
 
 def test_the_history_of_a_run(service: Callable[[], Service], tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ export function limiterText(limiter: string): string {
 
 const STATES: Readonly<Record<string, string>> = {
   new: "not analyzed yet",
+  ranks: "one rank analyzed",
   queued: "waiting for analysis",
   running: "being analyzed",
   failed: "cannot be diagnosed",

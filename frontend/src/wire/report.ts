@@ -1367,7 +1367,7 @@ export interface RunRow {
   memory_share: number;
   /** what changed since the recording before it */
   change: string;
-  /** as TraceEntry.state */
+  /** as TraceEntry.state; ranks: a rank of the job is analyzed, the job is not */
   state: string;
   error:
     | Problem

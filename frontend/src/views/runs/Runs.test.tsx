@@ -1,6 +1,6 @@
 import { MantineProvider } from "@mantine/core";
 import { QueryClientProvider } from "@tanstack/react-query";
-import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
+import { act, cleanup, fireEvent, render, screen, within } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { createQueryClient } from "../../state/queries";
 import { useRunsTable } from "../../state/runs";
@@ -119,6 +119,36 @@ it("analyzes new runs by itself, one at a time and the newest first, until stopp
   expect(requests).toEqual(["./report?id=young-trace"]);
   fireEvent.click(screen.getByRole("button", { name: "Stop analyzing, 2 left" }));
   expect(screen.getByRole("button", { name: "Analyze 2 new" })).toBeTruthy();
+});
+
+it("asks for the job when its first rank is analyzed, and shows no verdict until then", async () => {
+  useRunsTable.setState({ analyzing: false });
+  await shown([row("job", { kind: "job", state: "ranks", ranks: 8, step_us: 900 })]);
+  expect(screen.getByText("job · one rank analyzed")).toBeTruthy();
+  const requests: string[] = [];
+  vi.stubGlobal("fetch", (url: string) => {
+    requests.push(url);
+    return Promise.resolve(new Response(JSON.stringify({ state: "ready" })));
+  });
+  fireEvent.click(screen.getByRole("button", { name: "Analyze 1 new" }));
+  expect(requests).toEqual(["./job?id=job-trace"]);
+});
+
+it("requests a file that was still being written again", async () => {
+  vi.useFakeTimers({ shouldAdvanceTime: true });
+  useRunsTable.setState({ analyzing: false });
+  await shown([row("run", { state: "new" })]);
+  const requests: string[] = [];
+  const answer = fetch;
+  vi.stubGlobal("fetch", (url: string) => {
+    if (url.startsWith("./report")) requests.push(url);
+    return answer(url);
+  });
+  fireEvent.click(screen.getByRole("button", { name: "Analyze 1 new" }));
+  expect(requests).toEqual(["./report?id=run-trace"]);
+  await act(() => vi.advanceTimersByTimeAsync(21_000));
+  expect(requests).toEqual(["./report?id=run-trace", "./report?id=run-trace"]);
+  vi.useRealTimers();
 });
 
 it("starts no analysis while another runs", async () => {

@@ -1,19 +1,42 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { useEffect, useRef } from "react";
+import { useEffect, useRef, useState } from "react";
 import { isPending, RUNS } from "../../state/queries";
 import { useRunsTable } from "../../state/runs";
 import { usePage } from "../../state/store";
-import { fetchReport } from "../../wire/client";
+import { fetchJob, fetchReport } from "../../wire/client";
 import type { RunRow } from "../../wire/report";
 
-/** The server drops analyses that nobody has asked about for a minute. */
+/**
+ * The server drops analyses that nobody has asked about for a minute. And a file that is still being written stays
+ * new: it is requested again, after the others.
+ */
 const ASK_AGAIN_MS = 20_000;
+
+/** How often a job is asked for: each of its ranks, and then all together, are analyzed only if somebody asks. */
+const ASK_FOR_JOB_MS = 2_000;
 
 interface Analyses {
   readonly on: boolean;
   /** Runs without an analyzed recording. */
   readonly left: number;
   readonly toggle: () => void;
+}
+
+/** Whether the run, or the job that it is, is not analyzed yet. */
+function isNew({ state }: RunRow): boolean {
+  return state === "new" || state === "ranks";
+}
+
+/** Differs between a run and the job whose first rank is analyzed. */
+function requestOf({ state, trace_id }: RunRow): string {
+  return `${state} ${trace_id}`;
+}
+
+/** Ask for the job until it is there or has failed, or the signal ends it. */
+async function analyzeJob(id: string, signal: AbortSignal): Promise<void> {
+  while (isPending((await fetchJob(id, signal)).state)) {
+    await new Promise((resolve) => setTimeout(resolve, ASK_FOR_JOB_MS));
+  }
 }
 
 /**
@@ -24,36 +47,54 @@ export function useAnalyses(rows: readonly RunRow[]): Analyses {
   const client = useQueryClient();
   const on = useRunsTable((table) => table.analyzing);
   const visible = usePage((page) => page.visible);
-  // A file that is still being written stays new. It is not requested again.
+  const [round, setRound] = useState(0);
   const requested = useRef(new Set<string>());
+  const job = useRef<AbortController>(null); // ends the wait for a job
   const pending = rows.find(({ state }) => isPending(state))?.trace_id;
 
   useEffect(() => {
-    if (!on || !visible || pending !== undefined) return;
+    if (!on) job.current?.abort();
+    if (!on || !visible || pending !== undefined || job.current !== null) return;
     const next = rows
-      .filter(({ state, trace_id }) => state === "new" && !requested.current.has(trace_id))
+      .filter((row) => isNew(row) && !requested.current.has(requestOf(row)))
       .reduce<RunRow | null>((best, row) => (best && best.time_s >= row.time_s ? best : row), null);
     if (!next) return;
-    requested.current.add(next.trace_id);
+    requested.current.add(requestOf(next));
     // If the request fails, the table keeps showing the run as not analyzed.
-    void fetchReport(next.trace_id)
+    const wait = next.state === "ranks" ? new AbortController() : null;
+    job.current = wait;
+    void (wait ? analyzeJob(next.trace_id, wait.signal) : fetchReport(next.trace_id))
       .catch(() => null)
-      .then(() => client.invalidateQueries({ queryKey: RUNS }));
-  }, [on, visible, pending, rows, client]);
+      .then(() => {
+        if (wait) job.current = null;
+        return client.invalidateQueries({ queryKey: RUNS });
+      });
+  }, [on, visible, pending, rows, round, client]);
 
+  useEffect(
+    () => () => {
+      job.current?.abort();
+    },
+    [],
+  );
+
+  const left = rows.filter((row) => isNew(row) || isPending(row.state)).length;
   useEffect(() => {
-    if (!on || !visible || pending === undefined || !requested.current.has(pending)) return;
+    if (!on || !visible || left === 0) return;
     const timer = window.setInterval(() => {
-      void fetchReport(pending).catch(() => null);
+      if (pending === undefined) {
+        requested.current.clear();
+        setRound((number) => number + 1);
+      } else if (requested.current.has(`new ${pending}`)) void fetchReport(pending).catch(() => null);
     }, ASK_AGAIN_MS);
     return () => {
       window.clearInterval(timer);
     };
-  }, [on, visible, pending]);
+  }, [on, visible, pending, left]);
 
   return {
     on,
-    left: rows.filter(({ state }) => state === "new" || isPending(state)).length,
+    left,
     toggle: () => {
       requested.current.clear();
       useRunsTable.setState({ analyzing: !on });
