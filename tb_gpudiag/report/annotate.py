@@ -21,13 +21,13 @@ from tb_gpudiag.report.slices.prepared import Prepared, read_meta
 from tb_gpudiag.trace.assemble import REPAIRED_NOTE
 from tb_gpudiag.trace.copying import Write, packing
 from tb_gpudiag.trace.inserted_copy import copy_with_events
+from tb_gpudiag.trace.kineto import QUEUE_CATEGORY
 from tb_gpudiag.wording.vocabulary import CAUSES
 
 # Above every process id that a system gives.
 PROCESS: Final = 2_000_000_000
 IDLE_CATEGORY: Final = "gpudiag_idle"
 FINDING_CATEGORY: Final = "gpudiag_finding"
-QUEUE_CATEGORY: Final = "gpudiag_queue"
 
 # Viewers sort tracks by their number: findings first, then idle time.
 _FIRST_DEVICE_TRACK: Final = 1_000

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost")
+    __slots__ = ("schema_version", "generator", "trace", "devices", "steps", "verdict", "findings", "unchecked", "launch_hotspots", "memory", "host", "clear", "plan", "inferred_steps", "sync_sites", "kernel_families", "launch_queues", "recording_cost", "counters")
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     GENERATOR_FIELD_NUMBER: _ClassVar[int]
     TRACE_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,7 @@ class Report(_message.Message):
     KERNEL_FAMILIES_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_QUEUES_FIELD_NUMBER: _ClassVar[int]
     RECORDING_COST_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
     schema_version: int
     generator: str
     trace: TraceInfo
@@ -44,10 +45,11 @@ class Report(_message.Message):
     kernel_families: _containers.RepeatedCompositeFieldContainer[KernelFamily]
     launch_queues: _containers.RepeatedCompositeFieldContainer[LaunchQueue]
     recording_cost: RecordingCost
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ...) -> None: ...
+    counters: _containers.RepeatedCompositeFieldContainer[Counter]
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ...) -> None: ...
 
 class TraceInfo(_message.Message):
-    __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us", "kind")
+    __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us", "kind", "recorder")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         COMPLETE: _ClassVar[TraceInfo.Status]
@@ -71,6 +73,7 @@ class TraceInfo(_message.Message):
     SIMULATED_FIELD_NUMBER: _ClassVar[int]
     DURATION_US_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    RECORDER_FIELD_NUMBER: _ClassVar[int]
     run: str
     worker: str
     span: str
@@ -86,7 +89,28 @@ class TraceInfo(_message.Message):
     simulated: bool
     duration_us: float
     kind: str
-    def __init__(self, run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., path: _Optional[str] = ..., status: _Optional[_Union[TraceInfo.Status, str]] = ..., events: _Optional[int] = ..., malformed_events: _Optional[int] = ..., host: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., recorded: _Optional[_Union[Recorded, _Mapping[str, object]]] = ..., notes: _Optional[_Iterable[str]] = ..., simulated: bool = ..., duration_us: _Optional[float] = ..., kind: _Optional[str] = ...) -> None: ...
+    recorder: str
+    def __init__(self, run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., path: _Optional[str] = ..., status: _Optional[_Union[TraceInfo.Status, str]] = ..., events: _Optional[int] = ..., malformed_events: _Optional[int] = ..., host: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., recorded: _Optional[_Union[Recorded, _Mapping[str, object]]] = ..., notes: _Optional[_Iterable[str]] = ..., simulated: bool = ..., duration_us: _Optional[float] = ..., kind: _Optional[str] = ..., recorder: _Optional[str] = ...) -> None: ...
+
+class Counter(_message.Message):
+    __slots__ = ("name", "unit", "device", "samples", "least", "mean", "most", "timed")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    LEAST_FIELD_NUMBER: _ClassVar[int]
+    MEAN_FIELD_NUMBER: _ClassVar[int]
+    MOST_FIELD_NUMBER: _ClassVar[int]
+    TIMED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    unit: str
+    device: int
+    samples: int
+    least: float
+    mean: float
+    most: float
+    timed: bool
+    def __init__(self, name: _Optional[str] = ..., unit: _Optional[str] = ..., device: _Optional[int] = ..., samples: _Optional[int] = ..., least: _Optional[float] = ..., mean: _Optional[float] = ..., most: _Optional[float] = ..., timed: bool = ...) -> None: ...
 
 class RecordingCost(_message.Message):
     __slots__ = ("frames", "operators", "frame_us", "low_us", "high_us", "low_share", "high_share")
@@ -797,7 +821,7 @@ class Timeline(_message.Message):
     def __init__(self, start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., lanes: _Optional[_Iterable[_Union[Lane, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[StepMark, _Mapping[str, object]]]] = ..., trace_start_us: _Optional[float] = ..., trace_end_us: _Optional[float] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., names: _Optional[_Iterable[str]] = ..., progress: _Optional[float] = ...) -> None: ...
 
 class Lane(_message.Message):
-    __slots__ = ("kind", "title", "device", "box_start_us", "box_duration_us", "box_name", "box_depth", "box_count", "box_kind", "box_gap", "queue", "queue_most")
+    __slots__ = ("kind", "title", "device", "box_start_us", "box_duration_us", "box_name", "box_depth", "box_count", "box_kind", "box_gap", "queue", "queue_most", "unit")
     KIND_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
@@ -810,6 +834,7 @@ class Lane(_message.Message):
     BOX_GAP_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     QUEUE_MOST_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
     kind: str
     title: str
     device: int
@@ -822,7 +847,8 @@ class Lane(_message.Message):
     box_gap: _containers.RepeatedScalarFieldContainer[int]
     queue: Curve
     queue_most: float
-    def __init__(self, kind: _Optional[str] = ..., title: _Optional[str] = ..., device: _Optional[int] = ..., box_start_us: _Optional[_Iterable[float]] = ..., box_duration_us: _Optional[_Iterable[float]] = ..., box_name: _Optional[_Iterable[int]] = ..., box_depth: _Optional[_Iterable[int]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_kind: _Optional[_Iterable[int]] = ..., box_gap: _Optional[_Iterable[int]] = ..., queue: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., queue_most: _Optional[float] = ...) -> None: ...
+    unit: str
+    def __init__(self, kind: _Optional[str] = ..., title: _Optional[str] = ..., device: _Optional[int] = ..., box_start_us: _Optional[_Iterable[float]] = ..., box_duration_us: _Optional[_Iterable[float]] = ..., box_name: _Optional[_Iterable[int]] = ..., box_depth: _Optional[_Iterable[int]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_kind: _Optional[_Iterable[int]] = ..., box_gap: _Optional[_Iterable[int]] = ..., queue: _Optional[_Union[Curve, _Mapping[str, object]]] = ..., queue_most: _Optional[float] = ..., unit: _Optional[str] = ...) -> None: ...
 
 class Curve(_message.Message):
     __slots__ = ("time_us", "low", "high")

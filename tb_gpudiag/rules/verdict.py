@@ -14,6 +14,7 @@ from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.leak import leak_sentences
 from tb_gpudiag.rules.shared.little_work import little_work
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, lost_time
+from tb_gpudiag.rules.shared.nsys_advice import sentences_for
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.unseen_time import MOSTLY, unseen
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
@@ -58,7 +59,8 @@ def find_verdict(facts: Facts, ranked: Sequence[str] = ()) -> Verdict:
     ends with the second.
     """
     verdict = _without_memory(facts, ranked)
-    sentences = [*_failures(facts.memory), verdict.sentence, *leak_sentences(facts.memory)]
+    said = sentences_for(verdict.sentence, facts.trace.metadata.recorder)
+    sentences = [*_failures(facts.memory), said, *leak_sentences(facts.memory)]
     return replace(verdict, sentence=" ".join(sentences))
 
 

@@ -10,8 +10,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.trace.columns import Part
+from tb_gpudiag.trace.counters import Collector, devices_by_pid
 from tb_gpudiag.trace.devices import MOST_DEVICES, of_read_devices
-from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, MemoryAction, MemoryEvents, Thread
+from tb_gpudiag.trace.events import (
+    GPU_WORK_CATEGORIES,
+    HOST_CATEGORIES,
+    NONE,
+    Bool,
+    Counter,
+    Events,
+    Int32,
+    Int64,
+    MemoryAction,
+    MemoryEvents,
+    Thread,
+)
 from tb_gpudiag.trace.messages import message_of
 from tb_gpudiag.trace.stray import reach, within
 
@@ -29,6 +42,7 @@ class Assembly:
         self.repaired = False
         self.notes: list[str] = []
         self._parts: list[Part] = []
+        self._counters = Collector()
         self._thread_index: dict[tuple[str, str], int] = {}
         self._thread_names: dict[tuple[str, str], str] = {}
         self._threads_of_part: list[Int32] = []
@@ -48,10 +62,13 @@ class Assembly:
             np.array([index.setdefault(t, len(index)) for t in part.threads], np.int32)
         )
         self._thread_names.update(part.thread_names)
+        if part.counters is not None:
+            self._counters.add(part.counters)
         self._parts.append(part)
 
-    def finish(self) -> tuple[Events, MemoryEvents, int]:
-        """Return events, memory events and the earliest timestamp in ns. The assembly is empty afterwards."""
+    def finish(self) -> tuple[Events, MemoryEvents, list[Counter], int]:
+        """Return events, memory events, counters and the earliest timestamp in ns. The assembly is empty
+        afterwards."""
         parts, threads_of_part = self._parts, self._threads_of_part
         self._parts, self._threads_of_part = [], []
         start_ns = _joined([p.spans.start_ns for p in parts], np.int64)
@@ -68,8 +85,10 @@ class Assembly:
         memory_kept = memory_near & self._on_read_devices([p.memory.device for p in parts])
         memory = self._memory(parts, threads_of_part, time_ns - first_ns, memory_kept)
         events = self._events(parts, threads_of_part, threads, start_ns - first_ns, spans_kept)
+        counters, notes = self._counters.finish(first_ns, bounds, _devices(events))
+        self.notes += notes
         self._write_notes()
-        return events, memory, first_ns
+        return events, memory, counters, first_ns
 
     def _on_read_devices(self, devices: list[Int32]) -> Bool:
         mask, left_out = of_read_devices(_joined(devices, np.int32))
@@ -220,6 +239,16 @@ class Assembly:
         if lone:
             self.notes.append(f"{_count(lone, 'begin or end event')} without a counterpart skipped")
         return keep
+
+
+def _devices(events: Events) -> dict[str, int]:
+    """Return the GPU that each pid is, if it is one."""
+    work, host = events.where(*GPU_WORK_CATEGORIES), events.where(*HOST_CATEGORIES)
+    pairs = np.unique(np.stack([events.thread[work], events.device[work]], axis=1), axis=0).tolist()
+    return devices_by_pid(
+        ((events.threads[thread].pid, device) for thread, device in pairs),
+        (events.threads[thread].pid for thread in np.unique(events.thread[host]).tolist()),
+    )
 
 
 def _joined(arrays: list[npt.NDArray[Any]], kind: Any) -> npt.NDArray[Any]:

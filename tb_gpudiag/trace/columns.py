@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tb_gpudiag.trace import kineto
+from tb_gpudiag.trace.counters import Samples, event_samples
 from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Bool, Category, Float32, Int32, Int64, UInt8
 from tb_gpudiag.trace.grids import Seldom, blocks_of
 from tb_gpudiag.trace.messages import message_texts
@@ -97,6 +98,7 @@ class Part:
     memory: Memory
     threads: list[tuple[str, str]]  # (pid, tid) of this chunk
     thread_names: dict[tuple[str, str], str]
+    counters: Samples | None = None
 
 
 def part_of(columns: dict[str, pa.Array], seldom: Seldom) -> Part:
@@ -132,6 +134,15 @@ def part_of(columns: dict[str, pa.Array], seldom: Seldom) -> Part:
         memory=_memory(columns, memory_rows, start_ns, memory_thread, failed),
         threads=threads,
         thread_names={threads[t]: n for t, n in zip(name_thread.tolist(), names, strict=True) if n},
+        counters=event_samples(
+            columns,
+            _is(phase, kineto.COUNTER_PHASE)
+            & start_known
+            & ~_equal(columns["category"], kineto.QUEUE_CATEGORY),
+            span & start_known & _equal(columns["category"], kineto.RANGE_CATEGORY),
+            start_ns,
+            seldom,
+        ),
     )
 
 

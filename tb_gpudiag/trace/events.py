@@ -13,6 +13,7 @@ import numpy.typing as npt
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
 UInt8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
 
@@ -89,8 +90,8 @@ class Thread:
 class Events:
     """Spans (phase X, and matched B/E pairs), sorted by start, then in file order.
 
-    All arrays have shape (n,). Instants, flows, counters and metadata count in `Trace.events_read` but have
-    no rows here.
+    All arrays have shape (n,). Instants, flows and metadata count in `Trace.events_read` but have no rows
+    here. Neither have counters: see `Trace.counters`.
     """
 
     category: UInt8
@@ -256,6 +257,18 @@ class MemoryEvents:
 
 
 @dataclass(frozen=True)
+class Counter:
+    """Values of one quantity, shape (v,) each, in time order. Each is valid until the next."""
+
+    name: str
+    unit: str  # "" if the name does not say
+    device: int  # GPU index; NONE if the file does not say whose it is
+    time_ns: Int64  # since the start of the trace
+    value: Float64  # finite
+    timed: bool = True  # False: the file does not say when. CUPTI's range profiler spreads its ranges evenly
+
+
+@dataclass(frozen=True)
 class Segments:
     """The allocator's memory when a snapshot was taken. Sizes are in bytes.
 
@@ -322,3 +335,4 @@ class Trace:
     segments: Segments | None = None  # of a snapshot
     notes: list[str] = field(default_factory=list)  # what was skipped or repaired, one line each
     credentials: Mapping[Credential, int] = field(default_factory=dict)  # how often each is in the file
+    counters: list[Counter] = field(default_factory=list)  # most samples first; bounded

@@ -81,6 +81,9 @@ SELDOM: Final = {
 """Groups of columns that few chunks need: of copies, of kernels without blocks per multiprocessor, of
 synchronization events, of convolutions and attention, and of collectives."""
 
+COUNTERS: Final = {"series": ("id", "VARCHAR"), "values": ("args", "MAP(VARCHAR, DOUBLE)")}
+"""Columns read from counters: entries of the event, likewise. `args` has a value for each series."""
+
 _HIP_LAUNCH: Final = re.compile(r"hip\w*LaunchKernel\w*")
 _LAUNCH_IN_THREADS: Final = re.compile(r"hip(ExtModule|HccModule)Launch\w*")
 _KERNEL_IN_THREADS: Final = re.compile(GRID_IN_THREADS)
@@ -134,6 +137,11 @@ BEGIN_PHASE: Final = "B"
 END_PHASE: Final = "E"
 MEMORY_PHASES: Final = frozenset({"i", "I", "X"})
 METADATA_PHASE: Final = "M"
+COUNTER_PHASE: Final = "C"
+QUEUE_CATEGORY: Final = "gpudiag_queue"
+"""Of the counters that report/annotate.py adds, which are not read back."""
+RANGE_CATEGORY: Final = "cuda_profiler_range"
+"""Of CUPTI's range profiler: `_ExperimentalConfig(profiler_metrics=...)`. Its `args` are metrics."""
 THREAD_NAME: Final = "thread_name"
 
 TRACE_EVENTS: Final = "traceEvents"

@@ -10,6 +10,7 @@ Versions 2022 to 2026 differ in tables and columns. What a file has is read, by 
 | CUDA_CALLCHAINS, COMPOSITE_EVENTS, SAMPLING_CALLCHAINS | Python stacks of calls and operators |
 | OSRT_API, SCHED_EVENTS | annotations, such as `poll (OS)` and `preempted (OS)` |
 | CUDA_GPU_MEMORY_USAGE_EVENTS | memory that the driver gave |
+| GPU_METRICS | counters |
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.nsys_calls import api_calls, off_cpu, overhead, system_calls
 from tb_gpudiag.trace.nsys_database import EXPORT_AGAIN, MAGIC, Database
 from tb_gpudiag.trace.nsys_gpu import GPU_TABLES, copies, graphs, kernels, memory, memsets, syncs
+from tb_gpudiag.trace.nsys_metrics import gpu_metrics
 from tb_gpudiag.trace.nsys_parts import Processes
 from tb_gpudiag.trace.nsys_ranges import Ranges
 from tb_gpudiag.trace.nsys_spans import Covered
@@ -89,13 +91,14 @@ def _read(database: Database, report: Callable[[float, str], None]) -> Trace:
         lambda: off_cpu(database, covered.threads, covered),
         lambda: overhead(database),
         lambda: memory(database, gpus),
+        lambda: gpu_metrics(database),
     )
     for number, stage in enumerate(stages):
         report(number / (len(stages) + 1), "reading")
         for part in stage():
             assembly.add(part)
     report(len(stages) / (len(stages) + 1), "sorting")
-    events, allocations, start_ns = assembly.finish()
+    events, allocations, counters, start_ns = assembly.finish()
     names = thread_names(database)
     events.threads[:] = [replace(t, name=names.get((t.pid, t.tid), t.name)) for t in events.threads]
     report(1.0, "read")
@@ -109,4 +112,5 @@ def _read(database: Database, report: Callable[[float, str], None]) -> Trace:
         start_ns=start_ns,
         notes=[*notes(database), *([ranges.note] if ranges.note else []), *assembly.notes],
         credentials=credentials(database),
+        counters=counters,
     )

@@ -10,8 +10,8 @@ import numpy as np
 
 from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.events import Category, Int64
-from tb_gpudiag.trace.nsys_database import Database, Rows
-from tb_gpudiag.trace.nsys_parts import Processes, encoded, host_threads, named, part
+from tb_gpudiag.trace.nsys_database import Database
+from tb_gpudiag.trace.nsys_parts import Processes, encoded, host_part, named
 from tb_gpudiag.trace.nsys_spans import Covered
 from tb_gpudiag.trace.nsys_stacks import Stacks
 
@@ -37,31 +37,16 @@ def api_calls(database: Database, processes: Processes, covered: Covered, stacks
         category = np.where(
             drivers[name.indices.to_numpy()], np.uint8(Category.DRIVER), np.uint8(Category.RUNTIME)
         )
-        thread, threads = host_threads(at["globalTid"])
         correlation = processes.correlation(at["globalTid"], at["correlationId"])
         covered.add(at["globalTid"], at["start"], at["end"])
-        yield part(
-            category,
-            name,
-            at["start"],
-            at["end"],
-            thread,
-            threads,
-            {"correlation": correlation},
-            stacks=stacks.of(at["globalTid"], at["start"], at["end"], at["callchainId"]),
-        )
+        called = stacks.of(at["globalTid"], at["start"], at["end"], at["callchainId"])
+        yield host_part(category, name, at, {"correlation": correlation}, stacks=called)
 
 
 def overhead(database: Database) -> Iterator[Part]:
     """Read the profiler's own work, such as allocating its buffers."""
     for rows in database.chunks("PROFILER_OVERHEAD", _CALL):
-        yield _calls(rows, database, Category.OVERHEAD)
-
-
-def _calls(rows: Rows, database: Database, category: Category) -> Part:
-    at = rows.numbers
-    thread, threads = host_threads(at["globalTid"])
-    return part(category, named(database, at["nameId"]), at["start"], at["end"], thread, threads)
+        yield host_part(Category.OVERHEAD, named(database, rows.numbers["nameId"]), rows.numbers)
 
 
 def system_calls(database: Database, threads_kept: Int64, covered: Covered) -> Iterator[Part]:
@@ -74,13 +59,11 @@ def system_calls(database: Database, threads_kept: Int64, covered: Covered) -> I
         at = rows.numbers
         chosen = np.isin(at["globalTid"], threads_kept) & (at["end"] - at["start"] >= _LEAST_WAIT_NS)
         chosen &= ~covered.contains(at["globalTid"], at["start"], at["end"])
-        own = Rows({key: values[chosen] for key, values in at.items()}, {})
-        if len(own):
-            at = own.numbers
-            covered.add(at["globalTid"], at["start"], at["end"])
-            thread, threads = host_threads(at["globalTid"])
-            name = named(database, at["nameId"], lambda text: f"{text} (OS)")
-            yield part(Category.USER_ANNOTATION, name, at["start"], at["end"], thread, threads)
+        if chosen.any():
+            own = {key: values[chosen] for key, values in at.items()}
+            covered.add(own["globalTid"], own["start"], own["end"])
+            name = named(database, own["nameId"], lambda text: f"{text} (OS)")
+            yield host_part(Category.USER_ANNOTATION, name, own)
 
 
 def off_cpu(database: Database, threads_kept: Int64, covered: Covered) -> Iterator[Part]:
@@ -99,5 +82,5 @@ def off_cpu(database: Database, threads_kept: Int64, covered: Covered) -> Iterat
     if chosen.any():
         kinds, code = np.unique(state[chosen], return_inverse=True)
         name = encoded(code.astype(np.int32), [_OFF.get(kind, _OFF_UNKNOWN) for kind in kinds.tolist()])
-        own, threads = host_threads(thread[chosen])
-        yield part(Category.USER_ANNOTATION, name, begin[chosen], end[chosen], own, threads)
+        own = {"globalTid": thread[chosen], "start": begin[chosen], "end": end[chosen]}
+        yield host_part(Category.USER_ANNOTATION, name, own)

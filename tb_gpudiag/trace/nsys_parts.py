@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.trace.columns import EARLIEST_NS, LATEST_NS, LONGEST_NS, Memory, Part, Spans
+from tb_gpudiag.trace.counters import Samples
 from tb_gpudiag.trace.events import NONE, Category, Int32, Int64, UInt8
 from tb_gpudiag.trace.nsys_database import MISSING, Database
 
@@ -159,6 +161,27 @@ def part(
     )
 
 
+def host_part(
+    category: Category | UInt8,
+    name: pa.DictionaryArray,
+    at: Mapping[str, Int64],
+    columns: Mapping[str, npt.NDArray[Any]] | None = None,
+    *,
+    suffix: str = "",
+    shapes: pa.DictionaryArray | None = None,
+    stacks: pa.DictionaryArray | None = None,
+) -> Part:
+    """Make a part of spans of host threads. at: their columns start, end and globalTid.
+
+    suffix: of the names of threads that are not the program's own.
+    """
+    thread, threads = host_threads(at["globalTid"])
+    threads = [(pid, tid + suffix) for pid, tid in threads]
+    return part(
+        category, name, at["start"], at["end"], thread, threads, columns, shapes=shapes, stacks=stacks
+    )
+
+
 def _no_memory() -> Memory:
     none, small_none = np.zeros(0, np.int64), np.zeros(0, np.int32)
     return Memory(
@@ -176,6 +199,14 @@ def _no_memory() -> Memory:
 
 def memory_part(memory: Memory, threads: list[tuple[str, str]]) -> Part:
     """Make a part of memory events."""
+    return replace(_no_spans(), read=len(memory.time_ns), memory=memory, threads=threads)
+
+
+def counter_part(samples: Samples) -> Part:
+    """Make a part of counters."""
+    return replace(_no_spans(), read=len(samples.value), counters=samples)
+
+
+def _no_spans() -> Part:
     nothing = np.zeros(0, np.int64)
-    empty = part(Category.OTHER, one_text("", 0), nothing, nothing, np.zeros(0, np.int32), [])
-    return Part(len(memory.time_ns), 0, 0, 0, empty.spans, memory, threads, {})
+    return part(Category.OTHER, one_text("", 0), nothing, nothing, np.zeros(0, np.int32), [])

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tb_gpudiag.trace.columns import LONGEST_NAME, Part
 from tb_gpudiag.trace.events import NONE, Category, Int64, UInt8
 from tb_gpudiag.trace.nsys_database import MISSING, Database
-from tb_gpudiag.trace.nsys_parts import encoded, host_threads, part
+from tb_gpudiag.trace.nsys_parts import encoded, host_part
 from tb_gpudiag.trace.nsys_spans import Covered
 from tb_gpudiag.trace.nsys_stacks import Stacks
 from tb_gpudiag.trace.vocabulary.marks import STEP
@@ -85,24 +85,16 @@ class Ranges:
                 self._collect(at["globalTid"], at["start"], at["end"], name, mark)
                 # A wait or a sample in the range of a whole step says nothing about the step.
                 last = np.where(found.category == Category.CPU_OP, at["end"], at["start"])
-                category, (thread, threads) = found.category, host_threads(at["globalTid"])
+                category, suffix = found.category, ""
                 if types == _START_END:
                     # They need not be nested, so that they are not what a thread was doing.
-                    category = np.full(len(rows), Category.OTHER, np.uint8)
-                    threads = [(pid, f"{tid} ranges") for pid, tid in threads]
+                    category, suffix = np.full(len(rows), Category.OTHER, np.uint8), " ranges"
                 else:
                     covered.add(at["globalTid"], at["start"], last)
+                called = stacks.of(at["globalTid"], at["start"], last)
                 columns = {"sequence": found.sequence}
-                yield part(
-                    category,
-                    name,
-                    at["start"],
-                    at["end"],
-                    thread,
-                    threads,
-                    columns,
-                    shapes=found.shapes,
-                    stacks=stacks.of(at["globalTid"], at["start"], last),
+                yield host_part(
+                    category, name, at, columns, suffix=suffix, shapes=found.shapes, stacks=called
                 )
         yield from self._steps()
 
@@ -153,8 +145,8 @@ class Ranges:
             base = _NUMBER.sub("", names[rows[0]]) or names[rows[0]]
             self.note = f'steps are the {len(rows):,} NVTX ranges named "{base}"'
             name = encoded(np.arange(len(rows), dtype=np.int32), [f"ProfilerStep#{n}" for n in numbers])
-            own, pairs = host_threads(thread[rows])
-            yield part(Category.USER_ANNOTATION, name, start[rows], end[rows], own, pairs)
+            own = {"globalTid": thread[rows], "start": start[rows], "end": end[rows]}
+            yield host_part(Category.USER_ANNOTATION, name, own)
             return
 
 

@@ -34,6 +34,7 @@ def _query(schema: dict[str, Any]) -> str:
 
 _EVENTS: Final = _query({**dict(kineto.FIELDS.values()), "args": dict(kineto.ARGUMENTS.values())})
 _SELDOM: Final = {group: _query({"args": dict(columns.values())}) for group, columns in kineto.SELDOM.items()}
+_COUNTERS: Final = _query(dict(kineto.COUNTERS.values()))
 
 
 @cache
@@ -91,7 +92,12 @@ class Parser:
         return table is not None and bool(table.column("elements")[0].as_py() <= MOST_ELEMENTS)
 
     def _seldom(self, text: bytes, group: str) -> dict[str, pa.Array]:
-        """Return the columns of a group of kineto.SELDOM, of a text that is JSON; {} if it has none."""
+        """Return the columns of a group of kineto.SELDOM, or "counters", of a text that is JSON; {} if it has
+        none."""
+        if group == "counters":
+            events = self._events(_COUNTERS, text)
+            fields = {} if events is None else _fields(events)
+            return {name: fields[key] for name, (key, _) in kineto.COUNTERS.items() if fields}
         keys = (f'"{key}"'.encode() for key, _ in kineto.SELDOM[group].values())
         events = self._events(_SELDOM[group], text) if any(key in text for key in keys) else None
         if events is None:

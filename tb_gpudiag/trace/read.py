@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -75,6 +76,9 @@ def read_trace(
     shown = [text for thread in events.threads for text in (thread.pid, thread.tid, thread.name)]
     remove_credentials(shown)
     events.threads[:] = map(Thread, shown[::3], shown[1::3], shown[2::3])
+    names = [counter.name for counter in trace.counters]
+    remove_credentials(names)
+    trace.counters[:] = map(lambda counter, name: replace(counter, name=name), trace.counters, names)
     return trace
 
 
@@ -160,7 +164,7 @@ def _read_events(
     if not top.whole:
         status = "WRITING" if top.cut_off and source.age_s() < WRITING_GRACE_S else "PARTIAL"
     report(_READING_SHARE, "sorting")
-    events, memory, start_ns = assembly.finish()
+    events, memory, counters, start_ns = assembly.finish()
     report(1.0, "read")
     return Trace(
         events=events,
@@ -172,4 +176,5 @@ def _read_events(
         start_ns=start_ns,
         notes=[*([] if top.whole else source.notes), *top.notes, *assembly.notes],
         credentials=credentials,
+        counters=counters,
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tb_gpudiag.wording import glossary, kinds, vocabulary
 from tb_gpudiag.wording.column_titles import COLUMNS
-from tb_gpudiag.wording.good_recording import RECORDING
+from tb_gpudiag.wording.good_recording import NSYS_RECORDING, OPTIONS, RECORDING
 from tb_gpudiag.wording.palette import INKS, PALETTE, STRIPES, css_variables
 from tb_gpudiag.wording.term import Table, Term
 
@@ -71,6 +71,8 @@ def typescript() -> str:
         _constant("GLOSSARY", "Readonly<Record<string, string>>", _tooltips()),
         _constant("STRIPES", "Tone", {"light": STRIPES.light, "dark": STRIPES.dark}),
         f"export const RECORDING = {_json(RECORDING)};\n",
+        f"export const NSYS_RECORDING = {_json(NSYS_RECORDING)};\n",
+        f"export const OPTIONS = {_json(OPTIONS)} as const;\n",
         _constant("INKS", "readonly [string, string]", list(INKS)),
     ]
     return "\n".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 _OPTIONS: Final = """\
@@ -25,8 +26,9 @@ with profile(
 """Everything that findings need."""
 
 NSYS_RECORDING: Final = """\
-# nsys profile --trace=cuda,nvtx,osrt --sample=process-tree --cuda-graph-trace=node \\
-#     --capture-range=cudaProfilerApi -o my_run python train.py
+# nsys profile --trace=cuda,nvtx,osrt --cuda-graph-trace=node --cuda-memory-usage=true \\
+#     --sample=process-tree --cudabacktrace=all --python-backtrace=cuda \\
+#     --capture-range=cudaProfilerApi -o my_run python -X perf train.py
 # nsys export --type sqlite my_run.nsys-rep
 import torch
 
@@ -42,3 +44,35 @@ torch.cuda.profiler.stop()
 
 RECORDING_FOR_FIGURES: Final = RECORDING.replace(_OPTIONS, "").replace("my_run", "my_run_figures")
 """Without the options that slow down the recorded steps."""
+
+NSYS_RECORDING_FOR_FIGURES: Final = """\
+# nsys profile --trace=cuda,nvtx --sample=none --cuda-graph-trace=node \\
+#     --capture-range=cudaProfilerApi -o my_run_figures python train.py
+import torch
+
+torch.cuda.profiler.start()
+for batch in loader:
+    torch.cuda.nvtx.range_push("step")
+    train_step(batch)
+    torch.cuda.nvtx.range_pop()
+torch.cuda.profiler.stop()
+"""
+"""Without operators and stacks, which slow down the recorded steps."""
+
+OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "torch": {
+        "gpu": "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+        "steps": "prof.step(), and a schedule",
+        "stacks": "with_stack=True",
+        "shapes": "record_shapes=True",
+        "memory": "profile_memory=True",
+    },
+    "nsys": {
+        "gpu": "--trace=cuda,nvtx,osrt",
+        "steps": 'torch.cuda.nvtx.range_push("step"), and range_pop() at its end',
+        "stacks": "--sample=process-tree --cudabacktrace=all --python-backtrace=cuda, and python -X perf",
+        "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True)",
+        "memory": "--cuda-memory-usage=true",
+    },
+}
+"""What records each part of a trace, by recorder."""

@@ -11,10 +11,11 @@ import pytest
 
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.annotate import FINDING_CATEGORY, IDLE_CATEGORY, PROCESS, QUEUE_CATEGORY, annotate
+from tb_gpudiag.report.annotate import FINDING_CATEGORY, IDLE_CATEGORY, PROCESS, annotate
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import diagnose_path, only_trace, read_facts
 from tb_gpudiag.report.slices.timeline import prepare_timeline
+from tb_gpudiag.trace.kineto import QUEUE_CATEGORY
 from tb_gpudiag.wording.vocabulary import CAUSES
 from tests.builder import GENERATIONS, Generation, SnapshotBuilder, TraceBuilder
 from tests.conftest import SHARED_TRACES

@@ -1198,6 +1198,25 @@ export const STRIPES: Tone = {
 
 export const RECORDING = "from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler\n\nwith profile(\n    activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],\n    schedule=schedule(wait=5, warmup=2, active=6, repeat=1),  # skip the first steps: they are slower\n    on_trace_ready=tensorboard_trace_handler(\"log/my_run\"),\n    record_shapes=True,\n    profile_memory=True,\n    with_stack=True,  # functions of your code; the most expensive option, in time and file size\n) as prof:\n    for batch in loader:\n        train_step(batch)\n        prof.step()  # without this there are no figures per step\n";
 
+export const NSYS_RECORDING = "# nsys profile --trace=cuda,nvtx,osrt --cuda-graph-trace=node --cuda-memory-usage=true \\\n#     --sample=process-tree --cudabacktrace=all --python-backtrace=cuda \\\n#     --capture-range=cudaProfilerApi -o my_run python -X perf train.py\n# nsys export --type sqlite my_run.nsys-rep\nimport torch\n\ntorch.cuda.profiler.start()\nwith torch.autograd.profiler.emit_nvtx(record_shapes=True):  # operators; slows the host down\n    for batch in loader:\n        torch.cuda.nvtx.range_push(\"step\")\n        train_step(batch)\n        torch.cuda.nvtx.range_pop()\ntorch.cuda.profiler.stop()\n";
+
+export const OPTIONS = {
+  "torch": {
+    "gpu": "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+    "steps": "prof.step(), and a schedule",
+    "stacks": "with_stack=True",
+    "shapes": "record_shapes=True",
+    "memory": "profile_memory=True"
+  },
+  "nsys": {
+    "gpu": "--trace=cuda,nvtx,osrt",
+    "steps": "torch.cuda.nvtx.range_push(\"step\"), and range_pop() at its end",
+    "stacks": "--sample=process-tree --cudabacktrace=all --python-backtrace=cuda, and python -X perf",
+    "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True)",
+    "memory": "--cuda-memory-usage=true"
+  }
+} as const;
+
 export const INKS: readonly [string, string] = [
   "#14181d",
   "#ffffff"

@@ -130,6 +130,24 @@ it("paints a queue as a step chart on the scale of the whole trace, and labels i
   expect(texts).toContain("20");
 });
 
+it("paints a counter with its unit, and no value below the lane", () => {
+  const lane = {
+    ...queueLane(
+      [
+        [0, 1400.5],
+        [500, -3],
+      ] as const,
+      1400.5,
+    ),
+    kind: "counter",
+    unit: "MHz",
+  };
+  const { areas, texts } = drawn({ ...timelineOf({}), lanes: [lane] });
+  expect(texts).toContain("1,401 MHz");
+  const bottom = HEAD_PX + 25;
+  for (const [, y] of areas.flatMap(({ points }) => points)) expect(y).toBeLessThanOrEqual(bottom);
+});
+
 it("paints only the visible part of a queue, from the value that holds at the start of the view", () => {
   const steps = Array.from({ length: 1000 }, (_, n) => [n, n % 7] as const);
   const { areas } = drawn(

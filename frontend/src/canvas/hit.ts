@@ -14,7 +14,7 @@ export interface Hit {
   readonly kind: number;
   /** The gap's number. Null outside of the gap lanes and for merged gaps. */
   readonly gap: number | null;
-  /** Minimum and maximum queue depth. Null outside of the queue lanes. */
+  /** Minimum and maximum of a curve. Null outside of the lanes that have one. */
   readonly queued: readonly [least: number, most: number] | null;
 }
 

@@ -1,7 +1,8 @@
-// Paints curves: the depth of one stream's launch queue, and the memory of a device.
+// Paints curves: the depth of one stream's launch queue, counters, and the memory of a device.
 
-import { bytes, count } from "../base/format";
+import { bytes, count, figures } from "../base/format";
 import { toPixel } from "../base/viewport";
+import type { Scheme } from "../base/vocabulary";
 import type { Row } from "./rows";
 import type { Context, Scene } from "./scene";
 import { holdingAt, type Depth } from "./slice";
@@ -23,13 +24,13 @@ export function paintCurve(
   const bottom = top + row.height - 1;
   const room = row.height - 2;
   const x = (us: number) => Math.min(Math.max(toPixel(view, us, width), -1), width + 1);
-  const y = (depth: number) => bottom - (queue.most > 0 ? depth / queue.most : 0) * room;
+  const y = (depth: number) => bottom - (queue.most > 0 ? Math.max(0, depth) / queue.most : 0) * room;
   context.fillStyle = colors.faint;
   context.fillRect(0, bottom, width, 1);
   const first = Math.max(0, holdingAt(queue, view.start_us));
   const last = holdingAt(queue, view.end_us);
   if (last === -1) return;
-  context.fillStyle = kindFill(row.kind === "memory" ? MEMORY_KIND : KERNEL_KIND, scheme).color;
+  context.fillStyle = curveColor(row.kind, scheme);
   for (const [depths, alpha] of [
     [queue.high, MOST_ALPHA],
     [queue.low, LEAST_ALPHA],
@@ -46,7 +47,18 @@ export function paintCurve(
     context.fill();
   }
   context.globalAlpha = 1;
-  scaleLabel(context, row.kind === "memory" ? bytes(queue.most) : count(queue.most), top, colors);
+  scaleLabel(context, curveValue(row.kind, queue.most, row.unit), top, colors);
+}
+
+function curveColor(kind: string, scheme: Scheme): string {
+  if (kind === "counter") return theme(scheme).muted;
+  return kindFill(kind === "memory" ? MEMORY_KIND : KERNEL_KIND, scheme).color;
+}
+
+/** A value of a curve, in words. */
+export function curveValue(kind: string, value: number, unit: string): string {
+  if (kind === "memory") return bytes(value);
+  return kind === "counter" ? `${figures(value)} ${unit}`.trim() : count(value);
 }
 
 /** Label the upper edge of the chart with its value. */

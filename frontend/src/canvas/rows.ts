@@ -8,6 +8,8 @@ export interface Row {
   readonly kind: string;
   readonly title: string;
   readonly device: number;
+  /** Of a counter's values. */
+  readonly unit: string;
   readonly top: number;
   readonly height: number;
   /** Height of one nesting depth. */
@@ -54,7 +56,13 @@ export const NO_CHOICES: LaneChoices = {
   hidden: new Set(),
 };
 
-const HEIGHTS: Readonly<Record<string, number>> = { gaps: 22, stream: 18, queue: 22, memory: 34 };
+const HEIGHTS: Readonly<Record<string, number>> = {
+  gaps: 22,
+  stream: 18,
+  queue: 22,
+  counter: 26,
+  memory: 34,
+};
 
 /** Pinned lanes beyond this height scroll with the others. */
 const MOST_PINNED_PX = 260;
@@ -93,7 +101,7 @@ export function rowsOf(whole: Slice, depths: Depths, choices: LaneChoices): Rows
   const first = all.filter(({ key }) => choices.pinned.has(key));
   const ordered = [...first, ...all.filter((lane) => !first.includes(lane))];
   for (const lane of ordered.filter((one) => !hidden.includes(one))) {
-    const { key, kind, title, device } = lane;
+    const { key, kind, title, device, unit } = lane;
     const others = further.get(device);
     const group = `queues/${device}`;
     const withQueues = choices.withQueues.has(group);
@@ -104,12 +112,12 @@ export function rowsOf(whole: Slice, depths: Depths, choices: LaneChoices): Rows
     const step = HEIGHTS[kind] ?? THREAD_DEPTH_PX;
     const height = (folded ? 1 : deep - from) * step;
     if (withQueues || choices.pinned.has(key) || !others?.lanes.has(lane)) {
-      push({ key, kind, title, device, height, step, depths: deep, folded, outer, first: from });
+      push({ key, kind, title, device, unit, height, step, depths: deep, folded, outer, first: from });
     }
     if (others?.after !== lane) continue;
     const more = plural(others.lanes.size, "more queue");
     const plain = { height: THREAD_DEPTH_PX, step: THREAD_DEPTH_PX, depths: 1, outer: 0, first: 0 };
-    push({ key: group, kind: "queues", title: more, device, folded: !withQueues, ...plain });
+    push({ key: group, kind: "queues", title: more, device, unit: "", folded: !withQueues, ...plain });
   }
   return { rows, height: top, pinned, hidden: hidden.map(({ title }) => title) };
 }

@@ -14,7 +14,7 @@ export interface Boxes {
   readonly gap: Uint32Array;
 }
 
-/** The depth of a queue. Each value holds until the next one's time, the last one until the end of the slice. */
+/** A curve, such as the depth of a queue. Each value holds until the next one's time, the last one until the end of the slice. */
 export interface Depth {
   readonly time_us: Float64Array;
   /** Minimum and maximum. They differ where the depth changes faster than the screen can show. */
@@ -32,8 +32,10 @@ export interface SliceLane {
   readonly title: string;
   readonly device: number;
   readonly depths: readonly Boxes[];
-  /** Null unless the lane is of kind "queue" or "memory". */
+  /** Null unless the lane is of kind "queue", "counter" or "memory". */
   readonly queue: Depth | null;
+  /** Of a counter. */
+  readonly unit: string;
 }
 
 export interface Slice {
@@ -50,8 +52,8 @@ export function sliceOf(timeline: Timeline): Slice {
     // Two threads can have the same name. Their order is the same in every slice.
     let key = `${lane.kind}/${lane.device}/${lane.title}`;
     while (lanes.has(key)) key += "'";
-    const { kind, title, device } = lane;
-    lanes.set(key, { key, index, kind, title, device, depths: depthsOf(lane), queue: queueOf(lane) });
+    const { kind, title, device, unit } = lane;
+    lanes.set(key, { key, index, kind, title, device, unit, depths: depthsOf(lane), queue: queueOf(lane) });
   }
   return {
     start_us: timeline.start_us,
@@ -74,7 +76,7 @@ export function withMemory(slice: Slice, curves: ReadonlyMap<number, Depth>): Sl
     left.delete(device);
     const title = device < 0 ? "CPU memory" : `GPU ${device} memory`;
     const key = `memory/${device}`;
-    lanes.set(key, { key, index: -1, kind: "memory", title, device, depths: [], queue });
+    lanes.set(key, { key, index: -1, kind: "memory", title, device, unit: "", depths: [], queue });
   };
   all.forEach((lane, at) => {
     lanes.set(lane.key, lane);

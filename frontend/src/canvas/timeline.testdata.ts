@@ -56,5 +56,6 @@ function laneOf(title: string, boxes: readonly Box[], names: readonly string[]):
     box_gap: kind === "gaps" ? boxes.map(([, , , more]) => more?.gap ?? 0) : [],
     queue: undefined,
     queue_most: 0,
+    unit: "",
   };
 }

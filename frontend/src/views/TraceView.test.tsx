@@ -14,7 +14,7 @@ afterEach(() => {
 
 async function shown(open: TraceViewName, kind: string, more: object = {}): Promise<string[]> {
   vi.stubGlobal("fetch", () => Promise.resolve(new Response('{"state": "queued"}')));
-  const lists = ["devices", "steps", "findings", "unchecked", "clear", "memory", "host"];
+  const lists = ["devices", "steps", "findings", "unchecked", "clear", "memory", "host", "counters"];
   const tables = ["launch_hotspots", "sync_sites", "kernel_families", "launch_queues"];
   const report = {
     ...Object.fromEntries([...lists, ...tables].map((name) => [name, []])),

@@ -47,7 +47,11 @@ export interface Report {
   /** one per stream, most launches first; bounded */
   launch_queues: LaunchQueue[];
   /** absent if no Python frames were recorded */
-  recording_cost: RecordingCost | undefined;
+  recording_cost:
+    | RecordingCost
+    | undefined;
+  /** most samples first; bounded */
+  counters: Counter[];
 }
 
 export interface TraceInfo {
@@ -70,12 +74,30 @@ export interface TraceInfo {
   duration_us: number;
   /** trace, snapshot (CUDA memory snapshot), memory_timeline */
   kind: string;
+  /** torch (its profilers), nsys (Nsight Systems) */
+  recorder: string;
 }
 
 export enum TraceInfo_Status {
   COMPLETE = "COMPLETE",
   PARTIAL = "PARTIAL",
   WRITING = "WRITING",
+}
+
+/** A series of values in the trace, such as the clock of a GPU. */
+export interface Counter {
+  name: string;
+  /** empty if the name does not say */
+  unit: string;
+  /** -1 if the trace does not say whose it is */
+  device: number;
+  samples: number;
+  least: number;
+  /** of the samples */
+  mean: number;
+  most: number;
+  /** false: the trace does not say when, and the timeline has no curve */
+  timed: boolean;
 }
 
 /** What recording Python frames and operators cost the threads that launch, over the step window: an estimate. */
@@ -665,7 +687,7 @@ export interface Timeline {
 }
 
 export interface Lane {
-  /** stream, gaps, thread, queue */
+  /** stream, gaps, thread, queue, counter */
   kind: string;
   title: string;
   device: number;
@@ -681,12 +703,14 @@ export interface Lane {
   box_kind: number[];
   /** gaps lanes only: number of the gap, for `gap` */
   box_gap: number[];
-  /** queue lanes only: depth of the launch queue */
+  /** of a queue lane, the depth of the launch queue; of a counter lane, its values */
   queue:
     | Curve
     | undefined;
-  /** queue lanes only: highest depth of the whole trace, so that the scale does not change */
+  /** highest value of the whole trace, so that the scale does not change */
   queue_most: number;
+  /** of a counter lane */
+  unit: string;
 }
 
 /**

@@ -18,7 +18,7 @@ from tb_gpudiag.report.building.host_messages import host_messages
 from tb_gpudiag.report.building.kernel_messages import family_messages
 from tb_gpudiag.report.building.launch_messages import hotspot_messages, queue_messages
 from tb_gpudiag.report.building.memory_messages import memory_messages
-from tb_gpudiag.report.building.recording_message import recording_cost_message
+from tb_gpudiag.report.building.recording_message import counter_messages, recording_cost_message
 from tb_gpudiag.report.building.sync_messages import sync_site_messages
 from tb_gpudiag.report.building.trace_message import trace_message
 from tb_gpudiag.rules.run import run_rules
@@ -56,6 +56,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
         unchecked=unchecked_messages(outcome),
         clear=clear_messages(outcome),
         recording_cost=recording_cost_message(facts.recorder_cost, window),
+        counters=counter_messages(facts.trace.counters),
     )
 
 

@@ -1,6 +1,8 @@
-"""What recording cost the job."""
+"""What recording cost the job, and the counters that it has."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import us
 from tb_gpudiag.rules.shared.recording_overhead import LEAST_NS, MOST_NS
+from tb_gpudiag.trace.events import Counter
+from tb_gpudiag.wording.format import one_line
 
 
 def recording_cost_message(cost: RecorderCost, window: Window) -> pb.RecordingCost | None:
@@ -29,3 +33,20 @@ def recording_cost_message(cost: RecorderCost, window: Window) -> pb.RecordingCo
         low_share=low_ns / window.duration_ns,
         high_share=high_ns / window.duration_ns,
     )
+
+
+def counter_messages(counters: Sequence[Counter]) -> list[pb.Counter]:
+    """Summarize the values of each counter."""
+    return [
+        pb.Counter(
+            name=one_line(counter.name),
+            unit=counter.unit,
+            device=counter.device,
+            samples=len(counter.value),
+            least=float(counter.value.min()),
+            mean=float(counter.value.mean()),
+            most=float(counter.value.max()),
+            timed=counter.timed,
+        )
+        for counter in counters
+    ]

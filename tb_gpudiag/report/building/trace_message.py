@@ -49,6 +49,7 @@ def trace_message(
         simulated=trace.metadata.simulated,
         duration_us=us(recording.duration_ns),
         kind=trace.kind,
+        recorder=trace.metadata.recorder,
     )
 
 

@@ -24,14 +24,18 @@ BLOCK = 32
 POINTS_PER_PIXEL = 2
 
 
+Values = npt.NDArray[Any]
+"""Whole numbers or floats."""
+
+
 class Pyramid(NamedTuple):
     """One curve. time_ns (ascending) and value have shape (c,). low and high are the extremes of each block
     of BLOCK points, then of each block of BLOCK such blocks, and so on until one block is left."""
 
     time_ns: Int64
-    value: Int64
-    low: Int64
-    high: Int64
+    value: Values
+    low: Values
+    high: Values
 
 
 class CurveSlice(NamedTuple):
@@ -39,12 +43,12 @@ class CurveSlice(NamedTuple):
     point of the range is there, and low equals high."""
 
     time_ns: Int64
-    low: Int64
-    high: Int64
+    low: Values
+    high: Values
     exact: bool
 
 
-def build_pyramid(time_ns: Int64, value: Int64) -> Pyramid:
+def build_pyramid(time_ns: Int64, value: Values) -> Pyramid:
     """Build a curve with its blocks. time_ns, value: shape (c,), ascending in time."""
     low, high = [], []
     least = most = value
@@ -84,7 +88,7 @@ def slice_curve(curve: Pyramid, start_ns: int, end_ns: int, width: int) -> Curve
     return CurveSlice(edge[:-1][changes], low[changes], high[changes], False)
 
 
-def _extremes(curve: Pyramid, left: Int64, right: Int64) -> tuple[Int64, Int64]:
+def _extremes(curve: Pyramid, left: Int64, right: Int64) -> tuple[Values, Values]:
     """Lowest and highest value of each range left:right of points. No range is empty."""
     low, high = curve.value[left].copy(), curve.value[left].copy()
     level_low, level_high, above = curve.value, curve.value, 0

@@ -29,6 +29,7 @@ from tb_gpudiag.report.slices.timeline_chains import prepare_chains
 from tb_gpudiag.report.slices.timeline_events import prepare_events
 from tb_gpudiag.report.slices.timeline_lanes import (
     Lanes,
+    add_counters,
     add_idle,
     add_queues,
     add_streams,
@@ -43,16 +44,19 @@ from tb_gpudiag.report.slices.timeline_text import TextTable, text_at
 # What a screen shows and a browser draws at once. Beyond, the fullest rows lose detail.
 MOST_BOXES = 20_000
 
-# Points of all queues' curves together.
+# Points of all curves together.
 MOST_POINTS = 20_000
+
+# Kinds of lanes that have a curve. Its arrays begin with the same word.
+CURVES = ("queue", "counter")
 
 
 def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     """Return everything that slices and gap chains need, as plain arrays by name.
 
     `meta` is a small JSON text; `text` and `text_first` are the table of all strings (timeline_text.py);
-    `level_…` are Levels; `queue_…` the queues' curves (curves.pack); `step_…` the steps. For the others see
-    timeline_chains.py and timeline_events.py.
+    `level_…` are Levels; `queue_…` and `counter_…` the curves (curves.pack); `step_…` the steps. For the
+    others see timeline_chains.py and timeline_events.py.
     """
     events, host, main_thread = facts.events, facts.host, facts.main_thread
     recording, recorded_steps = facts.recording, facts.recorded_steps
@@ -63,8 +67,12 @@ def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
         add_idle(lanes, device)
         add_streams(lanes, device, events, facts.communication)
         add_queues(lanes, device.id, facts.queues, recording.start_ns)
+        add_counters(lanes, device.id, facts.trace.counters)
     for thread in shown_threads(events, facts.work.launch, main_thread):
         add_thread(lanes, thread, thread_title(events, thread, main_thread), host)
+    shown = {device.id for device in devices}
+    for other in sorted({counter.device for counter in facts.trace.counters} - shown):
+        add_counters(lanes, other, facts.trace.counters)
     levels = build_levels(Boxes.join(lanes.parts), lanes.rows)
     chains, chains_meta = prepare_chains(devices, host, facts.work, main_thread, facts.recorded_window, texts)
     own = prepare_events(events, host, facts.links, texts)
@@ -88,6 +96,7 @@ def prepare_timeline(facts: Facts) -> dict[str, npt.NDArray[Any]]:
         "step_name": np.array(steps, np.int32),
         **{f"level_{name}": getattr(levels, name) for name in LEVEL_ARRAYS},
         **pack("queue", lanes.curves),
+        **pack("counter", lanes.counters),
         **chains,
         **own,
     }
@@ -105,13 +114,13 @@ def slice_timeline(
     levels = read_levels(prepared, meta["levels"])
     boxes = slice_levels(levels, span.start_ns, span.end_ns, width, MOST_BOXES)
     used, name = np.unique(boxes.name, return_inverse=True)
-    queues = sum(lane["kind"] == "queue" for lane in meta["lanes"])
-    points = max(1, min(width, MOST_POINTS // (POINTS_PER_PIXEL * max(1, queues))))
+    curves = sum(lane["kind"] in CURVES for lane in meta["lanes"])
+    points = max(1, min(width, MOST_POINTS // (POINTS_PER_PIXEL * max(1, curves))))
     lanes = []
     row = 0
     for lane in meta["lanes"]:
-        if lane["kind"] == "queue":
-            lanes.append(_queue_lane(prepared, lane, span, points))
+        if lane["kind"] in CURVES:
+            lanes.append(_curve_lane(prepared, lane, span, points))
         else:
             low, high = np.searchsorted(boxes.row, [row, row + lane["rows"]])
             lanes.append(_box_lane(lane, row, boxes, name, slice(int(low), int(high))))
@@ -129,14 +138,15 @@ def slice_timeline(
     )
 
 
-def _queue_lane(prepared: Prepared, lane: Mapping[str, Any], span: Span, points: int) -> pb.Lane:
-    curve = unpack(prepared, "queue", lane["curve"])
+def _curve_lane(prepared: Prepared, lane: Mapping[str, Any], span: Span, points: int) -> pb.Lane:
+    curve = unpack(prepared, lane["kind"], lane["curve"])
     return pb.Lane(
-        kind="queue",
+        kind=lane["kind"],
         title=lane["title"],
         device=lane["device"],
         queue=curve_message(slice_curve(curve, span.start_ns, span.end_ns, points)),
         queue_most=lane["most"],
+        unit=lane.get("unit", ""),
     )
 
 

@@ -1,5 +1,5 @@
-"""Lanes of the timeline from top to bottom: per device its idle time, its streams and their launch queues,
-then the host threads."""
+"""Lanes of the timeline from top to bottom: per device its idle time, its streams, their launch queues and
+its counters, then the host threads and the counters that are of no device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tb_gpudiag.facts.core.queue_depth import Queue
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid
 from tb_gpudiag.report.slices.timeline_levels import Boxes
-from tb_gpudiag.trace.events import NONE, Bool, Category, Events, Int32, Int64
+from tb_gpudiag.trace.events import NONE, Bool, Category, Counter, Events, Int32, Int64
 
 # Real jobs use up to some fifty streams, most of them hardly: those with least work share a lane.
 MOST_STREAMS = 32
@@ -26,6 +26,9 @@ MOST_ROWS_OF_STREAM = 4
 # Most jobs launch on one to three streams of a device.
 MOST_QUEUES_OF_DEVICE = 8
 MOST_QUEUES = 64
+
+# Monitors write about ten per GPU. All are listed in the Recording view.
+MOST_COUNTERS = 16
 
 # The main thread, autograd's, and others that launch.
 MOST_THREADS = 8
@@ -44,6 +47,7 @@ class Lanes:
         self.lanes: list[dict[str, Any]] = []
         self.parts: list[Boxes] = []
         self.curves: list[Pyramid] = []
+        self.counters: list[Pyramid] = []
         self.rows = 0
 
     def add(
@@ -80,6 +84,12 @@ class Lanes:
         lane = {"kind": "queue", "title": title, "device": device, "rows": 0}
         self.lanes.append({**lane, "curve": len(self.curves), "most": int(curve.value.max())})
         self.curves.append(curve)
+
+    def add_counter(self, title: str, device: int, curve: Pyramid, unit: str) -> None:
+        """Add a counter lane, which has a curve and no boxes."""
+        lane = {"kind": "counter", "title": title, "device": device, "rows": 0, "unit": unit}
+        self.lanes.append({**lane, "curve": len(self.counters), "most": float(curve.value.max())})
+        self.counters.append(curve)
 
 
 def add_idle(lanes: Lanes, device: DeviceFacts) -> None:
@@ -148,6 +158,14 @@ def _queue_curve(queue: Queue, recording_start_ns: int) -> Pyramid:
     first = np.array([recording_start_ns])
     empty = first[first < time[0]]
     return build_pyramid(np.r_[empty, time], np.r_[np.zeros_like(empty), depth])
+
+
+def add_counters(lanes: Lanes, device: int, counters: Sequence[Counter]) -> None:
+    """Add the curves of a device's counters, those with most samples. device: NONE for those of no device."""
+    own = [counter for counter in counters if counter.device == device and counter.timed]
+    for counter in own[: MOST_COUNTERS - len(lanes.counters)]:
+        title = counter.name if device == NONE else f"GPU {device} {counter.name}"
+        lanes.add_counter(title, device, build_pyramid(counter.time_ns, counter.value), counter.unit)
 
 
 def add_thread(lanes: Lanes, thread: int, title: str, host: Host) -> None:

@@ -21,6 +21,7 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.wording.format import one_line, share
 from tb_gpudiag.wording.quantity import duration, number
 
@@ -34,7 +35,7 @@ MOST_AWAITED = 3
 LONGEST_NAME = 60
 """Characters of such a kernel's name."""
 
-_CODE = """# Kineto's synchronization events show which stream waited for which event:
+_CODE = """# Synchronization events show which stream waited for which event:
 from torch._C._profiler import _ExperimentalConfig
 
 with torch.profiler.profile(
@@ -69,7 +70,7 @@ def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
             + "With several ranks, record all of them and compare: the others wait for the rank that waits "
             "least.",
             "" if recorded else _CODE,
-            "https://docs.pytorch.org/docs/stable/profiler.html",
+            PROFILER_URL,
         ),
         cost_ns=cost_ns,
         sure=False,

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from tb_gpudiag.facts.core.whole_graphs import WholeGraphs
 from tb_gpudiag.rules.rule import Answer, CannotTell, Finding, Fix
+from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.trace.events import Recorder
 from tb_gpudiag.wording.format import share
-from tb_gpudiag.wording.good_recording import NSYS_RECORDING, RECORDING
+from tb_gpudiag.wording.good_recording import (
+    NSYS_RECORDING,
+    NSYS_RECORDING_FOR_FIGURES,
+    OPTIONS,
+    RECORDING,
+    RECORDING_FOR_FIGURES,
+)
 
 NSYS_URL = "https://docs.nvidia.com/nsight-systems/UserGuide/index.html"
 
 # From here on, what is true of the other kernels may not be true of the job.
 HIDING_SHARE = 0.10
+
+_BLOCKS = {RECORDING: NSYS_RECORDING, RECORDING_FOR_FIGURES: NSYS_RECORDING_FOR_FIGURES}
+
+_NSYS = OPTIONS["nsys"]
 
 # What an advice asks of torch.profiler, and what gives the same in Nsight Systems. The first match counts.
 _INSTEAD = (
@@ -21,18 +35,33 @@ _INSTEAD = (
     ("schedule(", "Record several steps after warming up, and mark each as an NVTX range named step."),
     ("wait and warmup", "Begin to record after a few steps: --capture-range=cudaProfilerApi."),
     (
-        "with_stack",
-        "Run python -X perf (3.12 or later) and record with --sample=process-tree --cudabacktrace=all: then "
-        "calls have their functions. For lines, record with torch.profiler and with_stack=True, too.",
+        "fewer of with_stack",
+        "Record without emit_nvtx and with --sample=none, and take the figures from that.",
     ),
-    ("record_shapes", "Record inside torch.autograd.profiler.emit_nvtx(record_shapes=True)."),
+    (
+        "with_stack",
+        "Run python -X perf (3.12 or later) and record with --sample=process-tree --cudabacktrace=all "
+        "--python-backtrace=cuda: then calls have their functions. For lines, record with torch.profiler and "
+        "with_stack=True, too.",
+    ),
+    ("record_shapes", f"Record inside {_NSYS['shapes']}."),
     (
         "profile_memory",
-        "Record with --cuda-memory-usage=true for the driver's allocations, or with torch.profiler "
+        f"Record with {_NSYS['memory']} for the driver's allocations, or with torch.profiler "
         "and profile_memory=True for those of torch.",
     ),
-    ("ProfilerActivity", "Record with --trace=cuda,nvtx,osrt on a machine with a GPU."),
+    ("ProfilerActivity", f"Record with {_NSYS['gpu']} on a machine with a GPU."),
 )
+
+# The same for the lines of a fix. A paragraph that has none of these stays.
+_COMMANDS = (
+    ("with_stack", f"nsys profile {_NSYS['gpu']} --sample=process-tree --cudabacktrace=all \\\n"
+     "#     --python-backtrace=cuda -o my_run python -X perf train.py"),
+    ("schedule(", f"nsys profile {_NSYS['gpu']} --capture-range=cudaProfilerApi -o my_run python train.py"),
+    ("_ExperimentalConfig", f"nsys profile {_NSYS['gpu']} -o my_run python train.py"),
+)  # fmt: skip
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 def for_recorder(answer: Answer, recorder: Recorder) -> Answer:
@@ -41,9 +70,36 @@ def for_recorder(answer: Answer, recorder: Recorder) -> Answer:
         return answer
     if isinstance(answer, CannotTell):
         return replace(answer, how_to_record=_instead(answer.how_to_record))
-    if isinstance(answer, Finding) and answer.fix.code == RECORDING:
-        return replace(answer, fix=Fix(_instead(answer.fix.text), NSYS_RECORDING, NSYS_URL))
-    return answer
+    if isinstance(answer, Finding):
+        return _with_fix(answer)
+    return [_with_fix(finding) for finding in answer] if isinstance(answer, list) else answer
+
+
+def sentences_for(text: str, recorder: Recorder) -> str:
+    """Return a text with the sentences about options of torch.profiler replaced."""
+    if recorder != "nsys":
+        return text
+    return " ".join(map(_instead, _SENTENCE_END.split(text)))
+
+
+def _with_fix(finding: Finding) -> Finding:
+    fix = finding.fix
+    code = _BLOCKS.get(fix.code) or "\n\n".join(_paragraphs(fix.code))
+    url = NSYS_URL if fix.url == PROFILER_URL else fix.url
+    return replace(finding, fix=Fix(sentences_for(fix.text, "nsys"), code, url))
+
+
+def _paragraphs(code: str) -> Iterator[str]:
+    """Yield the paragraphs of a fix, those about torch.profiler as commands below their comments."""
+    commands = set()
+    for paragraph in code.split("\n\n"):
+        command = next((text for asked, text in _COMMANDS if asked in paragraph), None)
+        if command is None:
+            yield paragraph
+        elif command not in commands:
+            commands.add(command)
+            comments = takewhile(lambda line: line.startswith("#"), paragraph.split("\n"))
+            yield "\n".join([*comments, f"# {command}"])
 
 
 def unseen_kernels(graphs: WholeGraphs, window_ns: int) -> CannotTell | None:

@@ -19,10 +19,11 @@ from tb_gpudiag.report.slices.timeline import (
     prepare_timeline,
     slice_timeline,
 )
+from tb_gpudiag.report.slices.timeline_lanes import MOST_COUNTERS
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.read import read_trace
-from tests.builder import TraceBuilder
+from tests.builder import BASE_NS, EPOCH_NS, TraceBuilder
 from tests.real_traces import first_in, real_facts
 
 REAL_TRACES = (
@@ -187,6 +188,35 @@ def test_queues_of_very_many_streams_are_bounded(tmp_path: Path) -> None:
     lanes = [lane for lane in timeline.lanes if lane.kind == "queue"]
     assert [lane.title for lane in lanes] == [f"GPU 0 stream {stream} queue" for stream in range(42, 50)]
     assert sum(len(lane.queue.time_us) for lane in lanes) <= MOST_POINTS
+
+
+def _count(trace: TraceBuilder, name: str, at: int, value: float, pid: int = 0) -> None:
+    start_us = (EPOCH_NS - BASE_NS) // 1000 + at
+    trace.raw({"ph": "C", "name": name, "pid": pid, "ts": start_us, "args": {"value": value}})
+
+
+def test_counters_have_a_lane_below_the_queues_of_their_device(tmp_path: Path) -> None:
+    trace = two_steps()
+    for i in range(3):
+        _count(trace, "clock [MHz]", at=10 * i, value=1_400.5 - i)
+        _count(trace, "load", at=10 * i, value=i, pid=77)
+    arrays = prepared(trace, tmp_path)
+    timeline = slice_timeline(arrays, None, None, 1000)
+    kinds = [lane.kind for lane in timeline.lanes]
+    assert kinds.index("counter") == max(i for i, kind in enumerate(kinds) if kind == "queue") + 1
+    clock, load = (lane for lane in timeline.lanes if lane.kind == "counter")
+    assert (clock.title, clock.unit, clock.device) == ("GPU 0 clock [MHz]", "MHz", 0)
+    assert (clock.queue_most, list(clock.queue.low)) == (1_400.5, [1_400.5, 1_399.5, 1_398.5])
+    assert (load.title, load.device, load.queue_most) == ("load", -1, 2)
+    assert from_json(to_json(timeline), pb.Timeline) == timeline
+
+
+def test_many_counters_are_bounded(tmp_path: Path) -> None:
+    trace = two_steps()
+    for number in range(100):
+        _count(trace, f"counter {number}", at=1, value=number)
+    timeline = slice_timeline(prepared(trace, tmp_path), None, None, 1000)
+    assert [lane.kind for lane in timeline.lanes].count("counter") == MOST_COUNTERS
 
 
 def test_overlapping_work_on_one_stream_has_its_own_row(tmp_path: Path) -> None:

@@ -354,3 +354,25 @@ def test_python_stacks_of_samples_and_call_chains(tmp_path: Path) -> None:
     assert stack_of(trace, Category.CPU_OP) == ["/me/model.py(0): forward;/me/train.py(0): main"]
     assert stack_of(trace, Category.USER_ANNOTATION) == [""]
     assert Facts(trace).recorded.stacks
+
+
+def test_gpu_metrics_are_counters(tmp_path: Path) -> None:
+    export = one_kernel()
+    metrics = {1: "GPC Clock Frequency [MHz]", 2: "SMs Active [Throughput %]", 3: "Vertex Warps [%]"}
+    gpu = 1
+    for metric, name in metrics.items():
+        export.add("TARGET_INFO_GPU_METRICS", typeId=(7 << 8) | gpu, metricId=metric, metricName=name)
+        for time in (600, 500):
+            export.add(
+                "GPU_METRICS", timestamp=time, typeId=(7 << 8) | gpu, metricId=metric, value=metric * time
+            )
+    export.add("GPU_METRICS", timestamp=500, typeId=9, metricId=1, value=1)  # of a GPU that is not listed
+    export.add("GPU_METRICS", timestamp=None, typeId=(7 << 8) | gpu, metricId=1, value=1)
+    clock, active = read(export, tmp_path).counters
+    assert (clock.name, clock.unit, clock.device) == ("GPC Clock Frequency [MHz]", "MHz", gpu)
+    assert (clock.time_ns.tolist(), clock.value.tolist()) == ([400, 500], [500, 600])
+    assert (active.name, active.unit, active.value.tolist()) == (
+        "SMs Active [Throughput %]",
+        "%",
+        [1000, 1200],
+    )

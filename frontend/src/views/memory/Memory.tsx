@@ -14,7 +14,7 @@ export function Memory({ entry, report }: { entry: TraceEntry; report: Report })
   // By default, the device of the worst finding about memory.
   const device = chosen ?? report.findings.find(costsMemory)?.memory_device;
   const memory = report.memory.find((one) => one.device === device) ?? report.memory[0];
-  if (!memory) return <NotRecorded />;
+  if (!memory) return <NotRecorded report={report} />;
   return (
     <Section
       title="Memory"

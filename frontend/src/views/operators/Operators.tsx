@@ -11,6 +11,7 @@ import type { ReportProps } from "../parts/reportProps";
 import { Synchronizations } from "../synchronizations/Synchronizations";
 import { CallTables } from "./CallTables";
 import { FlameSection } from "./FlameSection";
+import { optionsOf } from "../recording/parts";
 import type { OpenRow } from "./openRow";
 import { Roofline } from "./Roofline";
 
@@ -85,7 +86,7 @@ function Calls({ entry, report }: ReportProps) {
         }}
         onRoot={setRoot}
       />
-      <Roofline entry={entry} wanted={hasGpu} />
+      <Roofline entry={entry} wanted={hasGpu} how={optionsOf(report).shapes} />
     </>
   );
 }

@@ -23,15 +23,22 @@ const LABEL_PX = 210;
 const LARGEST_PX = 15;
 const SMALLEST_PX = 3.5;
 
+interface Props {
+  readonly entry: TraceEntry;
+  readonly wanted: boolean;
+  /** What records input shapes. */
+  readonly how: string;
+}
+
 /** Operators against the peaks of the GPU, where input shapes were recorded. */
-export function Roofline({ entry, wanted }: { entry: TraceEntry; wanted: boolean }) {
+export function Roofline({ entry, wanted, how }: Props) {
   const { data } = useRoofline(entry, wanted);
   if (data?.state !== "ready") return null;
   if (data.points.length === 0) {
     return (
       <Section title="Roofline" about="roofline">
         <p className="gd-nothing">
-          No operator has recorded input shapes that say what it computes. Record with record_shapes=True.
+          No operator has recorded input shapes that say what it computes. Record with <code>{how}</code>.
         </p>
       </Section>
     );

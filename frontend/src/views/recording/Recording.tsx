@@ -1,4 +1,4 @@
-import { RECORDING } from "../../base/vocabulary";
+import { NSYS_RECORDING, RECORDING } from "../../base/vocabulary";
 import { count, percent, time } from "../../base/format";
 import { onlyMemory } from "../../state/kinds";
 import type { RecordingCost, Report } from "../../wire/report";
@@ -7,7 +7,8 @@ import { UncheckedList } from "../findings/Others";
 import { CodeBlock } from "../parts/CodeBlock";
 import type { ReportProps } from "../parts/reportProps";
 import { Section } from "../parts/Section";
-import { partsOf } from "./parts";
+import { Counters } from "./Counters";
+import { fromNsys, partsOf } from "./parts";
 
 /** The file: what it contains and lacks, what recording it cost, and how to record a better one. */
 export default function Recording({ report }: ReportProps) {
@@ -25,9 +26,10 @@ export default function Recording({ report }: ReportProps) {
           <div className="gd-recording-block">
             <p>
               This block records everything that findings need. Take the figures from a recording without{" "}
-              <code>with_stack</code>, and the functions from one with it, if stacks slow the job down.
+              <code>{fromNsys(report) ? "emit_nvtx and --sample" : "with_stack"}</code>, and the functions
+              from one with it, if stacks slow the job down.
             </p>
-            <CodeBlock code={RECORDING} label="recording block" />
+            <CodeBlock code={fromNsys(report) ? NSYS_RECORDING : RECORDING} label="recording block" />
           </div>
         </Section>
       )}
@@ -59,6 +61,7 @@ function Contents({ report }: { report: Report }) {
           ))}
         </tbody>
       </table>
+      <Counters counters={report.counters} />
       {report.recording_cost && <Cost cost={report.recording_cost} />}
     </Section>
   );

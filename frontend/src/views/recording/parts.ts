@@ -1,3 +1,4 @@
+import { OPTIONS } from "../../base/vocabulary";
 import type { Report } from "../../wire/report";
 
 /** One kind of data that a trace may contain. */
@@ -8,39 +9,50 @@ export interface Part {
   readonly how: string;
 }
 
+/** What records each part of a trace, with the recorder that wrote this one. */
+export function optionsOf(report: Report): Readonly<Record<keyof typeof OPTIONS.torch, string>> {
+  return fromNsys(report) ? OPTIONS.nsys : OPTIONS.torch;
+}
+
+/** Is it a report of Nsight Systems? */
+export function fromNsys(report: Report): boolean {
+  return report.trace?.recorder === "nsys";
+}
+
 /** Return the kinds of data, with what each of them is good for. */
 export function partsOf(report: Report): readonly Part[] {
   const recorded = report.trace?.recorded;
+  const how = optionsOf(report);
   return [
     {
       name: "GPU activity",
       recorded: report.devices.length > 0,
       shows: "Where GPU time goes, and why the GPU is idle.",
-      how: "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+      how: how.gpu,
     },
     {
       name: "Steps",
       recorded: recorded?.steps ?? false,
       shows: "Figures per step, slow steps, memory that grows from step to step.",
-      how: "prof.step(), and a schedule",
+      how: how.steps,
     },
     {
       name: "Python stacks",
       recorded: recorded?.stacks ?? false,
       shows: "The functions of your code that findings are about.",
-      how: "with_stack=True",
+      how: how.stacks,
     },
     {
       name: "Shapes",
       recorded: recorded?.shapes ?? false,
       shows: "Which sizes of matmuls and convolutions are slow, and their roofline.",
-      how: "record_shapes=True",
+      how: how.shapes,
     },
     {
       name: "Memory",
       recorded: recorded?.memory ?? false,
       shows: "The memory curve, its peak, and what is never freed.",
-      how: "profile_memory=True",
+      how: how.memory,
     },
   ];
 }

@@ -5,6 +5,7 @@ import type { Against } from "../../state/base";
 import { deltaOf, shareDelta, type Delta } from "../../state/delta";
 import type { Recorded, Report } from "../../wire/report";
 import { DeltaText } from "../base/DeltaText";
+import { optionsOf } from "../recording/parts";
 
 interface Props {
   readonly report: Report;
@@ -43,7 +44,7 @@ export function KeyFigures({ report, against }: Props) {
         <Fact name="Recording" value={time(trace?.duration_us ?? 0)} />
       </dl>
       <p className="gd-muted">{gpus(report)}</p>
-      {trace?.recorded && <RecordedLine recorded={trace.recorded} />}
+      {trace?.recorded && <RecordedLine recorded={trace.recorded} how={optionsOf(report)} />}
     </div>
   );
 }
@@ -86,20 +87,15 @@ function gpus({ devices, trace }: Report): string {
   return what + rank;
 }
 
-const RECORDED: readonly (readonly [keyof Recorded, string, string])[] = [
-  ["steps", "steps", "Call prof.step() after each step"],
-  ["stacks", "stacks", "Record with with_stack=True"],
-  ["shapes", "shapes", "Record with record_shapes=True"],
-  ["memory", "memory", "Record with profile_memory=True"],
-];
+const RECORDED = ["steps", "stacks", "shapes", "memory"] as const;
 
 /** What was recorded and what was not, because that decides what the report can say. */
-function RecordedLine({ recorded }: { recorded: Recorded }) {
+function RecordedLine({ recorded, how }: { recorded: Recorded; how: ReturnType<typeof optionsOf> }) {
   return (
     <ul className="gd-recorded" aria-label="Recorded">
-      {RECORDED.map(([key, label, how]) => (
-        <li key={key} title={recorded[key] ? "Recorded" : `Not recorded. ${how}`}>
-          <span aria-hidden="true">{recorded[key] ? "✓" : "✗"}</span> {label}
+      {RECORDED.map((key) => (
+        <li key={key} title={recorded[key] ? "Recorded" : `Not recorded. Record with ${how[key]}`}>
+          <span aria-hidden="true">{recorded[key] ? "✓" : "✗"}</span> {key}
           {!recorded[key] && <span className="gd-unseen"> not recorded</span>}
         </li>
       ))}

@@ -1,6 +1,8 @@
 import { cause } from "../../base/causes";
-import { bytes, count, exactTime, plural, time } from "../../base/format";
+import { count, exactTime, plural, time } from "../../base/format";
 import { functionFirst } from "../../base/names";
+import { curveValue } from "../../canvas/queue";
+import type { Row } from "../../canvas/rows";
 import { kindLabel } from "../../canvas/theme";
 import { CauseSwatch } from "../parts/CauseSwatch";
 import type { Hover } from "./usePointer";
@@ -21,9 +23,10 @@ export function queuedText([least, most]: readonly [number, number]): string {
 }
 
 /** What a curve says at this time. */
-function curveText(kind: string, [least, most]: readonly [number, number]): string {
-  if (kind !== "memory") return queuedText([least, most]);
-  return least === most ? `${bytes(most)} allocated` : `${bytes(least)} to ${bytes(most)} allocated`;
+function curveText({ kind, unit }: Row, [least, most]: readonly [number, number]): string {
+  if (kind === "queue") return queuedText([least, most]);
+  const values = [...new Set([least, most])].map((value) => curveValue(kind, value, unit));
+  return values.join(" to ") + (kind === "memory" ? " allocated" : "");
 }
 
 /** The exact figures of what is under the pointer. */
@@ -35,11 +38,7 @@ export function HoverCard({ hover: { hit, x, y }, width, height }: Props) {
     <div className="gd-hover" style={{ left, maxWidth: CARD_PX, ...vertical }} role="tooltip">
       <b>
         {isGap && <CauseSwatch name={hit.name} />}
-        {isGap
-          ? cause(hit.name).word
-          : hit.queued
-            ? curveText(hit.row.kind, hit.queued)
-            : functionFirst(hit.name)}
+        {isGap ? cause(hit.name).word : hit.queued ? curveText(hit.row, hit.queued) : functionFirst(hit.name)}
       </b>
       {hit.count > 1 && (
         <p>
