@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { Frame } from "playwright-core";
 import { expect, it } from "vitest";
 import type { ViewName } from "../../frontend/src/base/hash";
-import { openTab } from "./browser";
+import { openAlone } from "./browser";
 import { Session } from "./session";
 import { repeat, simulate, simulateJob } from "./tensorboard";
 
@@ -46,17 +46,16 @@ async function open(view: ViewName): Promise<Frame> {
   const [run, shown] = VIEWS[view];
   const { id } = await session.entryOf(run);
   const base = view === "compare" ? { base: (await session.entryOf("input_pipeline")).id } : {};
-  const frame = await openTab(session.page, session.tensorboard.url, { view, trace: id, ...base });
+  const frame = await openAlone(session.page, session.tensorboard.url, { view, trace: id, ...base });
   await frame.locator(`main[data-view="${view}"]`).locator(shown).first().waitFor({ timeout: 55_000 });
   return frame;
 }
 
-/** Switch TensorBoard to its dark theme. */
+/** Prefer the dark theme. */
 async function darken(frame: Frame): Promise<void> {
   const background = () => frame.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const light = await background();
-  await session.page.locator("app-header-dark-mode-toggle button").click();
-  await session.page.getByRole("menuitem", { name: "Dark" }).click();
+  await session.page.emulateMedia({ colorScheme: "dark" });
   await expect.poll(background).not.toBe(light);
   // Colors that fade have no contrast for a moment.
   await frame.evaluate(() => {

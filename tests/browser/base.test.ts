@@ -2,7 +2,7 @@
 
 import type { Frame } from "playwright-core";
 import { expect, it } from "vitest";
-import { openTab, tabFrame } from "./browser";
+import { openAlone, tabFrame } from "./browser";
 import { goTo, Session, widens } from "./session";
 import { simulate } from "./tensorboard";
 
@@ -24,7 +24,7 @@ it("pins a base and shows differences from it, which a link restores, until it i
 
   // As a colleague opens the link.
   const link = { view: "summary", trace: candidate.id, base: base.id };
-  await openTab(session.page, session.tensorboard.url, link);
+  await openAlone(session.page, session.tensorboard.url, link);
   await bar(frame).getByText("Faster.").waitFor({ timeout: 55_000 });
   await frame.getByText("Gone since the base: 1 finding").waitFor();
   const input = frame.locator('.gd-legend tr[data-part="input"] .gd-delta');
@@ -55,7 +55,7 @@ it("pins a base and shows differences from it, which a link restores, until it i
 
 it("says that the base of a link is gone, and unpins it", async () => {
   const { id } = await session.entryOf("healthy");
-  const frame = await openTab(session.page, session.tensorboard.url, {
+  const frame = await openAlone(session.page, session.tensorboard.url, {
     view: "summary",
     trace: id,
     base: "0123456789abcdef0123",

@@ -18,11 +18,10 @@ export interface Size {
   readonly height: number;
 }
 
+export const VIEWPORT: Size = { width: 1280, height: 900 };
+
 /** Start Chromium. Its profile is a folder that no other browser uses at the same time. */
-export function startBrowser(
-  profile: string,
-  viewport: Size = { width: 1280, height: 900 },
-): Promise<BrowserContext> {
+export function startBrowser(profile: string, viewport = VIEWPORT): Promise<BrowserContext> {
   return chromium.launchPersistentContext(profile, {
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: FLAGS,
@@ -37,7 +36,7 @@ const NOT_OURS = /\/font-roboto\/|\/favicon\.ico$/;
 export interface Watched {
   readonly page: Page;
   /** Everything that went wrong on the page so far. */
-  readonly problems: readonly string[];
+  readonly problems: string[];
 }
 
 export async function openPage(context: BrowserContext): Promise<Watched> {
@@ -67,18 +66,35 @@ export async function openPage(context: BrowserContext): Promise<Watched> {
   return { page, problems };
 }
 
-/** Open the Diagnosis tab of a TensorBoard and return its frame. */
-export async function openTab(
-  page: Page,
-  url: string,
-  link: Readonly<Record<string, string>> = {},
-): Promise<Frame> {
+type Link = Readonly<Record<string, string>>;
+
+export type Open = (page: Page, url: string, link?: Link) => Promise<Frame>;
+
+const ALONE = "data/plugin_entry.html?name=gpudiag";
+
+function hashOf(link: Link): string {
   const tokens = Object.entries(link).map(([key, value]) => `&p.gpudiag.${key}=${encodeURIComponent(value)}`);
-  await page.goto(`${url}#gpudiag${tokens.join("")}`);
-  return tabFrame(page);
+  return `#gpudiag${tokens.join("")}`;
 }
 
+/** Open the Diagnosis tab of a TensorBoard and return its frame. */
+export const openTab: Open = async (page, url, link = {}) => {
+  await page.goto(`${url}${hashOf(link)}`);
+  return tabFrame(page);
+};
+
+/**
+ * Open what TensorBoard serves as the tab, alone: the same page, whose hash is its own URL's. Loading TensorBoard's
+ * page around it takes longer than most tests.
+ */
+export const openAlone: Open = async (page, url, link = {}) => {
+  await page.goto(`${url}${ALONE}${hashOf(link)}`);
+  return page.mainFrame();
+};
+
+/** Return the frame of the Diagnosis tab, wherever it is: in TensorBoard, or alone. */
 export async function tabFrame(page: Page): Promise<Frame> {
+  if (page.url().includes(ALONE)) return page.mainFrame();
   const element = await page.waitForSelector('iframe[src*="name=gpudiag"]', {
     state: "attached",
   });

@@ -16,7 +16,7 @@ function milliseconds(text: string | null): number {
 
 // No other test opens the traces of these two.
 it("shows progress, then the verdict, when a trace is opened for the first time", async () => {
-  const frame = await session.open("launch_bound");
+  const frame = await session.open("launch_bound", "summary", openTab);
   await frame.locator(".gd-analyzing").waitFor();
   await frame.locator("h1", { hasText: "Kernel launches" }).waitFor();
   await expect.poll(() => frame.locator(".gd-analyzing").count()).toBe(0);
@@ -32,7 +32,7 @@ it("cancels an analysis on demand, and resumes it", async () => {
 
 it("shows the verdict of the report: limiter, sentence, GPU busy, steps", async () => {
   const report = await session.reportOf(RUN);
-  const frame = await session.open(RUN);
+  const frame = await session.open(RUN, "summary", openTab);
   const verdict = frame.getByRole("region", { name: "Verdict" });
   await verdict.locator("h1", { hasText: "Data loading" }).waitFor();
   const text = await verdict.innerText();
@@ -80,7 +80,7 @@ it("returns with Back from a finding, a view and a trace, and forgets no zoom", 
   const { id } = await session.entryOf(RUN);
   const report = await session.reportOf(RUN);
   await session.reportOf("healthy");
-  const frame = await session.open(RUN);
+  const frame = await session.open(RUN, "summary", openTab);
   await frame.locator(".gd-finding-head").first().click();
   await session.untilHash((hash) => hash.includes("p.gpudiag.finding="));
   await goTo(frame, "Timeline");
@@ -181,7 +181,7 @@ it("sorts the launches by any column, and marks the column", async () => {
 });
 
 it("follows TensorBoard's theme", async () => {
-  const frame = await session.open(RUN);
+  const frame = await session.open(RUN, "summary", openTab);
   await frame.locator("h1").waitFor();
   const background = () => frame.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const light = await background();
@@ -276,14 +276,4 @@ it("scrolls a wide table inside itself, never the page", async () => {
   await table.waitFor();
   await expect.poll(() => table.evaluate((element) => element.scrollWidth > element.clientWidth)).toBe(true);
   await expect.poll(() => widens(frame)).toBe(false);
-});
-
-it("also works standalone, without TensorBoard around it", async () => {
-  const { id } = await session.entryOf(RUN);
-  await session.page.goto(
-    `${session.tensorboard.url}data/plugin_entry.html?name=gpudiag#gpudiag&p.gpudiag.trace=${id}`,
-  );
-  await session.page.locator("h1", { hasText: "Data loading" }).waitFor();
-  await session.page.locator(".gd-finding-head").first().click();
-  await session.untilHash((hash) => hash.includes("p.gpudiag.finding="));
 });

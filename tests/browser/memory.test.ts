@@ -1,4 +1,4 @@
-// The memory view in a real TensorBoard: the chart, ranges, growing allocations, memory at the peak.
+// The memory view: the chart, ranges, growing allocations, memory at the peak.
 
 import type { Frame, Locator } from "playwright-core";
 import { expect, it } from "vitest";

@@ -1,21 +1,29 @@
-// One Chromium per test file, and a new page per test. The TensorBoard is shared, or the file's own.
+// One Chromium and one page per test file. The TensorBoard is shared, or the file's own.
 
 import { rmSync } from "node:fs";
 import type { BrowserContext, Frame, Locator, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, inject, vi } from "vitest";
 import type { ViewName } from "../../frontend/src/base/hash";
 import type { Report, ReportState, TraceEntry, TraceList } from "../../frontend/src/wire/report";
-import { openPage, openTab, startBrowser, type Watched } from "./browser";
+import { openAlone, openPage, startBrowser, VIEWPORT, type Open, type Watched } from "./browser";
 import { makeFolder, servedAt, startTensorBoard, type Served, type TensorBoard } from "./tensorboard";
 
 /** Long enough for an analysis on a busy machine. */
 const PATIENCE = { timeout: 40_000, interval: 200 };
 
-/** Forget what earlier pages stored, such as the theme, but not what this page stores before a reload. */
-function forgetOtherTests(): void {
-  if (location.protocol === "about:" || sessionStorage.getItem("test") !== null) return;
-  localStorage.clear();
-  sessionStorage.setItem("test", "");
+/**
+ * Bring a page back to how it was when it was new. A new one takes longer to start than most tests.
+ */
+async function forget(page: Page): Promise<void> {
+  if (page.url() !== "about:blank")
+    await page.evaluate(() => {
+      localStorage.clear();
+      sessionStorage.clear();
+    });
+  await page.unrouteAll();
+  await page.goto("about:blank");
+  await page.emulateMedia({ colorScheme: null });
+  await page.setViewportSize(VIEWPORT);
 }
 
 export class Session {
@@ -45,11 +53,11 @@ export class Session {
     });
     beforeEach(async () => {
       if (!browser) throw new Error("there is no browser");
-      this.#watched = await openPage(browser);
-      await this.page.addInitScript(forgetOtherTests);
+      this.#watched ??= await openPage(browser);
+      this.#watched.problems.length = 0;
     });
     afterEach(async () => {
-      await this.page.close();
+      await forget(this.page);
       expect(this.#watched?.problems).toEqual([]);
     });
   }
@@ -87,9 +95,10 @@ export class Session {
     return answer.report;
   }
 
-  async open(run: string, view: ViewName = "summary"): Promise<Frame> {
+  /** Open a view of a run: the page alone, or with `openTab` in TensorBoard. */
+  async open(run: string, view: ViewName = "summary", open: Open = openAlone): Promise<Frame> {
     const { id } = await this.entryOf(run);
-    return openTab(this.page, this.tensorboard.url, { view, trace: id });
+    return open(this.page, this.tensorboard.url, { view, trace: id });
   }
 
   async openTimeline(run: string): Promise<Frame> {
@@ -105,11 +114,8 @@ export class Session {
 
   /** Wait until the URL's hash matches, and return it. */
   async untilHash(matches: (hash: string) => boolean): Promise<string> {
-    for (;;) {
-      const { hash } = new URL(this.page.url());
-      if (matches(hash)) return hash;
-      await this.page.evaluate(() => new Promise(requestAnimationFrame));
-    }
+    await this.page.waitForURL(({ hash }) => matches(hash), { waitUntil: "commit", timeout: 60_000 });
+    return new URL(this.page.url()).hash;
   }
 }
 

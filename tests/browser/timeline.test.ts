@@ -1,4 +1,4 @@
-// The timeline in a real TensorBoard, and the table rows that are shown on it.
+// The timeline, and the table rows that are shown on it.
 
 import { describe, expect, it } from "vitest";
 import { aired, AROUND_US } from "../../frontend/src/base/viewport";

@@ -2,7 +2,7 @@
 
 import type { Frame } from "playwright-core";
 import { expect, it } from "vitest";
-import { openTab, tabFrame } from "./browser";
+import { openAlone, openTab, tabFrame } from "./browser";
 import { Session, widens } from "./session";
 import { repeat, simulate, simulateJob } from "./tensorboard";
 
@@ -61,14 +61,14 @@ it("shows the first runs without the list of all traces", async () => {
 });
 
 it("analyzes the runs that are new by itself", async () => {
-  const frame = await openTab(session.page, session.tensorboard.url, { view: "runs" });
+  const frame = await openAlone(session.page, session.tensorboard.url, { view: "runs" });
   await frame.locator('.gd-dot[data-state="ready"]').nth(3).waitFor();
   await frame.getByRole("button", { name: /^Stop analyzing/ }).waitFor({ state: "detached" });
 });
 
 it("shows a job: one verdict, its ranks, and the map by keyboard", async () => {
   const { id } = await session.entryOf("job");
-  const frame = await openTab(session.page, session.tensorboard.url, { view: "job", trace: id });
+  const frame = await openAlone(session.page, session.tensorboard.url, { view: "job", trace: id });
   await frame.getByRole("region", { name: "Verdict" }).waitFor({ timeout: 55_000 });
   await expect.poll(() => rows(frame, "Ranks").count()).toBe(RANKS);
   await expect.poll(() => widens(frame)).toBe(false);
@@ -86,7 +86,7 @@ it("shows a job: one verdict, its ranks, and the map by keyboard", async () => {
 
 it("shows what the ranks do over time, and opens the timeline of one there", async () => {
   const { id } = await session.entryOf("job");
-  const frame = await openTab(session.page, session.tensorboard.url, { view: "job", trace: id });
+  const frame = await openAlone(session.page, session.tensorboard.url, { view: "job", trace: id });
   const chart = frame.getByRole("group", { name: /^Timeline of the ranks/ });
   await chart.focus();
   for (const key of ["ArrowRight", "ArrowDown", "ArrowRight"]) await session.page.keyboard.press(key);
@@ -102,7 +102,7 @@ it("shows what the ranks do over time, and opens the timeline of one there", asy
 
 it("shows the history of a run, and opens the recording that is clicked", async () => {
   const { id } = await session.entryOf("again");
-  const frame = await openTab(session.page, session.tensorboard.url, { view: "history", trace: id });
+  const frame = await openAlone(session.page, session.tensorboard.url, { view: "history", trace: id });
   const chart = frame.getByRole("group", { name: /^Step time by recording/ });
   await chart.locator("canvas").waitFor({ timeout: 55_000 });
   await expect.poll(() => rows(frame, "Recordings").count()).toBe(3);
@@ -128,7 +128,7 @@ it("compares a recording with a pinned base, and swaps them", async () => {
   const frame = await session.open("input_pipeline");
   await frame.getByRole("button", { name: "Pin as base" }).click();
   await session.untilHash((hash) => hash.includes(`base=${base.id}`));
-  await openTab(session.page, session.tensorboard.url, {
+  await openAlone(session.page, session.tensorboard.url, {
     view: "compare",
     trace: candidate.id,
     base: base.id,
