@@ -7,7 +7,6 @@ import { expect, it } from "vitest";
 import type { ViewName } from "../../frontend/src/base/hash";
 import { openAlone } from "./browser";
 import { Session } from "./session";
-import { repeat, simulate, simulateJob } from "./tensorboard";
 
 const AXE = readFileSync(
   fileURLToPath(new URL("../../frontend/node_modules/axe-core/axe.min.js", import.meta.url)),
@@ -36,11 +35,7 @@ const VIEWS: Readonly<Record<ViewName, readonly [run: string, shown: string]>> =
   recording: ["input_pipeline", "pre"],
 };
 
-const session = new Session((logdir) => {
-  simulate(logdir, "input_pipeline", "leak_kept_graph", "healthy");
-  simulateJob(logdir, "job", 2);
-  repeat(logdir, "healthy", "again", 2);
-});
+const session = new Session("several");
 
 async function open(view: ViewName): Promise<Frame> {
   const [run, shown] = VIEWS[view];

@@ -4,11 +4,8 @@ import type { Frame } from "playwright-core";
 import { expect, it } from "vitest";
 import { openAlone, tabFrame } from "./browser";
 import { goTo, Session, widens } from "./session";
-import { simulate } from "./tensorboard";
 
-const session = new Session((logdir) => {
-  simulate(logdir, "input_pipeline", "healthy");
-});
+const session = new Session("several");
 
 function bar(frame: Frame) {
   return frame.getByRole("region", { name: "Base", exact: true });

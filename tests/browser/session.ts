@@ -33,18 +33,18 @@ export class Session {
   /**
    * Set up the tests of a file. Each test fails if anything goes wrong on its page.
    *
-   * Without `fill`, they use the shared TensorBoard (see shared.ts). With it, they get one of their own.
+   * They use a shared TensorBoard (see shared.ts), or with a function that fills a log directory one of their own.
    */
-  constructor(fill?: (logdir: string) => void) {
-    const logdir = fill && makeFolder();
+  constructor(on: "shared" | "several" | ((logdir: string) => void) = "shared") {
+    const logdir = typeof on === "string" ? undefined : makeFolder();
     let own: TensorBoard | undefined;
     let browser: BrowserContext | undefined;
     beforeAll(async () => {
-      if (logdir) {
-        fill(logdir);
-        own = await startTensorBoard(logdir);
+      if (typeof on === "string") this.#served = servedAt(inject(on));
+      else if (logdir) {
+        on(logdir);
+        this.#served = own = await startTensorBoard(logdir);
       }
-      this.#served = own ?? servedAt(inject("shared"));
       browser = await startBrowser(inject("profile"));
     });
     afterAll(async () => {

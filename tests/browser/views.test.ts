@@ -1,18 +1,14 @@
 // The views of several traces in a real TensorBoard: runs, job, history and comparison.
 
 import type { Frame } from "playwright-core";
-import { expect, it } from "vitest";
+import { expect, inject, it } from "vitest";
+import type { TraceList } from "../../frontend/src/wire/report";
 import { openAlone, openTab, tabFrame } from "./browser";
 import { Session, widens } from "./session";
-import { repeat, simulate, simulateJob } from "./tensorboard";
+import { RANKS } from "./shared";
+import { repeat } from "./tensorboard";
 
-const RANKS = 3;
-
-const session = new Session((logdir) => {
-  simulate(logdir, "input_pipeline", "healthy");
-  simulateJob(logdir, "job", RANKS);
-  repeat(logdir, "healthy", "again", 3);
-});
+const session = new Session("several");
 
 function rows(frame: Frame, table: string) {
   return frame.getByRole("table", { name: table }).locator("tbody tr");
@@ -22,7 +18,8 @@ it("begins with the runs, opens one, and goes back to where it was", async () =>
   await session.reportOf("input_pipeline");
   const frame = await openTab(session.page, session.tensorboard.url);
   await frame.getByRole("heading", { name: "Runs" }).waitFor();
-  await expect.poll(() => rows(frame, "Runs").count()).toBe(4);
+  const { traces } = (await session.tensorboard.get("traces")) as TraceList;
+  await expect.poll(() => rows(frame, "Runs").count()).toBe(new Set(traces.map(({ run }) => run)).size);
   // The analyzed one has the largest saving.
   const first = rows(frame, "Runs").first();
   await expect.poll(() => first.innerText()).toContain("Data loading");
@@ -61,8 +58,10 @@ it("shows the first runs without the list of all traces", async () => {
 });
 
 it("analyzes the runs that are new by itself", async () => {
+  repeat(inject("severalLogdir"), "healthy", "new", 1);
   const frame = await openAlone(session.page, session.tensorboard.url, { view: "runs" });
-  await frame.locator('.gd-dot[data-state="ready"]').nth(3).waitFor();
+  const run = rows(frame, "Runs").filter({ has: frame.getByRole("button", { name: "new", exact: true }) });
+  await run.locator('.gd-dot[data-state="ready"]').waitFor();
   await frame.getByRole("button", { name: /^Stop analyzing/ }).waitFor({ state: "detached" });
 });
 
@@ -113,9 +112,7 @@ it("shows the history of a run, and opens the recording that is clicked", async 
   await frame.getByText(/^2023-11-14 .*: median/).waitFor();
   await session.page.mouse.down();
   await session.page.mouse.up();
-  const { traces } = (await session.tensorboard.get("traces")) as {
-    traces: { id: string; run: string; span: string }[];
-  };
+  const { traces } = (await session.tensorboard.get("traces")) as TraceList;
   const last = traces.filter(({ run }) => run === "again").sort((a, b) => Number(b.span) - Number(a.span))[0];
   await session.untilHash(
     (hash) => hash.includes(`trace=${last?.id ?? "none"}`) && hash.includes("view=summary"),
