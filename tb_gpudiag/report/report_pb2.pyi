@@ -49,7 +49,7 @@ class Report(_message.Message):
     def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ...) -> None: ...
 
 class TraceInfo(_message.Message):
-    __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us", "kind", "recorder")
+    __slots__ = ("run", "worker", "span", "path", "status", "events", "malformed_events", "host", "rank", "world_size", "recorded", "notes", "simulated", "duration_us", "kind", "recorder", "pid")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         COMPLETE: _ClassVar[TraceInfo.Status]
@@ -74,6 +74,7 @@ class TraceInfo(_message.Message):
     DURATION_US_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     RECORDER_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
     run: str
     worker: str
     span: str
@@ -90,7 +91,8 @@ class TraceInfo(_message.Message):
     duration_us: float
     kind: str
     recorder: str
-    def __init__(self, run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., path: _Optional[str] = ..., status: _Optional[_Union[TraceInfo.Status, str]] = ..., events: _Optional[int] = ..., malformed_events: _Optional[int] = ..., host: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., recorded: _Optional[_Union[Recorded, _Mapping[str, object]]] = ..., notes: _Optional[_Iterable[str]] = ..., simulated: bool = ..., duration_us: _Optional[float] = ..., kind: _Optional[str] = ..., recorder: _Optional[str] = ...) -> None: ...
+    pid: int
+    def __init__(self, run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., path: _Optional[str] = ..., status: _Optional[_Union[TraceInfo.Status, str]] = ..., events: _Optional[int] = ..., malformed_events: _Optional[int] = ..., host: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., recorded: _Optional[_Union[Recorded, _Mapping[str, object]]] = ..., notes: _Optional[_Iterable[str]] = ..., simulated: bool = ..., duration_us: _Optional[float] = ..., kind: _Optional[str] = ..., recorder: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class Counter(_message.Message):
     __slots__ = ("name", "unit", "device", "samples", "least", "mean", "most", "timed")

@@ -77,9 +77,10 @@ class _Job:
     drafts: list[Path] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
     stopped: GpudiagError | None = None  # why its process was killed
-    kind: str = "diagnose"  # this and the next two: see Task
+    kind: str = "diagnose"  # this and the next three: see Task
     sources: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
+    records: tuple[tuple[str, int, str], ...] = ()
     failures: int = 0  # of processes for this file, one after another
     crashes: int = 0  # failures without a message
 
@@ -118,11 +119,12 @@ class Jobs:
         kind: str = "diagnose",
         sources: tuple[str, ...] = (),
         ids: tuple[str, ...] = (),
+        records: tuple[tuple[str, int, str], ...] = (),
     ) -> JobState:
         """Return the state of the analysis of `file`, and queue it if there is none.
 
         Its result gets the key `key`. The analysis goes on as long as somebody asks.
-        kind, sources, ids: see Task.
+        kind, sources, ids, records: see Task.
         """
         with self._changed:
             job = self._jobs.get(key)
@@ -136,6 +138,7 @@ class Jobs:
                     kind=kind,
                     sources=sources,
                     ids=ids,
+                    records=records,
                     failures=before[0],
                     crashes=before[1],
                 )
@@ -253,6 +256,7 @@ class Jobs:
             kind=job.kind,
             sources=job.sources,
             ids=job.ids,
+            records=job.records,
         )
         try:
             process = subprocess.Popen(

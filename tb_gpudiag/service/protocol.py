@@ -30,6 +30,7 @@ class Task:
     sources: cache entries. For digest, an entry of the diagnosis, which contains the digest; for compare,
     those of the base, BETWEEN_SIDES, and those of the candidate.
     ids: of the traces of the digests, as the page knows them; for job, the first one is a rank of it.
+    records: for history, of recordings without a trace: id, Unix time in ns, and the ReportState in base64.
     """
 
     file: TraceFile
@@ -39,6 +40,7 @@ class Task:
     kind: str = "diagnose"
     sources: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
+    records: tuple[tuple[str, int, str], ...] = ()
 
     def to_line(self) -> bytes:
         return _line(asdict(self))
@@ -46,7 +48,7 @@ class Task:
     @classmethod
     def from_line(cls, line: bytes) -> Task:
         data = json.loads(line)
-        lists = {name: tuple(data[name]) for name in ("sources", "ids")}
+        lists = {name: tuple(data[name]) for name in ("sources", "ids", "records")}
         return cls(**{**data, **lists, "file": TraceFile(**data["file"])})
 
 

@@ -22,7 +22,7 @@ from tensorboard.data.provider import RunTagFilter
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_json
-from tb_gpudiag.service.record_rows import record_point, record_row
+from tb_gpudiag.service.record_rows import record_row
 from tb_gpudiag.trace.find import TraceFile
 
 # TensorBoard reads its event files every 5 s, or less often.
@@ -55,7 +55,7 @@ class Record:
     file: TraceFile  # the recording's, which may be gone
     answer: bytes = field(repr=False)  # a ReportState, as gzipped JSON
     summary: Mapping[str, str] = field(repr=False)  # as of a cache entry
-    point: pb.HistoryPoint = field(repr=False)
+    time_ns: int
 
 
 class RecordReader:
@@ -193,9 +193,9 @@ def _record(run: str, step: int, wall_s: float, content: bytes) -> Record | None
         info.run, info.span = shown, span
         parts = ("record", shown, info.worker, span or str(step))
         id_ = _hash("\0".join(parts).encode("utf-8", "surrogateescape"))
-        row, point = record_row(report), record_point(report)
-        point.id = id_
-        row.time_s = point.time_s = int(span) / 1e9 if len(span) == _DIGITS_OF_NS else wall_s
+        time_ns = int(span) if len(span) == _DIGITS_OF_NS else int(wall_s * 1e9)
+        row = record_row(report)
+        row.time_s = time_ns / 1e9
         state = to_json(pb.ReportState(state="ready", progress=1.0, report=report))
         summary = {
             "limiter": report.verdict.limiter,
@@ -207,7 +207,7 @@ def _record(run: str, step: int, wall_s: float, content: bytes) -> Record | None
     if not report.HasField("verdict"):
         return None
     file = TraceFile(info.path, shown, info.worker, span, len(content), int(wall_s * 1e9), _hash(content))
-    return Record(id_, file, gzip.compress(state.encode("utf-8", "replace"), mtime=0), summary, point)
+    return Record(id_, file, gzip.compress(state.encode("utf-8", "replace"), mtime=0), summary, time_ns)
 
 
 def _hash(content: bytes) -> str:

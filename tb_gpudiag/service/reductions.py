@@ -5,6 +5,7 @@ Each recording is digested by a process, and so is the answer computed. Both are
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from tb_gpudiag.service.index import TraceEntry
 from tb_gpudiag.service.jobs import Jobs
 from tb_gpudiag.service.pending import Pending, diagnosis_key
 from tb_gpudiag.service.protocol import BETWEEN_SIDES
+from tb_gpudiag.service.records import Record
 
 Group = Sequence[TraceEntry]
 
@@ -50,10 +52,11 @@ class Reductions:
         self._cache = cache
         self._jobs = jobs
 
-    def ask(self, kind: str, groups: Sequence[Group]) -> Reduced | Pending:
+    def ask(self, kind: str, groups: Sequence[Group], records: Sequence[Record] = ()) -> Reduced | Pending:
         """Return the answer, or how far it is.
 
-        kind: job, history or compare. groups: one, or two for compare; each has a recording at least.
+        kind: job, history or compare. groups: one, or two for compare; each has a recording at least, but
+        for history there may be records instead.
         """
         found = [self._digests(group) for group in groups]
         total, done = sum(f.total for f in found), sum(len(f.paths) + len(f.errors) for f in found)
@@ -61,15 +64,22 @@ class Reductions:
             stage = f"{done:,} of {total:,} recordings are analyzed"
             return Pending("running", progress=done / (total + 1), stage=stage)
         for digests in found:
-            if not digests.paths:
+            if digests.errors and not digests.paths and not records:
                 return Pending("failed", error=digests.errors[0])
-        key = _key(kind, *((digests.keys, digests.ids) for digests in found))
+        sides = [(digests.keys, digests.ids) for digests in found]
+        if records:
+            sides.append(([record.file.identity for record in records], [record.id for record in records]))
+        key = _key(kind, *sides)
         kept = self._kept(key)
         if kept is not None:
             return kept
         sources = [path for digests in found for path in (*digests.paths, BETWEEN_SIDES)]
         ids = [id_ for digests in found for id_ in (*digests.ids, BETWEEN_SIDES)]
-        job = self._jobs.ask(key, groups[0][0].file, kind, tuple(sources[:-1]), tuple(ids[:-1]))
+        file = groups[0][0].file if groups[0] else records[0].file
+        carried = tuple(
+            (record.id, record.time_ns, base64.b64encode(record.answer).decode()) for record in records
+        )
+        job = self._jobs.ask(key, file, kind, tuple(sources[:-1]), tuple(ids[:-1]), carried)
         if job.state == "failed":
             for digests in found:
                 self._drop_damaged(digests.keys)

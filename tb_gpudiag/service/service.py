@@ -19,7 +19,6 @@ from tb_gpudiag.service.index import LogIndex, TraceEntry
 from tb_gpudiag.service.jobs import COMMAND, Jobs
 from tb_gpudiag.service.overview import Overview
 from tb_gpudiag.service.pending import Pending, diagnosis_key
-from tb_gpudiag.service.record_rows import history_with
 from tb_gpudiag.service.records import RecordReader
 from tb_gpudiag.service.reductions import Reduced, Reductions
 from tb_gpudiag.service.related import ranks_of, recordings_of
@@ -155,12 +154,9 @@ class Service:
         found = recordings_of(self._index.snapshot().entries, run)
         if not found:
             raise UnknownTrace(run)
-        points = [entry.record.point for entry in found if entry.record is not None]
         traces = [entry for entry in found if entry.record is None]
-        if not traces:
-            return history_with(None, run, points)
-        answer = _content(self._reductions.ask("history", [traces]))
-        return answer if isinstance(answer, Pending) or not points else history_with(answer, run, points)
+        records = [entry.record for entry in found if entry.record is not None]
+        return _content(self._reductions.ask("history", [traces], records))
 
     def compare(self, base: str, candidate: str) -> bytes | Pending:
         """Return the ComparisonState of two traces, as gzipped JSON.

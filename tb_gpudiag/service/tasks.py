@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from tb_gpudiag.digest.building.build_digest import build_digest
+from tb_gpudiag.digest.building.record_digest import record_digest
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.digest.file import from_bytes, to_bytes
@@ -26,10 +28,11 @@ from tb_gpudiag.report.slices.memory_history import prepare_memory
 from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
 from tb_gpudiag.report.slices.timeline import prepare_timeline
-from tb_gpudiag.report.wire import to_json
+from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.entry import CorruptEntry, Entry, read_entry
 from tb_gpudiag.service.protocol import BETWEEN_SIDES, Task
 from tb_gpudiag.service.run_rows import job_row, run_row
+from tb_gpudiag.wording.format import count
 
 DIGEST = "digest"
 """Name of the array of a diagnosis's entry that is its digest."""
@@ -94,7 +97,13 @@ def _job(task: Task, progress: Progress) -> Result:
 def _history(task: Task, progress: Progress) -> Result:
     progress(0.1, "comparing recordings")
     # One for each rank, the first one first: ranks of a job keep in step.
-    found = histories(_digests(task))[0]
+    found = histories([*_digests(task), *_of_records(task)])[0]
+    without = {id_ for id_, _, _ in task.records}
+    for point in found.points:
+        point.record = point.id in without
+    shown = sum(point.record for point in found.points)
+    if shown:
+        found.notes.append(f"{count(shown, 'recording')} without a trace: from records in event files.")
     return Result(_zipped(pb.HistoryState(state="ready", progress=1.0, history=found)), {}, {})
 
 
@@ -104,6 +113,12 @@ def _compare(task: Task, progress: Progress) -> Result:
     digests = _digests(task)
     found = compare(digests[:between], digests[between:])
     return Result(_zipped(pb.ComparisonState(state="ready", progress=1.0, comparison=found)), {}, {})
+
+
+def _of_records(task: Task) -> Iterator[Digest]:
+    for id_, time_ns, content in task.records:
+        state = from_json(gzip.decompress(base64.b64decode(content)).decode("utf-8"), pb.ReportState)
+        yield record_digest(state.report, id_, time_ns)
 
 
 def _digests(task: Task) -> list[Digest]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.busiest import busiest
 
 MOST_BYTES: Final = 15 << 10
 """TensorBoard keeps all records of a run in memory. Together with its metadata, one stays under 16 KB."""
@@ -16,8 +18,21 @@ _PLACES: Final = 3
 _NAME: Final = 300  # characters of a text that is not cut otherwise
 
 
-def record_of(report: pb.Report) -> bytes:
-    """Return the Report with verdict, account, findings, places, steps and memory floors, serialized.
+def compared_steps(digest: Digest) -> list[pb.Step]:
+    """Return the steps that are compared with those of other recordings: without slow starts, or inferred."""
+    if digest.about.steps_basis == "none":
+        return []
+    table = digest.steps.filter(digest.steps.column("steady"))
+    start, end = numbers(table, "start_ns"), numbers(table, "end_ns")
+    columns = zip(texts(table, "name"), (start / 1e3).tolist(), ((end - start) / 1e3).tolist(), strict=True)
+    return [
+        pb.Step(name=name, start_us=start_us, duration_us=duration_us)
+        for name, start_us, duration_us in columns
+    ]
+
+
+def record_of(report: pb.Report, steps: Sequence[pb.Step]) -> bytes:
+    """Return the Report with verdict, account, findings, places, these steps and memory floors, serialized.
 
     What does not fit is left out: first what a reader misses least.
     """
@@ -27,7 +42,7 @@ def record_of(report: pb.Report) -> bytes:
         trace=report.trace,
         verdict=report.verdict,
         devices=report.devices,
-        steps=report.steps[:_STEPS],
+        steps=steps[:_STEPS],
         findings=report.findings,
         unchecked=report.unchecked,
         memory=report.memory,
@@ -108,20 +123,19 @@ _SHORTER: Final[tuple[Callable[[pb.Report], None], ...]] = (
 )
 
 
-def figures_of(report: pb.Report) -> dict[str, float]:
-    """Return what to plot over the training, by tag. Without a GPU, there are fewer.
+def figures_of(report: pb.Report, steps: Sequence[pb.Step]) -> dict[str, float]:
+    """Return what to plot over the training, by tag. Without a GPU or steps, there are fewer.
 
     gpudiag/busy_share and gpudiag/idle/CAUSE are shares of the step window on the busiest device.
     """
     figures: dict[str, float] = {}
-    devices = [device for device in report.devices if device.window_us > 0]
-    if devices:
-        device = max(devices, key=lambda device: device.window_us - device.window_idle_us)
+    device = busiest(report)
+    if device is not None:
         figures["gpudiag/busy_share"] = 1 - device.window_idle_us / device.window_us
         for cause in device.window_idle_by_cause:
             figures[f"gpudiag/idle/{cause.cause}"] = cause.us / device.window_us
-    if report.steps:
-        figures["gpudiag/step_ms"] = statistics.median(step.duration_us for step in report.steps) / 1e3
+    if steps:
+        figures["gpudiag/step_ms"] = statistics.median(step.duration_us for step in steps) / 1e3
     memory = [one for one in report.memory if one.device >= 0 and not one.relative]
     if memory:
         largest = max(memory, key=lambda one: one.peak_allocated_bytes)

@@ -13,11 +13,11 @@ from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.report.job_view import heading
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.diagnosis import diagnose_file, only_trace
+from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.service.guarded_memory import MemoryLimit
 from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.training.answers import Answer
-from tb_gpudiag.training.compact_record import figures_of, record_of
+from tb_gpudiag.training.compact_record import compared_steps, figures_of, record_of
 from tb_gpudiag.training.event_records import append_to
 from tb_gpudiag.wording.format import NO_BREAK, count, one_line, share
 
@@ -64,11 +64,14 @@ def diagnose_recording(
     Raises:
         TraceError: the file cannot be read.
     """
-    report = diagnose_file(only_trace(path))
+    report, digest = digest_file(only_trace(path))
     report.trace.path = url or report.trace.path
     name = one_line(os.path.basename(path))
     text = _two_lines(name, report.verdict.sentence, report.findings)
-    record, figures = (record_of(report), figures_of(report)) if with_record or events else (b"", {})
+    steps = compared_steps(digest)
+    record, figures = (
+        (record_of(report, steps), figures_of(report, steps)) if with_record or events else (b"", {})
+    )
     note = ""
     if events:
         try:

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service import records
-from tb_gpudiag.service.record_rows import history_with
 from tb_gpudiag.training.compact_record import record_of
 from tb_gpudiag.training.event_records import append_to
 from tests.plugin.server import Server
@@ -41,7 +39,7 @@ def write_records(
     for number in range(count):
         report.trace.worker, report.trace.span = worker, str(SPAN + number * 10**12)
         report.trace.run = "."
-        append_to(str(path), record_of(report), {}, 10 * (number + 1))
+        append_to(str(path), record_of(report, report.steps), {}, 10 * (number + 1))
     return report
 
 
@@ -74,11 +72,34 @@ def test_records_alone_give_runs_reports_and_history(
     found = server.json(f"report?id={row['trace_id']}")
     assert found["report"]["verdict"]["sentence"] == report.verdict.sentence == row["sentence"]
     assert found["report"]["trace"]["run"] == "run"
-    history = server.json("history?run=run")["history"]
+    history = server.ready("history?run=run")["history"]
     assert [point["id"] for point in history["points"]] == [one["id"] for one in entries]
+    assert all(point["record"] for point in history["points"])
     assert {point["step_us"] for point in history["points"]} == {1000}
     assert history["points"][0]["time_s"] == SPAN / 1e9
     assert "30 recordings" in history["notes"][0]
+
+
+def test_the_history_of_records_finds_changes(tmp_path: Path, serve: Callable[..., Server]) -> None:
+    log = tmp_path / "log"
+    report = report_of(slow_loader(), tmp_path)
+    report.trace.worker = "rank0"
+    for number in range(24):
+        if number == 14:
+            for step in report.steps:
+                step.duration_us *= 1.3
+        report.trace.span = str(SPAN + number * 10**12)
+        append_to(
+            str(log / "run" / "events.out.tfevents.1700000000.host.1"),
+            record_of(report, report.steps),
+            {},
+            number,
+        )
+    server = serve(provider=slow_provider(log))
+    listed(server, 24)
+    (change,) = server.ready("history?run=run")["history"]["changes"]
+    assert (change["what"], change["point"]) == ("step", 14)
+    assert change["after"] == pytest.approx(1.3 * change["before"])
 
 
 def test_what_needs_the_trace_says_that_it_was_not_kept(tmp_path: Path, serve: Callable[..., Server]) -> None:
@@ -157,7 +178,7 @@ def write_events(log: Path, tmp_path: Path) -> Path:
     report.verdict.busy_share = float("nan")
     unknown = pb.Report(verdict=pb.Verdict(limiter="input"))
     unknown.findings.add().severity = 77  # type: ignore[assignment]  # of a later version
-    for step, content in enumerate((b"", b"\xff" * 99, b"x" * 99_999, record_of(report)), 20):
+    for step, content in enumerate((b"", b"\xff" * 99, b"x" * 99_999, record_of(report, report.steps)), 20):
         append_to(str(path), content, {}, step)
     append_to(str(path), unknown.SerializeToString(), {}, 30)
     return path
@@ -167,29 +188,10 @@ def test_names_in_a_record_are_text(tmp_path: Path, serve: Callable[..., Server]
     log = tmp_path / "log"
     report = report_of(slow_loader(), tmp_path)
     report.trace.worker, report.trace.span = "../<b>", "9" * 40
-    append_to(str(log / "events.out.tfevents.1.h.1"), record_of(report), {}, 1)
+    append_to(str(log / "events.out.tfevents.1.h.1"), record_of(report, report.steps), {}, 1)
     server = serve(provider=slow_provider(log))
     (entry,) = listed(server, 1)
     assert (entry["run"], entry["worker"], entry["span"]) == (".", "../<b>", "")
     answer = server.get(f"report?id={entry['id']}")
     content = gzip.decompress(answer.data) if answer.data[:2] == b"\x1f\x8b" else answer.data
     assert json.loads(content)["report"]["trace"]["worker"] == "../<b>"
-
-
-def test_points_of_records_go_between_those_of_traces() -> None:
-    def point(time_s: float, **more: Any) -> pb.HistoryPoint:
-        return pb.HistoryPoint(id=f"{time_s}", time_s=time_s, **more)
-
-    history = pb.History(
-        run="run",
-        points=[point(1), point(3), point(5, rank=0)],
-        changes=[pb.Change(point=1, sentence="slower")],
-    )
-    answer = gzip.compress(to_json(pb.HistoryState(state="ready", history=history)).encode())
-    records_ = [point(2, record=True), point(0, record=True), point(4, rank=1, record=True)]
-    merged = from_json(
-        gzip.decompress(history_with(answer, "run", records_)).decode(), pb.HistoryState
-    ).history
-    assert [one.time_s for one in merged.points] == [0, 1, 2, 3, 5]  # rank 1 has a history of its own
-    assert merged.points[merged.changes[0].point].time_s == 3
-    assert "2 recordings without a trace" in merged.notes[0]

@@ -15,7 +15,7 @@ from tests.report.reports import report_of, slow_loader
 
 def test_a_record_has_verdict_account_findings_and_steps(tmp_path: Path) -> None:
     report = report_of(slow_loader(), tmp_path)
-    record = pb.Report.FromString(record_of(report))
+    record = pb.Report.FromString(record_of(report, report.steps))
     assert record.verdict == report.verdict
     assert record.steps == report.steps
     assert [finding.rule for finding in record.findings] == [finding.rule for finding in report.findings]
@@ -25,7 +25,7 @@ def test_a_record_has_verdict_account_findings_and_steps(tmp_path: Path) -> None
 
 
 def test_figures_are_shares_of_the_step_window_and_add_up(tmp_path: Path) -> None:
-    figures = figures_of(report_of(slow_loader(), tmp_path))
+    figures = figures_of(report_of(slow_loader(), tmp_path), [pb.Step(duration_us=1000)])
     assert figures["gpudiag/idle/input"] == pytest.approx(0.6)
     assert figures["gpudiag/step_ms"] == 1.0
     idle = sum(value for tag, value in figures.items() if tag.startswith("gpudiag/idle/"))
@@ -40,7 +40,7 @@ def test_the_memory_floor_is_the_last_one_that_is_steady() -> None:
             pb.DeviceMemory(device=0, peak_allocated_bytes=9, floors=floors),
         ]
     )
-    assert figures_of(report) == {"gpudiag/memory_floor_bytes": 7}
+    assert figures_of(report, report.steps) == {"gpudiag/memory_floor_bytes": 7}
 
 
 @given(st.integers(0, 2000), st.text(max_size=200), st.integers(1, 200))
@@ -62,6 +62,6 @@ def test_a_record_is_bounded_whatever_the_report_contains(count: int, text: str,
         devices=[pb.Device(name=name, idle_by_cause=[pb.CauseTime(cause="input")] * 9)] * (count % 10),
         memory=[pb.DeviceMemory(name=name, floors=[pb.MemoryFloor(name=name)] * count)],
     )
-    content = record_of(report)
+    content = record_of(report, report.steps)
     assert len(content) <= MOST_BYTES
     assert pb.Report.FromString(content).verdict.limiter == "input"

@@ -76,6 +76,8 @@ export interface TraceInfo {
   kind: string;
   /** torch (its profilers), nsys (Nsight Systems) */
   recorder: string;
+  /** of the process whose main thread runs the steps; 0 if the trace does not say */
+  pid: number;
 }
 
 export enum TraceInfo_Status {

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from tb_gpudiag.digest.building.collective_table import collective_table
 from tb_gpudiag.digest.building.parts import part_columns, table, waiting_marked
+from tb_gpudiag.digest.building.report_tables import device_memory, memory_table, site_table, without_ranges
 from tb_gpudiag.digest.building.work_tables import cpu_kernel_table, kernel_table, operator_table
-from tb_gpudiag.digest.digest import MEMORY, SITES, STEPS, About, DeviceMemory, Digest
+from tb_gpudiag.digest.digest import STEPS, About, Digest
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.paths import Paths
 from tb_gpudiag.facts.core.steps import Window
@@ -46,9 +47,9 @@ def build_digest(facts: Facts, report: pb.Report, file: TraceFile) -> Digest:
         collectives=collectives,
         kernels=kernels,
         operators=operator_table(facts.host, facts.work, window, paths),
-        memory=_memory(report),
-        sites=_sites(report),
-        findings=[_without_ranges(finding) for finding in report.findings],
+        memory=memory_table(report),
+        sites=site_table(report),
+        findings=[without_ranges(finding) for finding in report.findings],
     )
 
 
@@ -116,7 +117,7 @@ def _about(facts: Facts, report: pb.Report, file: TraceFile, basis: str, left_ou
         status=pb.TraceInfo.Status.Name(info.status),
         simulated=info.simulated,
         host=one_line(trace.metadata.host_name, _LONGEST_NAME) or info.host,
-        pid=_pid(facts),
+        pid=info.pid or NONE,
         rank=info.rank,
         world_size=info.world_size,
         groups=_groups(facts),
@@ -137,16 +138,10 @@ def _about(facts: Facts, report: pb.Report, file: TraceFile, basis: str, left_ou
         sentence=report.verdict.sentence,
         busy_share=report.verdict.busy_share,
         first_run_ns=facts.steady.first_run_ns,
-        memory=[_device_memory(memory) for memory in report.memory],
+        memory=[device_memory(memory) for memory in report.memory],
         left_out=left_out,
         notes=list(info.notes),
     )
-
-
-def _pid(facts: Facts) -> int:
-    """Return the process of the main thread, or NONE."""
-    pid = facts.events.threads[facts.main_thread].pid if facts.main_thread != NONE else ""
-    return int(pid) if pid.isdecimal() and len(pid) < 10 else NONE
 
 
 def _groups(facts: Facts) -> dict[str, list[int]]:
@@ -169,55 +164,3 @@ def _groups(facts: Facts) -> dict[str, list[int]]:
             found[one_line(name, _LONGEST_NAME)] = numbers
             room -= len(numbers)
     return found
-
-
-def _device_memory(memory: pb.DeviceMemory) -> DeviceMemory:
-    return DeviceMemory(
-        device=memory.name or str(memory.device),
-        peak_allocated_bytes=int(memory.peak_allocated_bytes),
-        peak_reserved_bytes=int(memory.peak_reserved_bytes),
-        capacity_bytes=int(memory.capacity_bytes),
-        slope_bytes_per_step=memory.floor_slope_bytes_per_step,
-        slope_state=memory.trend.state,
-        slope_unit=memory.trend.unit,
-    )
-
-
-def _memory(report: pb.Report) -> pa.Table:
-    rows = [(memory.name or str(memory.device), floor) for memory in report.memory for floor in memory.floors]
-    return table(
-        MEMORY,
-        {
-            "device": [device for device, _ in rows],
-            "name": [floor.name for _, floor in rows],
-            "time_ns": [round(floor.us * 1_000) for _, floor in rows],
-            "floor_bytes": [int(floor.bytes) for _, floor in rows],
-            "warm_up": [floor.excused for _, floor in rows],
-        },
-    )
-
-
-def _sites(report: pb.Report) -> pa.Table:
-    rows = [(memory.name or str(memory.device), site) for memory in report.memory for site in memory.sites]
-    return table(
-        SITES,
-        {
-            "device": [device for device, _ in rows],
-            "operator": [site.operator for _, site in rows],
-            "place": [_place_text(site.place) for _, site in rows],
-            "bytes_per_step": [int(site.bytes_per_step) for _, site in rows],
-            "bytes": [int(site.bytes) for _, site in rows],
-        },
-    )
-
-
-def _place_text(place: pb.Place) -> str:
-    return f"{place.function} ({place.file})" if place.file else place.function
-
-
-def _without_ranges(finding: pb.Finding) -> pb.Finding:
-    """Return the finding without its places on one trace's timeline."""
-    copy = pb.Finding()
-    copy.CopyFrom(finding)
-    del copy.ranges[:]
-    return copy

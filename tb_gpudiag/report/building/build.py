@@ -40,7 +40,9 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
     return pb.Report(
         schema_version=SCHEMA_VERSION,
         generator=f"tb-gpudiag {__version__}",
-        trace=trace_message(facts.trace, file, facts.recorded, facts.recording, len(facts.recorded_steps)),
+        trace=trace_message(
+            facts.trace, file, facts.recorded, facts.recording, facts.main_thread, len(facts.recorded_steps)
+        ),
         devices=[device_message(device, facts.account(device)) for device in facts.devices],
         steps=step_messages(facts.recorded_steps),
         verdict=_verdict(find_verdict(facts, [found.rule.id for found in outcome.findings])),

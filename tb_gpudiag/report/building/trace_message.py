@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.device_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.units import UINT32_MAX, us
-from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.trace.events import NONE, Trace
 from tb_gpudiag.trace.find import TraceFile
 from tb_gpudiag.wording.format import one_line
 
@@ -22,7 +22,7 @@ _HOST_AND_PID = re.compile(r"(.+)_\d+")
 
 
 def trace_message(
-    trace: Trace, file: TraceFile, recorded: Recorded, recording: Window, steps: int
+    trace: Trace, file: TraceFile, recorded: Recorded, recording: Window, main_thread: int, steps: int
 ) -> pb.TraceInfo:
     """Describe the trace. `steps` is the number of recorded steps."""
     distributed = trace.metadata.distributed
@@ -50,6 +50,7 @@ def trace_message(
         duration_us=us(recording.duration_ns),
         kind=trace.kind,
         recorder=trace.metadata.recorder,
+        pid=_pid(trace, main_thread),
     )
 
 
@@ -58,6 +59,12 @@ def _notes(notes: list[str], steps: int) -> list[str]:
     if steps > STEPS_LIMIT:
         shown.append(f"only the first {STEPS_LIMIT:,} of {steps:,} steps are listed")
     return shown
+
+
+def _pid(trace: Trace, main_thread: int) -> int:
+    """Return the process of the main thread; 0 if there is none or its id is not a number."""
+    pid = trace.events.threads[main_thread].pid if main_thread != NONE else ""
+    return int(pid) if pid.isdecimal() and len(pid) < 10 else 0
 
 
 def _number(metadata: Mapping[str, Any], key: str, missing: int) -> int:
