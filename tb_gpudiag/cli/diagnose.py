@@ -15,24 +15,20 @@ from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import Show, find_files, progress_bar
 from tb_gpudiag.cli.output import DEFECT, report_bug, tell
 from tb_gpudiag.cli.source_lines import add_source_lines
+from tb_gpudiag.cli.trace_reader import TraceReader
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.errors import (
     Defect,
     GpudiagError,
     UsageError,
     is_out_of_memory,
 )
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.jobs.report.directory_view import directory_document
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.embedded import embedded
-from tb_gpudiag.report.slices.memory_history import prepare_memory
-from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
 from tb_gpudiag.report.slices.prepared import Prepared
-from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.views.html import interactive_script
 from tb_gpudiag.report.wire import to_dict
@@ -96,7 +92,9 @@ def run(arguments: Sequence[str]) -> int:
     files, result.errors = find_files(paths, parsed.run)
     result.errors = [*not_exported, *result.errors]
     interactive = parsed.format == "html" and len(files) == 1 and interactive_script() is not None
-    _diagnose(files, result, quiet=parsed.quiet, prepare=interactive)
+    reader = TraceReader(prepare=interactive, sidecars=parsed.write_sidecar)
+    _diagnose(files, result, reader, quiet=parsed.quiet)
+    result.errors += reader.errors
     if len(result.digests) > 1:
         result.jobs = list(build_jobs(result.digests).reports)
     for error in result.errors:
@@ -147,28 +145,30 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="export reports of Nsight Systems (.nsys-rep) with nsys first, next to the report",
     )
+    parser.add_argument(
+        "--write-sidecar",
+        action="store_true",
+        help="also write each result next to its trace (TRACE.gpudiag): the tab and this command use it "
+        "instead of analyzing the trace again",
+    )
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     return parser
 
 
-def _diagnose(files: list[TraceFile], result: Result, *, quiet: bool, prepare: bool) -> None:
-    """Diagnose the files. prepare: keep what an interactive page needs, of a single file."""
-
-    def look(facts: Facts) -> None:
-        if prepare:
-            result.prepared = {**prepare_timeline(facts), **prepare_memory(facts), **prepare_calls(facts)}
-            result.file = files[0]
-
+def _diagnose(files: list[TraceFile], result: Result, reader: TraceReader, *, quiet: bool) -> None:
+    """Diagnose the files. Keep what an interactive page needs, of a single file."""
     memory = MemoryLimit()
     with progress_bar(len(files), quiet=quiet) as show:
         for number, file in enumerate(files):
             try:
                 with memory.watched():
-                    report, digest = digest_file(file, partial(_show_within, show, number), look)
-                add_source_lines(report)
-                result.reports.append(report)
-                result.rows.append(run_row(digest))
-                result.digests.append(slim(digest))
+                    found = reader.read(file, partial(_show_within, show, number))
+                if reader.prepare:
+                    result.prepared, result.file = found.arrays, file
+                add_source_lines(found.report)
+                result.reports.append(found.report)
+                result.rows.append(run_row(found.digest))
+                result.digests.append(slim(found.digest))
             except GpudiagError as error:
                 result.errors.append(error)
             except Exception as error:  # a bug must not cost the user the reports of the other files

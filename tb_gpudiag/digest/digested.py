@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tb_gpudiag.digest.building.build_digest import build_digest
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import Progress, read_facts
 from tb_gpudiag.trace.find import TraceFile
 
 
-def digest_file(
-    file: TraceFile, progress: Progress | None = None, look: Callable[[Facts], None] | None = None
-) -> tuple[pb.Report, Digest]:
+def digest_file(file: TraceFile, progress: Progress | None = None) -> tuple[pb.Report, Digest]:
     """Read and diagnose one trace file; return its Report and its Digest.
-
-    look: called with the facts, which are not kept.
 
     Raises:
         TraceError: the file cannot be read.
     """
     facts = read_facts(file, progress)
     report = build_report(facts, file)
-    if look is not None:
-        look(facts)
     return report, build_digest(facts, report, file)

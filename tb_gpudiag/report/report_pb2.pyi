@@ -769,7 +769,7 @@ class TraceList(_message.Message):
     def __init__(self, traces: _Optional[_Iterable[_Union[TraceEntry, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., version: _Optional[str] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., unchanged: bool = ..., removed: _Optional[_Iterable[str]] = ..., whole: bool = ..., more: bool = ...) -> None: ...
 
 class TraceEntry(_message.Message):
-    __slots__ = ("id", "run", "worker", "span", "size_bytes", "modified_s", "state", "error", "limiter", "sentence", "writing", "content", "kind")
+    __slots__ = ("id", "run", "worker", "span", "size_bytes", "modified_s", "state", "error", "limiter", "sentence", "writing", "content", "kind", "origin")
     ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
@@ -783,6 +783,7 @@ class TraceEntry(_message.Message):
     WRITING_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     id: str
     run: str
     worker: str
@@ -796,7 +797,8 @@ class TraceEntry(_message.Message):
     writing: bool
     content: str
     kind: str
-    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., size_bytes: _Optional[float] = ..., modified_s: _Optional[float] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., writing: bool = ..., content: _Optional[str] = ..., kind: _Optional[str] = ...) -> None: ...
+    origin: str
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., size_bytes: _Optional[float] = ..., modified_s: _Optional[float] = ..., state: _Optional[str] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., limiter: _Optional[str] = ..., sentence: _Optional[str] = ..., writing: bool = ..., content: _Optional[str] = ..., kind: _Optional[str] = ..., origin: _Optional[str] = ...) -> None: ...
 
 class Timeline(_message.Message):
     __slots__ = ("start_us", "end_us", "lanes", "steps", "trace_start_us", "trace_end_us", "state", "error", "names", "progress")

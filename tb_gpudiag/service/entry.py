@@ -33,6 +33,7 @@ HEAD = struct.Struct("<8sIIQ")
 # Far above any real one: a longer header or report was not written by us.
 HEADER_BYTES = 1 * MIB
 REPORT_BYTES = 256 * MIB
+ENTRY_BYTES = 4096 * MIB
 
 # Arrays begin at multiples of this, as processors like it.
 ALIGNMENT = 64
@@ -82,7 +83,7 @@ class Entry:
             CorruptEntry: the file is missing or has changed.
             OSError: it cannot be read now.
         """
-        with _opened(self.path) as file:
+        with open_entry(self.path) as file:
             return _read(file, self.report, self.path)
 
     def content(self, name: str) -> bytes:
@@ -95,7 +96,7 @@ class Entry:
         column = self.columns.get(name)
         if column is None:
             raise CorruptEntry(self.path)
-        with _opened(self.path) as file:
+        with open_entry(self.path) as file:
             return _read(file, column.section, self.path)
 
     def arrays(self) -> Arrays:
@@ -108,7 +109,7 @@ class Entry:
             CorruptEntry: the file is missing or has changed.
             OSError: it cannot be read now.
         """
-        with _opened(self.path) as file:
+        with open_entry(self.path) as file:
             if os.fstat(file.fileno()).st_size != self.size_bytes:
                 raise CorruptEntry(self.path)
             mapped = memoryview(mmap.mmap(file.fileno(), self.size_bytes, access=mmap.ACCESS_READ))
@@ -122,6 +123,22 @@ class Entry:
         return arrays
 
 
+@dataclass(frozen=True)
+class Unpacked:
+    """Content of an entry that was read as a whole and is not damaged."""
+
+    report_gz: bytes
+    arrays: Arrays
+    summary: Mapping[str, str]
+
+    def is_of(self, key: str, fingerprint: str) -> bool:
+        """Return whether it was written for the trace with this fingerprint: see marks.py."""
+        return bool(fingerprint) and (self.summary.get("key"), self.summary.get("trace")) == (
+            key,
+            fingerprint,
+        )
+
+
 def write_entry(
     path: Path, report_gz: bytes, arrays: Mapping[str, npt.NDArray[Any]], summary: Mapping[str, str]
 ) -> None:
@@ -130,6 +147,17 @@ def write_entry(
     Raises:
         OSError: the disk is full, permission is denied, or the file exists.
     """
+    with os.fdopen(create_private(path), "wb") as file:
+        write_to(file, report_gz, arrays, summary)
+
+
+def write_to(
+    file: IO[bytes],
+    report_gz: bytes,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    summary: Mapping[str, str],
+) -> None:
+    """Write the entry. Raises OSError."""
     contents = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     report = Section(0, len(report_gz), zlib.crc32(report_gz))
     columns = {}
@@ -141,14 +169,13 @@ def write_entry(
         end = offset + array.nbytes
     header = _header(report, columns, summary)
     begin = _aligned(HEAD.size + len(header))
-    with os.fdopen(create_private(path), "wb") as file:
-        file.write(HEAD.pack(MAGIC, len(header), zlib.crc32(header), begin + end))
-        file.write(header)
-        _fill(file, begin)
-        file.write(report_gz)
-        for name, array in contents.items():
-            _fill(file, begin + columns[name].section.offset)
-            file.write(array.data if array.size else b"")
+    file.write(HEAD.pack(MAGIC, len(header), zlib.crc32(header), begin + end))
+    file.write(header)
+    _fill(file, begin)
+    file.write(report_gz)
+    for name, array in contents.items():
+        _fill(file, begin + columns[name].section.offset)
+        file.write(array.data if array.size else b"")
 
 
 def read_entry(path: Path) -> Entry | None:
@@ -159,16 +186,41 @@ def read_entry(path: Path) -> Entry | None:
         OSError: it cannot be read now.
     """
     try:
-        with _opened(path) as file:
-            head = file.read(HEAD.size)
-            if len(head) < HEAD.size:
-                raise CorruptEntry(path)
-            magic, length, checksum, size_bytes = HEAD.unpack(head)
-            if magic != MAGIC or length > HEADER_BYTES or os.fstat(file.fileno()).st_size != size_bytes:
-                raise CorruptEntry(path)
-            header = file.read(length)
+        with open_entry(path) as file:
+            return _read_header(file, path)
     except FileNotFoundError:
         return None
+
+
+def unpack(file: IO[bytes], path: Path, *, summary_only: bool = False) -> Unpacked:
+    """Read an entry as a whole, from a file that others can change.
+
+    summary_only: leave out the report and the arrays.
+
+    Raises:
+        CorruptEntry: `write_to` did not write the file, or it has changed.
+        OSError: it cannot be read.
+    """
+    entry = _read_header(file, path)
+    if summary_only:
+        return Unpacked(b"", {}, entry.summary)
+    if entry.size_bytes > ENTRY_BYTES:
+        raise CorruptEntry(path)
+    arrays = {
+        name: np.frombuffer(_read(file, column.section, path, ENTRY_BYTES), column.type).reshape(column.shape)
+        for name, column in entry.columns.items()
+    }
+    return Unpacked(_read(file, entry.report, path), arrays, entry.summary)
+
+
+def _read_header(file: IO[bytes], path: Path) -> Entry:
+    head = file.read(HEAD.size)
+    if len(head) < HEAD.size:
+        raise CorruptEntry(path)
+    magic, length, checksum, size_bytes = HEAD.unpack(head)
+    if magic != MAGIC or length > HEADER_BYTES or os.fstat(file.fileno()).st_size != size_bytes:
+        raise CorruptEntry(path)
+    header = file.read(length)
     if len(header) != length or zlib.crc32(header) != checksum:
         raise CorruptEntry(path)
     try:
@@ -211,15 +263,16 @@ def _section(offset: int, size_bytes: int, checksum: int) -> Section:
     return Section(int(offset), int(size_bytes), int(checksum))
 
 
-def _read(file: IO[bytes], section: Section, path: Path) -> bytes:
+def _read(file: IO[bytes], section: Section, path: Path, most_bytes: int = REPORT_BYTES) -> bytes:
     file.seek(section.offset)
-    content = file.read(min(section.size_bytes, REPORT_BYTES))
+    content = file.read(min(section.size_bytes, most_bytes))
     if len(content) != section.size_bytes or zlib.crc32(content) != section.checksum:
         raise CorruptEntry(path)
     return content
 
 
-def _opened(path: Path) -> IO[bytes]:
+def open_entry(path: Path) -> IO[bytes]:
+    """Open an entry of this user. Raises CorruptEntry or OSError."""
     try:
         return os.fdopen(open_private(path), "rb")
     except NotPrivate as error:

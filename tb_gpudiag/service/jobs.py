@@ -257,6 +257,7 @@ class Jobs:
             sources=job.sources,
             ids=job.ids,
             records=job.records,
+            shared=str(self._settings.shared_directory or ""),
         )
         try:
             process = subprocess.Popen(

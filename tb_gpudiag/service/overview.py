@@ -27,6 +27,8 @@ from tb_gpudiag.service.runs import (
     of_several_ranks,
     table_of,
 )
+from tb_gpudiag.service.shared_cache import SharedCache
+from tb_gpudiag.service.sharing import Sharing
 from tb_gpudiag.version import __version__
 
 # Traces in one answer: half a megabyte, before compression.
@@ -48,17 +50,19 @@ class Overview:
         cache: Cache,
         state_of: Callable[[str], JobState | None],
         known_job: Callable[[Sequence[TraceEntry], Container[str]], Mapping[str, str] | None],
+        shared: SharedCache | None = None,
     ) -> None:
         self._lock = threading.Lock()
         self._cache = cache
         self._state_of = state_of
         self._known_job = known_job
+        self._sharing = Sharing(shared, self._found_elsewhere)
         self._listing = Listing()
         self._listed = Snapshot()  # what the listing is of
         self._keys: dict[str, str] = {}  # by id; empty while there is nothing to read
         self._ids: dict[str, list[str]] = {}  # by key
         self._places: dict[str, int] = {}  # in the order of the list
-        self._note = ""
+        self._notes: list[str] = []
         self._summaries: dict[str, dict[str, str] | None] = {}
         self._runs = Runs()
         self._jobs: dict[str, Mapping[str, str]] = {}  # summaries of jobs, by the id of a rank's trace
@@ -70,8 +74,8 @@ class Overview:
         the answer has a part of them, and says so.
         """
         with self._lock:
-            if self._note != self._cache.note:
-                self._note = self._cache.note
+            if self._notes != (notes := self.notes()):
+                self._notes = notes
                 self._listing.touch()
             if known == self._listing.number:
                 return pb.TraceList(generation=known, unchanged=True)
@@ -81,8 +85,7 @@ class Overview:
         if len(listed.problems) > MOST_PROBLEMS:
             left_out = len(listed.problems) - MOST_PROBLEMS
             problems.append(GpudiagError(f"{left_out:,} other files or folders could not be read."))
-        if self._note:
-            problems.append(GpudiagError(self._note))
+        problems += map(GpudiagError, notes)
         entries = [listed.entries[id_] for id_ in sorted(part.changed, key=places.__getitem__)]
         return pb.TraceList(
             traces=[self.described(entry) for entry in entries],
@@ -139,11 +142,29 @@ class Overview:
             self._runs.change(snapshot.entries[id_].file.run for id_ in jobs if id_ not in others)
             self._jobs = {**jobs, **others}
             self._runs.change(snapshot.entries[id_].file.run for key in new for id_ in ids[key])
+        missing = (key for key, summary in summaries.items() if not summary)
+        self._sharing.look_for({key: snapshot.entries[ids[key][0]].file for key in missing})
 
     def ready(self, key: str, entry: Entry) -> None:
-        """Note that there is a result."""
+        """Note that there is a result, and share it."""
         with self._lock:
             self._summaries[key] = dict(entry.summary)
+        self._sharing.offer(entry)
+
+    def notes(self) -> list[str]:
+        """Return why results are not kept, or not shared."""
+        return [note for note in (self._cache.note, self._sharing.note) if note]
+
+    def close(self) -> None:
+        """Stop sharing, without waiting."""
+        self._sharing.close()
+
+    def _found_elsewhere(self, key: str, summary: Mapping[str, str]) -> None:
+        """Note that another user has a result: the analysis will take it over."""
+        with self._lock:
+            if key in self._summaries and not self._summaries[key]:
+                self._summaries[key] = dict(summary)
+                self._note_change(key)
 
     def note_job(self, id_: str, found: Reduced | Pending) -> None:
         """Note what asking for the job of this trace has returned."""
@@ -189,6 +210,7 @@ class Overview:
             writing=entry.writing,
             content=entry.content,
             kind=entry.file.kind if entry.record is None else "record",
+            origin=summary.get("origin", "") if summary else "",
         )
 
     def job_of(self, entry: TraceEntry) -> Mapping[str, str] | None:

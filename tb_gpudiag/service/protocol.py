@@ -29,6 +29,7 @@ class Task:
     kind: diagnose or digest (the file), job, history or compare (the digests in `sources`).
     sources: cache entries. For digest, an entry of the diagnosis, which contains the digest; for compare,
     those of the base, BETWEEN_SIDES, and those of the candidate.
+    shared: directory of the shared cache; "" without one.
     ids: of the traces of the digests, as the page knows them; for job, the first one is a rank of it.
     records: for history, of recordings without a trace: id, Unix time in ns, and the ReportState in base64.
     """
@@ -41,6 +42,7 @@ class Task:
     sources: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     records: tuple[tuple[str, int, str], ...] = ()
+    shared: str = ""
 
     def to_line(self) -> bytes:
         return _line(asdict(self))

@@ -24,6 +24,7 @@ from tb_gpudiag.service.reductions import Reduced, Reductions
 from tb_gpudiag.service.related import ranks_of, recordings_of
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.service.settings import Settings
+from tb_gpudiag.service.shared_cache import SharedCache
 from tb_gpudiag.service.slice_messages import Argument, Question
 from tb_gpudiag.service.slices import Busy, Slices
 from tb_gpudiag.version import __version__
@@ -47,10 +48,16 @@ class Service:
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._cache = Cache(settings.cache_directory, settings.cache_bytes)
+        shared = (
+            SharedCache(settings.shared_directory, settings.shared_bytes)
+            if settings.shared_directory is not None
+            else None
+        )
         self._overview = Overview(
             self._cache,
             lambda key: self._jobs.state(key),
             lambda ranks, there: self._reductions.known_job(ranks, there),
+            shared,
         )
         self._jobs = Jobs(
             settings,
@@ -76,6 +83,7 @@ class Service:
             self._records.close()
         self._jobs.close()
         self._slices.close()
+        self._overview.close()
 
     def has_traces(self, wait_s: float) -> bool:
         """Return whether the last scan found traces. Wait at most `wait_s` for the first scan to end."""
@@ -187,7 +195,7 @@ class Service:
             "traces": len(snapshot.entries),
             "jobs": self._jobs.counts(),
             "cache_bytes": self._cache.size_bytes(),
-            "notes": [self._cache.note] if self._cache.note else [],
+            "notes": self._overview.notes(),
         }
 
     def _entry(self, id_: str) -> TraceEntry:

@@ -5,6 +5,8 @@ TensorBoard would not start.
 
     GPUDIAG_CACHE_DIR        directory for results (default: gpudiag in the user's cache directory)
     GPUDIAG_CACHE_MB         disk space for results
+    GPUDIAG_SHARED_CACHE_DIR  directory for results that other users may use, too (default: none)
+    GPUDIAG_SHARED_CACHE_MB  disk space for those
     GPUDIAG_TIME_LIMIT_S     time limit of one analysis
     GPUDIAG_MEMORY_LIMIT_MB  memory limit of one analysis, also of the commands
 """
@@ -30,6 +32,9 @@ TIME_LIMIT_S = 20 * 60.0
 # A result takes tens of megabytes: this has room for about a hundred.
 CACHE_MB = 2048
 
+# Of a whole team: about a thousand results.
+SHARED_CACHE_MB = 20_480
+
 # Two analyses at once must leave memory to other programs.
 SHARE_OF_MEMORY = 0.4
 
@@ -44,13 +49,17 @@ logger = logging.getLogger("tensorboard")
 
 @dataclass(frozen=True)
 class Settings:
-    """Limits of the service. `cache_directory` is None if the user has no cache directory."""
+    """Limits of the service. `cache_directory` is None if the user has no cache directory, `shared_directory`
+    if results are not shared.
+    """
 
     cache_directory: Path | None
     cache_bytes: int = CACHE_MB * MIB
     time_limit_s: float = TIME_LIMIT_S
     memory_limit_bytes: int = MEMORY_LIMIT_MB * MIB
     workers: int = WORKERS
+    shared_directory: Path | None = None
+    shared_bytes: int = SHARED_CACHE_MB * MIB
 
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -60,6 +69,8 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         cache_bytes=int(_positive(environment, "GPUDIAG_CACHE_MB", CACHE_MB) * MIB),
         time_limit_s=_positive(environment, "GPUDIAG_TIME_LIMIT_S", TIME_LIMIT_S),
         memory_limit_bytes=_memory_limit_bytes(environment, SHARE_OF_MEMORY),
+        shared_directory=_named_directory(environment, "GPUDIAG_SHARED_CACHE_DIR"),
+        shared_bytes=int(_positive(environment, "GPUDIAG_SHARED_CACHE_MB", SHARED_CACHE_MB) * MIB),
     )
 
 
@@ -89,15 +100,20 @@ def _positive(environment: Mapping[str, str], name: str, default: float) -> floa
 
 
 def _cache_directory(environment: Mapping[str, str]) -> Path | None:
-    named = environment.get("GPUDIAG_CACHE_DIR", "")
-    if named:
-        return Path(named).expanduser().absolute()
+    named = _named_directory(environment, "GPUDIAG_CACHE_DIR")
+    if named is not None:
+        return named
     try:
         directory = platformdirs.user_cache_path("gpudiag", appauthor=False)
     except RuntimeError:  # no home directory
         return None
     # Older platformdirs take a relative XDG_CACHE_HOME, or "~" without a home directory, as it is.
     return directory if directory.is_absolute() else None
+
+
+def _named_directory(environment: Mapping[str, str], name: str) -> Path | None:
+    named = environment.get(name, "")
+    return Path(named).expanduser().absolute() if named else None
 
 
 def machine_memory_bytes() -> int:

@@ -4,46 +4,36 @@ from __future__ import annotations
 
 import base64
 import gzip
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, TypeVar
 
-import numpy as np
-from google.protobuf.message import Message
-
-from tb_gpudiag.digest.building.build_digest import build_digest
 from tb_gpudiag.digest.building.record_digest import record_digest
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.digest.file import from_bytes, to_bytes
+from tb_gpudiag.digest.file import from_bytes
 from tb_gpudiag.errors import JobFailed, UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.history.run_history import histories
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.build import build_report
-from tb_gpudiag.report.diagnosis import Progress, read_facts
-from tb_gpudiag.report.slices.memory_history import prepare_memory
-from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
-from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
-from tb_gpudiag.report.slices.timeline import prepare_timeline
+from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.wire import from_json, to_json
+from tb_gpudiag.service.diagnoses import DIGEST, Result, diagnose_whole, digest_result, zipped
 from tb_gpudiag.service.entry import CorruptEntry, Entry, read_entry
 from tb_gpudiag.service.protocol import BETWEEN_SIDES, Task
+from tb_gpudiag.service.reuse import Marker, known_diagnosis, known_digest, without_marks
 from tb_gpudiag.service.run_rows import job_row, run_row
+from tb_gpudiag.service.shared_cache import SharedCache
 from tb_gpudiag.wording.format import count
 
-DIGEST = "digest"
-"""Name of the array of a diagnosis's entry that is its digest."""
+# Results of others are read within seconds, unless their storage is down.
+LOOK_AT_MOST_S: Final = 30.0
 
-
-class Result(NamedTuple):
-    """Contents of a cache entry: see entry.write_entry."""
-
-    content: bytes
-    arrays: Mapping[str, Any]
-    summary: Mapping[str, str]
+T = TypeVar("T")
 
 
 def do(task: Task, progress: Progress) -> Result:
@@ -57,24 +47,44 @@ def do(task: Task, progress: Progress) -> Result:
 
 
 def _diagnose(task: Task, progress: Progress) -> Result:
-    facts = read_facts(task.file, progress)
-    report = build_report(facts, task.file)
-    digest = build_digest(facts, report, task.file)
-    progress(0.9, "preparing the timeline")
-    arrays = prepare_timeline(facts) | prepare_memory(facts) | prepare_calls(facts) | prepare_stacks(facts)
-    arrays[DIGEST] = np.frombuffer(to_bytes(digest), np.uint8)
+    shared = _shared(task)
+    known = _soon(partial(known_diagnosis, task.file, shared))
+    if known is not None:
+        return known.result()
+    marker = Marker(task.file) if shared is not None else None
+    found = diagnose_whole(task.file, progress)
     progress(0.95, "saving")
-    content = _zipped(pb.ReportState(state="ready", progress=1.0, report=report))
-    return Result(content, arrays, _summary(report, digest))
+    result = found.result()
+    return marker.marked(result, "diagnose") if marker is not None and found.is_final else result
 
 
 def _digest(task: Task, progress: Progress) -> Result:
     for path in task.sources:
         entry = _entry(path)
         if entry is not None and DIGEST in entry.columns:
-            return Result(entry.content(DIGEST), {}, entry.summary)
+            return Result(entry.content(DIGEST), {}, without_marks(entry.summary))
+    shared = _shared(task)
+    known = _soon(partial(known_digest, task.file, shared))
+    if known is not None:
+        return known
+    marker = Marker(task.file) if shared is not None else None
     report, digest = digest_file(task.file, progress)
-    return Result(to_bytes(digest), {}, _summary(report, digest))
+    result = digest_result(digest)
+    is_final = report.trace.status != pb.TraceInfo.WRITING
+    return marker.marked(result, "digest") if marker is not None and is_final else result
+
+
+def _shared(task: Task) -> SharedCache | None:
+    return SharedCache(Path(task.shared), 0) if task.shared else None
+
+
+def _soon(look: Callable[[], T | None]) -> T | None:
+    """Return what is found; None if the storage does not answer soon: the trace is analyzed instead."""
+    found: list[T | None] = []
+    thread = threading.Thread(target=lambda: found.append(look()), name="gpudiag-look", daemon=True)
+    thread.start()
+    thread.join(LOOK_AT_MOST_S)
+    return found[0] if found else None
 
 
 def _job(task: Task, progress: Progress) -> Result:
@@ -90,7 +100,7 @@ def _job(task: Task, progress: Progress) -> Result:
         )
     ranks = {rank.id for rank in chosen[0].ranks}
     row = job_row(chosen[0], [run_row(digest) for digest in digests if digest.about.id in ranks])
-    content = _zipped(pb.JobState(state="ready", progress=1.0, job=chosen[0]))
+    content = zipped(pb.JobState(state="ready", progress=1.0, job=chosen[0]))
     return Result(content, {}, {"row": to_json(row)})
 
 
@@ -104,7 +114,7 @@ def _history(task: Task, progress: Progress) -> Result:
     shown = sum(point.record for point in found.points)
     if shown:
         found.notes.append(f"{count(shown, 'recording')} without a trace: from records in event files.")
-    return Result(_zipped(pb.HistoryState(state="ready", progress=1.0, history=found)), {}, {})
+    return Result(zipped(pb.HistoryState(state="ready", progress=1.0, history=found)), {}, {})
 
 
 def _compare(task: Task, progress: Progress) -> Result:
@@ -112,7 +122,7 @@ def _compare(task: Task, progress: Progress) -> Result:
     between = task.sources.index(BETWEEN_SIDES)
     digests = _digests(task)
     found = compare(digests[:between], digests[between:])
-    return Result(_zipped(pb.ComparisonState(state="ready", progress=1.0, comparison=found)), {}, {})
+    return Result(zipped(pb.ComparisonState(state="ready", progress=1.0, comparison=found)), {}, {})
 
 
 def _of_records(task: Task) -> Iterator[Digest]:
@@ -146,18 +156,6 @@ def _entry(path: str) -> Entry | None:
         return read_entry(Path(path))
     except (CorruptEntry, OSError):
         return None
-
-
-def _zipped(message: Message) -> bytes:
-    return gzip.compress(to_json(message).encode("utf-8"), mtime=0)
-
-
-def _summary(report: pb.Report, digest: Digest) -> dict[str, str]:
-    return {
-        "limiter": report.verdict.limiter,
-        "sentence": report.verdict.sentence,
-        "row": to_json(run_row(digest)),
-    }
 
 
 _KINDS: Final[Mapping[str, Callable[[Task, Progress], Result]]] = {

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,12 @@ import pytest
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.trace.find import TraceFile
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.report.reports import slow_loader
 from tests.wording.plain import plain
-
-Look = Callable[[Facts], None]
 
 
 @pytest.fixture
@@ -217,12 +213,12 @@ def test_each_bad_file_gives_one_line_and_the_rest_is_read(
 def test_a_bug_in_one_file_costs_only_its_own_report(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(file: TraceFile, progress: Progress, look: Look) -> tuple[pb.Report, Digest]:
+    def broken(file: TraceFile, progress: Progress) -> tuple[pb.Report, Digest]:
         if "nested" in file.path:
             raise KeyError("secret")
-        return digest_file(file, progress, look)
+        return digest_file(file, progress)
 
-    monkeypatch.setattr("tb_gpudiag.cli.diagnose.digest_file", broken)
+    monkeypatch.setattr("tb_gpudiag.cli.trace_reader.digest_file", broken)
     assert main(["diagnose", str(log), "--format", "json", "--fail-on", "info"]) == 3
     shown = capsys.readouterr()
     document = json.loads(shown.out)
@@ -238,12 +234,12 @@ def test_a_bug_in_one_file_costs_only_its_own_report(
 def test_a_file_that_needs_too_much_memory_costs_only_its_own_report(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def large(file: TraceFile, progress: Progress, look: Look) -> tuple[pb.Report, Digest]:
+    def large(file: TraceFile, progress: Progress) -> tuple[pb.Report, Digest]:
         if "nested" in file.path:
             raise MemoryError
-        return digest_file(file, progress, look)
+        return digest_file(file, progress)
 
-    monkeypatch.setattr("tb_gpudiag.cli.diagnose.digest_file", large)
+    monkeypatch.setattr("tb_gpudiag.cli.trace_reader.digest_file", large)
     assert main(["diagnose", str(log), "--format", "json"]) == 0
     shown = capsys.readouterr()
     assert _runs(json.loads(shown.out)) == ["slow"]

@@ -100,7 +100,7 @@ def test_an_interrupt_exits_with_130_without_traceback(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tb_gpudiag.cli.diagnose.digest_file", interrupted)
+    monkeypatch.setattr("tb_gpudiag.cli.trace_reader.digest_file", interrupted)
     assert main(["diagnose", str(slow_loader().write(tmp_path))]) == 130
     assert capsys.readouterr().err == "gpudiag: interrupted\n"
 
@@ -125,13 +125,13 @@ def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
 EATS = """
 import sys, time
 import numpy as np
-from tb_gpudiag.cli import diagnose
+from tb_gpudiag.cli import trace_reader
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.service import guarded_memory, memory_limit
 
 memory_limit.REFUSED_AT = {refused_at}
 guarded_memory.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() + (100 << 20)
-read = diagnose.digest_file
+read = trace_reader.digest_file
 kept = []
 
 def eat(file, *others):
@@ -142,7 +142,7 @@ def eat(file, *others):
         mine.append(np.ones({items}))
         time.sleep(0.001)
 
-diagnose.digest_file = eat
+trace_reader.digest_file = eat
 sys.exit(main(["diagnose", sys.argv[1], "--format", "json"]))
 """
 

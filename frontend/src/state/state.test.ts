@@ -22,6 +22,7 @@ function entry(id: string, run: string, worker: string, modified_s: number, stat
     writing: false,
     content: "c",
     kind: "trace",
+    origin: "",
   };
 }
 

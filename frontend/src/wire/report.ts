@@ -668,6 +668,8 @@ export interface TraceEntry {
   content: string;
   /** trace, snapshot, memory_timeline, or record: the trace was not kept */
   kind: string;
+  /** whose result it is, if another user or process made it: "ana (shared cache)" */
+  origin: string;
 }
 
 /** Response of `timeline`: a bounded number of boxes for a viewport at a zoom level. */

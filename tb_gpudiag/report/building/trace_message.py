@@ -26,16 +26,10 @@ def trace_message(
 ) -> pb.TraceInfo:
     """Describe the trace. `steps` is the number of recorded steps."""
     distributed = trace.metadata.distributed
-    host = _HOST_AND_PID.fullmatch(file.worker)
-    return pb.TraceInfo(
-        run=one_line(file.run),
-        worker=one_line(file.worker),
-        span=one_line(file.span),
-        path=one_line(file.path, PATH_LIMIT),
+    message = pb.TraceInfo(
         status=trace.status,
         events=min(trace.events_read, UINT32_MAX),
         malformed_events=min(trace.malformed_events, UINT32_MAX),
-        host=one_line(host[1]) if host else "",
         rank=_number(distributed, "rank", -1),
         world_size=_number(distributed, "world_size", 0),
         recorded=pb.Recorded(
@@ -52,6 +46,18 @@ def trace_message(
         recorder=trace.metadata.recorder,
         pid=_pid(trace, main_thread),
     )
+    name_file(message, file)
+    return message
+
+
+def name_file(message: pb.TraceInfo, file: TraceFile) -> None:
+    """Set what the file's path says of the trace."""
+    host = _HOST_AND_PID.fullmatch(file.worker)
+    message.run = one_line(file.run)
+    message.worker = one_line(file.worker)
+    message.span = one_line(file.span)
+    message.path = one_line(file.path, PATH_LIMIT)
+    message.host = one_line(host[1]) if host else ""
 
 
 def _notes(notes: list[str], steps: int) -> list[str]:

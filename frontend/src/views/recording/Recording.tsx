@@ -11,7 +11,7 @@ import { Counters } from "./Counters";
 import { fromNsys, partsOf } from "./parts";
 
 /** The file: what it contains and lacks, what recording it cost, and how to record a better one. */
-export default function Recording({ report }: ReportProps) {
+export default function Recording({ entry, report }: ReportProps) {
   const trace = report.trace?.kind ?? "trace";
   return (
     <>
@@ -33,7 +33,7 @@ export default function Recording({ report }: ReportProps) {
           </div>
         </Section>
       )}
-      <About report={report} />
+      <About entry={entry} report={report} />
     </>
   );
 }
