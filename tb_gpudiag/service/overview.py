@@ -151,6 +151,10 @@ class Overview:
             self._summaries[key] = dict(entry.summary)
         self._sharing.offer(entry)
 
+    def entries(self) -> Mapping[str, TraceEntry]:
+        """Return the traces of the last scan, by id."""
+        return self._listed.entries
+
     def notes(self) -> list[str]:
         """Return why results are not kept, or not shared."""
         return [note for note in (self._cache.note, self._sharing.note) if note]

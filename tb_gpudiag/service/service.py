@@ -6,7 +6,7 @@ No request waits for an analysis, a scan or a store: it returns what is known no
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -149,7 +149,7 @@ class Service:
         entry = self._entry(id_)
         if entry.record is not None:
             return Pending("failed", error=_no_trace(entry))
-        found = self._reductions.ask("job", [ranks_of(self._index.snapshot().entries.values(), entry)])
+        found = self._reductions.ask("job", [ranks_of(self._entries().values(), entry)])
         self._overview.note_job(id_, found)
         return _content(found)
 
@@ -159,7 +159,7 @@ class Service:
         Raises:
             UnknownTrace: there is no such run, or no longer.
         """
-        found = recordings_of(self._index.snapshot().entries, run)
+        found = recordings_of(self._entries(), run)
         if not found:
             raise UnknownTrace(run)
         traces = [entry for entry in found if entry.record is None]
@@ -198,8 +198,13 @@ class Service:
             "notes": self._overview.notes(),
         }
 
+    def _entries(self) -> Mapping[str, TraceEntry]:
+        """Return the traces that are listed. A scan is listed before it is the index's newest."""
+        self._index.snapshot()  # keeps the scans frequent
+        return self._overview.entries()
+
     def _entry(self, id_: str) -> TraceEntry:
-        entry = self._index.snapshot().entries.get(id_)
+        entry = self._entries().get(id_)
         if entry is None:
             raise UnknownTrace(id_)
         return entry
