@@ -2,6 +2,12 @@
 
 import { ServerError, type Source } from "./client";
 import type { Problem, Timeline, TraceList } from "./report";
+import { unpackedJson } from "./file/columns";
+import { eventDetails } from "./file/details";
+import { unpackedEvents, type FileEvents, type PackedEvents } from "./file/events";
+import { rangeStatistics } from "./file/range";
+import { findEvents } from "./file/search";
+import { exactSlice } from "./file/slice";
 import { joined } from "./joined";
 
 interface Part {
@@ -17,6 +23,8 @@ export interface Content {
   readonly rules: string;
   /** Ranges that split others into quarters, the whole trace first. */
   readonly timeline: readonly Part[];
+  /** Null without a timeline. */
+  readonly events: PackedEvents | null;
   readonly memory: Readonly<Record<string, string>>;
   readonly gaps: string;
   /** Tables and trees by route and what they are about, such as "operators/range/operator". */
@@ -30,9 +38,6 @@ const ELSEWHERE = "Open the trace in TensorBoard, or with `gpudiag serve`.";
 
 /** What needs more of the trace than a file has room for. */
 const LEFT_OUT: Readonly<Record<string, string>> = {
-  find: "This file cannot be searched for events.",
-  event: "This file does not include the details of single events.",
-  range: "This file does not include statistics of a range that you select.",
   calls: "This file does not include the details of a row.",
 };
 
@@ -40,23 +45,29 @@ function missing(what: string): { state: string; progress: number; error: Proble
   return { state: "failed", progress: 0, error: { what, where: "", remedy: ELSEWHERE } };
 }
 
-async function unpacked(text: string): Promise<unknown> {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(stream).json() as Promise<unknown>;
-}
-
 export function embeddedSource(content: Content): Source {
   const kept = new Map<string, Promise<unknown>>();
   const unpack = (text: string): Promise<unknown> => {
-    const found = kept.get(text) ?? unpacked(text);
+    const found = kept.get(text) ?? unpackedJson(text);
     kept.set(text, found);
     return found;
   };
+  let unpackedOnce: Promise<FileEvents> | undefined;
+  /** Answer from the events. They are unpacked for the first question about them. */
+  const fromEvents =
+    (answer: (events: FileEvents, query: URLSearchParams) => unknown) =>
+    async (query: URLSearchParams): Promise<unknown> => {
+      if (content.events === null) return missing("This file has no timeline.");
+      return answer(await (unpackedOnce ??= unpackedEvents(content.events)), query);
+    };
   const timeline = async (query: URLSearchParams): Promise<unknown> => {
     if (content.timeline.length === 0) return missing("This file has no timeline.");
-    const parts = partsFor(content.timeline, number(query, "start_us"), number(query, "end_us"));
-    return joined((await Promise.all(parts.map(({ answer }) => unpack(answer)))) as Timeline[]);
+    const [start_us, end_us] = [number(query, "start_us"), number(query, "end_us")];
+    const parts = partsFor(content.timeline, start_us, end_us);
+    const merged = joined((await Promise.all(parts.map(({ answer }) => unpack(answer)))) as Timeline[]);
+    if (start_us === null || end_us === null) return merged;
+    const exact = fromEvents((events) => exactSlice(events, merged, start_us, end_us));
+    return (await exact(query)) ?? merged;
   };
   const memory = async (query: URLSearchParams): Promise<unknown> => {
     if (query.get("width") === "1")
@@ -94,6 +105,13 @@ export function embeddedSource(content: Content): Source {
     timeline,
     memory,
     gap,
+    find: fromEvents(findEvents),
+    event: fromEvents(
+      (events, query) => eventDetails(events, query) ?? missing("The file has no event there."),
+    ),
+    range: fromEvents((events, query) =>
+      rangeStatistics(events, number(query, "start_us") ?? 0, number(query, "end_us") ?? 0),
+    ),
     rule,
     operators: table("operators", "kind", "group"),
     kernels: table("kernels", "group"),

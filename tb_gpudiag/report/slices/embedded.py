@@ -7,8 +7,6 @@ that split its range, as long as there is room.
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 from collections import deque
 from collections.abc import Iterator
@@ -19,15 +17,18 @@ import numpy as np
 from google.protobuf.message import Message
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.slices.embedded_events import Embedded, embedded_events
 from tb_gpudiag.report.slices.embedded_tables import embedded_tables
 from tb_gpudiag.report.slices.memory_slice import slice_memory
+from tb_gpudiag.report.slices.packed import packed_text
 from tb_gpudiag.report.slices.prepared import Prepared, read_meta
 from tb_gpudiag.report.slices.timeline import slice_timeline
 from tb_gpudiag.report.slices.timeline_chains import gap_chain
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.rules.all import RULES
 
-# Base64 of the timeline's slices. With the page and the rest, the file stays below 5 MB.
+# Base64 of the timeline's events and slices. With the page and the rest, the file stays below 5 MB.
+EVENT_BYTES: Final = 2_000_000
 TIMELINE_BYTES: Final = 3_000_000
 
 _WIDTH: Final = 4096
@@ -35,12 +36,15 @@ _CHILDREN: Final = 4
 # A slice shorter than this many µs is not split: no screen shows less.
 _SHORTEST_US: Final = 20.0
 
+# Nor is one with fewer events, if they are in the file: the page draws them itself.
+_FEW_EVENTS: Final = 12_000
+
 _MOST_GAPS: Final = 200
 
 # The curve of a device's memory, in points. The page cannot ask for more detail later.
 _MEMORY_WIDTH: Final = 8192
 
-_LESS_DETAIL: Final = "this HTML file has no room for the whole timeline: short events stay merged"
+_LESS_DETAIL: Final = "this HTML file has no room for the whole timeline: some short events stay merged"
 
 _ONLY_TRACE: Final = "trace"
 
@@ -53,20 +57,22 @@ def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns
     prepared: of prepare_timeline, prepare_memory and prepare_calls. size_bytes, modified_ns: of the file.
     """
     has_timeline = report.trace.kind == "trace"
-    slices, complete = _timeline(prepared) if has_timeline else ([], True)
+    events = embedded_events(prepared, EVENT_BYTES) if has_timeline else None
+    slices, complete = _timeline(prepared, events) if events else ([], True)
     shown = pb.Report.FromString(report.SerializeToString())
     if not complete:
         shown.trace.notes.append(_LESS_DETAIL)
     return {
         "traces": json.loads(to_json(_list_of(report, size_bytes, modified_ns))),
         "report": _packed(pb.ReportState(state="ready", progress=1.0, report=shown)),
-        "rules": _packed_text(json.dumps(_rules(report))),
+        "rules": packed_text(json.dumps(_rules(report))),
         "timeline": slices,
+        "events": events and events.content,
         "memory": {str(device): _packed(found) for device, found in _memory(prepared)},
         "tables": {
             name: _packed(table) for name, table in (embedded_tables(prepared) if has_timeline else ())
         },
-        "gaps": _packed_text(json.dumps(dict(_gaps(prepared)) if has_timeline else {})),
+        "gaps": packed_text(json.dumps(dict(_gaps(prepared)) if has_timeline else {})),
     }
 
 
@@ -98,10 +104,10 @@ def _rules(report: pb.Report) -> dict[str, Content]:
     return pages
 
 
-def _timeline(prepared: Prepared) -> tuple[list[Content], bool]:
-    """Return the tree's slices, parents first, and whether every event is in one of them."""
+def _timeline(prepared: Prepared, events: Embedded) -> tuple[list[Content], bool]:
+    """Return the tree's slices, parents first, and whether the file has every event."""
     slices: list[Content] = []
-    room = TIMELINE_BYTES
+    room = TIMELINE_BYTES - events.size
     complete = True
     todo: deque[tuple[float | None, float | None]] = deque([(None, None)])
     while todo:
@@ -112,7 +118,8 @@ def _timeline(prepared: Prepared) -> tuple[list[Content], bool]:
             continue
         room -= len(packed)
         slices.append({"start_us": found.start_us, "end_us": found.end_us, "answer": packed})
-        if _is_merged(found) and found.end_us - found.start_us > _SHORTEST_US:
+        few = events.count(found.start_us, found.end_us) < _FEW_EVENTS
+        if _is_merged(found) and not few and found.end_us - found.start_us > _SHORTEST_US:
             edges = np.linspace(found.start_us, found.end_us, _CHILDREN + 1).tolist()
             todo.extend(pairwise(edges))
     return slices, complete
@@ -147,8 +154,4 @@ def _gaps(prepared: Prepared) -> Iterator[tuple[str, Content]]:
 
 
 def _packed(message: Message) -> str:
-    return _packed_text(to_json(message))
-
-
-def _packed_text(text: str) -> str:
-    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), mtime=0)).decode("ascii")
+    return packed_text(to_json(message))

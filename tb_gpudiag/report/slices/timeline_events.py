@@ -33,8 +33,8 @@ MOST_CALLS = 5_000
 # Characters of the shapes of an operator's inputs.
 LONGEST_ARGUMENT = 2_000
 
-_NUMBERS = ("bytes", "warps_per_block", "registers", "shared_bytes")
-_DECIMALS = ("blocks", "blocks_per_sm")
+NUMBERS = ("bytes", "warps_per_block", "registers", "shared_bytes")
+DECIMALS = ("blocks", "blocks_per_sm")
 
 
 def prepare_events(
@@ -47,8 +47,8 @@ def prepare_events(
         "shapes": events.shapes,
         "types": events.types,
         "settings": events.settings,
-        **{name: getattr(events, name) for name in _NUMBERS},
-        **{name: np.nan_to_num(getattr(events, name), nan=NONE) for name in _DECIMALS},
+        **{name: getattr(events, name) for name in NUMBERS},
+        **{name: np.nan_to_num(getattr(events, name), nan=NONE) for name in DECIMALS},
     }
     detail, one = _distinct(list(columns.values()))
     found = {name: column[one] for name, column in columns.items()}
@@ -159,7 +159,7 @@ def _add_arguments(answer: pb.EventDetails, shown: Shown) -> None:
     for name in ("shapes", "types", "settings"):
         text = int(prepared[f"detail_{name}"][detail])
         setattr(answer, name, "" if text == NONE else shown.text(text))
-    for name in (*_NUMBERS, *_DECIMALS):
+    for name in (*NUMBERS, *DECIMALS):
         value = prepared[f"detail_{name}"][detail].item()
         setattr(answer, name, max(0, value))
 
