@@ -10,6 +10,7 @@ if (typeof DecompressionStream === "undefined") {
     "This browser is too old to show this page. Chrome 80, Firefox 113, Safari 16.4 and later can.",
   );
 } else if (data) {
-  answerFrom(embeddedSource(JSON.parse(data) as Content));
+  const content = JSON.parse(data) as Content;
+  answerFrom(embeddedSource(content), content.events);
   render();
 }

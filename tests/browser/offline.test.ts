@@ -68,6 +68,25 @@ test("tables of operators are there, and what is not says so", async () => {
   await page.getByText("This file does not include the details of a row.").waitFor();
 });
 
+test("events are found and explained, and a range has statistics", async () => {
+  await page.goto(`${pathToFileURL(file).href}#gpudiag&p.gpudiag.view=timeline`);
+  await page.locator(".gd-label").first().waitFor();
+  const field = page.getByRole("textbox", { name: "Find events by name" });
+  await field.fill("gemm");
+  await page.getByText(/[1-9]\d* found/).waitFor();
+  await field.press("Enter");
+  const event = page.getByRole("complementary", { name: "Selected event" });
+  await event.getByText("Launched by").waitFor();
+  await event.getByRole("button", { name: "Statistics of its time" }).click();
+  const range = page.getByRole("complementary", { name: "Selected range" });
+  await range.getByText("Computing").waitFor();
+  await range.getByText("Operators", { exact: true }).click();
+  await range.getByText("aten::").first().waitFor();
+  await page.getByRole("button", { name: "Regular expression" }).click();
+  await field.fill("(gemm");
+  await page.getByRole("search").getByText("Not a valid regular expression").waitFor();
+});
+
 test("the timeline zooms, a gap and a rule's page open", async () => {
   await page.goto(`${pathToFileURL(file).href}#gpudiag&p.gpudiag.view=timeline`);
   await page.locator(".gd-label").first().waitFor();

@@ -48,7 +48,7 @@ describe("search", () => {
     const frame = await session.openTimeline(RUN);
     await search(frame, "^cuda(Launch|Memcpy");
     await frame.getByRole("button", { name: "Regular expression" }).click();
-    await frame.getByText("Cannot search for this").waitFor();
+    await frame.getByRole("search").getByText("Not a valid regular expression: missing )").waitFor();
     await frame.getByRole("textbox", { name: "Find events by name" }).press("End");
     await session.page.keyboard.type(")");
     await frame.getByText(/^[\d,]+ found$/).waitFor();

@@ -20,6 +20,7 @@ import type {
   Timeline,
   TraceList,
 } from "./report";
+import type { FileParts } from "./file/events";
 import { mergedRuns } from "./runs";
 import { merged, sorted } from "./traces";
 
@@ -49,10 +50,23 @@ const FIRST_RUNS = 40;
 export type Source = (route: string, query: URLSearchParams) => Promise<unknown>;
 
 let source: Source | null = null;
+let parts: FileParts | null = null;
 
-/** Take all answers from here: the page has no server. */
-export function answerFrom(other: Source): void {
+/** Take all answers from here: the page has no server. `has`: what the file has of the timeline's events. */
+export function answerFrom(other: Source, has: FileParts | null): void {
   source = other;
+  parts = has;
+}
+
+/** What the file has of the timeline's events, if the page is a file and has a timeline. */
+export function fileParts(): FileParts | null {
+  return parts;
+}
+
+/** Return whether the page can know all events of a kind in a range. */
+export function hasEvents(of: keyof FileParts, { start_us, end_us }: TimeSpan): boolean {
+  const part = parts?.[of];
+  return !part || (part.start_us <= start_us && end_us <= part.end_us);
 }
 
 /** Return true if the page is a file with everything inside, about one trace. */

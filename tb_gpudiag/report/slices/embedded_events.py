@@ -259,7 +259,8 @@ class _Events:
 
     @cached_property
     def _chain_of_cut(self) -> Int64:
-        return self._chain_of_gap[np.asarray(self.prepared["cut_gap"])]
+        found: Int64 = self._chain_of_gap[np.asarray(self.prepared["cut_gap"])]
+        return found
 
 
 _ENDS: Final = ("first", "second")
@@ -304,4 +305,5 @@ def _in_us(part: Part) -> dict[str, float] | None:
 
 
 def _indices(texts: Int64, index: Int64) -> list[int]:
-    return np.where(index == NONE, NONE, np.searchsorted(texts, index)).tolist()
+    found: list[int] = np.where(index == NONE, NONE, np.searchsorted(texts, index)).tolist()
+    return found

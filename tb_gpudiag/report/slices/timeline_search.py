@@ -65,7 +65,8 @@ def find_events(
         names = _matching_names(shown, text, regex)
     except pa.ArrowInvalid as error:
         # Usual while somebody types: not a bad request.
-        what = f"This is not a regular expression: {error}"[:LONGEST_REASON]
+        why = str(error).removeprefix("Invalid regular expression: ")
+        what = f"Not a valid regular expression: {why}"[:LONGEST_REASON]
         return pb.Matches(state="failed", error=pb.Problem(what=what, where="text"))
     if kind == "module":
         names &= _names(shown, MODULE_PREFIX, False)

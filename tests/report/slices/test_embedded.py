@@ -37,7 +37,8 @@ def _short_kernels(count: int) -> TraceBuilder:
     main = trace.thread()
     main.step(0, at=0, us=20.0 * count)
     for i in range(count):
-        main.launch("gemm", at=20.0 * i, us=1, runs_at=20.0 * i + 2, runs_us=1)
+        uneven = i * 7919 % 1000 / 1000  # so that times do not compress to nothing
+        main.launch("gemm", at=20.0 * i + uneven, us=1, runs_at=20.0 * i + 4 - uneven, runs_us=1 + uneven)
     return trace
 
 
@@ -65,7 +66,33 @@ def test_answers_are_complete_for_a_small_trace(tmp_path: Path) -> None:
     assert set(_unpacked(content["gaps"])) == {f"0:{gap}" for gap in gaps["box_gap"]}
 
 
-def test_merged_events_are_in_finer_slices(tmp_path: Path) -> None:
+def test_events_have_room_or_a_part_of_the_recording_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _short_kernels(3000).write(tmp_path)
+    events = _embedded(path)["events"]
+    assert (events["gpu"], events["host"]) == (None, None)
+    everything = _unpacked(events["about"])
+    assert sum(everything["rows"]) == 2 * 3000 + 1
+    size = _characters(events)
+    monkeypatch.setattr(module, "EVENT_BYTES", size // 2)
+    events = _embedded(path)["events"]
+    assert _characters(events) <= size // 2
+    parts = [part for part in (events["gpu"], events["host"]) if part is not None]
+    assert parts
+    assert all(0 < part["end_us"] < 60_000 for part in parts)
+    fewer = _unpacked(events["about"])
+    assert 0 < sum(fewer["rows"]) < sum(everything["rows"])
+    monkeypatch.setattr(module, "EVENT_BYTES", 0)
+    assert sum(_unpacked(_embedded(path)["events"]["about"])["rows"]) == 0
+
+
+def _characters(events: dict[str, Any]) -> int:
+    return len(events["about"]) + sum(len(column) for column in events["columns"].values())
+
+
+def test_merged_events_are_in_finer_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EVENT_BYTES", 0)
     content = _embedded(_short_kernels(3000).write(tmp_path))
     slices = content["timeline"]
     assert len(slices) > 1
@@ -81,6 +108,7 @@ def test_merged_events_are_in_finer_slices(tmp_path: Path) -> None:
 def test_without_room_detail_is_left_out_and_the_report_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "EVENT_BYTES", 0)
     monkeypatch.setattr(module, "TIMELINE_BYTES", 100)
     content = _embedded(_short_kernels(3000).write(tmp_path))
     assert len(content["timeline"]) == 1

@@ -70,7 +70,7 @@ def test_a_pattern_is_re2_and_a_broken_one_is_refused(prepared: Prepared) -> Non
     assert names(find(prepared, "^(gemm|add)$", regex=True)) == ["gemm", "add"]
     broken = find(prepared, "(a", regex=True)
     assert broken.state == "failed"
-    assert "not a regular expression" in broken.error.what
+    assert "Not a valid regular expression" in broken.error.what
 
 
 @pytest.mark.parametrize("text", ["(a*)*b", "(.*)*" * 20, "\x00", "[[:alpha:]]{1,999}", "a{1000}{1000}"])

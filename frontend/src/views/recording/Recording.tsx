@@ -8,6 +8,7 @@ import { CodeBlock } from "../parts/CodeBlock";
 import type { ReportProps } from "../parts/reportProps";
 import { Section } from "../parts/Section";
 import { Counters } from "./Counters";
+import { NotInFile } from "./NotInFile";
 import { fromNsys, partsOf } from "./parts";
 
 /** The file: what it contains and lacks, what recording it cost, and how to record a better one. */
@@ -33,6 +34,7 @@ export default function Recording({ entry, report }: ReportProps) {
           </div>
         </Section>
       )}
+      <NotInFile />
       <About entry={entry} report={report} />
     </>
   );

@@ -129,7 +129,7 @@ export default function Runs() {
           }}
           rowHeight={ROW_PX}
           maxHeight="calc(100vh - 142px)"
-          minWidth={base_us > 0 ? 1470 : 1340}
+          minWidth={1180}
           scroll={{
             top,
             onScroll: (now) => {

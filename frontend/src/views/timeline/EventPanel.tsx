@@ -8,6 +8,7 @@ import { usePage } from "../../state/store";
 import type { EventDetails, EventLink } from "../../wire/report";
 import { Problem } from "../status/Problem";
 import { mark, zoomToEvent, type Direction } from "./actions";
+import { NotInFile } from "./NotInFile";
 import { laneKey } from "./selected";
 import { goToEvent, type Search } from "./useSearch";
 
@@ -46,6 +47,7 @@ export function EventPanel({ event: { data, error, isLoading }, search, onStep, 
       {isLoading && <Loader size="sm" />}
       {error && <Problem problem={{ what: "No event is there.", where: "", remedy: "" }} />}
       {data?.error && <Problem problem={data.error} />}
+      <NotInFile />
       {data?.state === "ready" && (
         <Details
           details={data}

@@ -6,11 +6,13 @@ import { functionFirst } from "../../base/names";
 import { span, type Viewport } from "../../base/viewport";
 import { usePage } from "../../state/store";
 import { useRangeStatistics } from "../../state/timelineQuery";
+import { hasEvents } from "../../wire/client";
 import type { DeviceRange, NamedTime, RangeStatistics, ThreadRange, TraceEntry } from "../../wire/report";
 import { CauseSwatch } from "../parts/CauseSwatch";
 import { DataTable, type Column } from "../parts/DataTable";
 import { Problem } from "../status/Problem";
 import { zoomToSelection } from "./actions";
+import { NotInFile } from "./NotInFile";
 import type { Search } from "./useSearch";
 
 interface Props {
@@ -26,6 +28,8 @@ const PARTS = [
   { value: "calls", label: "Calls" },
   { value: "threads", label: "Threads" },
 ] as const;
+
+const OF_GPU: readonly string[] = ["cause", "kernels"];
 
 /** Where the time of the selected range went. */
 export function RangePanel({ entry, range, search }: Props) {
@@ -62,6 +66,7 @@ export function RangePanel({ entry, range, search }: Props) {
       {!data && !error && <Loader size="sm" />}
       {error && <Problem problem={{ what: error.message, where: "", remedy: "" }} />}
       {data?.error && <Problem problem={data.error} />}
+      <NotInFile />
       {data?.state === "ready" && <Part part={part} data={data} search={search} />}
     </aside>
   );
@@ -75,6 +80,9 @@ interface PartProps {
 
 function Part({ part, data, search }: PartProps) {
   const whole_us = data.end_us - data.start_us;
+  if (!hasEvents(OF_GPU.includes(part) ? "gpu" : "host", data)) {
+    return <p className="gd-muted">This file does not have all events of the range.</p>;
+  }
   const find = (kind: string) => (text: string) => {
     search.set({ text: text.slice(0, 200), kind, regex: false });
   };

@@ -3,6 +3,7 @@ import { useEffect, useRef } from "react";
 import { count, exactTime, time } from "../../base/format";
 import { functionFirst } from "../../base/names";
 import { kindLabel } from "../../canvas/theme";
+import { NotInFile } from "./NotInFile";
 import type { Search } from "./useSearch";
 
 /** The matches of the search, a page at a time, in the order of time. */
@@ -23,12 +24,17 @@ export function Results({ search }: { search: Search }) {
           setOpen(false);
         }}
       />
-      <h3>
-        {count(total)}{" "}
-        <span>
-          {total === 1 ? "match" : "matches"} for “{search.wanted.text}”
-        </span>
-      </h3>
+      {search.problem ? (
+        <p className="gd-muted">{search.problem}</p>
+      ) : (
+        <h3>
+          {count(total)}{" "}
+          <span>
+            {total === 1 ? "match" : "matches"} for “{search.wanted.text}”
+          </span>
+        </h3>
+      )}
+      <NotInFile />
       {events.length < total && (
         <p className="gd-muted">
           {count(first + 1)} to {count(last)}

@@ -24,8 +24,8 @@ export function SearchBox({ search, field }: Props) {
   const state =
     wanted.text === ""
       ? ""
-      : search.refused
-        ? "Cannot search for this"
+      : search.problem
+        ? search.problem
         : at >= 0 && total > 0
           ? `${count(at + 1)} of ${count(total)}`
           : search.loading
@@ -41,7 +41,7 @@ export function SearchBox({ search, field }: Props) {
         value={wanted.text}
         maxLength={200}
         spellCheck={false}
-        error={search.refused}
+        error={search.problem !== ""}
         onChange={(event) => {
           set({ text: event.currentTarget.value });
         }}
@@ -81,7 +81,11 @@ export function SearchBox({ search, field }: Props) {
       />
       {wanted.text !== "" && (
         <>
-          <span className="gd-muted gd-number" role="status">
+          <span
+            className={search.problem ? "gd-search-problem" : "gd-muted gd-number"}
+            role="status"
+            title={search.problem || undefined}
+          >
             {state}
           </span>
           <span className="gd-buttons" role="group" aria-label="Matches">

@@ -22,7 +22,8 @@ export interface Search {
   readonly first: number;
   readonly perPart: readonly number[];
   readonly loading: boolean;
-  readonly refused: boolean;
+  /** Why there is no answer, or "". */
+  readonly problem: string;
 }
 
 interface Stage {
@@ -57,7 +58,13 @@ export function goToEvent(event: TimelineEvent, view: Viewport, bounds: Viewport
 /** Search for events by name, and step through the matches. */
 export function useSearch(entry: TraceEntry, { view, bounds, overview, reveal }: Stage): Search {
   const [wanted, setWanted] = useState<Wanted>({ text: "", regex: false, kind: "any" });
-  const [open, setOpen] = useState(false);
+  const selection = usePage((page) => page.selection);
+  // A range that is selected while the matches are open was chosen last, and closes them.
+  const [openWith, setOpenWith] = useState<{ readonly selection: Viewport | null } | null>(null);
+  const open = openWith !== null && (openWith.selection === selection || selection === null);
+  const setOpen = (now: boolean) => {
+    setOpenWith(now ? { selection } : null);
+  };
   const [at, setAt] = useState(-1);
   const pending = useRef(false);
   const { data, error, isFetching } = useMatches(entry, wanted, at);
@@ -107,6 +114,6 @@ export function useSearch(entry: TraceEntry, { view, bounds, overview, reveal }:
     first: ready?.first ?? Math.floor(Math.max(at, 0) / PAGE) * PAGE,
     perPart: ready?.per_part ?? NO_PARTS,
     loading: isFetching,
-    refused: error !== null || data?.state === "failed",
+    problem: data?.error?.what ?? error?.message ?? "",
   };
 }

@@ -1,18 +1,18 @@
 // Texts and columns of whole numbers as packed.py packs them.
 
-async function bytesOf(text: string): Promise<Response> {
+function bytesOf(text: string): Response {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
 }
 
-export async function unpackedJson(text: string): Promise<unknown> {
-  return (await bytesOf(text)).json() as Promise<unknown>;
+export function unpackedJson(text: string): Promise<unknown> {
+  return bytesOf(text).json() as Promise<unknown>;
 }
 
 const BITS = 128;
 
 export async function unpackedColumn(text: string): Promise<Float64Array> {
-  const bytes = new Uint8Array(await (await bytesOf(text)).arrayBuffer());
+  const bytes = new Uint8Array(await bytesOf(text).arrayBuffer());
   let count = 0;
   for (const byte of bytes) if (byte < BITS) count++;
   const found = new Float64Array(count);

@@ -176,16 +176,16 @@ function rowsOf({ rows, lanes }: About): Rows {
 /** An event's parent is the one that begins last in the row above, but for the differences. */
 function parentsOf(difference: Float64Array, start_ns: Float64Array, rows: Rows, about: About): Int32Array {
   const { firstOfRow, laneOfRow, depthOfRow } = rows;
-  const parent = new Int32Array(difference.length);
-  for (let row = 0; row < laneOfRow.length; row++) {
-    const isInner = about.lanes[laneOfRow[row] ?? 0]?.kind !== "stream" && (depthOfRow[row] ?? 0) > 0;
+  const parent = Int32Array.from(difference, (by) => NONE + by);
+  laneOfRow.forEach((lane, row) => {
+    if (about.lanes[lane]?.kind === "stream" || depthOfRow[row] === 0) return;
     const [low, high, above] = [firstOfRow[row] ?? 0, firstOfRow[row + 1] ?? 0, firstOfRow[row - 1] ?? 0];
     let next = above;
     for (let at = low; at < high; at++) {
-      if (isInner) while (next < low && (start_ns[next] ?? 0) <= (start_ns[at] ?? 0)) next++;
-      parent[at] = (isInner && next > above ? next - 1 : NONE) + (difference[at] ?? 0);
+      while (next < low && (start_ns[next] ?? 0) <= (start_ns[at] ?? 0)) next++;
+      if (next > above) parent[at] = next - 1 + (difference[at] ?? 0);
     }
-  }
+  });
   return parent;
 }
 

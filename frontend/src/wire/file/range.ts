@@ -101,12 +101,12 @@ function eachInside(
   of: number,
   low: number,
   high: number,
-  use: (at: number, inside: number) => void,
+  visit: (at: number, inside: number) => void,
 ): void {
   for (let at = 0; at < start_ns.length; at++) {
     const start = start_ns[at] ?? 0;
     const end = start + (duration_ns[at] ?? 0);
-    if (chain[at] === of && start < high && end > low) use(at, Math.min(end, high) - Math.max(start, low));
+    if (chain[at] === of && start < high && end > low) visit(at, Math.min(end, high) - Math.max(start, low));
   }
 }
 

@@ -12,7 +12,8 @@ export function findEvents(events: FileEvents, query: URLSearchParams): Matches 
   try {
     matches = query.get("regex") === "1" ? pattern(text) : contains(text);
   } catch (error) {
-    const what = `Not a valid regular expression: ${error instanceof Error ? error.message : ""}`;
+    const why = error instanceof Error ? error.message.split(": ").at(-1) : "";
+    const what = `Not a valid regular expression: ${why ?? ""}`;
     return { ...NO_MATCHES, state: "failed", error: { what, where: "text", remedy: "" } };
   }
   const names = matchingNames(
