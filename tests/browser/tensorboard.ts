@@ -50,15 +50,17 @@ export function keepRecordsOnly(logdir: string, run: string): void {
   const script = `
 import sys
 from pathlib import Path
-from tb_gpudiag.report.diagnosis import diagnose_file, only_trace
-from tb_gpudiag.training.compact_record import figures_of, record_of
+from tb_gpudiag.digest.digested import digest_file
+from tb_gpudiag.report.diagnosis import only_trace
+from tb_gpudiag.training.compact_record import compared_steps, figures_of, record_of
 from tb_gpudiag.training.event_records import append_to
 
 run = Path(sys.argv[1])
 for step, path in enumerate(sorted(run.iterdir())):
-    report = diagnose_file(only_trace(str(path)))
+    report, digest = digest_file(only_trace(str(path)))
+    steps = compared_steps(digest)
     events = run / "gpudiag" / report.trace.worker / "events.out.tfevents.1700000000.host.1"
-    append_to(str(events), record_of(report), figures_of(report), step)
+    append_to(str(events), record_of(report, steps), figures_of(report, steps), step)
     path.unlink()
 `;
   execFileSync(PYTHON, ["-c", script, join(logdir, run)], { cwd: PROJECT });
