@@ -26,8 +26,8 @@ import re
 import traceback
 
 # A URL may have a user and a password before its host, and a signature in its query.
-_USER_OF_URL = re.compile(r"(?<=://)[^\s/@'\"<>]*@")
-_QUERY_OF_URL = re.compile(r"(?<=://)([^\s?'\"<>]*)\?[^\s'\"<>]*")
+_USER_OF_URL = re.compile(r"(?<=://)([^\s/@'\"<>]*)@")
+_QUERY_OF_URL = re.compile(r"(?<=://)([^\s?'\"<>]*)\?([^\s'\"<>]*)")
 
 
 class GpudiagError(Exception):
@@ -62,6 +62,12 @@ def without_url_secrets(text: str) -> str:
     if "://" not in text:
         return text
     return _QUERY_OF_URL.sub(r"\1", _USER_OF_URL.sub("", text))
+
+
+def url_secrets(url: str) -> list[str]:
+    """Return what `without_url_secrets` leaves out of a URL."""
+    found = [*(user[1] for user in _USER_OF_URL.finditer(url)), *(q[2] for q in _QUERY_OF_URL.finditer(url))]
+    return [secret for secret in found if secret]
 
 
 class TraceError(GpudiagError):

@@ -16,8 +16,10 @@ from functools import lru_cache, partial
 
 from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.service.records import Record, RecordReader
+from tb_gpudiag.service.remote_root import RemoteRoot
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.trace.find import Found, TraceFile, find_traces
+from tb_gpudiag.trace.source import is_remote
 
 # With a page open, a new file appears after this time plus the time of the scan.
 SCAN_EVERY_S = 2.0
@@ -30,6 +32,9 @@ ASKED_RECENTLY_S = 20.0
 
 # Scanning a large or slow directory takes at most this share of the time.
 SHARE_OF_TIME = 0.1
+
+# The first scan waits this long for stores. Their later answers start a scan.
+WAIT_FOR_STORES_S = 1.0
 
 # A writer flushes several times per second. A file that has not changed for this long is complete.
 SETTLED_AFTER_S = 3.0
@@ -101,6 +106,11 @@ class LogIndex:
         self._roots = tuple(roots)
         self._records = records
         self._find = find or partial(find_traces, also=[root.path for root in roots])
+        self._remote = {
+            root: RemoteRoot(root.path, self._find, self.wake, monotonic_s)
+            for root in self._roots
+            if is_remote(root.path)
+        }
         self._on_change = on_change
         self._monotonic_s = monotonic_s
         self._wall_ns = wall_ns
@@ -142,17 +152,15 @@ class LogIndex:
         """Scan once, as the thread does again and again."""
         entries: dict[str, TraceEntry] = {}
         problems: list[GpudiagError] = []
+        for remote in self._remote.values():
+            remote.ask()
+        local = {root: self._found_locally(root) for root in self._roots if root not in self._remote}
+        if not self._snapshot.scanned:
+            end_s = time.monotonic() + WAIT_FOR_STORES_S
+            for remote in self._remote.values():
+                remote.wait(max(0.0, end_s - time.monotonic()))
         for root in self._roots:
-            try:
-                found = self._find(root.path)
-            except GpudiagError as error:
-                problems.append(error)
-                continue
-            except Exception as error:  # fsspec back ends raise anything; go on with the other directories
-                problems.append(
-                    Unreadable(f"The directory cannot be listed: {type(error).__name__}", where=root.path)
-                )
-                continue
+            found = self._remote[root].found() if root in self._remote else local[root]
             problems.extend(found.problems)
             for file in found.files:
                 entry = self._entry(root, file)
@@ -163,6 +171,15 @@ class LogIndex:
             problems += self._records.problems()
             entries |= self._of_records(self._records, [entry.file for entry in entries.values()])
         self._publish(entries, tuple(problems))
+
+    def _found_locally(self, root: Root) -> Found:
+        try:
+            return self._find(root.path)
+        except GpudiagError as error:
+            return Found(problems=[error])
+        except Exception as error:  # go on with the other directories
+            what = f"The directory cannot be listed: {type(error).__name__}"
+            return Found(problems=[Unreadable(what, where=root.path)])
 
     def _of_records(self, records: RecordReader, files: list[TraceFile]) -> dict[str, TraceEntry]:
         """Entries of the records whose trace is not among `files`."""

@@ -6,7 +6,7 @@ import os
 import posixpath
 from dataclasses import dataclass
 
-from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.errors import GpudiagError, without_url_secrets
 from tb_gpudiag.trace.find import parse_logdir_spec
 
 
@@ -41,7 +41,7 @@ def roots_from(logdir: str | None, logdir_spec: str | None) -> list[Root]:
     unnamed = sum(1 for name, _ in paths if not name)
     # One directory without a name needs none. Several would each have a run ".", so their paths are the
     # names.
-    return [Root(path, name or (path if unnamed > 1 else "")) for name, path in paths]
+    return [Root(path, name or (without_url_secrets(path) if unnamed > 1 else "")) for name, path in paths]
 
 
 def _absolute(path: str) -> str:

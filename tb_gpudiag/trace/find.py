@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from tb_gpudiag.errors import Unreadable
+from tb_gpudiag.errors import Unreadable, without_url_secrets
 from tb_gpudiag.trace.events import Kind
 from tb_gpudiag.trace.file_names import (
     ANY_DATABASE,
@@ -94,7 +94,7 @@ def _find_remote(root: str, found: Found) -> None:
         return
     base = inner.rstrip("/")
     for path, info in files.items():
-        folder, _, name = path.rpartition("/")
+        folder, _, name = without_url_secrets(path).rpartition("/")  # over HTTP, a path is a URL
         named = path.rstrip("/") == base
         kind = kind_of(name)
         if named or kind in CERTAIN or _tells(kind, name):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Protocol
 
-from tb_gpudiag.errors import EmptyFile, TooLarge, TraceError, Unreadable, without_url_secrets
+from tb_gpudiag.errors import EmptyFile, TooLarge, TraceError, Unreadable, url_secrets, without_url_secrets
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.opening import open_local
 from tb_gpudiag.trace.remote import RemoteFile
@@ -29,6 +29,8 @@ GZIP: Final = 31  # what zlib calls gzip with the largest window
 _DAMAGE_STEP_BYTES: Final = 64
 # The thread stops at its next block. If it hangs in a dead store, it is left behind.
 _STOP_WAIT_S: Final = 1.0
+# Stores quote patterns and whole answers.
+_ERROR_CHARACTERS: Final = 300
 
 
 def is_remote(path: str) -> bool:
@@ -256,14 +258,18 @@ def unreadable(error: Exception, path: str) -> Unreadable:
     if isinstance(error, ImportError):
         return Unreadable(f"{error}", where=path, remedy="install the package that reads this kind of URL")
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    text = " ".join(text.split())
     if is_remote(path):
-        text = _without_secrets(text)
-    return Unreadable(" ".join(text.split()), where=path, remedy="check the path and the connection")
+        text = _without_secrets(text, path)[:_ERROR_CHARACTERS]
+        return Unreadable(text, where=path, remedy="check the URL, the connection and the credentials")
+    return Unreadable(text, where=path, remedy="check the path and the connection")
 
 
-def _without_secrets(text: str) -> str:
+def _without_secrets(text: str, url: str) -> str:
     """Return the text of a store's error without keys, tokens and signatures."""
     from tb_gpudiag.trace.credentials import without_credentials  # it imports much, and errors are rare
 
+    for secret in url_secrets(url):
+        text = text.replace(secret, "…")
     clean = without_credentials(without_url_secrets(text).encode("utf-8", "surrogatepass"))
     return clean.decode("utf-8", "replace")

@@ -29,15 +29,15 @@ _OWN = {"connection", "keep-alive", "transfer-encoding"}
 class Proxy:
     """Passes requests on to 127.0.0.1:`port`. Each has a connection of its own.
 
-    requests: method and path of all of them. stalled: how many wait for `set` to be called again.
+    requests: method, path and range of all of them. stalled: how many waited for `set` to be called again.
     """
 
     def __init__(self, port: int) -> None:
-        self.requests: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str, str]] = []
         self.stalled = 0
         self._port = port
         self._mode: Mode = "pass"
-        self._drops = 0
+        self._times = 0
         self._moved_on = threading.Event()
         proxy = self
 
@@ -67,10 +67,10 @@ class Proxy:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
-    def set(self, mode: Mode, drops: int = 1 << 30) -> None:
-        """Do this from now on. Requests that stall end. drops: how many answers to cut."""
+    def set(self, mode: Mode, times: int = 1 << 30) -> None:
+        """Do this from now on, with so many requests, then pass. Requests that stall end."""
         released, self._moved_on = self._moved_on, threading.Event()
-        self._mode, self._drops = mode, drops
+        self._mode, self._times = mode, times
         released.set()
 
     def close(self) -> None:
@@ -79,8 +79,9 @@ class Proxy:
         self._server.server_close()
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
-        self.requests.append((handler.command, handler.path))
-        mode, moved_on = self._mode, self._moved_on
+        self.requests.append((handler.command, handler.path, handler.headers.get("Range", "")))
+        mode, moved_on = (self._mode if self._times > 0 else "pass"), self._moved_on
+        self._times -= mode != "drop"
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         if mode == "stall":
             self.stalled += 1
@@ -97,8 +98,8 @@ class Proxy:
                 handler.send_header(name, value)
         handler.send_header("Connection", "close")
         handler.end_headers()
-        if mode == "drop" and len(content) > DROP_AFTER_BYTES and self._drops > 0:
-            self._drops -= 1
+        if mode == "drop" and len(content) > DROP_AFTER_BYTES and handler.command != "HEAD":
+            self._times -= 1
             handler.wfile.write(content[:DROP_AFTER_BYTES])
             _reset(handler.connection)
             return

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tb_gpudiag.errors import without_url_secrets
 from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.report import report_pb2 as pb
@@ -56,7 +57,7 @@ def name_file(message: pb.TraceInfo, file: TraceFile) -> None:
     message.run = one_line(file.run)
     message.worker = one_line(file.worker)
     message.span = one_line(file.span)
-    message.path = one_line(file.path, PATH_LIMIT)
+    message.path = one_line(without_url_secrets(file.path), PATH_LIMIT)
     message.host = one_line(host[1]) if host else ""
 
 

@@ -1,0 +1,102 @@
+"""Log directories in stores (S3 and others). A dead network delays no scan of the others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tb_gpudiag.errors import GpudiagError, Unreadable
+from tb_gpudiag.trace.find import Found
+
+# A listing takes at most this share of the time: stores charge for each call. But a listing that was slow, as
+# calls were repeated must not delay the next one for minutes.
+SHARE_OF_TIME = 0.1
+MOST_PAUSE_S = 30.0
+
+# The pause after a listing that failed.
+RETRY_S = 10.0
+
+# A listing that takes longer is a problem that the page shows.
+SLOW_S = 10.0
+
+# No thread is abandoned earlier. By then, calls have reached their own limits on time.
+ABANDONED_AFTER_S = 900.0
+
+AGAIN: Final = "nothing: it is asked again until it answers; if that takes long, check the connection"
+
+
+class RemoteRoot:
+    """One log directory in a store, and what is known of it. `wake` is called after each listing.
+
+    `ask` and `found` belong to one thread.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        find: Callable[[str], Found],
+        wake: Callable[[], None],
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._url = url
+        self._find = find
+        self._wake = wake
+        self._monotonic_s = monotonic_s
+        self._ended = threading.Event()  # of the last listing that was begun
+        self._ended.set()
+        self._began_s = 0.0
+        self._next_s = float("-inf")
+        self._last = Found()  # that the store answered
+        self._answered = False
+        self._problems: list[GpudiagError] = []
+
+    def ask(self) -> None:
+        """Begin to list the directory, if it is time to."""
+        now_s = self._monotonic_s()
+        under_way = not self._ended.is_set() and now_s - self._began_s < ABANDONED_AFTER_S
+        if under_way or now_s < self._next_s:
+            return
+        self._began_s, self._ended = now_s, threading.Event()
+        # Daemon: a store that hangs must not prevent the process from ending.
+        threading.Thread(target=self._list, args=(self._ended,), name="gpudiag-store", daemon=True).start()
+
+    def wait(self, at_most_s: float) -> None:
+        """Wait for the end of the listing that is under way."""
+        self._ended.wait(at_most_s)
+
+    def found(self) -> Found:
+        """Return what the store answered last. Its problems say if it does not answer any more."""
+        problems = self._problems
+        if not self._ended.is_set() and self._monotonic_s() - self._began_s >= SLOW_S:
+            problems = [self._lost(Unreadable("the store does not answer", where=self._url))]
+        elif not self._ended.is_set() and not self._answered and not problems:
+            problems = [Unreadable("the store has not answered yet", where=self._url, remedy=AGAIN)]
+        return Found(self._last.files, problems)
+
+    def _list(self, ended: threading.Event) -> None:
+        began_s = self._monotonic_s()
+        try:
+            found = self._find(self._url)
+        except GpudiagError as error:
+            found = Found(problems=[error], lost=True)
+        except Exception as error:  # a bug, or what a back end raises in a strange place
+            what = f"the store cannot be listed: {type(error).__name__}"
+            found = Found(problems=[Unreadable(what, where=self._url)], lost=True)
+        if ended is not self._ended:  # abandoned: another listing has begun
+            return
+        now_s = self._monotonic_s()
+        if found.lost:
+            self._problems = [self._lost(problem) for problem in found.problems]
+            self._next_s = now_s + RETRY_S
+        else:
+            self._last, self._problems, self._answered = found, found.problems, True
+            self._next_s = now_s + min((now_s - began_s) / SHARE_OF_TIME, MOST_PAUSE_S)
+        ended.set()
+        self._wake()
+
+    def _lost(self, problem: GpudiagError) -> GpudiagError:
+        """Say what the page still shows, and what happens next."""
+        what = f"{problem.what.rstrip('.')}. The list is from before" if self._answered else problem.what
+        return Unreadable(what, where=self._url, remedy=AGAIN)
