@@ -243,7 +243,7 @@ class Uploads:
         gone = task.kind == "put" and not os.path.exists(task.path)  # removed meanwhile
         with self._changed:
             self._doing = None
-            if self._abandoned:
+            if self._abandoned or task not in self._tasks:
                 return
             self._tasks.remove(task)
             if answer.ok or gone:
