@@ -25,6 +25,8 @@ MOST_BYTES: Final = 64 << 20
 _LONGEST_TEXT: Final = 10_000
 _MOST_RANKS: Final = 2**31 - 1
 _MOST_NUMBER: Final = 2**63 - 1
+# The difference of two times is a number, too.
+_MOST_TIME: Final = 2**62 - 1
 _VERSION: Final = b"gpudiag_digest"
 _ABOUT: Final = b"about"
 _FINDINGS: Final = "findings"
@@ -172,7 +174,8 @@ def _check_range(name: str, value: Any) -> None:
     if isinstance(value, float) and not abs(value) <= _MOST_NUMBER:  # NaN is neither
         raise ValueError(name)
     rank = name in ("rank", "world_size", "devices")
-    least, most = (-1, _MOST_RANKS) if rank else (-_MOST_NUMBER, _MOST_NUMBER)
+    number = _MOST_TIME if name.endswith("_ns") else _MOST_NUMBER
+    least, most = (-1, _MOST_RANKS) if rank else (-number, number)
     if isinstance(value, int) and not least <= value <= most:
         raise ValueError(name)
 

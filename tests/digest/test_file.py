@@ -78,6 +78,7 @@ def test_parts_of_other_causes_are_refused() -> None:
         {"rank": 2**31},
         {"rank": -2},
         {"origin_ns": 10**30},
+        {"window_start_ns": -(2**63 - 1), "window_end_ns": 2**63 - 1},
         {"memory": [DeviceMemory("GPU 0", 10**30, 0, 0, 0.0, "", "")]},
         {"memory": [DeviceMemory("GPU 0", 1, 0, 0, float("nan"), "", "")]},
     ],
