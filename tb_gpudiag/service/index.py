@@ -10,7 +10,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
@@ -18,7 +18,7 @@ from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.service.records import Record, RecordReader
 from tb_gpudiag.service.remote_root import RemoteRoot
 from tb_gpudiag.service.roots import Root
-from tb_gpudiag.trace.find import Found, TraceFile, find_traces
+from tb_gpudiag.trace.find import Found, Tell, TraceFile, find_traces, sort_files
 from tb_gpudiag.trace.source import is_remote
 
 # With a page open, a new file appears after this time plus the time of the scan.
@@ -30,8 +30,13 @@ SCAN_EVERY_IDLE_S = 10.0
 # A page counts as open until this long after its last request; it asks every few seconds.
 ASKED_RECENTLY_S = 20.0
 
-# Scanning a large or slow directory takes at most this share of the time.
+# Scanning takes at most this share of a processor, and of a slow directory, where it waits, this share of the
+# time.
 SHARE_OF_TIME = 0.1
+SHARE_OF_WAITING = 0.25
+
+# What the first scan has found so far is shown this often.
+PART_EVERY_S = 1.0
 
 # The first scan waits this long for stores. Their later answers start a scan.
 WAIT_FOR_STORES_S = 1.0
@@ -98,16 +103,17 @@ class LogIndex:
         roots: Sequence[Root],
         *,
         records: RecordReader | None = None,
-        find: Callable[[str], Found] | None = None,
+        find: Callable[[str, Tell], Found] | None = None,
         on_change: Callable[[Snapshot], None] = lambda _: None,
         monotonic_s: Callable[[], float] = time.monotonic,
         wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._roots = tuple(roots)
         self._records = records
-        self._find = find or partial(find_traces, also=[root.path for root in roots])
+        others = [root.path for root in roots]
+        self._find = find or (lambda path, tell: find_traces(path, others, tell))
         self._remote = {
-            root: RemoteRoot(root.path, self._find, self.wake, monotonic_s)
+            root: RemoteRoot(root.path, lambda path: self._find(path, lambda _: None), self.wake, monotonic_s)
             for root in self._roots
             if is_remote(root.path)
         }
@@ -118,6 +124,7 @@ class LogIndex:
         # It starts at the current time, so that a page from before a restart notices that the list has
         # changed.
         self._snapshot = Snapshot(generation=int(wall_ns() / 1e9) % 2**31)
+        self._next_part_s = monotonic_s() + PART_EVERY_S
         self._asked_s = monotonic_s()
         self._first_scan = threading.Event()
         self._wake = threading.Event()
@@ -154,7 +161,10 @@ class LogIndex:
         problems: list[GpudiagError] = []
         for remote in self._remote.values():
             remote.ask()
-        local = {root: self._found_locally(root) for root in self._roots if root not in self._remote}
+        local: dict[Root, Found] = {}
+        for root in self._roots:
+            if root not in self._remote:
+                local[root] = self._found_locally(root, local)
         if not self._snapshot.scanned:
             end_s = time.monotonic() + WAIT_FOR_STORES_S
             for remote in self._remote.values():
@@ -172,14 +182,28 @@ class LogIndex:
             entries |= self._of_records(self._records, [entry.file for entry in entries.values()])
         self._publish(entries, tuple(problems))
 
-    def _found_locally(self, root: Root) -> Found:
+    def _found_locally(self, root: Root, before: Mapping[Root, Found]) -> Found:
+        """Search a root. before: what was found in others, to show with the first part of this one."""
         try:
-            return self._find(root.path)
+            return self._find(root.path, partial(self._publish_part, root, before))
         except GpudiagError as error:
             return Found(problems=[error])
         except Exception as error:  # go on with the other directories
             what = f"The directory cannot be listed: {type(error).__name__}"
             return Found(problems=[Unreadable(what, where=root.path)])
+
+    def _publish_part(self, root: Root, before: Mapping[Root, Found], found: Found) -> None:
+        """Show what the first scan has found so far: the directory may be slow."""
+        began_s = self._monotonic_s()
+        if self._snapshot.scanned or began_s < self._next_part_s or not found.files:
+            return
+        files = list(found.files)
+        sort_files(files)
+        listed = [(known, file) for known, part in before.items() for file in part.files]
+        entries = [self._entry(known, file) for known, file in [*listed, *((root, file) for file in files)]]
+        self._publish({entry.id: entry for entry in entries}, (), scanned=False)
+        took_s = self._monotonic_s() - began_s
+        self._next_part_s = began_s + max(PART_EVERY_S, took_s / SHARE_OF_TIME)
 
     def _of_records(self, records: RecordReader, files: list[TraceFile]) -> dict[str, TraceEntry]:
         """Entries of the records whose trace is not among `files`."""
@@ -217,19 +241,21 @@ class LogIndex:
         seen.entry = TraceEntry(id_, replace(file, run=root.run(file.run)), seen.content, seen.writing)
         return seen.entry
 
-    def _publish(self, entries: dict[str, TraceEntry], problems: tuple[GpudiagError, ...]) -> None:
+    def _publish(
+        self, entries: dict[str, TraceEntry], problems: tuple[GpudiagError, ...], *, scanned: bool = True
+    ) -> None:
         last = self._snapshot
         same_problems = [str(problem) for problem in problems] == [str(problem) for problem in last.problems]
-        if last.scanned and same_problems and list(entries.items()) == list(last.entries.items()):
+        if last.scanned and same_problems and _is_same(entries, last.entries):
             return
-        snapshot = Snapshot(entries, problems, last.generation + 1, scanned=True)
+        snapshot = Snapshot(entries, problems, last.generation + 1, scanned)
         self._on_change(snapshot)
         self._snapshot = snapshot
         self._first_scan.set()
 
     def _scan_forever(self) -> None:
         while not self._closed:
-            began_s = self._monotonic_s()
+            began_s, began_cpu_s = self._monotonic_s(), time.thread_time()
             self._wake.clear()
             try:
                 self.scan()
@@ -237,9 +263,24 @@ class LogIndex:
                 logger.warning("gpudiag: the log directory could not be scanned: %s", type(error).__name__)
             took_s = self._monotonic_s() - began_s
             asked_lately = self._monotonic_s() - self._asked_s <= ASKED_RECENTLY_S
-            pause_s = max(SCAN_EVERY_S if asked_lately else SCAN_EVERY_IDLE_S, took_s / SHARE_OF_TIME)
+            pause_s = max(
+                SCAN_EVERY_S if asked_lately else SCAN_EVERY_IDLE_S,
+                (time.thread_time() - began_cpu_s) / SHARE_OF_TIME,
+                took_s / SHARE_OF_WAITING,
+            )
             if not self._closed:
                 self._wake.wait(pause_s)
+
+
+def _is_same(entries: dict[str, TraceEntry], before: dict[str, TraceEntry]) -> bool:
+    """Return whether the entries are the same, in the same order.
+
+    Without a new object for each of them, which would have the garbage collector stop all threads.
+    """
+    if len(entries) != len(before):
+        return False
+    pairs = zip(entries.values(), before.values(), strict=True)
+    return all(entry is other or entry == other for entry, other in pairs)
 
 
 def trace_id(root: Root, file: TraceFile) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -24,7 +24,7 @@ from tb_gpudiag.trace.local_search import find_local
 from tb_gpudiag.trace.remote import Version, listed, version
 from tb_gpudiag.trace.source import is_remote, unreadable
 
-__all__ = ["Found", "TraceFile", "find_traces", "parse_logdir_spec"]
+__all__ = ["Found", "Tell", "TraceFile", "find_traces", "parse_logdir_spec", "sort_files"]
 
 # On a remote store, reading the first bytes of each file takes too long: the name has to say what it is.
 _TELLING_NAMES: Final = {
@@ -37,7 +37,11 @@ _SPEC_URL: Final = re.compile(r"[a-zA-Z][0-9a-zA-Z.]*://")
 _SPEC_DRIVE: Final = re.compile(r"[a-zA-Z]:\\")
 
 
-def find_traces(root: str, also: Sequence[str] = ()) -> Found:
+Tell = Callable[[Found], None]
+"""Called with what was found so far, in any order."""
+
+
+def find_traces(root: str, also: Sequence[str] = (), tell: Tell = lambda _: None) -> Found:
     """Find the files to diagnose below a directory. If `root` is a file, return that file, whatever its name.
 
     Traces are named `*.pt.trace.json`, memory timelines `*.raw.json.gz` or `*memory_timeline.json`, memory
@@ -49,16 +53,22 @@ def find_traces(root: str, also: Sequence[str] = ()) -> Found:
 
     `root` is a local path or an fsspec URL. It may be a link itself. Links below it that lead elsewhere are
     followed to the directories in `also` only, and anywhere with GPUDIAG_FOLLOW_LINKS=1; one problem counts
-    the others. A folder is visited once, under its own path if that is below `root`. Raises nothing: whatever
-    cannot be listed is in `problems`.
+    the others. A folder is visited once, under its own path if that is below `root`. `tell` is called after
+    each local folder. Raises nothing: whatever cannot be listed is in `problems`.
     """
     found = Found()
     if is_remote(root):
         _find_remote(root, found)
     else:
-        find_local(os.path.expanduser(root), found, [path for path in also if not is_remote(path)])
-    found.files.sort(key=lambda f: (_natural(f.run), _natural(f.worker), int(f.span or 0), f.path))
+        others = [path for path in also if not is_remote(path)]
+        find_local(os.path.expanduser(root), found, others, lambda: tell(found))
+    sort_files(found.files)
     return found
+
+
+def sort_files(files: list[TraceFile]) -> None:
+    """Sort by run, worker and span."""
+    files.sort(key=lambda f: (_natural(f.run), _natural(f.worker), int(f.span or 0), f.path))
 
 
 def parse_logdir_spec(spec: str) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import os
 import stat
 import zlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -39,8 +39,10 @@ _KERNEL_FOLDERS: Final = ("/proc", "/sys", "/dev")
 _MOST_LINKED_FOLDERS: Final = 10_000
 
 
-def find_local(root: str, found: Found, also: Sequence[str] = ()) -> None:
-    """Add the trace files below a folder, or the file itself. also: see find_traces."""
+def find_local(root: str, found: Found, also: Sequence[str], tell: Callable[[], None]) -> None:
+    """Add the trace files below a folder, or the file itself. also: see find_traces. tell: called after each
+    folder.
+    """
     try:
         status = os.stat(root)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -48,7 +50,7 @@ def find_local(root: str, found: Found, also: Sequence[str] = ()) -> None:
         return
     if stat.S_ISDIR(status.st_mode):
         inside = () if follows_links() else tuple(os.path.realpath(path) for path in (root, *also))
-        _LocalSearch(found, inside).below(root)
+        _LocalSearch(found, inside, tell).below(root)
     else:
         found.files.append(_local_file(root, ".", _content(status), ""))
 
@@ -69,9 +71,10 @@ class _LocalSearch:
     lead to the whole disk, and does not enter file systems of the kernel.
     """
 
-    def __init__(self, found: Found, inside: Sequence[str]) -> None:
+    def __init__(self, found: Found, inside: Sequence[str], tell: Callable[[], None]) -> None:
         self._found = found
         self._inside = inside
+        self._tell = tell
         self._above: frozenset[tuple[int, int]] = frozenset()
         self._kernel = _kernel_devices()
         self._linked = 0  # folders visited through links
@@ -99,11 +102,12 @@ class _LocalSearch:
                     self._visit(entry, place)
                 except (OSError, TraceError) as error:
                     self._found.problems.append(unreadable(error, entry.path))
+            self._tell()
         for place in self._linked_files:
             try:
                 status = os.stat(place.path)
                 if self._is_new(status):
-                    self._take(place, status)
+                    self._take(place, place.path, status)
             except (OSError, TraceError) as error:
                 self._found.problems.append(unreadable(error, place.path))
         self._tell_left_out()
@@ -160,7 +164,7 @@ class _LocalSearch:
         elif entry.is_dir(follow_symlinks=False):
             self._folders.append(_Place(entry.path, _below(place.run, entry.name), place.folder))
         elif _may_matter(entry.name):
-            self._take(place._replace(path=entry.path), entry.stat(follow_symlinks=False))
+            self._take(place, entry.path, entry.stat(follow_symlinks=False))
 
     def _visit_link(self, entry: os.DirEntry[str], place: _Place) -> None:
         is_folder = entry.is_dir()
@@ -178,9 +182,9 @@ class _LocalSearch:
         else:
             self._linked_files.append(_Place(entry.path, place.run, folder))
 
-    def _take(self, place: _Place, status: os.stat_result) -> None:
+    def _take(self, place: _Place, path: str, status: os.stat_result) -> None:
         """Add the file if it is a trace, a memory snapshot or a memory timeline."""
-        path, name, content = place.path, os.path.basename(place.path), _content(status)
+        name, content = os.path.basename(path), _content(status)
         if is_report(name):
             if not os.path.exists(exported_path(path)):
                 self._found.problems.append(report_refused(path))

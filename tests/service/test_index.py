@@ -14,7 +14,7 @@ from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.service import index as index_module
 from tb_gpudiag.service.index import LogIndex, Snapshot
 from tb_gpudiag.service.roots import Root
-from tb_gpudiag.trace.find import Found, TraceFile
+from tb_gpudiag.trace.find import Found, Tell, TraceFile
 from tests.service.helpers import eventually, hasten, write_trace
 
 
@@ -31,7 +31,7 @@ class Disk:
             wall_ns=lambda: int(self.now_s * 1e9),
         )
 
-    def find(self, root: str) -> Found:
+    def find(self, root: str, _tell: Tell) -> Found:
         return Found(
             [
                 TraceFile(f"{root}/{name}", ".", name, "", 1, int(changed_s * 1e9), identity)
@@ -129,7 +129,7 @@ def test_a_file_that_comes_back_counts_as_new() -> None:
 
 
 def test_a_directory_that_cannot_be_listed_does_not_hide_the_others() -> None:
-    def find(root: str) -> Found:
+    def find(root: str, _tell: Tell) -> Found:
         if root == "/refused":
             raise Unreadable("permission denied", where=root)
         if root == "/broken":
@@ -216,7 +216,7 @@ def test_changes_of_files_are_noticed_while_it_runs(live: LogIndex, tmp_path: Pa
 def test_scans_slow_down_until_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     scans: list[float] = []
 
-    def find(root: str) -> Found:
+    def find(root: str, _tell: Tell) -> Found:
         scans.append(time.monotonic())
         return Found()
 
