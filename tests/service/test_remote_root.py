@@ -11,7 +11,7 @@ from tb_gpudiag.service import remote_root
 from tb_gpudiag.service.index import LogIndex
 from tb_gpudiag.service.remote_root import RemoteRoot
 from tb_gpudiag.service.roots import Root
-from tb_gpudiag.trace.find import Found, TraceFile
+from tb_gpudiag.trace.find import Found, Tell, TraceFile
 from tests.service.helpers import eventually
 
 URL = "s3://bucket/log"
@@ -125,7 +125,7 @@ def test_a_large_store_is_listed_less_often(seconds: float, pause_s: float) -> N
 def test_the_scan_of_other_directories_does_not_wait() -> None:
     hangs = threading.Event()
 
-    def find(root: str) -> Found:
+    def find(root: str, _tell: Tell) -> Found:
         if "://" in root:
             hangs.wait()
             return Found([FILE])
