@@ -228,7 +228,8 @@ def repaint(
     cause: Cause,
     of: Sequence[Cause] = (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH),
 ) -> CauseSpans:
-    """Give the time in these intervals another cause, where it has one of the causes `of`."""
+    """Give the time in these intervals another cause, where it has one of the causes `of`. The result is in
+    order of time."""
     if not len(time.start):
         return spans
     on_the_way = np.isin(spans.cause, np.array(of, np.uint8))
@@ -247,7 +248,8 @@ def repaint(
         chosen.event[owner],
         chosen.thread[owner],
     )
-    return CauseSpans.join([spans.take(~on_the_way), split])
+    joined = CauseSpans.join([spans.take(~on_the_way), split])
+    return joined.take(np.argsort(joined.start_ns, kind="stable"))
 
 
 def _launching_threads(events: Events, work: Work, main: int) -> list[int]:
