@@ -24,7 +24,7 @@ SLOW_S = 10.0
 # No thread is abandoned earlier. By then, calls have reached their own limits on time.
 ABANDONED_AFTER_S = 900.0
 
-AGAIN: Final = "nothing: it is asked again until it answers; if that takes long, check the connection"
+AGAIN: Final = "it is asked again until it answers"
 
 
 class RemoteRoot:
@@ -70,7 +70,8 @@ class RemoteRoot:
         """Return what the store answered last. Its problems say if it does not answer any more."""
         problems = self._problems
         if not self._ended.is_set() and self._monotonic_s() - self._began_s >= SLOW_S:
-            problems = [self._lost(Unreadable("the store does not answer", where=self._url))]
+            silent = Unreadable("the store does not answer", where=self._url, remedy="check the connection")
+            problems = [self._lost(silent)]
         elif not self._ended.is_set() and not self._answered and not problems:
             problems = [Unreadable("the store has not answered yet", where=self._url, remedy=AGAIN)]
         return Found(self._last.files, problems)
@@ -99,4 +100,5 @@ class RemoteRoot:
     def _lost(self, problem: GpudiagError) -> GpudiagError:
         """Say what the page still shows, and what happens next."""
         what = f"{problem.what.rstrip('.')}. The list is from before" if self._answered else problem.what
-        return Unreadable(what, where=self._url, remedy=AGAIN)
+        remedy = f"{problem.remedy}; {AGAIN}" if problem.remedy else AGAIN
+        return Unreadable(what, where=self._url, remedy=remedy)

@@ -27,6 +27,7 @@ from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.service.shared_cache import SharedCache
 from tb_gpudiag.service.slice_messages import Argument, Question
 from tb_gpudiag.service.slices import Busy, Slices
+from tb_gpudiag.trace.source import is_remote
 from tb_gpudiag.version import __version__
 
 Found = TypeVar("Found")
@@ -86,10 +87,14 @@ class Service:
         self._overview.close()
 
     def has_traces(self, wait_s: float) -> bool:
-        """Return whether the last scan found traces. Wait at most `wait_s` for the first scan to end."""
+        """Return whether the last scan found traces, or a store does not answer.
+
+        Wait at most `wait_s` for the first scan to end.
+        """
         if wait_s > 0:
             self._index.wait_for_first_scan(wait_s)
-        return bool(self._index.snapshot().entries)
+        last = self._index.snapshot()
+        return bool(last.entries) or any(is_remote(problem.where) for problem in last.problems)
 
     def traces(self, known: int | None = None) -> pb.TraceList:
         """List the traces that have changed: see Overview."""

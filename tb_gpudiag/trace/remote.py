@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import fsspec
 from fsspec.asyn import AsyncFileSystem
+from fsspec.registry import known_implementations
 
 from tb_gpudiag.errors import Unreadable
 
@@ -28,6 +29,9 @@ PAUSE_S = 0.5
 
 # Keys for the version of a file's content. Whichever is there changes with the content.
 _VERSION_KEYS: Final = ("ETag", "etag", "md5Hash", "generation", "content_md5", "created", "mtime")
+
+# Extras of this package that install what reads and writes a store, by the URL's scheme.
+_EXTRAS: Final = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure"}
 
 _FINAL_ERRORS: Final = (
     FileNotFoundError,
@@ -187,3 +191,12 @@ def modified_s(info: dict[str, Any]) -> float:
         if isinstance(value, (int, float)):
             return float(value)
     return 0.0
+
+
+def how_to_install(url: str) -> str:
+    """Return the command that installs what reads and writes files with this URL."""
+    scheme = url.partition("://")[0]
+    if scheme in _EXTRAS:
+        return f"pip install 'tb-gpudiag[{_EXTRAS[scheme]}]'"
+    module = known_implementations.get(scheme, {}).get("class", "").partition(".")[0]
+    return f"pip install {module or scheme}"

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from tb_gpudiag.errors import EmptyFile, TooLarge, TraceError, Unreadable, url_secrets, without_url_secrets
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.opening import open_local
-from tb_gpudiag.trace.remote import RemoteFile
+from tb_gpudiag.trace.remote import RemoteFile, how_to_install
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
@@ -256,7 +256,8 @@ def unreadable(error: Exception, path: str) -> Unreadable:
     if isinstance(error, IsADirectoryError):
         return Unreadable("it is a directory", where=path, remedy="name a trace file")
     if isinstance(error, ImportError):
-        return Unreadable(f"{error}", where=path, remedy="install the package that reads this kind of URL")
+        what = f"what reads such URLs is not installed: {error}"
+        return Unreadable(what, where=path, remedy=how_to_install(path))
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     text = " ".join(text.split())
     if is_remote(path):

@@ -10,9 +10,6 @@ from typing import Any, Final
 
 from tb_gpudiag.training.answers import Answer
 
-EXTRAS: Final = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure"}
-"""Extras of this package that install what writes to a store, by the URL's scheme."""
-
 # Here, a file appears when all of it has arrived.
 _PUT_IS_ATOMIC: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "ocilake"}
@@ -30,10 +27,9 @@ def check_store(url: str) -> None:
         raise ValueError(f"no file system is known for {scheme}:// (see fsspec)")
     module = known_implementations[scheme]["class"].partition(".")[0]
     if importlib.util.find_spec(module) is None:
-        package = f"'tb-gpudiag[{EXTRAS[scheme]}]'" if scheme in EXTRAS else module
-        raise ValueError(
-            f"{scheme}:// needs the package {module}, which is not installed: pip install {package}"
-        )
+        from tb_gpudiag.trace.remote import how_to_install
+
+        raise ValueError(f"{scheme}:// needs {module}, which is not installed: {how_to_install(url)}")
 
 
 def _loaded(scheme: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def test_the_list_survives_a_lost_network(
     store.proxy.set("stall")
     until(["store/run", "store/run_2", "local"], "the store does not answer. The list is from before")
     write_trace(tmp_path / "local", "c.2.pt.trace.json")
-    until(["store/run", "store/run_2", "local", "local"], "asked again until it answers")
+    until(["store/run", "store/run_2", "local", "local"], "connection; it is asked again until it answers")
     store.remove("log/run_2/rank0.1.pt.trace.json")
     store.proxy.set("pass")
     until(["store/run", "local", "local"], "")
@@ -88,6 +89,7 @@ def test_a_store_that_never_answered(
     try:
         found = eventually(lambda: broken.json("traces").get("problems"))
         assert found[0]["what"].startswith("the store ")
+        assert json.loads(broken.client.get("/data/plugins_listing").data)["gpudiag"]["enabled"]
         store.proxy.set("pass")
         eventually(lambda: broken.json("traces")["traces"], "listed")
     finally:
