@@ -85,7 +85,7 @@ class Assembly:
         memory_kept = memory_near & self._on_read_devices([p.memory.device for p in parts])
         memory = self._memory(parts, threads_of_part, time_ns - first_ns, memory_kept)
         events = self._events(parts, threads_of_part, threads, start_ns - first_ns, spans_kept)
-        counters, notes = self._counters.finish(first_ns, bounds, _devices(events))
+        counters, notes = self._counters.finish(first_ns, bounds, lambda: _devices(events))
         self.notes += notes
         self._write_notes()
         return events, memory, counters, first_ns

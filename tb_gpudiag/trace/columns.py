@@ -41,6 +41,8 @@ _LONGEST_SHAPES: Final = 400
 LONGEST_NAME: Final = 8_192
 # Old traces have the whole call stack of an operator in one text, some 100 frames.
 _LONGEST_STACK: Final = 65_536
+# With fewer values than this, a table is faster than sorting.
+_MOST_NUMBERED: Final = 1 << 16
 _COPIES: Final = np.array([Category.MEMCPY, Category.MEMSET], np.uint8)
 
 
@@ -306,17 +308,31 @@ def _threads(pid: pa.Array, tid: pa.Array, rows: Int64) -> tuple[Int32, list[tup
     take = _indices(rows)
     pids, tids = (_encoded(_shortened(column.take(take), LONGEST_NAME)) for column in (pid, tid))
     pair = pids.indices.to_numpy().astype(np.int64) * max(len(tids.dictionary), 1) + tids.indices.to_numpy()
-    pairs, thread = np.unique(pair, return_inverse=True)
+    pairs, thread = _numbered(pair, max(len(pids.dictionary), 1) * max(len(tids.dictionary), 1))
     left, right = np.divmod(pairs, max(len(tids.dictionary), 1))
     pid_text, tid_text = pids.dictionary.to_pylist(), tids.dictionary.to_pylist()
     texts = [(pid_text[a], tid_text[b]) for a, b in zip(left.tolist(), right.tolist(), strict=True)]
     return thread.astype(np.int32), texts
 
 
+def _numbered(values: Int64, bound: int) -> tuple[Int64, Int64]:
+    """Return the different values (0 to bound - 1), ascending, and the number of each value among them."""
+    if bound > _MOST_NUMBERED:
+        return np.unique(values, return_inverse=True)
+    used = np.zeros(bound, np.bool_)
+    used[values] = True
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[values]
+
+
 @functools.cache
 def _scalar(value: int | float | str, kind: pa.DataType) -> pa.Scalar:
     # Cached: for each new scalar, pyarrow looks for pandas, which is slow if pandas is not installed.
     return pa.scalar(value, kind)
+
+
+@functools.cache
+def _one_empty(kind: pa.DataType) -> pa.Array:
+    return pa.array([""], kind)
 
 
 def _indices(rows: Int64) -> pa.Array:
@@ -331,6 +347,8 @@ def _shortened(strings: pa.Array, longest: int) -> pa.Array:
 
 
 def _encoded(strings: pa.Array) -> pa.DictionaryArray:
+    if len(strings) and strings.null_count == len(strings):
+        return pa.DictionaryArray.from_arrays(np.zeros(len(strings), np.int32), _one_empty(strings.type))
     return pc.fill_null(strings, _scalar("", strings.type)).dictionary_encode()
 
 

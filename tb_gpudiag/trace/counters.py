@@ -7,7 +7,7 @@ power and clocks) name the series by the keys of `args`, which may be anything: 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -82,10 +82,10 @@ class Collector:
         return self._series.get(series, NONE)
 
     def finish(
-        self, first_ns: int, bounds: tuple[int, int], device_of: Mapping[str, int]
+        self, first_ns: int, bounds: tuple[int, int], devices: Callable[[], Mapping[str, int]]
     ) -> tuple[list[Counter], list[str]]:
-        """Return the counters and notes. first_ns: the earliest event. bounds: see stray.reach. device_of:
-        GPU by pid."""
+        """Return the counters and notes. first_ns: the earliest event. bounds: see stray.reach. devices:
+        returns the GPU by pid."""
         if not self._parts:
             return [], []
         code, time_ns, value = (
@@ -99,7 +99,7 @@ class Collector:
         count = np.bincount(code, minlength=len(self._series))
         chosen = np.argsort(-count, kind="stable")[:MOST_COUNTERS]
         self._skipped |= int((count > 0).sum()) > MOST_COUNTERS
-        known = list(self._series)
+        known, device_of = list(self._series), devices()
         found = []
         for each in chosen[count[chosen] > 0].tolist():
             low, high = np.searchsorted(code, [each, each + 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 
 SIZE_BYTES = 500 << 20
+
+_NUMBER = re.compile(rb'"(ts|correlation|External id|Python id|Python parent id)":\s*(\d+)')
 
 _BEGIN = """
 import time
@@ -46,15 +49,28 @@ class Measured:
 
 def large_trace(folder: Path, size_bytes: int = SIZE_BYTES) -> Path:
     """Write a trace of about this size by repeating the events of a real one, or of a built one without
-    it."""
+    it.
+
+    The repetitions follow one another in time, and each has ids of its own: sorting and joining cost what
+    they do in a recording of this length.
+    """
     before, events, after = _parts()
+    times = [int(found[2]) for found in _NUMBER.finditer(events) if found[1] == b"ts"]
+    after_us, after_id = max(times) - min(times) + 1_000, 1 << 24
     path = folder / "large.1.pt.trace.json"
     with path.open("wb") as file:
         file.write(before + events)
-        for _ in range(size_bytes // len(events) - 1):
-            file.write(b"," + events)
+        for number in range(1, size_bytes // len(events)):
+            file.write(b"," + _shifted(events, number * after_us, number * after_id))
         file.write(after)
     return path
+
+
+def _shifted(events: bytes, by_us: int, by_id: int) -> bytes:
+    def number(found: re.Match[bytes]) -> bytes:
+        return b'"%s": %d' % (found[1], int(found[2]) + (by_us if found[1] == b"ts" else by_id))
+
+    return _NUMBER.sub(number, events)
 
 
 def packed(path: Path) -> Path:

@@ -91,6 +91,25 @@ def test_an_array_has_no_more_elements_than_the_bound(
     assert most_elements(json.dumps(values, separators=separators).encode()) >= len(values)
 
 
+@given(
+    st.lists(
+        st.dictionaries(st.text('{}[]":\\,a '), st.none() | st.text('{}[]":\\,a') | st.lists(st.just({})))
+        | st.text('{}":,a '),
+        min_size=1,
+    ),
+    st.sampled_from([(",", ":"), (",\n  ", ": "), (" " * 70 + ",", ":"), ("," + " " * 70, " " * 70 + ":")]),
+)
+def test_objects_and_texts_have_no_more_elements_than_the_bound(
+    values: list[object], separators: tuple[str, str]
+) -> None:
+    assert most_elements(json.dumps(values, separators=separators).encode()) >= len(values)
+
+
+def test_the_bound_is_exact_for_events_with_lists_and_keys_after_their_arguments() -> None:
+    event = {"ph": "X", "args": {"Input Dims": [[1, 2, 3], [4, 5]]}, "ts": 1, "dur": 2}
+    assert most_elements(json.dumps([event] * 100, indent=1).encode()) == 100
+
+
 def test_the_bound_is_close_for_events_without_lists() -> None:
     event = {"ph": "X", "name": "aten::mm", "ts": 1, "dur": 2, "args": {"External id": 3, "Ev Idx": 4}}
     assert most_elements(json.dumps([event] * 100).encode()) <= 101

@@ -10,6 +10,7 @@ import pyarrow as pa
 from tb_gpudiag.digest.building.parts import table
 from tb_gpudiag.digest.digest import KERNELS, OPERATORS, PATH_SEPARATOR, REST
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.paths import Paths
 from tb_gpudiag.facts.core.steps import Window
@@ -142,7 +143,7 @@ def _launches(host: Host, work: Work, window: Window, n: int) -> tuple[Int64, In
     """Return how many launch calls each operator made, and the time in them, shape (n,) each; and the launch
     calls in the window that no operator made."""
     events = host.events
-    calls = np.unique(work.launch[work.launch != NONE])
+    calls = distinct(work.launch[work.launch != NONE])
     calls = calls[np.isin(events.category[calls], np.array(CALL_CATEGORIES, np.uint8))]
     operator = host.operator[calls]
     alone = calls[operator == NONE]

@@ -7,7 +7,7 @@ import numpy as np
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Steps
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64
 from tb_gpudiag.trace.vocabulary.api_calls import ALLOCATOR_CALL, INITIALIZING_CALL, MODULE_LOAD_CALL
@@ -47,7 +47,7 @@ def first_run(host: Host, work: Work, steps: Steps) -> Bool:
     found = np.zeros(len(events), np.bool_)
     if not len(long):
         return found
-    found[long[match(events, INITIALIZING_CALL)[long]]] = True
+    found[long[match_some(events, INITIALIZING_CALL, long)]] = True
     found[_first_allocator_calls(events, calls)] = True
     loads = _loads(events, work, long)
     if not _recurs(events, loads, work, steps):
@@ -63,7 +63,7 @@ def _loads(events: Events, work: Work, long: Int64) -> Int64:
     first_use = np.zeros(len(events), np.bool_)
     first_use[work.launch[work.first_use & (work.launch != NONE)]] = True
     lazily = first_use[long] & (events.duration_ns[long] >= LOADING_CALL_NS)
-    return long[match(events, MODULE_LOAD_CALL)[long] | lazily]
+    return long[match_some(events, MODULE_LOAD_CALL, long) | lazily]
 
 
 def _recurs(events: Events, loads: Int64, work: Work, steps: Steps) -> bool:
@@ -84,7 +84,7 @@ def _recurs(events: Events, loads: Int64, work: Work, steps: Steps) -> bool:
 
 def _first_allocator_calls(events: Events, calls: Int64) -> Int64:
     """The first call of each allocator function, if it took far longer than such a call does."""
-    allocating = calls[match(events, ALLOCATOR_CALL)[calls]]
+    allocating = calls[match_some(events, ALLOCATOR_CALL, calls)]
     allocating = allocating[np.argsort(events.start_ns[allocating], kind="stable")]
     first = allocating[np.unique(events.name[allocating], return_index=True)[1]]
     return first[events.duration_ns[first] >= FIRST_ALLOCATOR_CALL_NS]

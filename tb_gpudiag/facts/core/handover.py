@@ -9,7 +9,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
-from tb_gpudiag.facts.core.intervals import Intervals, expand, overlapping, union
+from tb_gpudiag.facts.core.intervals import Intervals, distinct, expand, overlapping, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
@@ -234,7 +234,7 @@ def repaint(
         return spans
     on_the_way = np.isin(spans.cause, np.array(of, np.uint8))
     chosen = spans.take(on_the_way)
-    edges = np.unique(np.concatenate(time))
+    edges = distinct(np.concatenate(time))
     far = np.iinfo(np.int64)
     start, end = np.r_[far.min, edges], np.r_[edges, far.max]
     painted = np.isin(start, time.start)

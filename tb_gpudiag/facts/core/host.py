@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.steps import Steps, Window
 from tb_gpudiag.facts.core.threads import Activity, HostTree
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64, UInt8
@@ -210,7 +210,7 @@ class Host:
         inside = (parent == NONE) | (parent == id_ - 1)
         later = np.flatnonzero(~(follows & inside))
         first = frames[: later[0]] if len(later) else frames
-        started = match(events, torch_frames.PROFILER_FRAME)[first].any()
+        started = match_some(events, torch_frames.PROFILER_FRAME, first).any()
         return first if started else first[:0]
 
     @cached_property

@@ -20,7 +20,7 @@ from tb_gpudiag.facts.core.first_run import LOADING_CALL_NS
 from tb_gpudiag.facts.core.handover import CauseSpans, HostTime, repaint
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, coverage
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, UInt8
 from tb_gpudiag.trace.vocabulary.api_calls import COPY_CALL
@@ -230,7 +230,7 @@ def _mark_unrecorded(spans: CauseSpans, busy: Busy, events: Events) -> CauseSpan
     length = spans.end_ns - spans.start_ns
     waits = np.isin(spans.cause, np.array([Cause.QUEUED, Cause.SYNC], np.uint8))
     copies = spans.event != NONE
-    copies[copies] = match(events, COPY_CALL)[spans.event[copies]]
+    copies[copies] = match_some(events, COPY_CALL, spans.event[copies])
     waits |= copies & (spans.cause == Cause.LAUNCH)
     found = waits & (length >= UNRECORDED_NS) & (before <= LITTLE_BUSY * length)
     return replace(spans, cause=np.where(found, np.uint8(Cause.UNRECORDED), spans.cause))

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
@@ -133,7 +134,7 @@ def full_queue(events: Events, work: Work, blocking: Int64) -> FullQueue:
     blocking: event indices of the calls that wait for the GPU anyway (handover.HostTime.blocking).
     """
     linked = work.launch != NONE
-    calls = np.unique(work.launch[linked])
+    calls = distinct(work.launch[linked])
     start, duration = events.start_ns[calls], events.duration_ns[calls]
     if not len(calls):
         return FullQueue(calls, duration)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.trace.events import Int32, Int64
 
 
@@ -15,7 +16,7 @@ class ThreadAxis:
     """
 
     def __init__(self, *times_ns: Int64) -> None:
-        self._times_ns = np.unique(np.concatenate(times_ns))
+        self._times_ns = distinct(np.concatenate(times_ns))
 
     @property
     def stride(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.intervals import Intervals, clip, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Bool, Category, Events, Int32, Int64
 from tb_gpudiag.trace.vocabulary import gpu_copies
@@ -46,9 +46,9 @@ def find_transfers(events: Events, work: Work) -> Transfers:
         launch,
         np.where(launch == NONE, 0, events.duration_ns[launch]),
         events.bytes[event],
-        match(events, gpu_copies.PAGEABLE)[event],
-        match(events, gpu_copies.TO_DEVICE)[event],
-        match(events, gpu_copies.TO_HOST)[event],
+        match_some(events, gpu_copies.PAGEABLE, event),
+        match_some(events, gpu_copies.TO_DEVICE, event),
+        match_some(events, gpu_copies.TO_HOST, event),
     )
 
 

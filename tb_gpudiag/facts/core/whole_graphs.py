@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.trace.vocabulary.kernel_names import WHOLE_GRAPH
@@ -24,7 +24,7 @@ class WholeGraphs:
 
 def whole_graphs(events: Events, work: Work, device: int, window: Window) -> WholeGraphs:
     """Find the graphs of a device that were recorded as one event each."""
-    chosen = work.event[(events.device[work.event] == device) & match(events, WHOLE_GRAPH)[work.event]]
+    chosen = work.event[(events.device[work.event] == device) & match_some(events, WHOLE_GRAPH, work.event)]
     inside = (events.end_ns[chosen] > window.start_ns) & (events.start_ns[chosen] < window.end_ns)
     chosen = chosen[inside]
     times = clip(union(events.start_ns[chosen], events.end_ns[chosen]), window.start_ns, window.end_ns)

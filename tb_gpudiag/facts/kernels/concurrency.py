@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
+from tb_gpudiag.facts.core.intervals import Intervals, distinct, subtract, union
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
@@ -68,7 +68,7 @@ def _computing(kernels: Kernels) -> Bool:
 
 def _segments(kernels: Kernels) -> tuple[Int64, tuple[Int64, Int64]]:
     """Return the times at which a kernel starts or ends, and the places of each kernel's start and end."""
-    times = np.unique(np.concatenate([kernels.start_ns, kernels.end_ns]))
+    times = distinct(np.concatenate([kernels.start_ns, kernels.end_ns]))
     return times, (np.searchsorted(times, kernels.start_ns), np.searchsorted(times, kernels.end_ns))
 
 

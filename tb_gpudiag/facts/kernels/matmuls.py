@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.trace.vocabulary.operators import LINEAR, MATMUL_FACTORS
@@ -44,7 +44,7 @@ def batch_of_one(host: Host, window: Window, least: int) -> bool:
     known = events.shapes != NONE
     known &= (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
     calls = np.flatnonzero(known)
-    calls = calls[match(events, LINEAR)[calls]]
+    calls = calls[match_some(events, LINEAR, calls)]
     shapes = {events.input_shapes[i] for i in np.unique(events.shapes[calls])}
     return len(calls) >= least and all(
         len(inputs := matrices(shape)) > 0 and inputs[0][0] == 1 for shape in shapes

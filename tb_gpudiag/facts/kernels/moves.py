@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.matching import kind_by_name, match
+from tb_gpudiag.facts.core.matching import kind_by_name, match_some
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Int64
 from tb_gpudiag.trace.vocabulary import gpu_copies, operators
@@ -34,8 +34,8 @@ def find_moves(kernels: Kernels, host: Host) -> Int64:
     events = host.events
     operator = kernels.operators(host)
     found = np.full(len(operator), NONE, np.int64)
-    here = kernels.is_kernel | match(events, gpu_copies.ON_DEVICE)[kernels.event]
-    here &= (operator != NONE) & match(events, operators.DATA_MOVER)[operator]
+    here = kernels.is_kernel | match_some(events, gpu_copies.ON_DEVICE, kernels.event)
+    here &= (operator != NONE) & match_some(events, operators.DATA_MOVER, operator)
     if here.any():
         of_name = kind_by_name(events.names, _OPERATORS, len(Move))
         on_host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8))
@@ -43,5 +43,5 @@ def find_moves(kernels: Kernels, host: Host) -> Int64:
         found[here] = least[operator[here]]
         # A copy by the copy engine moves bytes as they are: both tensors have the same format and layout.
         found[(found != NONE) & (found != len(Move)) & ~kernels.is_kernel] = Move.COPY
-    found[kernels.is_kernel & match(events, LAYOUT_KERNEL)[kernels.event]] = Move.LAYOUT
+    found[kernels.is_kernel & match_some(events, LAYOUT_KERNEL, kernels.event)] = Move.LAYOUT
     return np.where(found == len(Move), NONE, found)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Int64
 
@@ -27,7 +27,7 @@ class DriverCalls:
         """Count calls with matching names, in the window if one is given: (name, calls), most calls first."""
         events = self._events
         calls = events.where(*CALL_CATEGORIES)
-        calls = calls[match(events, name)[calls]]
+        calls = calls[match_some(events, name, calls)]
         if window is not None:
             starts = events.start_ns[calls]
             calls = calls[(starts >= window.start_ns) & (starts < window.end_ns)]

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
 from tb_gpudiag.facts.core.idle import Ledger
-from tb_gpudiag.facts.core.intervals import Intervals, coverage
+from tb_gpudiag.facts.core.intervals import Intervals, coverage, distinct
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.queue_depth import FullQueue
 from tb_gpudiag.facts.core.steps import Window
@@ -112,7 +112,7 @@ def _on_the_way(
 ) -> tuple[Int64, Int64]:
     """Return the dispatch and the Python time before each call, shape of `calls` each."""
     events = host.events
-    every = np.unique(work.launch[work.launch != NONE])
+    every = distinct(work.launch[work.launch != NONE])
     every = every[np.lexsort((events.start_ns[every], events.thread[every]))]
     in_call = np.isin(events.category, np.array(CALL_CATEGORIES, np.uint8))
     dispatch_ns, python_ns = np.zeros(len(calls), np.int64), np.zeros(len(calls), np.int64)

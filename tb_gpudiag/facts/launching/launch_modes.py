@@ -9,7 +9,7 @@ import numpy as np
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, clip, coverage, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.trace.vocabulary.api_calls import GRAPH_LAUNCH
@@ -68,7 +68,7 @@ def launch_modes(
     starts = events.start_ns[blocking]
     in_window = (starts >= window.start_ns) & (starts < window.end_ns)
     calls = work.launch[launched]
-    by_graph = match(events, GRAPH_LAUNCH)[calls]
+    by_graph = match_some(events, GRAPH_LAUNCH, calls)
     return LaunchModes(
         clip(union(events.start_ns[spans], events.end_ns[spans]), window.start_ns, window.end_ns),
         int((inside[blocking] & in_window).sum()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Steps
 from tb_gpudiag.trace.events import NONE
@@ -18,7 +19,7 @@ def same_shapes(host: Host, work: Work, steps: Steps) -> bool | None:
     or more the first one does not count, because it creates what the others reuse.
     """
     events = host.events
-    calls = np.unique(work.launch[work.launch != NONE])
+    calls = distinct(work.launch[work.launch != NONE])
     calls = calls[host.operator[calls] != NONE]
     operator = host.operator[calls]
     order = np.argsort(steps.start_ns, kind="stable")[1 if len(steps) > 2 else 0 :]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
 from tb_gpudiag.facts.memory.phase import Phase
@@ -74,7 +75,7 @@ def inferred_steps(
     outside = ~_in_module(allocations, memory)[first:] if has_modules else np.zeros(len(own), np.bool_)
     time = allocations.time_ns[first:]
     for borders in _candidates(site, own, outside):
-        at = np.unique(time[borders])
+        at = distinct(time[borders])
         if len(at) >= FEWEST_BORDERS:
             names = [f"inferred {i + 1}" for i in range(len(at) - 1)]
             return Periods(names, at[:-1], at[1:], "step", inferred=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.trace.events import (
     CALL_CATEGORIES,
@@ -148,7 +148,7 @@ def _call_retries(host: Host, around: Int64) -> int:
     calls = calls[host.operator[calls] != NONE]
     calls = calls[allocates[host.operator[calls]]]
     calls = calls[np.lexsort((events.start_ns[calls], events.thread[calls]))]
-    gets = match(events, DEVICE_ALLOCATION)[calls]
+    gets = match_some(events, DEVICE_ALLOCATION, calls)
     same = host.operator[calls[1:]] == host.operator[calls[:-1]]
     return int((~gets[:-1] & gets[1:] & same).sum())
 

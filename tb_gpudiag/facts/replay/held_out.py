@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tb_gpudiag.facts.core.idle import TURNAROUND_NS
-from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
+from tb_gpudiag.facts.core.intervals import Intervals, distinct, subtract, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.replay.model import HANDSHAKE_NS, NOISE_NS, Calls, Streams, waits_for_its_own
@@ -108,7 +108,7 @@ def _late_in_call(events: Events, calls: Calls, call: Int64) -> Bool:
 
     A call that returns when its own work has ended took long because of that.
     """
-    launches = np.unique(call)
+    launches = distinct(call)
     name, duration = events.name[calls.event[launches]], (calls.end_ns - calls.start_ns)[launches]
     usual = np.full(len(launches), np.median(duration) if len(launches) else 0)
     for one in np.unique(name).tolist():

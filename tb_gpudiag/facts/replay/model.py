@@ -7,8 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Events, Int64
 from tb_gpudiag.trace.vocabulary.api_calls import EVENT_RECORD, EVENT_WAIT
@@ -87,7 +88,7 @@ def calls_of(events: Events, work: Work, blocking: Int64, full_queue: Int64, mar
 
     blocking, full_queue: as for replay.Replay. marks: times of step starts, and the end of the last step.
     """
-    launches = np.unique(work.launch[work.launch != NONE])
+    launches = distinct(work.launch[work.launch != NONE])
     event = np.union1d(launches, blocking)
     event = np.r_[np.full(len(marks), NONE, np.int64), event]
     start = np.where(event == NONE, 0, events.start_ns[event])
@@ -132,7 +133,7 @@ def _recorded(events: Events, work: Work, event: Int64, start: Int64, end: Int64
     target remains."""
     is_call = event != NONE
     waits = is_call & (target != NONE)
-    waits[is_call] &= match(events, EVENT_WAIT)[event[is_call]]
+    waits[is_call] &= match_some(events, EVENT_WAIT, event[is_call])
     waits[waits] = (events.end_ns[work.event[target[waits]]] <= start[waits]) | (
         end[waits] - start[waits] <= AT_ONCE_NS
     )

@@ -12,7 +12,7 @@ from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import Ledger
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.facts.core.transfers import Transfers
@@ -127,7 +127,7 @@ def _in_time(events: Events, calls: _Calls, found: Repetition) -> tuple[Int64, I
     begins = np.r_[np.int64(0), calls.end_ns][found.start]
     waits = events.where(*CALL_CATEGORIES)
     waits = waits[
-        match(events, BLOCKING_CALL)[waits]
+        match_some(events, BLOCKING_CALL, waits)
         & (events.thread[waits] == events.thread[calls.event[found.start[0]]])
     ]
     ends = np.r_[np.int64(0), np.sort(events.end_ns[waits])]

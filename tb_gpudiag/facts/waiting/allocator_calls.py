@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import CALL_CATEGORIES
 from tb_gpudiag.trace.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
@@ -34,7 +34,7 @@ def allocator_calls(host: Host, window: Window) -> AllocatorCalls:
     inside = (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
     calls = events.where(*CALL_CATEGORIES)
     calls = calls[inside[calls]]
-    frees, allocates = match(events, DEVICE_FREE)[calls], match(events, DEVICE_ALLOCATION)[calls]
+    frees, allocates = match_some(events, DEVICE_FREE, calls), match_some(events, DEVICE_ALLOCATION, calls)
     in_order = frees[frees | allocates]
     empty_cache = match(events, EMPTY_CACHE) & (host.tree.depth >= 0)
     outermost = host.tree.outermost(empty_cache) == np.arange(len(events))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Category, Events
 from tb_gpudiag.trace.vocabulary import api_calls, job_names, marks, operators, torch_frames
@@ -33,7 +34,7 @@ def job_kind(host: Host) -> JobKind:
     events = host.events
     forward = (events.category == Category.CPU_OP) & (events.sequence != NONE) & (events.forward_thread <= 0)
     # Operators have a sequence number while gradients are enabled, and it rises with each node that is made.
-    numbers = len(np.unique(events.sequence[forward]))
+    numbers = len(distinct(events.sequence[forward]))
     return JobKind(
         training=_training(events),
         pipeline=bool(match(events, job_names.PIPELINE).any()),

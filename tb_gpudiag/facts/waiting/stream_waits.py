@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Category, Events, Int64
 from tb_gpudiag.trace.vocabulary.marks import STREAM_WAIT_EVENT
 
@@ -90,7 +90,7 @@ def count_awaited(events: Events, awaited: Int64) -> list[Awaited]:
 def stream_waits(events: Events) -> StreamWaits:
     """Find the waits of streams for events, with the host calls that made and recorded them."""
     syncs = events.where(Category.CUDA_SYNC)
-    waits = syncs[match(events, STREAM_WAIT_EVENT)[syncs] & (events.sequence[syncs] > 0)]
+    waits = syncs[match_some(events, STREAM_WAIT_EVENT, syncs) & (events.sequence[syncs] > 0)]
     calls = events.where(*CALL_CATEGORIES)
     calls = calls[np.argsort(events.correlation[calls], kind="stable")]
     made, record = (

@@ -10,7 +10,7 @@ import numpy as np
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import Ledger
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, union
-from tb_gpudiag.facts.core.matching import kind_by_name, match
+from tb_gpudiag.facts.core.matching import kind_by_name, match_some
 from tb_gpudiag.facts.core.ranges import Ranges, longest
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.transfers import Transfers
@@ -85,7 +85,7 @@ def sync_kinds(host: Host, transfers: Transfers, calls: Int64) -> UInt8:
         )
         found[of_copy] = np.minimum(found[of_copy], np.uint8(kind))
     for kind, pattern in _CALL:
-        called = match(events, pattern)[calls]
+        called = match_some(events, pattern, calls)
         found[called] = np.minimum(found[called], np.uint8(kind))
     found[found > SyncKind.COPY] = SyncKind.COPY
     return found
