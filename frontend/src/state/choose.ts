@@ -47,6 +47,16 @@ export function inRun(traces: readonly TraceEntry[], run: string, worker?: strin
   return newest(same.length > 0 ? same : all);
 }
 
+/**
+ * Return what to show instead of a recording that is gone: the newest one of its worker or run, else of all; one that
+ * is not complete only if there is no other.
+ */
+export function insteadOf(traces: readonly TraceEntry[], gone: TraceEntry | null): TraceEntry | null {
+  const complete = traces.filter(({ writing }) => !writing);
+  const ofRun = gone && (inRun(complete, gone.run, gone.worker) ?? inRun(traces, gone.run, gone.worker));
+  return ofRun ?? newest(complete) ?? newest(traces);
+}
+
 /** Return the later recordings of the same worker that can be read, the newest first. */
 export function newerThan(traces: readonly TraceEntry[], shown: TraceEntry): TraceEntry[] {
   return traces

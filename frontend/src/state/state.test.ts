@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { plain } from "../base/format.testdata";
 import type { Device, Finding, Report, TraceEntry } from "../wire/report";
 import { stepParts, stepsOf, window_us, windowParts } from "./account";
-import { inRun, likelyBases, matches, levels, newerThan, newest, spanLabel } from "./choose";
+import { inRun, insteadOf, likelyBases, matches, levels, newerThan, newest, spanLabel } from "./choose";
 import { activitiesOf, longest } from "./gap";
 import { costText, findingKeys, groupedByReason } from "./findings";
 import { linkOf, usePage } from "./store";
@@ -43,6 +43,20 @@ describe("choosing", () => {
   it("keeps the worker when the run changes", () => {
     expect(inRun(traces, "a", "w1")?.id).toBe("3");
     expect(inRun(traces, "a", "w7")?.id).toBe("2");
+  });
+
+  it("shows the newest complete recording of the same worker instead of one that is gone", () => {
+    const gone = entry("gone", "b", "w0", 6);
+    const all = [
+      entry("old", "b", "w0", 5),
+      entry("young", "b", "w0", 7),
+      { ...entry("half", "b", "w0", 8), writing: true },
+      entry("other run", "c", "w0", 9),
+    ];
+    expect(insteadOf(all, gone)?.id).toBe("young");
+    expect(insteadOf(all, entry("gone", "d", "w0", 6))?.id).toBe("other run");
+    expect(insteadOf(all, null)?.id).toBe("other run");
+    expect(insteadOf([], gone)).toBeNull();
   });
 
   it("finds later recordings of the same worker, the newest first", () => {

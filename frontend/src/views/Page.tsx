@@ -1,5 +1,5 @@
-import { lazy, Suspense, useEffect } from "react";
-import { newest } from "../state/choose";
+import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { insteadOf, newest } from "../state/choose";
 import { useRuns, useTraces } from "../state/queries";
 import { usePage } from "../state/store";
 import { firstView, viewsFor } from "../state/views";
@@ -55,7 +55,8 @@ function Listed({ list }: { list: TraceList | null }) {
   const openTab = usePage((page) => page.openTab);
   const traces = list?.traces ?? NO_TRACES;
   const known = traces.find((entry) => entry.id === wanted) ?? null;
-  const shown = known ?? newest(traces);
+  const instead = useInstead(traces, wanted, known);
+  const shown = known ?? instead ?? newest(traces);
   const open = tab ?? (list ? firstView(traces, wanted) : "runs");
 
   // Decide once and keep it: runs and traces that appear later must not replace what is on the page.
@@ -80,7 +81,7 @@ function Listed({ list }: { list: TraceList | null }) {
         {problems}
         {wanted !== null && !known && open !== "runs" && (
           <Notice tone="warning">
-            The trace of this link is no longer in the log directory. This is the newest trace instead.
+            The recording of this link is no longer in the log directory. This is another one.
           </Notice>
         )}
         {open !== "compare" && <BaseBar entry={open === "runs" ? null : shown} />}
@@ -91,6 +92,29 @@ function Listed({ list }: { list: TraceList | null }) {
       <RulePanel />
     </>
   );
+}
+
+/**
+ * The recording to show while the wanted one is gone. It stays until it is gone, too: while a job records and deletes,
+ * the newest one changes faster than it can be read.
+ */
+function useInstead(
+  traces: readonly TraceEntry[],
+  wanted: string | null,
+  known: TraceEntry | null,
+): TraceEntry | null {
+  const [id, setId] = useState<string | null>(null);
+  const last = useRef<TraceEntry | null>(null);
+  const instead = traces.find((entry) => entry.id === id) ?? null;
+  useEffect(() => {
+    if (known) last.current = known;
+    else if (wanted !== null && instead === null) {
+      const next = insteadOf(traces, last.current);
+      last.current = next ?? last.current;
+      setId(next?.id ?? null);
+    }
+  }, [traces, wanted, known, instead]);
+  return wanted !== null && !known ? instead : null;
 }
 
 interface ViewProps {
