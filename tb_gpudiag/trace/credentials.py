@@ -41,6 +41,10 @@ _SLOW_BYTES: Final = 64 << 10
 # More different names than this are counted together.
 _MOST_NAMES: Final = 1_000
 
+# Below this, Python's expression finds nothing sooner than RE2 is set up.
+_SHORT_BYTES: Final = 2 << 10
+_MAYBE: Final = re.compile(MAYBE.encode())
+
 # Names and frames are searched this many at a time.
 _TEXTS_AT_ONCE: Final = 4_096
 _BETWEEN_TEXTS: Final = b"\n\0\n"
@@ -342,6 +346,9 @@ def _shown(name: str) -> str:
 
 def _first(text: bytes, at: int) -> int:
     """Find the first place from `at` that may be a credential, or -1."""
+    if len(text) - at < _SHORT_BYTES:
+        match = _MAYBE.search(text, at)
+        return -1 if match is None else match.start()
     ends = pa.py_buffer(np.array([at, len(text)], np.int64))
     column = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(text)])
     found: int = pc.find_substring_regex(column, MAYBE)[0].as_py()
