@@ -18,6 +18,7 @@ export default defineConfig({
     environment: "node",
     globalSetup: process.env.SHOTS ? [] : ["shared.ts"],
     fileParallelism: false, // they share a profile
+    isolate: false,
     testTimeout: 120_000,
     // A machine that is busy with other jobs must not fail a build. A second try is printed.
     retry: process.env.CI ? 1 : 0,
