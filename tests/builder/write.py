@@ -13,6 +13,9 @@ from tests.builder.recording import Recording
 
 Document = dict[str, Any]
 
+# json.dumps makes an encoder for each call, and looks for cycles.
+_encode = json.JSONEncoder(check_circular=False).encode
+
 
 @dataclass(frozen=True)
 class TopLevel:
@@ -120,33 +123,32 @@ def _timestamp_ns(window_ns: int, generation: Generation) -> int:
     return absolute - BASE_NS if generation in ("C1", "C2") else absolute
 
 
-def _timestamps(timed: Timed, generation: Generation) -> dict[str, str]:
-    """Return `ts` and `dur` as decimal µs. Generations A and B cut both ends to whole µs."""
+def _timestamps(timed: Timed, generation: Generation) -> str:
+    """Return `ts` and `dur` in decimal µs, as entries. Generations A and B cut both ends to whole µs."""
     if timed.start_ns is None:
-        return {}
+        return ""
     start = _timestamp_ns(timed.start_ns, generation)
-    end = start if timed.end_ns is None else _timestamp_ns(timed.end_ns, generation)
-    if generation in ("A", "B"):
-        texts = {"ts": str(start // 1000), "dur": str(end // 1000 - start // 1000)}
-    else:
-        texts = {"ts": _decimal_us(start), "dur": _decimal_us(end - start)}
+    whole = generation in ("A", "B")
+    begins = f'"ts": {start // 1000 if whole else _decimal_us(start)}'
     if timed.end_ns is None:
-        del texts["dur"]
-    return texts
+        return begins
+    end = _timestamp_ns(timed.end_ns, generation)
+    return f'{begins}, "dur": {end // 1000 - start // 1000 if whole else _decimal_us(end - start)}'
 
 
 def _decimal_us(ns: int) -> str:
-    return f"{'-' if ns < 0 else ''}{abs(ns) // 1000}.{abs(ns) % 1000:03d}"
+    if ns < 0:
+        return f"-{_decimal_us(-ns)}"
+    return f"{ns // 1000}.{ns % 1000:03d}"
 
 
 def _with_numbers(timed: Timed, generation: Generation) -> dict[str, Any]:
-    numbers = {key: json.loads(text) for key, text in _timestamps(timed, generation).items()}
-    return {**timed.event, **numbers}
+    return {**timed.event, **json.loads(f"{{{_timestamps(timed, generation)}}}")}
 
 
 def _text(timed: Timed, generation: Generation) -> str:
-    times = ", ".join(f'"{key}": {text}' for key, text in _timestamps(timed, generation).items())
-    event = json.dumps(timed.event)
+    times = _timestamps(timed, generation)
+    event = _encode(timed.event)
     return f"{{{times}, {event[1:]}" if times else event
 
 
