@@ -15,7 +15,7 @@ from tests.benchmarks.truth.traps import TRAPS, Trap, score_traps
 from tests.builder import GENERATIONS
 from tests.simulator import FAULTS, Fault
 
-SETTINGS = 2
+SETTINGS = 1
 SEED = 1
 
 RIGHT_CAUSE = 0.99
@@ -54,14 +54,14 @@ def test_no_rule_is_wrong(score: Score) -> None:
 @pytest.mark.slow
 def test_the_planted_fault_comes_first(score: Score) -> None:
     ranked = sum(one.ranked for one in score.rules.values())
-    assert ranked >= len(FAULTS)
+    assert ranked >= SETTINGS * len(FAULTS) // 2
     assert sum(one.first for one in score.rules.values()) >= 0.9 * ranked
 
 
 @pytest.mark.slow
 def test_what_fixes_save_is_in_the_promised_range(score: Score) -> None:
     promised = sum(one.promised for one in score.rules.values())
-    assert promised >= len(FAULTS)
+    assert promised >= SETTINGS * len(FAULTS) // 2
     assert sum(one.kept for one in score.rules.values()) >= 0.85 * promised
     for rule in ("GD101", "GD301", "GD302"):  # with a fix that the simulator knows exactly
         assert score.rules[rule].kept >= 0.8 * score.rules[rule].promised
@@ -77,18 +77,18 @@ def test_idle_time_is_attributed_to_the_planted_cause(score: Score) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.name)
 def test_no_trap_is_walked_into(trap: Trap) -> None:
-    (score,) = score_traps(4, SEED, [trap]).values()
+    (score,) = score_traps(2, SEED, [trap]).values()
     assert score.wrong == []
-    assert score.cases == score.right == 4
+    assert score.cases == score.right == 2
 
 
 @pytest.mark.slow
 def test_leaks_are_found_at_their_site_and_nothing_else_is_reported_as_one() -> None:
-    scores = score_memory(memory_cases(3, SEED))
+    scores = score_memory(memory_cases(2, SEED))
     assert [mistake for one in scores.values() for mistake in one.wrong] == []
     assert sum(one.alarms for one in scores.values()) == 0
     found = sum(one.found for one in scores.values())
-    assert found >= 2 * len(LEAKING)
+    assert found >= len(LEAKING)
     assert sum(one.first_site for one in scores.values()) >= RANK_1 * found
     assert max(one.worst_slope_error for one in scores.values()) <= SLOPE_ERROR
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.soak.soak import soak
 
-SECONDS = 10
+SECONDS = 6
 
 
 @pytest.mark.slow

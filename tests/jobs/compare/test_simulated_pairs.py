@@ -59,7 +59,7 @@ def test_a_fix_and_what_it_gave(fault: Fault) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_two_runs_of_one_job_are_the_same(seed: int) -> None:
     job = replace(HEALTHY, steps=STEPS)
     found = compare([digest_of(job, seed)], [digest_of(job, 100 + seed)])

@@ -52,8 +52,8 @@ def test_a_leak_too_slow_for_one_recording() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 5, 6, 12, 40])
 def test_noise_is_no_drift(count: int) -> None:
-    found = sum(bool(drifts(noisy(np.full(count, float(GB)), seed, 20 * MB))) for seed in range(100))
-    assert found <= 2
+    found = sum(bool(drifts(noisy(np.full(count, float(GB)), seed, 20 * MB))) for seed in range(40))
+    assert found <= 1
 
 
 def test_a_cache_that_fills_is_no_drift() -> None:
