@@ -26,13 +26,16 @@ class Disturber:
 
     def step(self) -> None:
         """Make one change."""
-        changes: list[Callable[[], None]] = [
+        change = self._draw.choice(self.changes())
+        change()
+        self.done[change.__name__] = self.done.get(change.__name__, 0) + 1
+
+    def changes(self) -> list[Callable[[], None]]:
+        """Return what may happen, as often as it is as likely as others."""
+        return [
             *(self.record, self.record, self.begin, self.finish, self.replace, self.truncate, self.remove),
             *(self.change_clock, self.damage_cache, self.kill_process, self.stop_process),
         ]
-        change = self._draw.choice(changes)
-        change()
-        self.done[change.__name__] = self.done.get(change.__name__, 0) + 1
 
     def record(self) -> None:
         """A recording appears whole."""

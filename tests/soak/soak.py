@@ -70,17 +70,17 @@ def soak(folder: Path, seconds: float, seed: int = 0) -> Soaked:
     tensorboard = TensorBoard(folder, f"--logdir={log}", **LIMITS)
     found, stop = Soaked(), threading.Event()
     pid = tensorboard.process.pid
-    disturber = Disturber(log, folder / "cache", _contents(), pid, seed)
-    pages = [threading.Thread(target=_page, args=(tensorboard, found, stop, n)) for n in range(PAGES)]
+    disturber = Disturber(log, folder / "cache", contents(), pid, seed)
+    pages = [threading.Thread(target=visit, args=(tensorboard, found, stop, n)) for n in range(PAGES)]
     try:
         for page in pages:
             page.start()
-        _disturb(disturber, found, pid, time.monotonic() + seconds)
+        disturb(disturber, found, pid, time.monotonic() + seconds)
         disturber.settle()
         stop.set()
         for page in pages:
             page.join()
-        _compare(tensorboard, log, found)
+        check_reports(tensorboard, log, found)
         found.changes = disturber.done
     finally:
         stop.set()
@@ -89,13 +89,15 @@ def soak(folder: Path, seconds: float, seed: int = 0) -> Soaked:
     return found
 
 
-def _contents() -> list[bytes]:
+def contents() -> list[bytes]:
+    """Return files to record."""
     tiny = TraceBuilder()
     tiny.thread().step(0, at=0, us=500).launch("gemm", at=15, us=5, runs_at=30, runs_us=100)
     return [tiny.bytes(), *(simulate(SMALL, seed=seed).bytes("C2") for seed in range(3))]
 
 
-def _disturb(disturber: Disturber, found: Soaked, pid: int, end_s: float) -> None:
+def disturb(disturber: Disturber, found: Soaked, pid: int, end_s: float) -> None:
+    """Change things until then, and note what the process has."""
     pause, change_s, sample_s = threading.Event(), 0.0, 0.0
     while (now_s := time.monotonic()) < end_s:
         if now_s >= change_s:
@@ -105,12 +107,13 @@ def _disturb(disturber: Disturber, found: Soaked, pid: int, end_s: float) -> Non
                 pass  # what it chose has gone meanwhile
             change_s = now_s + CHANGE_EVERY_S
         if now_s >= sample_s:
-            found.samples.append(_sample(pid))
+            found.samples.append(sample(pid))
             sample_s = now_s + SAMPLE_EVERY_S
         pause.wait(0.05)
 
 
-def _sample(pid: int) -> dict[str, float]:
+def sample(pid: int) -> dict[str, float]:
+    """Return what a process has."""
     status = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
     )
@@ -122,7 +125,7 @@ def _sample(pid: int) -> dict[str, float]:
     }
 
 
-def _page(tensorboard: TensorBoard, found: Soaked, stop: threading.Event, number: int) -> None:
+def visit(tensorboard: TensorBoard, found: Soaked, stop: threading.Event, number: int) -> None:
     """Ask as an open page does: the list, then the parts of some trace."""
     draw = random.Random(number)
     ids = ["0" * 20]
@@ -172,7 +175,7 @@ def _ask(tensorboard: TensorBoard, route: str, found: Soaked) -> Any:
         return None
 
 
-def _compare(tensorboard: TensorBoard, log: Path, found: Soaked) -> None:
+def check_reports(tensorboard: TensorBoard, log: Path, found: Soaked) -> None:
     """Wait until nothing is undecided, and compare with what the command says."""
 
     def settled() -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.soak.soak import soak
+from tests.soak.team import soak_team
 
 SECONDS = 6
 
@@ -20,3 +21,13 @@ def test_nothing_grows_sticks_or_differs_while_everything_changes(tmp_path: Path
     assert found.reports > 0
     assert len(found.changes) > 5
     assert found.answers["report 200"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
+def test_a_team_on_one_shared_cache_gets_the_answers_of_a_command_alone(tmp_path: Path) -> None:
+    found = soak_team(tmp_path, seconds=3, commands=2, small=True)
+    assert found.problems == []
+    assert found.changes["commands"] == 2
+    assert found.reports > 0
