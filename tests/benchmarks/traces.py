@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,17 +84,25 @@ def packed(path: Path) -> Path:
     return target
 
 
-def measured(program: str, path: Path) -> Measured:
+def measured(
+    program: str, path: Path, python: str = sys.executable, folders: Sequence[Path] = ()
+) -> Measured:
     """Run `program` in a process of its own.
 
     The program finds the file's name in `path` and sets `result` to a number. What precedes a line `#
-    measured` (imports) is not timed. Raises RuntimeError if the program fails.
+    measured` (imports) is not timed. folders: where it finds modules, next to those of `python`.
+    Raises RuntimeError if the program fails.
     """
     prepare, _, timed = program.partition("# measured\n")
     lines = [f"path = {str(path)!r}", prepare, _BEGIN, timed, _END, _REPORT]
     repository = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], cwd=repository, capture_output=True, text=True, check=False
+        [python, "-c", "\n".join(lines)],
+        cwd=repository,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [repository, *folders]))},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         raise RuntimeError(f"a measured program failed:\n{done.stderr}")

@@ -1,0 +1,119 @@
+"""Measure how fast a large trace is diagnosed, compared with other tools for traces, in the same run.
+
+python -m tests.benchmarks.peers [MEGABYTES]
+
+Each measurement is a process of its own, and the tools take turns. The least CPU time counts: ratios of it
+depend little on what else the machine does. gpudiag uses two cores, so its ratio of wall times is larger.
+
+A tool that is not installed is left out:
+
+- Holistic Trace Analysis (pip install HolisticTraceAnalysis): HTA_PYTHON names the Python that has it;
+- torch-tb-profiler, in .make/torch-tb-profiler (make test installs it).
+
+TraceLens is on no package index: the package of this name on PyPI is another project.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.benchmarks.reading import DIAGNOSIS
+from tests.benchmarks.traces import Measured, large_trace, measured
+
+OURS = "gpudiag"
+SIZE_BYTES = 250 << 20
+TURNS = 2
+
+_OLD_PLUGIN = Path(__file__).resolve().parents[2] / ".make" / "torch-tb-profiler"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool and what it does: parse the file, and compute what it shows first."""
+
+    name: str
+    program: str
+    python: str = sys.executable
+    folders: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    measured: Measured
+    ours_faster: float  # times as fast as this tool, by CPU time
+
+
+_HTA = """
+import os
+from hta.trace_analysis import TraceAnalysis
+# measured
+analysis = TraceAnalysis(trace_files={0: path}, trace_dir=os.path.dirname(path))
+analysis.get_temporal_breakdown(visualize=False)
+analysis.get_idle_time_breakdown(ranks=[0], visualize=False)
+analysis.get_gpu_kernel_breakdown(visualize=False)
+result = len(analysis.t.get_trace(0))
+"""
+
+_TORCH_TB_PROFILER = """
+import tempfile
+from torch_tb_profiler.profiler.data import RunProfileData
+from torch_tb_profiler.profiler.run_generator import RunGenerator
+# measured
+with tempfile.TemporaryDirectory() as cache:
+    data = RunProfileData.parse("worker", "1", path, cache)
+    RunGenerator("worker", "1", data).generate_run_profile()
+result = len(data.events)
+"""
+
+
+def tools() -> list[Tool]:
+    """Return the tools that are installed, ours first."""
+    found = [Tool(OURS, DIAGNOSIS)]
+    if os.environ.get("HTA_PYTHON"):
+        found.append(Tool("Holistic Trace Analysis", _HTA, os.environ["HTA_PYTHON"]))
+    if (_OLD_PLUGIN / "torch_tb_profiler").is_dir():
+        found.append(Tool("torch-tb-profiler", _TORCH_TB_PROFILER, folders=(_OLD_PLUGIN,)))
+    return found
+
+
+def rows(folder: Path, size_bytes: int) -> Iterator[Row]:
+    """Measure the tools by turns."""
+    path = large_trace(folder, size_bytes)
+    chosen = tools()
+    taken: dict[str, list[Measured]] = {tool.name: [] for tool in chosen}
+    for _ in range(TURNS):
+        for tool in chosen:
+            taken[tool.name].append(measured(tool.program, path, tool.python, tool.folders))
+    least = {name: min(found, key=lambda one: one.cpu_seconds) for name, found in taken.items()}
+    for name, found in least.items():
+        yield Row(name, found, found.cpu_seconds / least[OURS].cpu_seconds)
+
+
+def line(row: Row) -> str:
+    """Format the row."""
+    found = row.measured
+    times = f"{found.cpu_seconds:8.2f} s {found.seconds:8.2f} s {row.ours_faster:8.1f} x"
+    return f"{row.name:24}{times} {found.peak_bytes / 1e6:8.0f} MB"
+
+
+HEADER = f"{'':24}{'CPU':>10} {'time':>10} {'gpudiag':>10} {'peak':>11}"
+
+
+def main() -> None:
+    size_bytes = int(sys.argv[1]) * 1_000_000 if len(sys.argv) > 1 else SIZE_BYTES
+    with tempfile.TemporaryDirectory() as folder:
+        print(HEADER)
+        for row in rows(Path(folder), size_bytes):
+            print(line(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
