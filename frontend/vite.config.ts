@@ -5,7 +5,7 @@ import { defineConfig, type Plugin } from "vite";
 
 // `npm run dev` serves the page standalone, with data from a TensorBoard at this URL.
 const tensorboard = process.env.TENSORBOARD ?? "http://localhost:6006";
-const callRoutes = ["operators", "kernels", "calls", "callTree", "roofline", "memoryState"];
+const callRoutes = ["operators", "kernels", "calls", "callTree", "roofline", "memoryState", "segments"];
 const traceRoutes = ["report", "timeline", "memory", "gap", "export", "job", "history", "compare", "cancel"];
 const routes = ["traces", "runs", "rule", "status", ...traceRoutes, ...callRoutes];
 

@@ -81,6 +81,7 @@ Answer = TypeVar(
     pb.CallTree,
     pb.RooflinePlot,
     pb.MemoryState,
+    pb.SegmentMap,
 )
 
 Route = Callable[[wrappers.Request], wrappers.Response]
@@ -127,6 +128,7 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             "/callTree": self._call_tree,
             "/roofline": self._roofline,
             "/memoryState": self._memory_state,
+            "/segments": self._segments,
             "/job": self._job,
             "/history": self._history,
             "/compare": self._compare,
@@ -254,6 +256,11 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         query = Query(request)
         device = query.integer_or_none("device", low=-1, high=2**31 - 1)
         return self._sliced_calls(request, pb.MemoryState, "memoryState", device, query.number("at_us"))
+
+    def _segments(self, request: wrappers.Request) -> wrappers.Response:
+        query = Query(request)
+        device = query.integer_or_none("device", low=-1, high=2**31 - 1)
+        return self._sliced_calls(request, pb.SegmentMap, "segments", device, query.number("at_us"))
 
     def _sliced_calls(
         self, request: wrappers.Request, message: type[Answer], kind: str, *arguments: Argument

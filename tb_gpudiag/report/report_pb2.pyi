@@ -2192,3 +2192,75 @@ class LiveBlock(_message.Message):
     operator: str
     place: Place
     def __init__(self, bytes: _Optional[float] = ..., made_us: _Optional[float] = ..., freed_us: _Optional[float] = ..., operator: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
+
+class SegmentMap(_message.Message):
+    __slots__ = ("state", "progress", "error", "device", "at_us", "segments", "bytes", "used_bytes", "inactive_bytes", "free_bytes", "outside_bytes", "rows", "box_row", "box_offset", "box_bytes", "box_requested", "box_count", "box_made_us", "box_freed_us", "box_node", "node_parent", "node_name", "names")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    INACTIVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OUTSIDE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BOX_ROW_FIELD_NUMBER: _ClassVar[int]
+    BOX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BOX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BOX_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    BOX_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BOX_MADE_US_FIELD_NUMBER: _ClassVar[int]
+    BOX_FREED_US_FIELD_NUMBER: _ClassVar[int]
+    BOX_NODE_FIELD_NUMBER: _ClassVar[int]
+    NODE_PARENT_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAME_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    progress: float
+    error: Problem
+    device: int
+    at_us: float
+    segments: int
+    bytes: float
+    used_bytes: float
+    inactive_bytes: float
+    free_bytes: float
+    outside_bytes: float
+    rows: _containers.RepeatedCompositeFieldContainer[MapSegment]
+    box_row: _containers.RepeatedScalarFieldContainer[int]
+    box_offset: _containers.RepeatedScalarFieldContainer[float]
+    box_bytes: _containers.RepeatedScalarFieldContainer[float]
+    box_requested: _containers.RepeatedScalarFieldContainer[float]
+    box_count: _containers.RepeatedScalarFieldContainer[int]
+    box_made_us: _containers.RepeatedScalarFieldContainer[float]
+    box_freed_us: _containers.RepeatedScalarFieldContainer[float]
+    box_node: _containers.RepeatedScalarFieldContainer[int]
+    node_parent: _containers.RepeatedScalarFieldContainer[int]
+    node_name: _containers.RepeatedScalarFieldContainer[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., at_us: _Optional[float] = ..., segments: _Optional[int] = ..., bytes: _Optional[float] = ..., used_bytes: _Optional[float] = ..., inactive_bytes: _Optional[float] = ..., free_bytes: _Optional[float] = ..., outside_bytes: _Optional[float] = ..., rows: _Optional[_Iterable[_Union[MapSegment, _Mapping[str, object]]]] = ..., box_row: _Optional[_Iterable[int]] = ..., box_offset: _Optional[_Iterable[float]] = ..., box_bytes: _Optional[_Iterable[float]] = ..., box_requested: _Optional[_Iterable[float]] = ..., box_count: _Optional[_Iterable[int]] = ..., box_made_us: _Optional[_Iterable[float]] = ..., box_freed_us: _Optional[_Iterable[float]] = ..., box_node: _Optional[_Iterable[int]] = ..., node_parent: _Optional[_Iterable[int]] = ..., node_name: _Optional[_Iterable[int]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class MapSegment(_message.Message):
+    __slots__ = ("address", "bytes", "used_bytes", "largest_free_bytes", "blocks", "stream", "pool", "expandable", "boxed")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    EXPANDABLE_FIELD_NUMBER: _ClassVar[int]
+    BOXED_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    bytes: float
+    used_bytes: float
+    largest_free_bytes: float
+    blocks: int
+    stream: str
+    pool: int
+    expandable: bool
+    boxed: bool
+    def __init__(self, address: _Optional[str] = ..., bytes: _Optional[float] = ..., used_bytes: _Optional[float] = ..., largest_free_bytes: _Optional[float] = ..., blocks: _Optional[int] = ..., stream: _Optional[str] = ..., pool: _Optional[int] = ..., expandable: bool = ..., boxed: bool = ...) -> None: ...

@@ -24,6 +24,7 @@ from tb_gpudiag.report.slices.operators.call_tree_slice import slice_call_tree
 from tb_gpudiag.report.slices.operators.kernel_table import slice_kernels
 from tb_gpudiag.report.slices.operators.operator_table import slice_operators
 from tb_gpudiag.report.slices.operators.roofline_plot import slice_roofline
+from tb_gpudiag.report.slices.segment_map import slice_segments
 from tb_gpudiag.report.slices.timeline import slice_timeline
 from tb_gpudiag.report.slices.timeline_chains import gap_chain
 from tb_gpudiag.report.slices.timeline_events import event_at, event_details
@@ -63,6 +64,7 @@ SLICERS: Mapping[str, Slicer] = {
     "callTree": slice_call_tree,
     "roofline": slice_roofline,
     "memoryState": slice_memory_state,
+    "segments": slice_segments,
 }
 """What can be cut, by name."""
 

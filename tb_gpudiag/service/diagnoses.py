@@ -22,6 +22,7 @@ from tb_gpudiag.report.diagnosis import Progress, read_facts
 from tb_gpudiag.report.slices.memory_history import prepare_memory
 from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
+from tb_gpudiag.report.slices.segment_map import prepare_segments
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.entry import Unpacked
@@ -80,7 +81,8 @@ def diagnose_whole(file: TraceFile, progress: Progress | None = None) -> Diagnos
 
 def prepared_of(facts: Facts) -> Mapping[str, Any]:
     """Return the arrays that the page's slices are cut from."""
-    return prepare_timeline(facts) | prepare_memory(facts) | prepare_calls(facts) | prepare_stacks(facts)
+    memory = prepare_memory(facts) | prepare_stacks(facts) | prepare_segments(facts)
+    return prepare_timeline(facts) | prepare_calls(facts) | memory
 
 
 def diagnosis_in(found: Unpacked, file: TraceFile, origin: str) -> Diagnosis:

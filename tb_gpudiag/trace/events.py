@@ -280,6 +280,7 @@ class Segments:
     address: npt.NDArray[np.uint64]
     bytes: Int64
     stream: Int64
+    pool: Int32  # private pools, as of CUDA graphs, are numbered from 1; 0 is the shared one
     expandable: Bool
     block_segment: Int32
     block_address: npt.NDArray[np.uint64]

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.trace.devices import MOST_DEVICES
-from tb_gpudiag.trace.events import Int64, Segments
+from tb_gpudiag.trace.events import Int32, Int64, Segments
 from tb_gpudiag.trace.snapshot_stacks import Stacks
 
 # A petabyte. Sums of many of these still fit 64 bits.
 MOST_BYTES: Final = 1 << 50
 MOST_ADDRESSES: Final = 1 << 64
 _UNUSED: Final = "inactive"
+_SHARED_POOL: Final = (0, 0)
 
 
 def read_segments(found: list[Any], stacks: Stacks) -> tuple[Segments, int]:
@@ -48,6 +49,7 @@ def read_segments(found: list[Any], stacks: Stacks) -> tuple[Segments, int]:
             address=column(lambda s: s["address"], good, np.uint64),
             bytes=column(lambda s: s["total_size"], good, np.int64),
             stream=column(lambda s: s["stream"] if within(s.get("stream"), 1 << 63) else 0, good, np.int64),
+            pool=_pools(good),
             expandable=column(lambda s: s.get("is_expandable") is True, good, np.bool_),
             block_segment=np.array(owners, np.int32),
             block_address=np.array(addresses, np.uint64),
@@ -58,6 +60,17 @@ def read_segments(found: list[Any], stacks: Stacks) -> tuple[Segments, int]:
         ),
         malformed,
     )
+
+
+def _pools(segments: list[dict[str, Any]]) -> Int32:
+    numbers: dict[tuple[int, ...], int] = {_SHARED_POOL: 0}
+    found = []
+    for segment in segments:
+        pool = segment.get("segment_pool_id")
+        if type(pool) is not tuple or not all(type(part) is int for part in pool):
+            pool = _SHARED_POOL
+        found.append(numbers.setdefault(pool, len(numbers)))
+    return np.array(found, np.int32)
 
 
 def _is_segment(segment: Any) -> bool:

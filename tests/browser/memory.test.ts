@@ -202,3 +202,23 @@ it("explains how to record memory if it was not recorded, in a folded note", asy
   await note.locator("summary").click();
   await code.waitFor();
 });
+
+it("maps the segments of a snapshot at a moment, with the stack of an allocation", async () => {
+  await session.reportOf("snapshot");
+  const frame = await session.open("snapshot", "memory");
+  const map = frame.getByRole("region", { name: "Map of segments" });
+  await map.getByText("1 segment with 256\u00a0MiB").waitFor();
+  await map.getByRole("group", { name: /^Segments, largest first/ }).press("ArrowDown");
+  await map
+    .getByTitle(/^train\.py/)
+    .first()
+    .waitFor();
+  const said = map.locator("p").first();
+  const before = await said.innerText();
+  const stage = frame.locator(".gd-memory-stage");
+  await stage.scrollIntoViewIfNeeded();
+  await stage.click({ position: { x: 3, y: 100 } });
+  await expect.poll(() => said.innerText()).not.toBe(before);
+  await map.getByText("Table of these segments").click();
+  await map.getByRole("table", { name: "Segments" }).getByText("0x7f0000000000").waitFor();
+});

@@ -8,6 +8,7 @@ import {
   fetchMemoryState,
   fetchOperators,
   fetchRoofline,
+  fetchSegments,
 } from "../wire/client";
 import type { CallKey, TableQuery, TimeSpan } from "../wire/client";
 import type { TraceEntry } from "../wire/report";
@@ -86,5 +87,11 @@ export function useRoofline(entry: TraceEntry, wanted: boolean) {
 export function useMemoryState(entry: TraceEntry, device: number, at_us: number) {
   return useCut(entry, ["memoryState", device, at_us], (signal) =>
     fetchMemoryState(entry.id, device, at_us, signal),
+  );
+}
+
+export function useSegments(entry: TraceEntry, device: number, at_us: number) {
+  return useCut(entry, ["segments", device, at_us], (signal) =>
+    fetchSegments(entry.id, device, at_us, signal),
   );
 }

@@ -17,6 +17,7 @@ import type {
   ReportState,
   RooflinePlot,
   RunTable,
+  SegmentMap,
   Timeline,
   TraceList,
 } from "./report";
@@ -299,6 +300,16 @@ export interface RulePage {
   readonly name: string;
   readonly title: string;
   readonly markdown: string;
+}
+
+/** Return the segments of a device's memory at a moment. Only snapshots have them. */
+export async function fetchSegments(
+  id: string,
+  device: number,
+  at_us: number,
+  signal?: AbortSignal,
+): Promise<SegmentMap> {
+  return (await get("segments", { id, device, at_us }, signal)) as SegmentMap;
 }
 
 export async function fetchRule(id: string, signal?: AbortSignal): Promise<RulePage> {

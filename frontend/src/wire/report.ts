@@ -1713,3 +1713,57 @@ export interface LiveBlock {
   operator: string;
   place: Place | undefined;
 }
+
+/** Response of `segments`: what was in each segment of a device's allocator at a moment, as a memory snapshot says. */
+export interface SegmentMap {
+  state: string;
+  progress: number;
+  error: Problem | undefined;
+  device: number;
+  at_us: number;
+  segments: number;
+  bytes: number;
+  used_bytes: number;
+  /** free, in segments that are partly used */
+  inactive_bytes: number;
+  /** of segments without any allocation */
+  free_bytes: number;
+  /** of allocations that are in no known segment */
+  outside_bytes: number;
+  /** largest first; bounded */
+  rows: MapSegment[];
+  /** Columns of equal length, an entry per allocation, by row and offset. Small neighbors are merged. */
+  box_row: number[];
+  box_offset: number[];
+  /** as the allocator rounds them */
+  box_bytes: number[];
+  box_requested: number[];
+  box_count: number[];
+  /** -1: before the recording; 0 if merged */
+  box_made_us: number[];
+  /** -1: not freed; 0 if merged */
+  box_freed_us: number[];
+  /** index into the nodes, or -1 */
+  box_node: number[];
+  /** -1 at the outermost frame */
+  node_parent: number[];
+  /** index into names */
+  node_name: number[];
+  names: string[];
+}
+
+export interface MapSegment {
+  address: string;
+  bytes: number;
+  used_bytes: number;
+  largest_free_bytes: number;
+  /** allocations */
+  blocks: number;
+  /** empty if the snapshot does not say */
+  stream: string;
+  /** private pools are numbered from 1; 0 is the one that all share */
+  pool: number;
+  expandable: boolean;
+  /** its allocations are among the boxes */
+  boxed: boolean;
+}

@@ -10,6 +10,7 @@ import {
 } from "react";
 import { plural } from "../../base/format";
 import { aired, clamp, covers, pan, span, toTime, zoom, type Viewport } from "../../base/viewport";
+import { fitted } from "../../canvas/fit";
 import { heightOf, laneAt, paintRanks } from "../../canvas/ranks";
 import {
   besideSpot,
@@ -89,12 +90,8 @@ function Chart({ job, lanes }: { job: JobReport; lanes: readonly Lane[] }) {
   useZoom(canvas, view, bounds, setSeen);
 
   useLayoutEffect(() => {
-    const context = canvas.current?.getContext("2d");
-    if (!canvas.current || !context || whole <= 0 || !visible) return;
-    const ratio = window.devicePixelRatio || 1;
-    canvas.current.width = Math.round(width * ratio);
-    canvas.current.height = Math.round(height * ratio);
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const context = whole > 0 && visible ? fitted(canvas.current, width, height) : null;
+    if (!context) return;
     paintRanks(context, { lanes, steps, view, width, laneHeight, scheme, focus, marked_us });
   }, [lanes, steps, view, whole, width, height, laneHeight, scheme, focus, marked_us, visible]);
 

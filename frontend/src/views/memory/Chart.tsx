@@ -19,6 +19,9 @@ interface Props {
   readonly measure: RefCallback<HTMLDivElement | null>;
   readonly label: string;
   readonly onStep: (by: 1 | -1) => void;
+  /** The moment whose state is shown, and a click at another one. */
+  readonly moment_us: number;
+  readonly onMoment: (at_us: number) => void;
 }
 
 const HEIGHT_PX = 300;
@@ -29,7 +32,7 @@ const CLICK_PX = 4;
 const NOTHING: Columns = { time_us: [], low: [], high: [], reserved: [] };
 
 /** Allocated and reserved memory over time. Wheel and keys work as on the timeline. Dragging selects a range. */
-export function Chart({ columns, marks, bounds, width, measure, label, onStep }: Props) {
+export function Chart({ columns, marks, bounds, width, measure, label, onStep, moment_us, onMoment }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const stage = useRef<HTMLDivElement>(null);
   const inner = Math.max(width - AXIS_PX - RIGHT_PX, 1);
@@ -39,7 +42,7 @@ export function Chart({ columns, marks, bounds, width, measure, label, onStep }:
   useWheel({ canvas: stage, view, bounds, width: inner }, () => {
     setHover(null);
   });
-  const brush = useBrush(marks, inner, setHover);
+  const brush = useBrush(marks, inner, setHover, onMoment);
   return (
     <div
       className="gd-memory-chart"
@@ -62,6 +65,9 @@ export function Chart({ columns, marks, bounds, width, measure, label, onStep }:
         style={{ left: AXIS_PX, right: RIGHT_PX, bottom: RULER_PX }}
         {...brush}
       >
+        {columns && view.start_us <= moment_us && moment_us <= view.end_us && (
+          <span className="gd-memory-moment" style={{ left: toPixel(view, moment_us, inner) }} />
+        )}
         {hover_px !== null && columns && (
           <Reading columns={columns} marks={marks} x={hover_px} width={inner} />
         )}
@@ -99,8 +105,13 @@ function usePlot(
   }, [host, columns, marks, width, visible]);
 }
 
-/** Select a range by dragging, or a step by clicking. */
-function useBrush({ view, steps }: Marks, width: number, setHover: (x: number | null) => void) {
+/** Select a range by dragging, or a step and a moment by clicking. */
+function useBrush(
+  { view, steps }: Marks,
+  width: number,
+  setHover: (x: number | null) => void,
+  onMoment: (at_us: number) => void,
+) {
   const [drag, setDrag] = useState<{
     readonly x: number;
     readonly view: Viewport;
@@ -132,6 +143,7 @@ function useBrush({ view, steps }: Marks, width: number, setHover: (x: number | 
       if (!drag || drag.moved) return;
       const at = toTime(view, spot(event), width);
       setSelection(stepAt(steps, at));
+      onMoment(at);
     },
     onPointerCancel: () => {
       setDrag(null);

@@ -41,6 +41,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
   const steps = slices.whole?.steps ?? NO_STEPS;
   const marks = useMarks(memory, slices, steps);
   const [owner, setOwner] = useState<MemoryOwner | null>(null);
+  const [moment_us, setMoment] = useState<number | null>(null);
   const untilPeak = { start_us: slices.bounds.start_us, end_us: memory.peak_us };
   const atPeak = selection?.start_us === untilPeak.start_us && selection.end_us === untilPeak.end_us;
   const picked = atPeak ? owner : null;
@@ -67,6 +68,8 @@ export function MemoryOfDevice({ entry, memory }: Props) {
           measure={ref}
           label={`Memory of ${memoryLabel(memory)} over time`}
           onStep={step}
+          moment_us={moment_us ?? memory.peak_us}
+          onMoment={setMoment}
         />
         <Legend memory={memory} scale={marks.scale} />
       </div>
@@ -98,7 +101,15 @@ export function MemoryOfDevice({ entry, memory }: Props) {
           <Segments memory={memory} />
         </div>
       </div>
-      {!isEmbedded() && <MemoryState entry={entry} memory={memory} bounds={slices.bounds} />}
+      {!isEmbedded() && (
+        <MemoryState
+          entry={entry}
+          memory={memory}
+          bounds={slices.bounds}
+          chosen={moment_us}
+          onChoose={setMoment}
+        />
+      )}
     </>
   );
 }

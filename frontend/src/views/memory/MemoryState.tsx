@@ -10,11 +10,15 @@ import type { DeviceMemory, LiveBlock, MemoryState as State, TraceEntry } from "
 import { shortName } from "../operators/names";
 import { DataTable, type Column } from "../parts/DataTable";
 import { FlameGraph } from "../parts/FlameGraph";
+import { SegmentMap } from "./SegmentMap";
 
 interface Props {
   readonly entry: TraceEntry;
   readonly memory: DeviceMemory;
   readonly bounds: Viewport;
+  /** The moment to show; null is the peak. */
+  readonly chosen: number | null;
+  readonly onChoose: (at_us: number | null) => void;
 }
 
 /** The slider has this many places. */
@@ -25,8 +29,7 @@ const MOVING_MS = 200;
 const PYTHON = 3;
 
 /** What is live at a moment, by call stack, and the largest allocations. */
-export function MemoryState({ entry, memory, bounds }: Props) {
-  const [chosen, setChosen] = useState<number | null>(null);
+export function MemoryState({ entry, memory, bounds, chosen, onChoose }: Props) {
   const at_us = chosen ?? memory.peak_us;
   const [asked_us] = useDebouncedValue(at_us, MOVING_MS);
   const { data } = useMemoryState(entry, memory.device, asked_us);
@@ -46,8 +49,8 @@ export function MemoryState({ entry, memory, bounds }: Props) {
           ]}
           value={at_us === memory.peak_us ? "peak" : at_us === bounds.end_us ? "end" : "other"}
           onChange={(value) => {
-            if (value === "peak") setChosen(null);
-            else setChosen(value === "end" ? bounds.end_us : bounds.start_us + span(bounds) / 2);
+            if (value === "peak") onChoose(null);
+            else onChoose(value === "end" ? bounds.end_us : bounds.start_us + span(bounds) / 2);
           }}
         />
         <input
@@ -60,7 +63,7 @@ export function MemoryState({ entry, memory, bounds }: Props) {
           step={step_us > 0 ? step_us : 1}
           value={at_us}
           onChange={(event) => {
-            setChosen(Number(event.currentTarget.value));
+            onChoose(Number(event.currentTarget.value));
           }}
         />
         <span className="gd-muted">{moment(at_us - bounds.start_us, step_us)}</span>
@@ -70,6 +73,7 @@ export function MemoryState({ entry, memory, bounds }: Props) {
       ) : (
         <p className="gd-muted">{data?.error ? data.error.what : "Loading the state…"}</p>
       )}
+      {memory.segments.length > 0 && <SegmentMap entry={entry} memory={memory} at_us={asked_us} />}
     </section>
   );
 }

@@ -19,6 +19,7 @@ import {
   type FlameData,
   type FlameOrder,
 } from "../../canvas/flame";
+import { fitted } from "../../canvas/fit";
 import { usePage } from "../../state/store";
 
 interface Props {
@@ -62,12 +63,8 @@ export function FlameGraph(props: Props) {
   const shown = hover ?? focus;
 
   useLayoutEffect(() => {
-    const context = canvas.current?.getContext("2d");
-    if (!canvas.current || !context || width <= 0 || !visible) return;
-    const ratio = window.devicePixelRatio || 1;
-    canvas.current.width = Math.round(width * ratio);
-    canvas.current.height = Math.round(height * ratio);
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const context = visible ? fitted(canvas.current, width, height) : null;
+    if (!context) return;
     paintFlame(context, { flame, width, height, scroll, scheme, found, focus: shown, label: short });
   }, [flame, width, height, scroll, scheme, found, shown, short, visible]);
 

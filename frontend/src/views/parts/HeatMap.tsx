@@ -1,5 +1,6 @@
 import { useElementSize } from "@mantine/hooks";
 import { useLayoutEffect, useRef, useState, type KeyboardEvent, type PointerEvent } from "react";
+import { fitted } from "../../canvas/fit";
 import { usePage } from "../../state/store";
 
 export interface Cell {
@@ -141,12 +142,8 @@ interface Layout {
 
 function draw(canvas: HTMLCanvasElement, props: Props, layout: Layout, at: Cell | null): void {
   const { width, height, rowHeight, columnWidth } = layout;
-  const ratio = window.devicePixelRatio;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
-  const ctx = canvas.getContext("2d");
+  const ctx = fitted(canvas, width, height);
   if (!ctx) return;
-  ctx.scale(ratio, ratio);
   const style = getComputedStyle(canvas);
   const gap = rowHeight >= 6 && columnWidth >= 6 ? 1 : 0;
   ctx.fillStyle = style.getPropertyValue("--line-soft");

@@ -10,6 +10,7 @@ import {
 } from "react";
 import { plural } from "../../base/format";
 import type { Viewport } from "../../base/viewport";
+import { fitted } from "../../canvas/fit";
 import { draw } from "../../canvas/draw";
 import type { Rows } from "../../canvas/rows";
 import { HEAD_PX, type Spot } from "../../canvas/scene";
@@ -133,16 +134,8 @@ function useDrawing(canvas: RefObject<HTMLCanvasElement | null>, props: Props, d
   useLayoutEffect(() => {
     if (!visible || !slice || width === 0) return;
     const frame = requestAnimationFrame(() => {
-      const element = canvas.current;
-      const context = element?.getContext("2d");
-      if (!element || !context) return;
-      const ratio = window.devicePixelRatio;
-      const wide = Math.round(width * ratio);
-      const high = Math.round(height * ratio);
-      // Assigning the size clears the canvas, even if it does not change.
-      if (element.width !== wide) element.width = wide;
-      if (element.height !== high) element.height = high;
-      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      const context = fitted(canvas.current, width, height);
+      if (!context) return;
       const scene = { slice, rows, view, width, height, scroll, scheme, marks, mark, selection, gap, hover };
       draw(context, { ...scene, event, arrows, focus, found });
     });

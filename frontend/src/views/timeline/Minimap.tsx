@@ -2,6 +2,7 @@ import { useElementSize } from "@mantine/hooks";
 import { memo, useLayoutEffect, useRef, useState, type KeyboardEvent, type PointerEvent } from "react";
 import { exactTime } from "../../base/format";
 import { clamp, pan, span, toPixel, toTime, type Viewport } from "../../base/viewport";
+import { fitted } from "../../canvas/fit";
 import { MINIMAP_PX, paintMinimap } from "../../canvas/minimap";
 import type { Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
@@ -125,13 +126,8 @@ const Strip = memo(function Strip({ overview, width, perPart }: StripProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const scheme = usePage((page) => page.scheme);
   useLayoutEffect(() => {
-    const element = canvas.current;
-    const context = element?.getContext("2d");
-    if (!element || !context || !overview || width === 0) return;
-    const ratio = window.devicePixelRatio;
-    element.width = Math.round(width * ratio);
-    element.height = Math.round(MINIMAP_PX * ratio);
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const context = overview && fitted(canvas.current, width, MINIMAP_PX);
+    if (!context) return;
     paintMinimap(context, overview, width, scheme, perPart);
   }, [overview, width, scheme, perPart]);
   return (

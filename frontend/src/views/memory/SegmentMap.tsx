@@ -1,0 +1,279 @@
+import { useElementSize } from "@mantine/hooks";
+import { useLayoutEffect, useMemo, useRef, useState, type KeyboardEvent, type MouseEvent } from "react";
+import { bytes, count, percent, plural, time } from "../../base/format";
+import { functionFirst } from "../../base/names";
+import type { Order } from "../../base/sorting";
+import { fitted } from "../../canvas/fit";
+import {
+  boxAt,
+  boxBeside,
+  boxesOfRows,
+  paintSegments,
+  segmentFill,
+  SEGMENT_PX,
+  stackOfBox,
+  type SegmentPart,
+} from "../../canvas/segments";
+import { useSegments } from "../../state/calls";
+import { usePage } from "../../state/store";
+import type { DeviceMemory, MapSegment, SegmentMap as Map, TraceEntry } from "../../wire/report";
+import { DataTable, type Column } from "../parts/DataTable";
+
+interface Props {
+  readonly entry: TraceEntry;
+  readonly memory: DeviceMemory;
+  readonly at_us: number;
+}
+
+/** The segments of a snapshot at a moment, and the allocations in them. */
+export function SegmentMap({ entry, memory, at_us }: Props) {
+  const { data } = useSegments(entry, memory.device, at_us);
+  const scheme = usePage((page) => page.scheme);
+  if (data?.state !== "ready") {
+    return <p className="gd-muted">{data?.error ? data.error.what : "Loading the segments…"}</p>;
+  }
+  const left = data.segments - data.rows.length;
+  return (
+    <section className="gd-segments" aria-label="Map of segments">
+      <h4>Segments</h4>
+      <p>
+        {plural(data.segments, "segment")} with {bytes(data.bytes)}: {bytes(data.used_bytes)} allocated,{" "}
+        {bytes(data.inactive_bytes)} inactive, {bytes(data.free_bytes)} free.
+        {data.outside_bytes > 0 && ` ${bytes(data.outside_bytes)} are in no known segment.`}
+      </p>
+      <ul className="gd-memory-legend" aria-label="Legend of the segments">
+        {PARTS.map(([part, word, about]) => (
+          <li key={part} title={about}>
+            <span
+              className="gd-segment-part"
+              data-part={part}
+              style={part === "used" ? { background: segmentFill(part, scheme).color } : undefined}
+              aria-hidden="true"
+            />
+            {word}
+          </li>
+        ))}
+      </ul>
+      <Rows key={data.device} map={data} />
+      {left > 0 && <p className="gd-rest">And {plural(left, "smaller segment")}.</p>}
+      <details className="gd-segment-table">
+        <summary>Table of these segments</summary>
+        <Table rows={data.rows} />
+      </details>
+    </section>
+  );
+}
+
+const PARTS: readonly (readonly [SegmentPart, string, string])[] = [
+  ["used", "Allocated", "In use by a tensor."],
+  ["inactive", "Inactive", "Free, in a segment that is partly used. Only requests that fit can use it."],
+  ["free", "Free", "A segment without any allocation. torch.cuda.empty_cache() returns it to the driver."],
+];
+
+/** Taller maps scroll. */
+const TALLEST_PX = 380;
+
+const KEYS = new Set(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]);
+
+function labelOf({ bytes: size, used_bytes, stream, pool, expandable }: MapSegment): string {
+  const parts = [`${bytes(size)} · ${percent(used_bytes, size)}`];
+  if (pool > 0) parts.push(`pool ${pool}`);
+  else if (stream !== "" && stream !== "0") parts.push(`stream ${stream}`);
+  if (expandable) parts.push("expandable");
+  return parts.join(" · ");
+}
+
+function Rows({ map }: { map: Map }) {
+  const { ref, width } = useElementSize();
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const scroller = useRef<HTMLDivElement>(null);
+  const scheme = usePage((page) => page.scheme);
+  const visible = usePage((page) => page.visible);
+  const [scroll, setScroll] = useState(0);
+  const [hover, setHover] = useState<number | null>(null);
+  const [chosen, setChosen] = useState<{ readonly of: Map; readonly box: number } | null>(null);
+  const picked = chosen?.of === map ? chosen.box : null;
+  const boxes = useMemo(() => boxesOfRows(map), [map]);
+  const labels = useMemo(() => map.rows.map(labelOf), [map]);
+  const whole = map.rows.length * SEGMENT_PX;
+  const height = Math.min(whole, TALLEST_PX);
+
+  useLayoutEffect(() => {
+    const context = visible ? fitted(canvas.current, width, height) : null;
+    if (!context) return;
+    paintSegments(context, { map, boxes, labels, width, height, scroll, scheme, hover, picked });
+  }, [map, boxes, labels, width, height, scroll, scheme, hover, picked, visible]);
+
+  const hit = (event: MouseEvent<HTMLDivElement>) => {
+    const box = event.currentTarget.getBoundingClientRect();
+    return boxAt({ map, boxes, width }, event.clientX - box.left, event.clientY - box.top + scroll);
+  };
+  const pick = (box: number | null) => {
+    setChosen(box === null ? null : { of: map, box });
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") pick(null);
+    else if (KEYS.has(event.key)) {
+      const next = boxBeside({ map, boxes }, picked, event.key);
+      if (next === null) return;
+      pick(next);
+      intoSight(scroller.current, map.box_row[next] ?? 0);
+    } else return;
+    event.preventDefault();
+  };
+  if (map.rows.length === 0) return null;
+  return (
+    <>
+      <div ref={ref} />
+      <div
+        className="gd-flame-box gd-segment-box"
+        ref={scroller}
+        style={{ height }}
+        tabIndex={0}
+        role="group"
+        aria-label="Segments, largest first, each from its first address to its last. Arrow keys move between allocations, Escape deselects."
+        onKeyDown={onKeyDown}
+        onScroll={(event) => {
+          setScroll(event.currentTarget.scrollTop);
+        }}
+        onMouseMove={(event) => {
+          setHover(hit(event));
+        }}
+        onMouseLeave={() => {
+          setHover(null);
+        }}
+        onClick={(event) => {
+          pick(hit(event));
+        }}
+      >
+        <canvas ref={canvas} style={{ width, height }} aria-hidden="true" />
+        <div style={{ height: Math.max(0, whole - height) }} />
+      </div>
+      <p className="gd-flame-line">
+        {hover !== null ? summaryOf(map, hover) : "Click an allocation for its call stack."}
+      </p>
+      <div aria-live="polite">{picked !== null && <Picked map={map} box={picked} />}</div>
+    </>
+  );
+}
+
+function intoSight(box: HTMLDivElement | null, row: number): void {
+  if (!box) return;
+  const top = row * SEGMENT_PX;
+  if (top < box.scrollTop) box.scrollTo({ top });
+  else if (top + SEGMENT_PX > box.scrollTop + box.clientHeight) {
+    box.scrollTo({ top: top + SEGMENT_PX - box.clientHeight });
+  }
+}
+
+function isMerged(map: Map, box: number): boolean {
+  return (map.box_count[box] ?? 1) > 1;
+}
+
+function summaryOf(map: Map, box: number): string {
+  const size = bytes(map.box_requested[box] ?? 0);
+  if (isMerged(map, box)) return `${count(map.box_count[box] ?? 0)} small allocations with ${size}`;
+  const [frame] = stackOfBox(map, box);
+  return frame ? `${size} · ${functionFirst(frame)}` : size;
+}
+
+function whenMade(us: number): string {
+  return us < 0 ? "before the recording" : time(us);
+}
+
+function Picked({ map, box }: { map: Map; box: number }) {
+  const segment = map.rows[map.box_row[box] ?? -1];
+  const stack = stackOfBox(map, box);
+  const freed = map.box_freed_us[box] ?? -1;
+  const facts: readonly (readonly [string, string])[] = [
+    ["Size", bytes(map.box_requested[box] ?? 0)],
+    ["In its segment", bytes(map.box_bytes[box] ?? 0)],
+    ["Segment", `${segment?.address ?? ""} + ${bytes(map.box_offset[box] ?? 0)}`],
+    ["Allocated", whenMade(map.box_made_us[box] ?? -1)],
+    ["Freed", freed < 0 ? "not freed" : time(freed)],
+  ];
+  if (isMerged(map, box)) return <p>{summaryOf(map, box)}.</p>;
+  return (
+    <div className="gd-segment-picked">
+      <dl className="gd-facts">
+        {facts.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+      {stack.length > 0 ? (
+        <ol className="gd-stack" aria-label="Call stack, innermost first">
+          {stack.map((frame, at) => (
+            <li key={at} title={frame}>
+              {functionFirst(frame)}
+            </li>
+          ))}
+        </ol>
+      ) : (
+        <p className="gd-muted">The snapshot has no call stack of it.</p>
+      )}
+    </div>
+  );
+}
+
+function Table({ rows }: { rows: readonly MapSegment[] }) {
+  const [order, setOrder] = useState<Order>({ by: "bytes", descending: true });
+  return (
+    <DataTable
+      label="Segments"
+      columns={COLUMNS}
+      rows={rows}
+      rowKey={({ address }) => address}
+      order={order}
+      onOrder={setOrder}
+      maxHeight="300px"
+      minWidth={620}
+    />
+  );
+}
+
+function sizes(id: string, title: string, of: (row: MapSegment) => number): Column<MapSegment> {
+  return { id, title, width: 110, figures: true, value: of, cell: (row) => bytes(of(row)) };
+}
+
+const COLUMNS: readonly Column<MapSegment>[] = [
+  {
+    id: "address",
+    title: "Address",
+    value: ({ address }) => address,
+    cell: ({ address, expandable }) => (
+      <>
+        <code>{address}</code>
+        {expandable && <span className="gd-muted"> expandable</span>}
+      </>
+    ),
+  },
+  sizes("bytes", "Size", (row) => row.bytes),
+  sizes("used", "Allocated", (row) => row.used_bytes),
+  sizes("largest", "Largest free", (row) => row.largest_free_bytes),
+  {
+    id: "blocks",
+    title: "Allocations",
+    width: 96,
+    figures: true,
+    value: ({ blocks }) => blocks,
+    cell: ({ blocks }) => count(blocks),
+  },
+  {
+    id: "stream",
+    title: "Stream",
+    width: 110,
+    value: ({ stream }) => stream,
+    cell: ({ stream }) => stream || "not known",
+  },
+  {
+    id: "pool",
+    title: "Pool",
+    width: 80,
+    value: ({ pool }) => pool,
+    cell: ({ pool }) => (pool > 0 ? `private ${pool}` : "shared"),
+  },
+];
