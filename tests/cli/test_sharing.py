@@ -12,8 +12,7 @@ import pytest
 
 from tb_gpudiag.cli import trace_reader
 from tb_gpudiag.cli.main import main
-from tests.simulator import simulate
-from tests.simulator.scenarios import SMALL
+from tests.builder import TraceBuilder
 
 THEN_S = 1_700_000_000
 
@@ -24,7 +23,9 @@ def log(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     for rank in range(2):
         path = folder / f"host_{rank}.1000.pt.trace.json"
-        path.write_bytes(simulate(SMALL, seed=rank).bytes("C2"))
+        trace = TraceBuilder()
+        trace.thread().step(0, at=0, us=500).launch("gemm", at=15, us=5, runs_at=30, runs_us=100 + rank)
+        path.write_bytes(trace.bytes())
         os.utime(path, (THEN_S, THEN_S))
     return tmp_path / "log"
 

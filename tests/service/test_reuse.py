@@ -308,6 +308,7 @@ def report_of(service: Service) -> pb.ReportState:
     return from_json(gzip.decompress(eventually(ask)).decode(), pb.ReportState)
 
 
+@pytest.mark.slow
 def test_a_trace_is_analyzed_once_for_the_team(
     serve: Callable[..., Service], log: Path, tmp_path: Path, team: SharedCache
 ) -> None:

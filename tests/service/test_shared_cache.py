@@ -216,6 +216,7 @@ for number in range(60):
 """
 
 
+@pytest.mark.slow
 def test_many_processes_keep_the_bound_without_waiting_for_one_another(tmp_path: Path) -> None:
     environment = worker_environment()
     root = str(Path(__file__).parents[2])
