@@ -12,8 +12,8 @@ from hypothesis import settings
 from tb_gpudiag.service import guarded_memory
 
 # Hypothesis fails an example that takes over 200 ms. On a loaded machine that says nothing about the code.
-settings.register_profile("any_machine", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=20)  # of `make quick`; else there are 100
+settings.register_profile("any_machine", deadline=None, max_examples=50)
+settings.register_profile("quick", deadline=None, max_examples=20)  # of `make quick`
 settings.load_profile("any_machine")
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -38,9 +38,8 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
             plugin.close()
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    """A log directory with one small trace."""
+def write_log(folder: Path) -> Path:
+    """Write a log directory with one small trace."""
     trace = TraceBuilder()
     main = trace.thread()
     main.step(0, at=0, us=500)
@@ -49,5 +48,25 @@ def log(tmp_path: Path) -> Path:
     main.alloc(1024, at=12)
     main.alloc(64, at=14, device=None)
     main.op("aten::add", at=300, us=20).launch("add", at=305, us=5, runs_at=315, runs_us=50)
-    trace.write(tmp_path / "log" / "run")
-    return tmp_path / "log"
+    trace.write(folder / "run")
+    return folder
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log directory with one small trace."""
+    return write_log(tmp_path / "log")
+
+
+@pytest.fixture(scope="module")
+def diagnosed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose only trace is diagnosed, for tests that change nothing."""
+    folder = tmp_path_factory.mktemp("diagnosed")
+    with pytest.MonkeyPatch.context() as patch:
+        hasten(patch)
+        patch.setenv("GPUDIAG_CACHE_DIR", str(folder / "cache"))
+        server = Server(logdir=str(write_log(folder / "log")))
+        server.ready(f"report?id={server.only_id()}")
+    yield server
+    for plugin in server.plugins:
+        plugin.close()

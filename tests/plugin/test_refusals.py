@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.plugin.server import BASE, Server
 
-pytestmark = pytest.mark.slow  # each test has a TensorBoard of its own
+pytestmark = pytest.mark.slow
 
 ROUTES = [
     "traces",
@@ -32,10 +30,9 @@ ROUTES = [
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
-def test_only_get_is_answered(serve: Callable[..., Server], log: Path, method: str) -> None:
-    server = serve()
+def test_only_get_is_answered(diagnosed: Server, method: str) -> None:
     for route in ROUTES:
-        answer = server.client.open(f"{BASE}/{route}", method=method)
+        answer = diagnosed.client.open(f"{BASE}/{route}", method=method)
         assert answer.status_code == 405
         assert answer.headers["Allow"] == "GET"
 
@@ -57,11 +54,8 @@ HOSTILE_IDS = (
 
 
 @pytest.mark.parametrize("id_", HOSTILE_IDS, ids=range(len(HOSTILE_IDS)))
-def test_an_id_that_is_not_in_the_list_leads_nowhere(
-    serve: Callable[..., Server], log: Path, id_: str
-) -> None:
-    server = serve()
-    server.only_id()
+def test_an_id_that_is_not_in_the_list_leads_nowhere(diagnosed: Server, id_: str) -> None:
+    diagnosed.only_id()
     for route in (
         "report?",
         "timeline?",
@@ -71,7 +65,7 @@ def test_an_id_that_is_not_in_the_list_leads_nowhere(
         "calls?key=0&",
         "cancel?",
     ):
-        answer = server.get(f"{route}id={id_}")
+        answer = diagnosed.get(f"{route}id={id_}")
         assert answer.status_code == 404
         assert set(json.loads(answer.data)) == {"what", "where", "remedy"}
         assert "passwd" not in answer.text
@@ -99,23 +93,18 @@ def test_an_id_that_is_not_in_the_list_leads_nowhere(
         "id={id}&width=٣",
     ],
 )
-def test_an_invalid_slice_is_refused_with_a_reason(
-    serve: Callable[..., Server], log: Path, query: str
-) -> None:
-    server = serve()
-    id_ = server.only_id()
+def test_an_invalid_slice_is_refused_with_a_reason(diagnosed: Server, query: str) -> None:
+    id_ = diagnosed.only_id()
     for route in ("timeline", "memory"):
-        answer = server.get(f"{route}?{query.format(id=id_)}")
+        answer = diagnosed.get(f"{route}?{query.format(id=id_)}")
         assert answer.status_code == 400
         assert json.loads(answer.data)["what"]
 
 
 @pytest.mark.parametrize("device", ["", "x", "-2", "1.5", "0x0", "9" * 10_000, "3"])
-def test_memory_of_an_unknown_device_is_refused(serve: Callable[..., Server], log: Path, device: str) -> None:
-    server = serve()
-    id_ = server.only_id()
-    server.ready(f"report?id={id_}")
-    answer = server.get(f"memory?id={id_}&device={device}")
+def test_memory_of_an_unknown_device_is_refused(diagnosed: Server, device: str) -> None:
+    id_ = diagnosed.only_id()
+    answer = diagnosed.get(f"memory?id={id_}&device={device}")
     assert answer.status_code == 400
     assert set(json.loads(answer.data)) == {"what", "where", "remedy"}
 
@@ -123,9 +112,8 @@ def test_memory_of_an_unknown_device_is_refused(serve: Callable[..., Server], lo
 @pytest.mark.parametrize(
     "query", ["", "device=0", "gap=0", "device=x&gap=0", "device=0&gap=-1", "device=0&gap=1.5"]
 )
-def test_an_invalid_gap_is_refused(serve: Callable[..., Server], log: Path, query: str) -> None:
-    server = serve()
-    assert server.get(f"gap?id={server.only_id()}&{query}").status_code == 400
+def test_an_invalid_gap_is_refused(diagnosed: Server, query: str) -> None:
+    assert diagnosed.get(f"gap?id={diagnosed.only_id()}&{query}").status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -144,34 +132,28 @@ def test_an_invalid_gap_is_refused(serve: Callable[..., Server], log: Path, quer
         "callTree?root=999999&",
     ],
 )
-def test_tables_that_there_are_not_are_refused(serve: Callable[..., Server], log: Path, route: str) -> None:
-    server = serve()
-    id_ = server.only_id()
-    server.ready(f"report?id={id_}")
-    assert server.get(f"{route}id={id_}").status_code == 400
+def test_tables_that_there_are_not_are_refused(diagnosed: Server, route: str) -> None:
+    id_ = diagnosed.only_id()
+    assert diagnosed.get(f"{route}id={id_}").status_code == 400
 
 
-def test_an_unknown_gap_is_refused(serve: Callable[..., Server], log: Path) -> None:
-    server = serve()
-    id_ = server.only_id()
-    server.ready(f"report?id={id_}")
-    assert server.get(f"gap?id={id_}&device=0&gap=4000").status_code == 400
-    assert server.get(f"gap?id={id_}&device=7&gap=0").status_code == 400
+def test_an_unknown_gap_is_refused(diagnosed: Server) -> None:
+    id_ = diagnosed.only_id()
+    assert diagnosed.get(f"gap?id={id_}&device=0&gap=4000").status_code == 400
+    assert diagnosed.get(f"gap?id={id_}&device=7&gap=0").status_code == 400
 
 
 @pytest.mark.parametrize(
     "query", ["", "id=", "id=GD000", "id=../rules/input_pipeline.md", "id=%00", "id=" + "a" * 10_000]
 )
-def test_an_unknown_rule_is_refused(serve: Callable[..., Server], log: Path, query: str) -> None:
-    answer = serve().get(f"rule?{query}")
+def test_an_unknown_rule_is_refused(diagnosed: Server, query: str) -> None:
+    answer = diagnosed.get(f"rule?{query}")
     assert answer.status_code == 400
     problem = json.loads(answer.data)
     assert (set(problem), problem["where"]) == ({"what", "where", "remedy"}, "id")
 
 
-def test_numbers_beyond_the_trace_are_answered(serve: Callable[..., Server], log: Path) -> None:
-    server = serve()
-    id_ = server.only_id()
-    server.ready(f"report?id={id_}")
+def test_numbers_beyond_the_trace_are_answered(diagnosed: Server) -> None:
+    id_ = diagnosed.only_id()
     for route in ("timeline", "memory"):
-        assert server.json(f"{route}?id={id_}&start_us=-1e300&end_us=1e300")["state"] == "ready"
+        assert diagnosed.json(f"{route}?id={id_}&start_us=-1e300&end_us=1e300")["state"] == "ready"

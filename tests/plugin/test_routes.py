@@ -20,65 +20,59 @@ from tb_gpudiag.trace.find import Found
 from tests.plugin.server import Server
 from tests.service.helpers import eventually
 
-pytestmark = pytest.mark.slow  # each test has a TensorBoard of its own
+pytestmark = pytest.mark.slow
 
 
-def test_from_the_list_to_report_timeline_and_gap(serve: Callable[..., Server], log: Path) -> None:
-    server = serve()
-    id_ = server.only_id()
-    report = server.ready(f"report?id={id_}")["report"]
+def test_from_the_list_to_report_timeline_and_gap(diagnosed: Server) -> None:
+    id_ = diagnosed.only_id()
+    report = diagnosed.ready(f"report?id={id_}")["report"]
     assert report["trace"]["run"] == "run"
     device = report["devices"][0]
     assert sum(part["us"] for part in device["window_idle_by_cause"]) == pytest.approx(
         device["window_idle_us"]
     )
-    timeline = server.ready(f"timeline?id={id_}")
+    timeline = diagnosed.ready(f"timeline?id={id_}")
     assert [lane["kind"] for lane in timeline["lanes"]] == ["gaps", "stream", "queue", "thread"]
     queue = timeline["lanes"][2]
     assert queue["queue"]["low"] == queue["queue"]["high"]
     assert max(queue["queue"]["high"]) == queue["queue_most"] == 1
     assert "train.py(12): <b>train</b>" in timeline["names"]
     gap = timeline["lanes"][0]["box_gap"][-1]
-    chain = server.ready(f"gap?id={id_}&device={device['id']}&gap={gap}")
+    chain = diagnosed.ready(f"gap?id={id_}&device={device['id']}&gap={gap}")
     assert chain["gap"] == gap
     assert chain["before"]["name"] == "add"
-    (entry,) = server.json("traces")["traces"]
+    (entry,) = diagnosed.json("traces")["traces"]
     assert (entry["state"], entry["sentence"]) == ("ready", report["verdict"]["sentence"])
 
 
-def test_a_slice_is_cut_as_asked(serve: Callable[..., Server], log: Path) -> None:
-    server = serve()
-    id_ = server.only_id()
-    server.ready(f"report?id={id_}")
-    part = server.ready(f"timeline?id={id_}&start_us=310&end_us=340.5&width=800")
+def test_a_slice_is_cut_as_asked(diagnosed: Server) -> None:
+    id_ = diagnosed.only_id()
+    part = diagnosed.ready(f"timeline?id={id_}&start_us=310&end_us=340.5&width=800")
     assert (part["start_us"], part["end_us"]) == (310, 340.5)
     assert [part["names"][name] for name in part["lanes"][1]["box_name"]] == ["add"]
 
 
-def test_operators_kernels_and_the_call_tree_are_served(serve: Callable[..., Server], log: Path) -> None:
-    server = serve()
-    id_ = server.only_id()
-    server.ready(f"report?id={id_}")
-    kernels = server.ready(f"kernels?id={id_}&filter=ADD&limit=1")
+def test_operators_kernels_and_the_call_tree_are_served(diagnosed: Server) -> None:
+    id_ = diagnosed.only_id()
+    kernels = diagnosed.ready(f"kernels?id={id_}&filter=ADD&limit=1")
     assert [row["name"] for row in kernels["rows"]] == ["add"]
-    row = server.ready(f"operators?id={id_}&group=stack&sort=host_self")["rows"][0]
-    details = server.ready(f"calls?id={id_}&group=stack&key={row['key']:.0f}")
+    row = diagnosed.ready(f"operators?id={id_}&group=stack&sort=host_self")["rows"][0]
+    details = diagnosed.ready(f"calls?id={id_}&group=stack&key={row['key']:.0f}")
     assert (details["name"], len(details["stacks"])) == (row["name"], 1)
-    tree = server.ready(f"callTree?id={id_}&weight=gpu")
-    assert tree["total_us"] == sum(row["total_us"] for row in server.ready(f"kernels?id={id_}")["rows"])
-    assert server.ready(f"roofline?id={id_}")["points"] == []
+    tree = diagnosed.ready(f"callTree?id={id_}&weight=gpu")
+    assert tree["total_us"] == sum(row["total_us"] for row in diagnosed.ready(f"kernels?id={id_}")["rows"])
+    assert diagnosed.ready(f"roofline?id={id_}")["points"] == []
 
 
-def test_memory_is_served_by_device_and_range(serve: Callable[..., Server], log: Path) -> None:
-    server = serve()
-    id_ = server.only_id()
-    report = server.ready(f"report?id={id_}")["report"]
-    whole = server.ready(f"memory?id={id_}")
+def test_memory_is_served_by_device_and_range(diagnosed: Server) -> None:
+    id_ = diagnosed.only_id()
+    report = diagnosed.ready(f"report?id={id_}")["report"]
+    whole = diagnosed.ready(f"memory?id={id_}")
     assert [memory["device"] for memory in report["memory"]] == [0, -1]
     assert (whole["device"], whole["allocated"]["high"]) == (0, [0, 1024])
     assert (whole["sites"][0]["operator"], whole["sites"][0]["kept_bytes"]) == ("aten::mm", 1024)
-    assert server.json(f"memory?id={id_}&device=-1")["allocated_bytes"] == 64
-    part = server.json(f"memory?id={id_}&device=0&start_us=100&end_us=200.5&width=800")
+    assert diagnosed.json(f"memory?id={id_}&device=-1")["allocated_bytes"] == 64
+    part = diagnosed.json(f"memory?id={id_}&device=0&start_us=100&end_us=200.5&width=800")
     assert (part["start_us"], part["end_us"], part["allocated_bytes"]) == (100, 200.5, 0)
     assert part["allocated"] == {"time_us": [100], "low": [1024], "high": [1024]}
 
@@ -101,10 +95,9 @@ def test_results_that_somebody_cuts_off_are_made_again(
     assert server.ready(f"timeline?id={id_}") == whole
 
 
-def test_every_rule_is_explained(serve: Callable[..., Server], log: Path) -> None:
-    server = serve()
+def test_every_rule_is_explained(diagnosed: Server) -> None:
     for rule in EVERY_RULE:
-        found = server.json(f"rule?id={rule.id}")
+        found = diagnosed.json(f"rule?id={rule.id}")
         assert (found["id"], found["name"], found["title"]) == (rule.id, rule.name, rule.title)
         assert found["markdown"].startswith(f"# {rule.id} ")
         assert "\n## Fix\n" in found["markdown"]
@@ -140,14 +133,10 @@ def test_a_file_that_is_no_trace_fails_alone_with_a_clear_line(
 
 
 @pytest.mark.parametrize("accepted", ["gzip", "", "gzip;q=0"])
-def test_answers_are_json_in_bytes_zipped_where_accepted(
-    serve: Callable[..., Server], log: Path, accepted: str
-) -> None:
-    server = serve()
-    id_ = server.only_id()
-    server.ready(f"report?id={id_}")
+def test_answers_are_json_in_bytes_zipped_where_accepted(diagnosed: Server, accepted: str) -> None:
+    id_ = diagnosed.only_id()
     for route in ("traces", f"report?id={id_}", f"timeline?id={id_}", f"memory?id={id_}", "status"):
-        answer = server.get(route, headers={"Accept-Encoding": accepted})
+        answer = diagnosed.get(route, headers={"Accept-Encoding": accepted})
         assert answer.headers["Content-Type"] == "application/json"
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         zipped = answer.headers.get("Content-Encoding") == "gzip"
@@ -248,12 +237,10 @@ def test_loading_does_not_look_at_the_directory(
     serve()
 
 
-def test_status_counts(serve: Callable[..., Server], log: Path) -> None:
-    server = serve()
-    server.ready(f"report?id={server.only_id()}")
-    status = server.json("status")
+def test_status_counts(diagnosed: Server) -> None:
+    status = diagnosed.json("status")
     assert status["traces"] == 1
     assert status["scanned"] is True
     assert status["cache_bytes"] > 0
     idle = {"queued": 0, "running": 0, "failed": 0}
-    eventually(lambda: server.json("status")["jobs"] == idle)
+    eventually(lambda: diagnosed.json("status")["jobs"] == idle)

@@ -6,6 +6,7 @@ import gzip
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -96,29 +97,52 @@ ALWAYS_BYTES = 400 << 20
 MOST_PER_BYTE = 15
 
 
-def peak_bytes(path: Path) -> int:
-    """Read the file in a process of its own, and return its peak of memory."""
+READER = """
+import os, sys
+from tb_gpudiag.errors import TraceError
+from tb_gpudiag.trace.read import read_trace
+
+for line in sys.stdin:
+    if not os.fork():
+        try:
+            read_trace(line.strip())
+        except TraceError:
+            pass
+        print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0], flush=True)
+        os._exit(0)
+    if os.wait()[1]:
+        print(-1, flush=True)
+"""
+"""Reads each file in a process of its own, without importing everything again."""
+
+
+@pytest.fixture(scope="module")
+def peak_bytes() -> Iterator[Callable[[Path], int]]:
+    """Return the peak of memory of a process that reads a file."""
     if not os.path.exists("/proc/self/status"):
         pytest.skip("no /proc to read the peak of memory from")
-    program = (
-        "import sys\n"
-        "from tb_gpudiag.errors import TraceError\n"
-        "from tb_gpudiag.trace.read import read_trace\n"
-        "try:\n"
-        "    read_trace(sys.argv[1])\n"
-        "except TraceError:\n"
-        "    pass\n"
-        "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
-    )
-    return int(done.stdout) * 1024
+    with subprocess.Popen(
+        [sys.executable, "-c", READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+
+        def peak(path: Path) -> int:
+            print(path, file=reader.stdin, flush=True)
+            assert reader.stdout is not None
+            kib = int(reader.stdout.readline())
+            assert kib > 0, "the process crashed"
+            return kib * 1024
+
+        yield peak
+        reader.stdin.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", DENSE_TRACES)
-def test_memory_is_bounded_by_the_size_of_a_trace(tmp_path: Path, unit: bytes) -> None:
+def test_memory_is_bounded_by_the_size_of_a_trace(
+    tmp_path: Path, peak_bytes: Callable[[Path], int], unit: bytes
+) -> None:
     path = tmp_path / "dense.1.pt.trace.json"
     path.write_bytes(b'{"traceEvents":[' + unit * (DENSE_BYTES // len(unit)) + b"{}]}")
     assert peak_bytes(path) < ALWAYS_BYTES + MOST_PER_BYTE * DENSE_BYTES
@@ -126,7 +150,9 @@ def test_memory_is_bounded_by_the_size_of_a_trace(tmp_path: Path, unit: bytes) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", DENSE_PICKLES)
-def test_memory_is_bounded_by_the_size_of_a_snapshot(tmp_path: Path, unit: bytes) -> None:
+def test_memory_is_bounded_by_the_size_of_a_snapshot(
+    tmp_path: Path, peak_bytes: Callable[[Path], int], unit: bytes
+) -> None:
     path = tmp_path / "dense.pickle"
     head = b"\x80\x04}\x94(\x8c\x08segments]("
     path.write_bytes(head + unit * (DENSE_BYTES // len(unit)) + b"eu.")
