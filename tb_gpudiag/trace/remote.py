@@ -18,8 +18,9 @@ from tb_gpudiag.errors import Unreadable
 # Read at a time. After a lost connection, this much is read again at most.
 BLOCK_BYTES: Final = 8 << 20
 
-# Enough for a block from a store that is any use, and for the list of some 100,000 files.
-CALL_LIMIT_S = 60.0
+# Enough for a block from a store that is any use, and for the list of some 100,000 files. All attempts to
+# read a block end long before the time limit of an analysis.
+CALL_LIMIT_S = 30.0
 LIST_LIMIT_S = 180.0
 
 # Calls in a row that may fail, and the pause after the first one. Each pause is twice as long as the one

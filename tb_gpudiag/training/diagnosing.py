@@ -8,7 +8,13 @@ from typing import Any
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.errors import Defect, GpudiagError, NothingToRead, is_out_of_memory
+from tb_gpudiag.errors import (
+    Defect,
+    GpudiagError,
+    NothingToRead,
+    is_out_of_memory,
+    without_url_secrets,
+)
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.report.job_view import heading
@@ -16,6 +22,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.service.guarded_memory import MemoryLimit
 from tb_gpudiag.service.settings import settings_from
+from tb_gpudiag.training import store
 from tb_gpudiag.training.answers import Answer
 from tb_gpudiag.training.compact_record import compared_steps, figures_of, record_of
 from tb_gpudiag.training.event_records import append_to
@@ -32,6 +39,8 @@ class Diagnoses:
 
     def answer(self, request: dict[str, Any]) -> Answer:
         """Diagnose what the request names. Raises nothing."""
+        if request["kind"] == "list":
+            return store.answer(request)
         paths = request["paths"]
         try:
             with self._guard.watched():
@@ -65,7 +74,7 @@ def diagnose_recording(
         TraceError: the file cannot be read.
     """
     report, digest = digest_file(only_trace(path))
-    report.trace.path = url or report.trace.path
+    report.trace.path = without_url_secrets(url) or report.trace.path
     name = one_line(os.path.basename(path))
     text = _two_lines(name, report.verdict.sentence, report.findings)
     steps = compared_steps(digest)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import json
 import logging
 import os
 import threading
@@ -26,6 +28,8 @@ IDLE_S = 30.0
 
 # How often rank 0 looks for the files of the other ranks.
 LOOK_EVERY_S = 0.5
+LOOK_IN_STORE_EVERY_S = 5.0
+LIST_LIMIT_S: Final = 30.0
 
 EXIT_S: Final = 30.0
 
@@ -177,7 +181,7 @@ class DiagnosisQueue:
 
     def _look_for_ranks(self, ranks: RankFiles) -> None:
         """Diagnose the job once the files of all ranks are there, and stop looking after a while."""
-        if ranks.are_there():
+        if ranks.are_there(self._names_in(ranks.folder)):
             self._ranks = None
             self._diagnose_job(ranks)
         elif ranks.is_late():
@@ -186,7 +190,16 @@ class DiagnosisQueue:
         else:
             with self._changed:
                 if not self._waiting and not self._abandoned:
-                    self._changed.wait(LOOK_EVERY_S)
+                    self._changed.wait(LOOK_IN_STORE_EVERY_S if ranks.recording.url else LOOK_EVERY_S)
+
+    def _names_in(self, folder: str) -> list[str]:
+        """List a folder, or the URL of one; nothing if that fails."""
+        if "://" in folder:
+            answer = self._helper.ask({"kind": "list", "url": folder}, LIST_LIMIT_S)
+            return list(json.loads(answer.text)) if answer.ok else []
+        with contextlib.suppress(OSError):
+            return os.listdir(folder)
+        return []
 
     def _diagnose_job(self, ranks: RankFiles) -> None:
         answer = self._helper.ask({"kind": "job", "paths": ranks.paths}, TIME_LIMIT_S)

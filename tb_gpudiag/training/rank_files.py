@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,26 +28,29 @@ class RankFiles:
 
     @classmethod
     def of(cls, recording: Recording, before_ns: int) -> RankFiles | None:
-        """Return what to look for; None if this is not rank 0 of several, or if its files do not stay here.
+        """Return what to look for; None if this is not rank 0 of several.
 
         before_ns: when rank 0 wrote the recording before this one, 0 if there is none.
         """
-        if recording.rank != 0 or recording.url or not 1 < recording.world_size <= MOST_RANKS:
+        if recording.rank != 0 or not 1 < recording.world_size <= MOST_RANKS:
             return None
         earliest_ns = max(recording.time_ns - int(WAIT_S * 1e9), (recording.time_ns + before_ns) // 2)
         return cls(recording, earliest_ns)
 
-    def are_there(self) -> bool:
-        """Look for the files: of each worker, the one written closest to rank 0's."""
+    @property
+    def folder(self) -> str:
+        """Where the files are: a folder, or the URL of one."""
+        return os.path.dirname(self.recording.url or self.recording.path)
+
+    def are_there(self, names: Iterable[str]) -> bool:
+        """Look for the files among `names`: of each worker, the one written closest to rank 0's."""
         closest: dict[str, tuple[int, str]] = {}
-        folder = os.path.dirname(self.recording.path)
-        with contextlib.suppress(OSError):
-            for name in os.listdir(folder):
-                found = worker_and_time(name)
-                if found is None or found[1] < self.earliest_ns:
-                    continue
-                one = (abs(found[1] - self.recording.time_ns), os.path.join(folder, name))
-                closest[found[0]] = min(one, closest.get(found[0], one))
+        for name in names:
+            found = worker_and_time(name)
+            if found is None or found[1] < self.earliest_ns:
+                continue
+            one = (abs(found[1] - self.recording.time_ns), f"{self.folder}/{name}")
+            closest[found[0]] = min(one, closest.get(found[0], one))
         self.paths = sorted(path for _, path in closest.values())
         return len(self.paths) >= self.recording.world_size
 

@@ -96,7 +96,7 @@ class Uploads:
         return self._folder
 
     def add(self, path: str) -> str:
-        """Upload a recording, and keep it until it is diagnosed. Return its URL, as it may be shown."""
+        """Upload a recording, and keep it until it is diagnosed. Return its URL."""
         task = _Task("put", path, os.path.getsize(path))
         with self._changed:
             self._undiagnosed.add(path)
@@ -110,7 +110,7 @@ class Uploads:
                     "gpudiag: too many recordings wait for their upload: %d dropped so far", self.lost
                 )
             self._delete_if_done(one.path)
-        return without_url_secrets(self._url_of(path))
+        return self._url_of(path)
 
     def diagnosed(self, path: str) -> None:
         """Note that the local file is not needed for a diagnosis any more."""

@@ -6,19 +6,18 @@ from collections.abc import Iterator
 import fsspec
 import pytest
 
-from tests.s3.server import Store, store_at
+from tests.s3.server import Store, is_installed, running_server, store_at
 
 _NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="session")
 def server_port() -> Iterator[int]:
-    """Port of a real S3 server, moto's, that ends with the tests."""
-    pytest.importorskip("s3fs")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    yield int(server.get_host_and_port()[1])
-    server.stop()
+    """Port of an S3 server that ends with the tests."""
+    if not is_installed():
+        pytest.skip("moto and s3fs are not installed")
+    with running_server() as port:
+        yield port
 
 
 @pytest.fixture

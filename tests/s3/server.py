@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from tests.s3.proxy import Proxy, proxy_to
@@ -37,6 +39,28 @@ class Store:
     def names(self) -> list[str]:
         found = self.client.list_objects_v2(Bucket=self.bucket).get("Contents", [])
         return sorted(one["Key"] for one in found)
+
+
+def is_installed() -> bool:
+    """Return whether there is an S3 server to test with, and what reads from one."""
+    return all(find_spec(name) is not None for name in ("moto", "flask", "flask_cors", "s3fs"))
+
+
+@contextmanager
+def running_server() -> Iterator[int]:
+    """Start a real S3 server, moto's, in this process, and stop it at the end. Return its port."""
+    from moto.server import ThreadedMotoServer
+
+    requests = logging.getLogger("werkzeug")
+    level = requests.level
+    requests.setLevel(logging.WARNING)
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    try:
+        yield int(server.get_host_and_port()[1])
+    finally:
+        server.stop()
+        requests.setLevel(level)
 
 
 @contextmanager

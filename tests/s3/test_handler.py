@@ -11,10 +11,11 @@ import pytest
 
 from tb_gpudiag.trace.find import find_traces
 from tb_gpudiag.trace.read import read_trace
-from tb_gpudiag.training import uploads
+from tb_gpudiag.training import diagnosis_handler, diagnosis_queue, uploads
 from tests.report.reports import slow_loader
 from tests.s3.server import KEY_ID, SECRET, Store
 from tests.service.helpers import eventually
+from tests.simulator.jobs import DistributedJob, simulate_job
 from tests.training.stage import Diagnosed, FakeProfiler, content_of, handler
 
 pytestmark = pytest.mark.slow
@@ -104,3 +105,25 @@ def test_what_is_not_uploaded_at_the_end_stays(
         assert left.parent.stat().st_mode & 0o077 == 0
         assert str(left.parent) in caplog.text
     assert store.names() == []
+
+
+def test_rank_0_reads_the_others_in_the_store(
+    store: Store,
+    temporary: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level(logging.INFO, "tb_gpudiag.training")
+    monkeypatch.setattr(diagnosis_queue, "LOOK_IN_STORE_EVERY_S", 0.2)
+    simulate_job(DistributedJob("ddp", ranks=2), seed=0).write(tmp_path / "job")
+    contents = [path.read_bytes() for path in sorted((tmp_path / "job").iterdir())]
+    with (
+        handler(store.url("run"), worker_name="rank0") as first,
+        handler(store.url("run"), worker_name="rank1") as other,
+    ):
+        for rank, made in enumerate((first, other)):
+            monkeypatch.setattr(diagnosis_handler, "_rank_and_world_size", lambda rank=rank: (rank, 2))
+            made(FakeProfiler(contents[rank]))
+        eventually(lambda: "Job 2 ranks: " in caplog.text, "the job's verdict")
+    assert os.listdir(temporary) == []

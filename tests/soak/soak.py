@@ -9,6 +9,8 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,11 +19,14 @@ from typing import Any
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.report.diagnosis import diagnose_file
 from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.service.roots import Root
 from tb_gpudiag.trace.find import find_traces
 from tests.builder import TraceBuilder
+from tests.s3.server import Store
 from tests.service.helpers import eventually
 from tests.simulator import simulate
 from tests.simulator.scenarios import SMALL
+from tests.soak.bucket import BucketDisturber, bucket
 from tests.soak.disturb import Disturber, children
 from tests.test_plugin_process import TensorBoard
 
@@ -29,6 +34,8 @@ PAGES = 8
 CANCELS = 0.1
 CHANGE_EVERY_S = 0.3
 SAMPLE_EVERY_S = 0.5
+# Name of the bucket among the log directories.
+STORE = "store"
 LIMITS = {"GPUDIAG_TIME_LIMIT_S": "15", "GPUDIAG_CACHE_MB": "4"}
 
 # Measured from here on: before, caches and thread pools fill.
@@ -67,21 +74,31 @@ def soak(folder: Path, seconds: float, seed: int = 0) -> Soaked:
     """Soak a new TensorBoard for so long. It is killed at the end, whatever happens."""
     log = folder / "log"
     log.mkdir(parents=True)
-    tensorboard = TensorBoard(folder, f"--logdir={log}", **LIMITS)
+    with bucket() as store:
+        return _soak(folder, log, store, seconds, seed)
+
+
+def _soak(folder: Path, log: Path, store: Store | None, seconds: float, seed: int) -> Soaked:
+    places = {"": str(log)} if store is None else {"": str(log), STORE: store.url("log")}
+    spec = ",".join(f"{name}:{path}".lstrip(":") for name, path in places.items())
+    tensorboard = TensorBoard(folder, f"--logdir_spec={spec}", **LIMITS)
     found, stop = Soaked(), threading.Event()
     pid = tensorboard.process.pid
-    disturber = Disturber(log, folder / "cache", contents(), pid, seed)
+    disturbers: list[Disturber | BucketDisturber] = [Disturber(log, folder / "cache", contents(), pid, seed)]
+    if store is not None:
+        disturbers.append(BucketDisturber(store, contents(), seed))
     pages = [threading.Thread(target=visit, args=(tensorboard, found, stop, n)) for n in range(PAGES)]
     try:
         for page in pages:
             page.start()
-        disturb(disturber, found, pid, time.monotonic() + seconds)
-        disturber.settle()
+        disturb(disturbers, found, pid, time.monotonic() + seconds)
+        for disturber in disturbers:
+            disturber.settle()
+            found.changes |= disturber.done
         stop.set()
         for page in pages:
             page.join()
-        check_reports(tensorboard, log, found)
-        found.changes = disturber.done
+        check_reports(tensorboard, places, found)
     finally:
         stop.set()
         tensorboard.process.kill()
@@ -96,15 +113,16 @@ def contents() -> list[bytes]:
     return [tiny.bytes(), *(simulate(SMALL, seed=seed).bytes("C2") for seed in range(3))]
 
 
-def disturb(disturber: Disturber, found: Soaked, pid: int, end_s: float) -> None:
+def disturb(
+    disturbers: Sequence[Disturber | BucketDisturber], found: Soaked, pid: int, end_s: float
+) -> None:
     """Change things until then, and note what the process has."""
     pause, change_s, sample_s = threading.Event(), 0.0, 0.0
     while (now_s := time.monotonic()) < end_s:
         if now_s >= change_s:
-            try:
-                disturber.step()
-            except OSError:
-                pass  # what it chose has gone meanwhile
+            for disturber in disturbers:
+                with suppress(OSError):  # what it chose has gone meanwhile
+                    disturber.step()
             change_s = now_s + CHANGE_EVERY_S
         if now_s >= sample_s:
             found.samples.append(sample(pid))
@@ -175,21 +193,26 @@ def _ask(tensorboard: TensorBoard, route: str, found: Soaked) -> Any:
         return None
 
 
-def check_reports(tensorboard: TensorBoard, log: Path, found: Soaked) -> None:
+def check_reports(tensorboard: TensorBoard, places: Mapping[str, str], found: Soaked) -> None:
     """Wait until nothing is undecided, and compare with what the command says."""
+    files = {
+        (Root(path, name).run(file.run), file.worker, file.span): file
+        for name, path in places.items()
+        for file in find_traces(path).files
+    }
 
     def settled() -> bool:
         listed = _everything(tensorboard)
         for trace in listed:
             if trace["state"] not in {"ready", "failed"}:
                 tensorboard.ask(f"report?id={trace['id']}")
-        files = set(log.rglob("*.pt.trace.json"))
-        return len(listed) == len(files) and all(trace["state"] in {"ready", "failed"} for trace in listed)
+        # A store is not listed all the time.
+        as_they_are = {file.identity for file in files.values()} == {trace["content"] for trace in listed}
+        return as_they_are and all(trace["state"] in {"ready", "failed"} for trace in listed)
 
     eventually(settled, "all traces are analyzed")
-    by_place = {(file.run, file.worker, file.span): file for file in find_traces(str(log)).files}
     for trace in _everything(tensorboard):
-        file = by_place[trace["run"], trace["worker"], trace["span"]]
+        file = files[trace["run"], trace["worker"], trace["span"]]
         # A report that was evicted from the full cache, or damaged there, is computed again.
         shown = eventually(partial(_decided, tensorboard, trace["id"]), file.path)
         try:

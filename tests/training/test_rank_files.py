@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,21 +37,21 @@ def test_files_of_the_same_time_belong_together(tmp_path: Path) -> None:
     (tmp_path / name("b", 50.5)).touch()  # of the recording before
     (tmp_path / ("." + name("b", 60.4) + ".writing")).touch()
     (tmp_path / "other.json").touch()
-    assert not ranks.are_there()
+    assert not ranks.are_there(os.listdir(tmp_path))
     (tmp_path / name("b", 64)).touch()
     (tmp_path / name("b", 70)).touch()  # of the recording after
-    assert ranks.are_there()
+    assert ranks.are_there(os.listdir(tmp_path))
     assert [Path(path).name for path in ranks.paths] == [name("a", 60), name("b", 64)]
 
 
 def test_files_of_a_job_before_are_left_out(tmp_path: Path) -> None:
     (tmp_path / name("b", -3600)).touch()
-    assert not looking(tmp_path).are_there()
+    assert not looking(tmp_path).are_there(os.listdir(tmp_path))
 
 
 def test_it_stops_looking_and_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ranks = looking(tmp_path, world_size=3)
-    assert not ranks.are_there()
+    assert not ranks.are_there(os.listdir(tmp_path))
     assert not ranks.is_late()
     monkeypatch.setattr(rank_files, "WAIT_S", 0.0)
     assert ranks.is_late()
