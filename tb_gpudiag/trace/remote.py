@@ -15,8 +15,9 @@ from fsspec.registry import known_implementations
 
 from tb_gpudiag.errors import Unreadable
 
-# Read at a time. After a lost connection, this much is read again at most.
+# Read at a time. After a failure, half as much, and so on: a slow network takes long for a block.
 BLOCK_BYTES: Final = 8 << 20
+LEAST_BLOCK_BYTES: Final = 256 << 10
 
 # Enough for a block from a store that is any use, and for the list of some 100,000 files. All attempts to
 # read a block end long before the time limit of an analysis.
@@ -63,6 +64,7 @@ class RemoteFile:
         # Some web servers do not say. Those are read in one go.
         self._stream = None if info.get("size") is not None else self._system.open(self._path, "rb")
         self.size_bytes = int(info.get("size") or 0)
+        self._block_size = BLOCK_BYTES
         self._begin = 0  # of the block
         self._block = b""
         self._used = 0
@@ -86,21 +88,24 @@ class RemoteFile:
         return piece
 
     def _next_block(self) -> bytes:
-        start, end = self._begin, min(self._begin + BLOCK_BYTES, self.size_bytes)
-        if start >= end:
+        if self._begin >= self.size_bytes:
             return b""
-        block: bytes = call(self._system, self._range, start, end)
+        block: bytes = call(self._system, self._range, self._begin)
         # Only now: what was read is of this version.
         if version(self._info()) != self._version:
             raise Unreadable("the file changed while it was read", where=self._url, remedy="try again")
         return block
 
-    def _range(self, start: int, end: int, **options: Any) -> bytes:
+    def _range(self, start: int, **options: Any) -> bytes:
+        size = self._block_size
+        end = min(start + size, self.size_bytes)
+        self._block_size = max(size // 2, LEAST_BLOCK_BYTES)  # of the next attempt, if this one fails
         block: bytes = self._system.cat_file(self._path, start=start, end=end, **options)
         if len(block) > end - start:  # a web server that knows no ranges sends all of it
             block = block[start:end]
         if not block:
             raise OSError("the connection ended")
+        self._block_size = min(2 * size, BLOCK_BYTES)
         return block
 
     def _info(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -195,11 +195,12 @@ def _ask(tensorboard: TensorBoard, route: str, found: Soaked) -> Any:
 
 def check_reports(tensorboard: TensorBoard, places: Mapping[str, str], found: Soaked) -> None:
     """Wait until nothing is undecided, and compare with what the command says."""
-    files = {
-        (Root(path, name).run(file.run), file.worker, file.span): file
+    found_here = [
+        replace(file, run=Root(path, name).run(file.run))
         for name, path in places.items()
         for file in find_traces(path).files
-    }
+    ]
+    files = {(file.run, file.worker, file.span): file for file in found_here}
 
     def settled() -> bool:
         listed = _everything(tensorboard)

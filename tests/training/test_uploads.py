@@ -164,6 +164,17 @@ def test_a_removal_that_is_refused_blocks_nothing(made: Uploads, monkeypatch: py
     eventually(lambda: "b.pt.trace.json" in names(), "uploaded")
 
 
+def test_many_recordings_leave_nothing_behind(made: Uploads) -> None:
+    kept: list[str] = []
+    for number in range(300):
+        kept.append(record(made, str(number)))
+        eventually(lambda: not made._tasks, "uploaded")
+        if len(kept) > 2:
+            made.remove(kept.pop(0))
+    eventually(lambda: len(names()) == 2, "removed")
+    assert (made._undiagnosed, os.listdir(made.folder()), made.lost) == (set(), [], 0)
+
+
 def test_close_is_bounded_and_keeps_what_is_nowhere_else(
     made: Uploads, caplog: pytest.LogCaptureFixture
 ) -> None:
