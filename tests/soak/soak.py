@@ -113,9 +113,7 @@ def contents() -> list[bytes]:
     return [tiny.bytes(), *(simulate(SMALL, seed=seed).bytes("C2") for seed in range(3))]
 
 
-def disturb(
-    disturbers: Sequence[Disturber | BucketDisturber], found: Soaked, pid: int, end_s: float
-) -> None:
+def disturb(disturbers: Sequence[Disturber | BucketDisturber], found: Soaked, pid: int, end_s: float) -> None:
     """Change things until then, and note what the process has."""
     pause, change_s, sample_s = threading.Event(), 0.0, 0.0
     while (now_s := time.monotonic()) < end_s:

@@ -149,13 +149,13 @@ def soak_team(
     try:
         for thread in threads:
             thread.start()
-        disturb(disturber, found, running[0].process.pid, time.monotonic() + seconds)
+        disturb([disturber], found, running[0].process.pid, time.monotonic() + seconds)
         disturber.settle()
         stop.set()
         for thread in threads:
             thread.join()
         for tensorboard in running:
-            check_reports(tensorboard, log, found)
+            check_reports(tensorboard, {"": str(log)}, found)
         found.problems += ran.problems
         _check_commands(log, {**environment, **team}, found)
         found.changes = {**disturber.done, "commands": ran.runs, "shared results": ran.shared}
