@@ -82,19 +82,23 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 # Tests that record with torch skip without it. Continuous integration installs it, but gives up after some minutes:
 # most wheels of torch depend on gigabytes of CUDA.
 .make/torch-for-tests: .make/venv
-	timeout 240 $(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH_VERSION) && touch $@ || \
+	timeout 240 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile torch==$(TORCH_VERSION) && touch $@ || \
 		echo "test: torch $(TORCH_VERSION) is not available: tests that record with it are skipped"
 
 # The old plugin, for the test that both run in one TensorBoard. Without pandas' own dependencies in the environment.
 .make/torch-tb-profiler: .make/venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $@ \
-		torch-tb-profiler==0.4.3 pandas python-dateutil pytz six tzdata || \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --upgrade \
+		--target $@ torch-tb-profiler==0.4.3 pandas python-dateutil pytz six tzdata || \
 		echo "test: torch-tb-profiler is not available: its test is skipped"
 
-# Two phases, each on all cores. The browser tests wait much, so they run next to the others.
+# What tests of Python need apart from the environment itself. Python compiles of it only what is imported.
+FOR_PYTHON_TESTS := $(STATIC) .make/torch-tb-profiler $(if $(CI),.make/torch-for-tests)
+
+# Two phases, each on all cores. Downloads wait much, so they run next to the checks; so do the browser tests, which
+# run next to the others.
 test:
-	@$(MAKE) --no-print-directory -j2 lint test-frontend
-	@$(MAKE) --no-print-directory -j2 test-python test-browser
+	@$(MAKE) --no-print-directory -j3 lint test-frontend $(FOR_PYTHON_TESTS)
+	@$(MAKE) --no-print-directory -j2 FOR_PYTHON_TESTS= test-python test-browser
 
 lint: lint-python lint-frontend
 
@@ -116,7 +120,7 @@ lint-frontend: .make/npm
 quick: .make/venv
 	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real' --hypothesis-profile=quick
 
-test-python: .make/venv $(STATIC) .make/torch-tb-profiler $(if $(CI),.make/torch-for-tests)
+test-python: .make/venv $(FOR_PYTHON_TESTS)
 	$(BIN)/pytest -n auto --dist worksteal
 
 test-frontend: .make/npm
