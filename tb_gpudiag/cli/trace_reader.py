@@ -24,12 +24,7 @@ class TraceReader:
     def __init__(self, *, prepare: bool, sidecars: bool) -> None:
         self.prepare = prepare
         self._sidecars = sidecars
-        settings = settings_from()
-        self._shared = (
-            SharedCache(settings.shared_directory, settings.shared_bytes)
-            if settings.shared_directory is not None
-            else None
-        )
+        self._shared = SharedCache.of(settings_from())
         self._told = False
         self.errors: list[GpudiagError] = []  # of sidecars that cannot be written
 

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.digest.file import from_bytes, to_bytes
+from tb_gpudiag.digest.file import from_bytes
 from tb_gpudiag.errors import Defect, GpudiagError, JobFailed, is_out_of_memory
 from tb_gpudiag.service.guarded_memory import MemoryLimit
-from tb_gpudiag.service.settings import command_memory_limit_bytes
+from tb_gpudiag.service.reuse import known_digest, new_digest, share
+from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
+from tb_gpudiag.service.shared_cache import SharedCache
 from tb_gpudiag.trace.find import TraceFile
 
 # Reading a trace takes some 300 MB for libraries and chunks, and up to four times the size of the file, which
@@ -113,11 +114,18 @@ def _begin(limit_bytes: int) -> None:
 
 
 def digest_content(file: TraceFile) -> bytes | GpudiagError:
-    """Return the content of the file's digest, or why there is none."""
+    """Return the content of the file's digest, or why there is none. Share it: see reuse.py."""
     guard = _guard or MemoryLimit()
+    shared = SharedCache.of(settings_from())
     try:
         with guard.watched():
-            return to_bytes(digest_file(file)[1])
+            known = known_digest(file, shared)
+            if known is not None:
+                return known.content
+            result = new_digest(file, marked=shared is not None)
+            if shared is not None:
+                share(result, shared)
+            return result.content
     except GpudiagError as error:
         return error
     except Exception as error:  # a bug must not cost the user the other files

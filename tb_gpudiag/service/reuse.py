@@ -10,7 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.errors import TraceError, UsageError
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.service.diagnoses import DIGEST, Diagnosis, Result, diagnosis_in, digest_in, digest_result
 from tb_gpudiag.service.entry import CorruptEntry, Unpacked, unpack, write_to
 from tb_gpudiag.service.shared_cache import SharedCache, owner
@@ -57,6 +60,19 @@ class Marker:
             return result
         marks = {"key": content_key(kind, self._file), "trace": self._before}
         return result._replace(summary={**result.summary, **marks})
+
+
+def new_digest(file: TraceFile, progress: Progress | None = None, *, marked: bool) -> Result:
+    """Diagnose the trace and return the cache entry of its digest.
+
+    Raises:
+        TraceError: the file cannot be read.
+    """
+    marker = Marker(file) if marked else None
+    report, digest = digest_file(file, progress)
+    result = digest_result(digest)
+    is_final = report.trace.status != pb.TraceInfo.WRITING
+    return marker.marked(result, "digest") if marker is not None and is_final else result
 
 
 def without_marks(summary: Mapping[str, str]) -> Mapping[str, str]:

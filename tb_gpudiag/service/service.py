@@ -49,16 +49,11 @@ class Service:
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._cache = Cache(settings.cache_directory, settings.cache_bytes)
-        shared = (
-            SharedCache(settings.shared_directory, settings.shared_bytes)
-            if settings.shared_directory is not None
-            else None
-        )
         self._overview = Overview(
             self._cache,
             lambda key: self._jobs.state(key),
             lambda ranks, there: self._reductions.known_job(ranks, there),
-            shared,
+            SharedCache.of(settings),
         )
         self._jobs = Jobs(
             settings,

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from tb_gpudiag.service.entry import CorruptEntry, Unpacked, unpack
+from tb_gpudiag.service.settings import Settings
 
 SUFFIX: Final = ".gpudiag"
 _ENTRY: Final = re.compile(rf"[0-9a-f]{{32}}{re.escape(SUFFIX)}")
@@ -49,6 +50,13 @@ class SharedCache:
         self._directory = directory
         self._limit_bytes = limit_bytes
         self.note = ""
+
+    @classmethod
+    def of(cls, settings: Settings) -> SharedCache | None:
+        """Return the shared cache; None if results are not shared."""
+        if settings.shared_directory is None:
+            return None
+        return cls(settings.shared_directory, settings.shared_bytes)
 
     def keys(self) -> set[str]:
         """Return the keys of all entries."""

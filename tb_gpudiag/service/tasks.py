@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 
 from tb_gpudiag.digest.building.record_digest import record_digest
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.digest.file import from_bytes
 from tb_gpudiag.errors import JobFailed, UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
@@ -22,10 +21,16 @@ from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.wire import from_json, to_json
-from tb_gpudiag.service.diagnoses import DIGEST, Result, diagnose_whole, digest_result, zipped
+from tb_gpudiag.service.diagnoses import DIGEST, Result, diagnose_whole, zipped
 from tb_gpudiag.service.entry import CorruptEntry, Entry, read_entry
 from tb_gpudiag.service.protocol import BETWEEN_SIDES, Task
-from tb_gpudiag.service.reuse import Marker, known_diagnosis, known_digest, without_marks
+from tb_gpudiag.service.reuse import (
+    Marker,
+    known_diagnosis,
+    known_digest,
+    new_digest,
+    without_marks,
+)
 from tb_gpudiag.service.run_rows import job_row, run_row
 from tb_gpudiag.service.shared_cache import SharedCache
 from tb_gpudiag.wording.format import count
@@ -65,13 +70,7 @@ def _digest(task: Task, progress: Progress) -> Result:
             return Result(entry.content(DIGEST), {}, without_marks(entry.summary))
     shared = _shared(task)
     known = _soon(partial(known_digest, task.file, shared))
-    if known is not None:
-        return known
-    marker = Marker(task.file) if shared is not None else None
-    report, digest = digest_file(task.file, progress)
-    result = digest_result(digest)
-    is_final = report.trace.status != pb.TraceInfo.WRITING
-    return marker.marked(result, "digest") if marker is not None and is_final else result
+    return known or new_digest(task.file, progress, marked=shared is not None)
 
 
 def _shared(task: Task) -> SharedCache | None:

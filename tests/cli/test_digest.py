@@ -13,7 +13,7 @@ from tb_gpudiag.digest.digest import texts
 from tb_gpudiag.digest.digest_files import find_digests, read_digest
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.errors import GpudiagError, JobFailed, NotATrace, Unreadable
-from tb_gpudiag.service import digests
+from tb_gpudiag.service import reuse
 from tb_gpudiag.service.digests import digest_all
 from tb_gpudiag.trace.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
@@ -44,11 +44,11 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     main(["digest", str(logs / "a"), "-o", str(out)])
     read: list[str] = []
 
-    def counted(file: TraceFile) -> object:
+    def counted(file: TraceFile, *_: object) -> object:
         read.append(file.run)
         return digest_file(file)
 
-    monkeypatch.setattr(digests, "digest_file", counted)
+    monkeypatch.setattr(reuse, "digest_file", counted)
     assert main(["digest", str(logs), "-o", str(out), "--processes", "1"]) == 0
     assert read == ["b"]
     assert len(find_digests(str(out))) == 2

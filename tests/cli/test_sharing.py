@@ -12,6 +12,9 @@ import pytest
 
 from tb_gpudiag.cli import trace_reader
 from tb_gpudiag.cli.main import main
+from tb_gpudiag.digest.digested import digest_file
+from tb_gpudiag.service import reuse
+from tb_gpudiag.trace.find import TraceFile
 from tests.builder import TraceBuilder
 
 THEN_S = 1_700_000_000
@@ -125,6 +128,26 @@ def test_a_sidecar_that_cannot_be_written_is_an_error_and_the_report_is_there(
     assert len(found["reports"]) == 2
     assert [error["what"] for error in found["errors"]] == ["no sidecar is written: it is a link"]
     assert "delete the link" in told
+
+
+def test_commands_on_several_traces_share_digests(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUDIAG_SHARED_CACHE_DIR", str(tmp_path / "team"))
+    read: list[str] = []
+
+    def counted(file: TraceFile, *others: Any) -> Any:
+        read.append(file.path)
+        return digest_file(file, *others)
+
+    monkeypatch.setattr(reuse, "digest_file", counted)
+    documents = []
+    for _ in range(2):
+        main(["history", str(log), "--format", "json", "--processes", "1", "--quiet"])
+        documents.append(capsys.readouterr().out)
+    assert len(read) == 2
+    assert documents[0] == documents[1]
+    assert json.loads(documents[0])
 
 
 def test_an_interactive_page_is_made_of_a_shared_result(
