@@ -38,8 +38,15 @@ it("pins a base and shows differences from it, which a link restores, until it i
   await expect.poll(() => rows.locator(".gd-delta").count()).toBeGreaterThan(3);
   await expect.poll(() => widens(frame)).toBe(false);
 
+  await goTo(frame, "Timeline");
+  const idle = frame.getByRole("region", { name: "Idle time per step against the base" });
+  await expect.poll(() => idle.innerText()).toMatch(/Data loading\s.*-/s);
+
   await goTo(frame, "Memory");
   await frame.getByText("Peak, allocated").waitFor();
+
+  await goTo(frame, "Recording");
+  await frame.getByRole("columnheader", { name: "In the base" }).waitFor();
 
   await goTo(frame, "Runs");
   const run = frame.getByRole("table", { name: "Runs" }).locator("tbody tr", { hasText: "healthy" });

@@ -71,7 +71,8 @@ export function CallTables(props: Props) {
   const found = useKernels(entry, query, span, kernels).data;
   const known = operators?.state === "ready" ? operators : null;
   // Differences are per step: those of a selected range would be of other steps.
-  const change = useTableChange(entry, report, useAgainst(entry), kind, query, span === null);
+  const against = useAgainst(entry);
+  const change = useTableChange(entry, report, against, kind, query, span === null);
   return (
     <Section
       title={KINDS.find(({ value }) => value === kind)?.label ?? "Calls"}
@@ -104,6 +105,11 @@ export function CallTables(props: Props) {
         </span>
       }
     >
+      {against && span !== null && (
+        <p className="gd-rest">
+          Differences from the base are per step over the step window, so a selected range has none.
+        </p>
+      )}
       <Shown
         {...{ order, setOrder, open, onOpen }}
         kernels={kernels ? found : undefined}

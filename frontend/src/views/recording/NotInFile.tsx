@@ -12,7 +12,7 @@ export function NotInFile() {
         <ul>
           <li>The details of a row of the tables of operators, and these tables for a range.</li>
           <li>Gaps other than the 200 longest.</li>
-          <li>The allocations of a range, and what was allocated at a moment.</li>
+          <li>The allocations of a range, what was allocated at a moment, and the map of segments then.</li>
           <li>Other ranks, runs and recordings: their table, history and comparisons.</li>
         </ul>
         <p className="gd-muted">

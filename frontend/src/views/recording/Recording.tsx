@@ -1,5 +1,6 @@
 import { NSYS_RECORDING, RECORDING } from "../../base/vocabulary";
 import { count, percent, time } from "../../base/format";
+import { useAgainst } from "../../state/base";
 import { onlyMemory } from "../../state/kinds";
 import type { RecordingCost, Report } from "../../wire/report";
 import { About } from "../about/About";
@@ -14,9 +15,10 @@ import { fromNsys, partsOf } from "./parts";
 /** The file: what it contains and lacks, what recording it cost, and how to record a better one. */
 export default function Recording({ entry, report }: ReportProps) {
   const trace = report.trace?.kind ?? "trace";
+  const base = useAgainst(entry)?.report ?? null;
   return (
     <>
-      {!onlyMemory(trace) && <Contents report={report} />}
+      {!onlyMemory(trace) && <Contents report={report} base={base} />}
       {report.unchecked.length > 0 && (
         <div className="gd-card">
           <UncheckedList items={report.unchecked} opened />
@@ -40,7 +42,14 @@ export default function Recording({ entry, report }: ReportProps) {
   );
 }
 
-function Contents({ report }: { report: Report }) {
+interface ContentsProps {
+  readonly report: Report;
+  /** The pinned base's report. */
+  readonly base: Report | null;
+}
+
+function Contents({ report, base }: ContentsProps) {
+  const theirs = base && partsOf(base);
   return (
     <Section title="What this trace has">
       <table className="gd-plain gd-recording">
@@ -48,15 +57,17 @@ function Contents({ report }: { report: Report }) {
           <tr>
             <th scope="col">Part</th>
             <th scope="col">Recorded</th>
+            {theirs && <th scope="col">In the base</th>}
             <th scope="col">What it shows</th>
             <th scope="col">How to record it</th>
           </tr>
         </thead>
         <tbody>
-          {partsOf(report).map((part) => (
+          {partsOf(report).map((part, at) => (
             <tr key={part.name}>
               <th scope="row">{part.name}</th>
-              <td data-missing={!part.recorded || undefined}>{part.recorded ? "✓ yes" : "✗ no"}</td>
+              <Recorded is={part.recorded} />
+              {theirs && <Recorded is={theirs[at]?.recorded ?? false} />}
               <td>{part.shows}</td>
               <td>{part.recorded ? "" : <code>{part.how}</code>}</td>
             </tr>
@@ -67,6 +78,10 @@ function Contents({ report }: { report: Report }) {
       {report.recording_cost && <Cost cost={report.recording_cost} />}
     </Section>
   );
+}
+
+function Recorded({ is }: { is: boolean }) {
+  return <td data-missing={!is || undefined}>{is ? "✓ yes" : "✗ no"}</td>;
 }
 
 function Cost({ cost }: { cost: RecordingCost }) {

@@ -9,6 +9,7 @@ import type { ReportProps } from "../parts/reportProps";
 import { Problem } from "../status/Problem";
 import { Drawer } from "./Drawer";
 import { Help } from "./Help";
+import { IdleAgainstBase } from "./IdleAgainstBase";
 import { Kinds } from "./Kinds";
 import { Lanes } from "./Lanes";
 import { Minimap } from "./Minimap";
@@ -77,6 +78,7 @@ export default function TimelineView({ entry, report }: ReportProps) {
           }}
         />
       </div>
+      <IdleAgainstBase entry={entry} />
       <Minimap
         overview={overview}
         view={view}
