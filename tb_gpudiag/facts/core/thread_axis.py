@@ -7,29 +7,40 @@ import numpy as np
 from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.trace.events import Int32, Int64
 
+# Twice as many places as this, and one more, fit 64 bits: nesting doubles them.
+_MOST_PLACES = 2**61
+_MOST_THREADS = 2**31
+
 
 class ThreadAxis:
     """Gives each thread a stretch of the axis, and each of the given times a place in every stretch.
 
-    Places are ranks of times, not times: however far apart the times are, no place overflows, because a trace
-    has fewer than 2**31 threads and times.
+    Places are times since the first one. If those of all threads do not fit 64 bits, because events are years
+    apart, places are ranks of times: a trace has fewer than 2**31 threads and times.
     """
 
-    def __init__(self, *times_ns: Int64) -> None:
-        self._times_ns = distinct(np.concatenate(times_ns))
-
-    @property
-    def stride(self) -> int:
+    def __init__(self, *times_ns: Int64, threads: int = _MOST_THREADS) -> None:
+        """threads: their numbers are below it."""
+        filled = [times for times in times_ns if len(times)]
+        self._first_ns = min((int(times.min()) for times in filled), default=0)
+        self.stride = max((int(times.max()) for times in filled), default=-1) - self._first_ns + 1
         """Length of each thread's stretch."""
-        return len(self._times_ns)
+        self._ranked_ns: Int64 | None = None
+        if self.stride * threads > _MOST_PLACES:
+            self._ranked_ns = distinct(np.concatenate(filled))
+            self.stride = len(self._ranked_ns)
 
     def places(self, thread: Int32, time_ns: Int64) -> Int64:
         """Return the places of times of these threads. The times must be among those of the axis."""
-        rank = np.searchsorted(self._times_ns, time_ns)
-        places: Int64 = thread.astype(np.int64) * self.stride + rank
+        if self._ranked_ns is None:
+            within = time_ns - self._first_ns
+        else:
+            within = np.searchsorted(self._ranked_ns, time_ns)
+        places: Int64 = thread.astype(np.int64) * self.stride + within
         return places
 
     def times(self, places: Int64) -> Int64:
         """Return the times at these places."""
-        times: Int64 = self._times_ns[places % max(self.stride, 1)]
+        within = places % max(self.stride, 1)
+        times: Int64 = within + self._first_ns if self._ranked_ns is None else self._ranked_ns[within]
         return times

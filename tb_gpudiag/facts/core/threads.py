@@ -230,7 +230,7 @@ def _on_one_axis(events: Events, start_ns: Int64, spans: Int64) -> tuple[Int64, 
     """Return the places of starts and ends on an axis where each thread has a stretch of its own, and that
     axis."""
     start, end, thread = start_ns[spans], events.end_ns[spans], events.thread[spans]
-    axis = ThreadAxis(start, end)
+    axis = ThreadAxis(start, end, threads=len(events.threads))
     return axis.places(thread, start), axis.places(thread, end), axis
 
 

@@ -92,7 +92,8 @@ def _next_region(host: Host, compiled: Int64) -> Int64:
     next compilation; NONE without one."""
     events = host.events
     regions = np.flatnonzero(match(events, COMPILED_REGION) & (host.tree.depth >= 0))
-    axis = ThreadAxis(events.start_ns[regions], events.start_ns[compiled], events.end_ns[compiled])
+    times_ns = events.start_ns[regions], events.start_ns[compiled], events.end_ns[compiled]
+    axis = ThreadAxis(*times_ns, threads=len(events.threads))
     starts = axis.places(events.thread[regions], events.start_ns[regions])
     order = np.argsort(starts, kind="stable")
     regions, starts = regions[order], starts[order]

@@ -62,11 +62,15 @@ def test_each_thread_alone_gives_the_same_tree(found: list[tuple[int, int, int, 
         assert (activities[thread].end_ns > activities[thread].start_ns).all()
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(-(2**63), 2**63 - 1)), min_size=1))
+FAR = st.tuples(st.integers(0, 2**31 - 1), st.integers(-(2**63), 2**63 - 1))
+NEAR = st.tuples(st.integers(0, 99), st.integers(10**18, 10**18 + 9))
+
+
+@given(st.lists(FAR, min_size=1) | st.lists(NEAR, min_size=1))
 def test_places_are_in_the_order_of_threads_and_times(points: list[tuple[int, int]]) -> None:
     thread = np.array([point[0] for point in points], np.int32)
     time_ns = np.array([point[1] for point in points], np.int64)
-    axis = ThreadAxis(time_ns)
+    axis = ThreadAxis(time_ns, threads=max(point[0] for point in points) + 1)
     places = axis.places(thread, time_ns)
     assert axis.times(places).tolist() == time_ns.tolist()
     by_place = sorted(range(len(points)), key=lambda i: (int(places[i]), i))
