@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import fsspec
 from fsspec.asyn import AsyncFileSystem
+from fsspec.exceptions import FSTimeoutError
 from fsspec.registry import known_implementations
 
 from tb_gpudiag.errors import Unreadable
@@ -139,7 +140,7 @@ def _call_once(
     if isinstance(system, AsyncFileSystem):
         try:
             return method(*arguments, timeout=limit_s, **options)  # ends the call, too
-        except TimeoutError as error:
+        except (TimeoutError, FSTimeoutError) as error:  # one and the same since Python 3.11
             raise TimeoutError(f"no answer in {limit_s:g} s") from error
     results: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
 

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 CLOSE_S: Final = 30.0
 """How long the end of the program waits for the last diagnoses."""
+
+# Of stores. Anything else may be the name of a local folder.
+_LOST_SLASH: Final = re.compile(r"(s3a?|gc?s|az|abfss?|memory):/[^/]")
 
 logger = logging.getLogger("tb_gpudiag.training")
 
@@ -67,6 +71,8 @@ class DiagnosisHandler:
             )
         self._writer = None if own_events else writer
         self._folder = os.fspath(dir_name)
+        if _LOST_SLASH.match(self._folder):
+            raise ValueError(f"{self._folder} has lost a slash, as URLs in a Path do: give a string")
         # torch's handler makes a local folder named "s3:".
         self._uploads = Uploads(self._folder) if "://" in self._folder else None
         self._files = RecordingFiles(

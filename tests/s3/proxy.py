@@ -30,11 +30,13 @@ class Proxy:
     """Passes requests on to 127.0.0.1:`port`. Each has a connection of its own.
 
     requests: method, path and range of all of them. stalled: how many waited for `set` to be called again.
+    most_listed: files in one answer of S3; 0: as many as S3 likes, 1,000.
     """
 
     def __init__(self, port: int) -> None:
         self.requests: list[tuple[str, str, str]] = []
         self.stalled = 0
+        self.most_listed = 0
         self._port = port
         self._mode: Mode = "pass"
         self._times = 0
@@ -110,7 +112,9 @@ class Proxy:
         server = http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_S)
         with contextlib.closing(server):
             headers = {name: value for name, value in handler.headers.items() if name.lower() not in _OWN}
-            server.request(handler.command, handler.path, body or None, headers)
+            listing = self.most_listed and "list-type=2" in handler.path
+            path = f"{handler.path}&max-keys={self.most_listed}" if listing else handler.path
+            server.request(handler.command, path, body or None, headers)
             answer = server.getresponse()
             content = answer.read()
             found = answer.getheaders()

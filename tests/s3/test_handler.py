@@ -127,3 +127,20 @@ def test_rank_0_reads_the_others_in_the_store(
             made(FakeProfiler(contents[rank]))
         eventually(lambda: "Job 2 ranks: " in caplog.text, "the job's verdict")
     assert os.listdir(temporary) == []
+
+
+def test_a_helper_that_is_killed_is_replaced(
+    store: Store, temporary: Path, profiler: FakeProfiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "PAUSE_S", 0.01)
+    profiler.content += b" " * (60 << 20)  # in parts
+    with handler(store.url("run")) as made:
+        store.proxy.set("stall", times=1)
+        made(profiler)
+        eventually(lambda: store.proxy.stalled, "stalled")
+        assert made._uploads is not None
+        assert made._uploads._helper is not None
+        made._uploads._helper.kill()
+        (name,) = eventually(store.names, "uploaded")
+    assert store.get(name) == profiler.content
+    assert os.listdir(temporary) == []

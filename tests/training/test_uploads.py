@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -16,10 +18,12 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import tb_gpudiag
+from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.trace.find import find_traces
-from tb_gpudiag.training import store, uploads
+from tb_gpudiag.training import helper_process, store, uploads
 from tb_gpudiag.training.uploads import MOST_WAITING, Uploads
 from tests.service.helpers import eventually
+from tests.training.stage import EAGER
 
 
 class FailingFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -166,7 +170,7 @@ def test_a_removal_that_is_refused_blocks_nothing(made: Uploads, monkeypatch: py
 
 def test_many_recordings_leave_nothing_behind(made: Uploads) -> None:
     kept: list[str] = []
-    for number in range(300):
+    for number in range(100):
         kept.append(record(made, str(number)))
         eventually(lambda: not made._tasks, "uploaded")
         if len(kept) > 2:
@@ -194,19 +198,38 @@ def test_close_deletes_the_folder_and_a_later_recording_has_another(made: Upload
     assert names() == ["a.pt.trace.json", "b.pt.trace.json"]
 
 
-def test_a_fork_has_a_folder_of_its_own(made: Uploads) -> None:
-    FailingFileSystem.go_on.clear()
-    path = record(made, "parent")
-    parent = made.folder()
-    made._pid = 0  # as in a process that was forked off
-    made.close(30)
-    assert os.path.exists(path)
-    record(made, "child")
-    FailingFileSystem.go_on.set()
-    made.close(30)
-    assert os.path.exists(path) or "parent.pt.trace.json" in names()
-    assert "child.pt.trace.json" in names()
-    assert made.folder() != parent
+FORK = """
+import os, sys
+from pathlib import Path
+from tb_gpudiag.training.uploads import Uploads
+
+made = Uploads(sys.argv[1])
+first = Path(made.folder(), "parent.pt.trace.json")
+first.write_text("{}")
+made.add(str(first))
+if os.fork() == 0:
+    made.close(60)
+    assert first.exists() or Path(sys.argv[1].removeprefix("file://"), first.name).exists()
+    other = Path(made.folder(), "child.pt.trace.json")
+    assert other.parent != first.parent
+    other.write_text("{}")
+    made.add(str(other))
+    made.diagnosed(str(other))
+    made.close(60)
+    os._exit(0)
+assert os.wait()[1] == 0
+made.diagnosed(str(first))
+made.close(60)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    environment = {**worker_environment(), "TMPDIR": str(tmp_path / "temporary")}
+    subprocess.run([sys.executable, "-c", FORK, f"file://{tmp_path}/run"], env=environment, check=True)
+    assert sorted(os.listdir(tmp_path / "run")) == ["child.pt.trace.json", "parent.pt.trace.json"]
+    assert os.listdir(tmp_path / "temporary") == []
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,6 +245,8 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             tb_gpudiag.DiagnosisHandler(url)
     with pytest.raises(ValueError, match="no file system is known for nosuch://"):
         tb_gpudiag.DiagnosisHandler("nosuch://bucket")
+    with pytest.raises(ValueError, match="has lost a slash"):
+        tb_gpudiag.DiagnosisHandler(Path("s3://bucket/run"))
     with pytest.raises(ValueError, match="writer is a URL"):
         tb_gpudiag.DiagnosisHandler("log", writer="s3://bucket/run")
 
@@ -231,3 +256,14 @@ def test_a_url_has_no_file_to_touch(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     schedule = tb_gpudiag.DiagnosisHandler("memory://run").on_demand()
     Path("profile-now").touch()
     assert schedule._why_armed(idle=True) == ""
+
+
+def test_a_url_of_a_local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written by the helper: there is more than one process that can."""
+    monkeypatch.setattr(helper_process, "COMMAND", EAGER)
+    made = Uploads(f"file://{tmp_path}/run")
+    assert made._helper is not None
+    record(made, "a")
+    made.close(60)
+    assert os.listdir(tmp_path / "run") == ["a.pt.trace.json"]
+    assert os.listdir(tmp_path / "temporary") == []
