@@ -32,9 +32,10 @@ _LARGEST: Final = 1e30
 _LONGEST_NAME: Final = 120
 # Keys that repeat what the event's name says.
 _PLAIN_KEYS: Final = frozenset({"", " ", "value", "count", "counter"})
-# `SMs Active [Throughput %]`, `GPC Clock Frequency [MHz]`, `MemCpy Bandwidth (GB/s)`
+# `SMs Active [Throughput %]`, `GPC Clock Frequency [MHz]`, `MemCpy Bandwidth (GB/s)`, `power (W): draw`
 _UNIT: Final = re.compile(
-    r"[\[(][^\[\]()]*?(%|[kMG]?Hz|m?W|[kKMGT]i?B(?:/s(?:ec)?)?|bytes|B(?:/s(?:ec)?)?|°?C|m?J|[mun]?s|us)[\])]\s*\Z"
+    r"[\[(][^\[\]()]*?(%|[kMG]?Hz|m?W|[kKMGT]i?B(?:/s(?:ec)?)?|bytes|B(?:/s(?:ec)?)?|°?C|m?J|[mun]?s|us)"
+    r"[\])]\s*(?:\Z|: )"
 )
 _METRIC: Final = re.compile(r"[a-z]\w*__\w[\w.]*")
 

@@ -70,6 +70,14 @@ def test_units_are_read_from_names(name: str, unit: str) -> None:
     assert one(read(count(name, 1, {name: 1}))).unit == unit
 
 
+def test_the_unit_of_an_event_is_that_of_its_series() -> None:
+    found = read(count("power (W)", 1, {"draw": 300, "limit": 700})).counters
+    assert {(counter.name, counter.unit) for counter in found} == {
+        ("power (W): draw", "W"),
+        ("power (W): limit", "W"),
+    }
+
+
 def test_each_key_and_each_id_is_a_series() -> None:
     trace = read(
         count("power", 1, {"draw": 300, "limit": 700}),

@@ -1,39 +1,40 @@
 import { count, figures } from "../../base/format";
 import type { Counter } from "../../wire/report";
+import { Section } from "../parts/Section";
 
 /** The counters of the trace, such as clocks and power, with their range of values. */
 export function Counters({ counters }: { counters: readonly Counter[] }) {
   if (counters.length === 0) return null;
   return (
-    <table className="gd-plain gd-recording">
-      <caption>
-        Counters. The timeline shows the curves of those that have times, below the lanes of their GPU.
-      </caption>
-      <thead>
-        <tr>
-          <th scope="col">Counter</th>
-          <th scope="col">Of</th>
-          <th scope="col">Samples</th>
-          <th scope="col">Least</th>
-          <th scope="col">Mean</th>
-          <th scope="col">Most</th>
-        </tr>
-      </thead>
-      <tbody>
-        {counters.map((counter, at) => (
-          <tr key={at}>
-            <th scope="row">{counter.name}</th>
-            <td>{counter.device < 0 ? "" : `GPU ${counter.device}`}</td>
-            <td>
-              {count(counter.samples)}
-              {!counter.timed && " ranges, without times"}
-            </td>
-            {[counter.least, counter.mean, counter.most].map((value, place) => (
-              <td key={place}>{`${figures(value)} ${counter.unit}`}</td>
-            ))}
+    <Section title="Counters">
+      <p className="gd-nothing">The timeline shows their curves below the lanes of their GPU.</p>
+      <table className="gd-plain gd-recording">
+        <thead>
+          <tr>
+            <th scope="col">Counter</th>
+            <th scope="col">Of</th>
+            <th scope="col">Samples</th>
+            <th scope="col">Least</th>
+            <th scope="col">Mean</th>
+            <th scope="col">Most</th>
           </tr>
-        ))}
-      </tbody>
-    </table>
+        </thead>
+        <tbody>
+          {counters.map((counter, at) => (
+            <tr key={at}>
+              <th scope="row">{counter.name}</th>
+              <td>{counter.device < 0 ? "" : `GPU ${counter.device}`}</td>
+              <td>
+                {count(counter.samples)}
+                {!counter.timed && " ranges, without times"}
+              </td>
+              {[counter.least, counter.mean, counter.most].map((value, place) => (
+                <td key={place}>{`${figures(value)} ${counter.unit}`}</td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Section>
   );
 }

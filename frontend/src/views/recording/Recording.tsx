@@ -19,6 +19,7 @@ export default function Recording({ entry, report }: ReportProps) {
   return (
     <>
       {!onlyMemory(trace) && <Contents report={report} base={base} />}
+      <Counters counters={report.counters} />
       {report.unchecked.length > 0 && (
         <div className="gd-card">
           <UncheckedList items={report.unchecked} opened />
@@ -74,7 +75,6 @@ function Contents({ report, base }: ContentsProps) {
           ))}
         </tbody>
       </table>
-      <Counters counters={report.counters} />
       {report.recording_cost && <Cost cost={report.recording_cost} />}
     </Section>
   );
