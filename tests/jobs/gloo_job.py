@@ -1,12 +1,14 @@
-"""One rank of a small DDP job on the CPU, recorded: `python gloo_job.py RANK WORLD FOLDER FAULT STORE`.
+"""A small DDP job on the CPU, recorded: `python gloo_job.py WORLD FOLDER FAULT STORE`.
 
 FAULT: none; loader (rank 1 waits in its loader); work (rank 2 computes on larger batches).
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -62,5 +64,18 @@ def main(rank: int, world: int, folder: Path, fault: str, store: Path) -> None:
     dist.destroy_process_group()
 
 
+def run_ranks(world: int, folder: Path, fault: str, store: Path) -> int:
+    """Run each rank in a fork, which need not import torch again. Return how many failed."""
+    for rank in range(world):
+        if not os.fork():
+            try:
+                main(rank, world, folder, fault, store)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+    return sum(os.wait()[1] != 0 for _ in range(world))
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], Path(sys.argv[5]))
+    sys.exit(run_ranks(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4])))
