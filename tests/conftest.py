@@ -20,6 +20,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED_TRACES = REPOSITORY.parent / "shared" / "traces"
 """Real traces, recorded by others; they are not part of the project. See real_traces.py."""
 
+SHARED_SIMULATIONS = ("tests.simulator.diagnosed", "tests.simulator.jobs.testing")
+
 BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
 
 
@@ -56,7 +58,10 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the benchmarks out. Put tests on one real trace in a row, so that they share what is read."""
+    """Leave the benchmarks out. Put tests on one real trace in a row, so that they share what is read.
+
+    Tests on simulated traces that several modules share come first, so that one process simulates them.
+    """
     if not _asked_for_benchmarks(config):
         left_out = [item for item in items if item.get_closest_marker("benchmark")]
         items[:] = [item for item in items if item not in left_out]
@@ -66,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item, trace in trace_of.items():
         if trace is not None:
             item.add_marker("real")
-    items.sort(key=lambda item: (trace_of[item] is not None, trace_of[item] or ""))
+    items.sort(key=lambda item: (trace_of[item] is not None, trace_of[item] or "", not _on_simulated(item)))
 
 
 def _asked_for_benchmarks(config: pytest.Config) -> bool:
@@ -74,6 +79,12 @@ def _asked_for_benchmarks(config: pytest.Config) -> bool:
     folder = config.invocation_params.dir
     named = [(folder / argument.split("::")[0]).resolve() for argument in config.args]
     return "benchmark" in config.option.markexpr or any(BENCHMARKS in (path, *path.parents) for path in named)
+
+
+def _on_simulated(item: pytest.Item) -> bool:
+    """Return whether the test's module uses simulated traces that others use, too."""
+    names = vars(getattr(item, "module", item)).values()
+    return any(getattr(value, "__module__", "") in SHARED_SIMULATIONS for value in names)
 
 
 def _real_trace(item: pytest.Item, folders: set[str]) -> str | None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.builder import EPOCH_NS
 from tests.facts.invariants import assert_invariants
-from tests.simulator.jobs import DistributedJob
+from tests.simulator.jobs import DistributedJob, simulate_job
 from tests.simulator.jobs.links import LOCAL_JITTER_NS, REMOTE_JITTER_NS
 from tests.simulator.jobs.testing import JOBS, rank_facts, simulated_job
 
@@ -143,8 +143,7 @@ def test_the_diagnosis_reads_each_rank(job: DistributedJob) -> None:
 
 
 def test_the_same_arguments_give_the_same_bytes_and_another_seed_does_not() -> None:
-    first = simulated_job(TWO_HOSTS).bytes(3)
-    simulated_job.cache_clear()
+    first = simulate_job(TWO_HOSTS).bytes(3)
     assert simulated_job(TWO_HOSTS).bytes(3) == first
     assert simulated_job(TWO_HOSTS, 1).bytes(3) != first
 

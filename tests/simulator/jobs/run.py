@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ PROGRAMS: dict[Parallelism, type[Training]] = {
 DEVICE_SPREAD = 0.003  # between GPUs of the same model
 
 
-@dataclass
+@dataclass(eq=False)  # each is one run, and a key of caches
 class SimulatedJob:
     """One simulated job. recordings: of each rank, in its host's local time."""
 
@@ -56,7 +56,7 @@ class SimulatedJob:
 
     @cached_property
     def _without(self) -> SimulatedJob:
-        return simulate_job(replace(self.job, fault=None), self.seed)
+        return simulate_once(replace(self.job, fault=None), self.seed)
 
     def without(self) -> SimulatedJob:
         """Return the same job without the fault."""
@@ -93,7 +93,7 @@ class SimulatedJob:
         return 1 - self.without().truth.step_ns / self.truth.step_ns
 
     def bytes(self, rank: int) -> bytes:
-        return to_bytes(self.recordings[rank], "C2", self._top(rank))
+        return _bytes_of(self, rank)
 
     def write(self, folder: Path, ranks: Iterable[int] | None = None) -> list[Path]:
         """Write one file for each rank, or for those given, named as torch names them."""
@@ -119,6 +119,18 @@ class SimulatedJob:
             distributed=info,
             extra={"hostname": self.job.host_of(rank)},
         )
+
+
+@lru_cache(16)
+def _bytes_of(run: SimulatedJob, rank: int) -> bytes:
+    """Return a rank's trace. Cached: tests write it to a file, and then read it once more from memory."""
+    return to_bytes(run.recordings[rank], "C2", run._top(rank))
+
+
+@cache
+def simulate_once(job: DistributedJob, seed: int = 0) -> SimulatedJob:
+    """Simulate a job once per process."""
+    return simulate_job(job, seed)
 
 
 def simulate_job(job: DistributedJob, seed: int = 0) -> SimulatedJob:

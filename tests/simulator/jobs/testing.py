@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from tb_gpudiag.facts.facts import Facts
-from tests.simulator.jobs.run import SimulatedJob, simulate_job
+from tests.simulator.jobs.run import SimulatedJob, simulate_once
 from tests.simulator.jobs.settings import DistributedJob
 from tests.trace.support import read_bytes
 
@@ -23,9 +23,8 @@ JOBS = {
 """Healthy jobs of every parallelism."""
 
 
-@cache
 def simulated_job(job: DistributedJob, seed: int = 0) -> SimulatedJob:
-    return simulate_job(job, seed)
+    return simulate_once(job, seed)
 
 
 @cache
