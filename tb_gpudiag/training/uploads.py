@@ -240,38 +240,46 @@ class Uploads:
     def _settle(self, task: _Task, answer: Answer) -> None:
         """Take a task off the list if it is done. Otherwise, it gets its next turn after a pause."""
         task.attempts += 1
-        gone = task.kind == "put" and not os.path.exists(task.path)  # removed meanwhile
+        done = answer.ok or (task.kind == "put" and not os.path.exists(task.path))  # removed meanwhile
         with self._changed:
             self._doing = None
             if self._abandoned or task not in self._tasks:
                 return
             self._tasks.remove(task)
-            if answer.ok or gone:
+            if done:
                 self._failures = 0
             else:
-                self._failures += 1
-                pause_s = PAUSE_S * 2 ** (self._failures - 1) if self._failures < ATTEMPTS else LONG_PAUSE_S
-                self._not_before_s = time.monotonic() + pause_s
-                # A store may refuse to remove: that is no reason to try forever.
-                if task.kind == "put" or task.attempts < ATTEMPTS:
-                    self._tasks.append(task)
-            tell = self._failures >= ATTEMPTS and not self._failing
-            works_again = self._failing and answer.ok
-            self._failing = (self._failing or tell) and not answer.ok
-        if tell:
-            logger.warning(
-                "gpudiag: %s could not be written: %s. Up to %d recordings wait in %s for another attempt.",
-                without_url_secrets(self._url),
-                answer.text,
-                MOST_WAITING,
-                self._folder,
-            )
-        if tell and self._helper is not None:
-            self._helper.stop()  # a new one has new credentials
-        if works_again:
+                self._try_again(task)
+        if answer.ok and self._failing:
+            self._failing = False
             logger.info("gpudiag: %s can be written again", without_url_secrets(self._url))
+        elif self._failures >= ATTEMPTS:
+            self._give_up_for_now(answer.text)
         if task.kind == "put":
             self._delete_if_done(task.path)
+
+    def _try_again(self, task: _Task) -> None:
+        """Give the task another turn. The lock is held."""
+        self._failures += 1
+        pause_s = PAUSE_S * 2 ** (self._failures - 1) if self._failures < ATTEMPTS else LONG_PAUSE_S
+        self._not_before_s = time.monotonic() + pause_s
+        # A store may refuse to remove: that is no reason to try forever.
+        if task.kind == "put" or task.attempts < ATTEMPTS:
+            self._tasks.append(task)
+
+    def _give_up_for_now(self, reason: str) -> None:
+        if self._helper is not None:
+            self._helper.stop()  # a new one has new credentials
+        if self._failing:  # it is in the log
+            return
+        self._failing = True
+        logger.warning(
+            "gpudiag: %s could not be written: %s. Up to %d recordings wait in %s for another attempt.",
+            without_url_secrets(self._url),
+            reason,
+            MOST_WAITING,
+            self._folder,
+        )
 
     def _delete_if_done(self, path: str) -> None:
         """Delete a local file that neither a diagnosis nor an upload needs."""

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +20,7 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.report.diagnosis import diagnose_file
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.service.roots import Root
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
 from tests.s3.server import Store
 from tests.service.helpers import eventually
@@ -193,23 +193,9 @@ def _ask(tensorboard: TensorBoard, route: str, found: Soaked) -> Any:
 
 def check_reports(tensorboard: TensorBoard, places: Mapping[str, str], found: Soaked) -> None:
     """Wait until nothing is undecided, and compare with what the command says."""
-    found_here = [
-        replace(file, run=Root(path, name).run(file.run))
-        for name, path in places.items()
-        for file in find_traces(path).files
-    ]
-    files = {(file.run, file.worker, file.span): file for file in found_here}
-
-    def settled() -> bool:
-        listed = _everything(tensorboard)
-        for trace in listed:
-            if trace["state"] not in {"ready", "failed"}:
-                tensorboard.ask(f"report?id={trace['id']}")
-        # A store is not listed all the time.
-        as_they_are = {file.identity for file in files.values()} == {trace["content"] for trace in listed}
-        return as_they_are and all(trace["state"] in {"ready", "failed"} for trace in listed)
-
-    eventually(settled, "all traces are analyzed")
+    files = _files_in(places)
+    there = {file.identity for file in files.values()}
+    eventually(partial(_settled, tensorboard, there), "all traces are analyzed")
     for trace in _everything(tensorboard):
         file = files[trace["run"], trace["worker"], trace["span"]]
         # A report that was evicted from the full cache, or damaged there, is computed again.
@@ -224,6 +210,26 @@ def check_reports(tensorboard: TensorBoard, places: Mapping[str, str], found: So
         found.reports += 1
         if shown.get("report") != json.loads(json.dumps(own)):
             found.problems.append(f"{file.path}: another report than the command's: {shown['state']}")
+
+
+def _files_in(places: Mapping[str, str]) -> dict[tuple[str, str, str], TraceFile]:
+    """Files of log directories by name, by what TensorBoard lists of them."""
+    found = [
+        replace(file, run=Root(path, name).run(file.run))
+        for name, path in places.items()
+        for file in find_traces(path).files
+    ]
+    return {(file.run, file.worker, file.span): file for file in found}
+
+
+def _settled(tensorboard: TensorBoard, there: Set[str]) -> bool:
+    """Ask for all analyses. Return whether they are done, and of the versions that are there: a store is not
+    listed all the time."""
+    listed = _everything(tensorboard)
+    undecided = [trace for trace in listed if trace["state"] not in {"ready", "failed"}]
+    for trace in undecided:
+        tensorboard.ask(f"report?id={trace['id']}")
+    return not undecided and {trace["content"] for trace in listed} == there
 
 
 def _decided(tensorboard: TensorBoard, id_: str) -> dict[str, Any] | None:
