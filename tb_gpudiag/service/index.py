@@ -159,18 +159,7 @@ class LogIndex:
         """Scan once, as the thread does again and again."""
         entries: dict[str, TraceEntry] = {}
         problems: list[GpudiagError] = []
-        for remote in self._remote.values():
-            remote.ask()
-        local: dict[Root, Found] = {}
-        for root in self._roots:
-            if root not in self._remote:
-                local[root] = self._found_locally(root, local)
-        if not self._snapshot.scanned:
-            end_s = time.monotonic() + WAIT_FOR_STORES_S
-            for remote in self._remote.values():
-                remote.wait(max(0.0, end_s - time.monotonic()))
-        for root in self._roots:
-            found = self._remote[root].found() if root in self._remote else local[root]
+        for root, found in self._search().items():
             problems.extend(found.problems)
             for file in found.files:
                 entry = self._entry(root, file)
@@ -181,6 +170,22 @@ class LogIndex:
             problems += self._records.problems()
             entries |= self._of_records(self._records, [entry.file for entry in entries.values()])
         self._publish(entries, tuple(problems))
+
+    def _search(self) -> dict[Root, Found]:
+        """Search all roots, stores meanwhile."""
+        for remote in self._remote.values():
+            remote.ask()
+        local: dict[Root, Found] = {}
+        for root in self._roots:
+            if root not in self._remote:
+                local[root] = self._found_locally(root, local)
+        if not self._snapshot.scanned:
+            end_s = time.monotonic() + WAIT_FOR_STORES_S
+            for remote in self._remote.values():
+                remote.wait(max(0.0, end_s - time.monotonic()))
+        return {
+            root: self._remote[root].found() if root in self._remote else local[root] for root in self._roots
+        }
 
     def _found_locally(self, root: Root, before: Mapping[Root, Found]) -> Found:
         """Search a root. before: what was found in others, to show with the first part of this one."""
