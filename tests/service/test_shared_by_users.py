@@ -3,102 +3,121 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.service.shared_cache import SharedCache
 from tb_gpudiag.service.trace_content import fingerprint
 from tests.service.helpers import trace_file, write_trace
-from tests.service.test_shared_cache import KEY, OTHER, put, text_of
+from tests.service.test_shared_cache import KEY, MARK, OTHER, put, text_of
+from tests.test_plugin_process import REPOSITORY
 
-pytestmark = pytest.mark.skipif(
-    sys.platform == "win32" or os.geteuid() != 0, reason="only root can be several users"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root can be several users"),
+]
 
 ANA, BEN, EVE = 70_001, 70_002, 70_003
 GROUP, OTHER_GROUP = 70_100, 70_200
+GROUPS = {ANA: GROUP, BEN: GROUP, EVE: OTHER_GROUP}
 ROOM = 1 << 20
 
 
+def share(team: Path) -> None:
+    assert put(SharedCache(team, ROOM), KEY, "of ana")
+
+
+def use_and_replace(team: Path) -> None:
+    cache = SharedCache(team, ROOM)
+    assert text_of(cache) == "of ana"
+    found = cache.find(KEY, MARK)
+    assert found is not None
+    assert found[1] == f"user {ANA}"
+    os.utime(team / f"{KEY}.gpudiag")
+    assert put(cache, OTHER, "of ben")
+    small = SharedCache(team, (team / f"{OTHER}.gpudiag").stat().st_size)
+    assert put(small, OTHER, "of ben")
+    assert small.keys() == {OTHER}  # that of ana had to go
+
+
+def try_in_vain(team: Path) -> None:
+    cache = SharedCache(team, ROOM)
+    assert text_of(cache) is None
+    assert cache.keys() == set()
+    assert not put(cache, OTHER)
+    assert "Permission denied" in cache.note
+
+
+def open_trace(path: Path) -> None:
+    assert fingerprint(trace_file(path))
+
+
+def open_trace_in_vain(path: Path) -> None:
+    assert not fingerprint(trace_file(path))
+
+
+STEPS: Mapping[str, Callable[[Path], None]] = {
+    step.__name__: step for step in (share, use_and_replace, try_in_vain, open_trace, open_trace_in_vain)
+}
+
+# Everything is imported first: these users cannot read this checkout.
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from tests.service.test_shared_by_users import STEPS
+
+name, path, user, group = sys.argv[1:]
+os.setgroups([int(group)])
+os.setgid(int(user))
+os.setuid(int(user))
+os.umask(0o077)
+STEPS[name](Path(path))
+"""
+
+
+def as_user(user: int, step: Callable[[Path], None], path: Path) -> None:
+    """Run a step in a process of this user; fail if it fails there."""
+    environment = worker_environment()
+    environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), environment["PYTHONPATH"]])
+    command = [sys.executable, "-c", PROGRAM, step.__name__, str(path), str(user), str(GROUPS[user])]
+    done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture
-def team(tmp_path: Path) -> Path:
-    """A directory as in the documentation, below folders that everyone may enter."""
+def open_folder(tmp_path: Path) -> Path:
+    """A folder that everyone may enter."""
     for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.geteuid() and folder != Path("/") and "pytest" in str(folder):
+        if "pytest" in str(folder):
             folder.chmod(0o755)
-    made = tmp_path / "team"
+    return tmp_path
+
+
+@pytest.fixture
+def team(open_folder: Path) -> Path:
+    """A directory as in the documentation."""
+    made = open_folder / "team"
     made.mkdir()
     os.chown(made, 0, GROUP)
     made.chmod(0o2770)
     return made
 
 
-def as_user(user: int, group: int, do: Callable[[], None]) -> None:
-    """Run it in a process of this user; fail if it fails there."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            os.setgroups([group])
-            os.setgid(user)
-            os.setuid(user)
-            os.umask(0o077)
-            do()
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+def test_members_of_the_group_share_entries_and_others_do_not(team: Path) -> None:
+    as_user(ANA, share, team)
+    as_user(EVE, try_in_vain, team)
+    as_user(BEN, use_and_replace, team)
 
 
-def test_members_of_the_group_share_entries(team: Path) -> None:
-    def ana() -> None:
-        assert put(SharedCache(team, ROOM), KEY, "of ana")
-
-    def ben() -> None:
-        cache = SharedCache(team, ROOM)
-        assert text_of(cache) == "of ana"
-        assert (cache.find(KEY, "c" * 32) or ("", ""))[1] == f"user {ANA}"
-        os.utime(team / f"{KEY}.gpudiag")
-        assert put(cache, OTHER, "of ben")
-        small = SharedCache(team, (team / f"{OTHER}.gpudiag").stat().st_size)
-        assert put(small, OTHER, "of ben")
-        assert small.keys() == {OTHER}  # that of ana had to go
-
-    as_user(ANA, GROUP, ana)
-    as_user(BEN, GROUP, ben)
-
-
-def test_others_neither_read_nor_write(team: Path) -> None:
-    def eve() -> None:
-        cache = SharedCache(team, ROOM)
-        assert text_of(cache) is None
-        assert cache.keys() == set()
-        assert not put(cache, OTHER)
-        assert "Permission denied" in cache.note
-
-    as_user(ANA, GROUP, lambda: assert_put(team))
-    as_user(EVE, OTHER_GROUP, eve)
-
-
-def assert_put(team: Path) -> None:
-    assert put(SharedCache(team, ROOM))
-
-
-def test_a_user_who_cannot_open_the_trace_has_no_fingerprint_to_ask_with(team: Path) -> None:
-    path = write_trace(team.parent / "log", "worker.1")
+def test_a_user_who_cannot_open_the_trace_has_no_fingerprint_to_ask_with(open_folder: Path) -> None:
+    path = write_trace(open_folder / "log", "worker.1")
     os.chown(path, ANA, GROUP)
     path.chmod(0o640)
     path.parent.chmod(0o755)
-
-    def may(expected: bool) -> None:
-        assert bool(fingerprint(trace_file(path))) is expected
-
-    as_user(ANA, GROUP, lambda: may(True))
-    as_user(BEN, GROUP, lambda: may(True))
-    as_user(EVE, OTHER_GROUP, lambda: may(False))
+    as_user(BEN, open_trace, path)
+    as_user(EVE, open_trace_in_vain, path)
