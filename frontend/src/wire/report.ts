@@ -1724,7 +1724,7 @@ export interface SegmentMap {
   segments: number;
   bytes: number;
   used_bytes: number;
-  /** free, in segments that are partly used */
+  /** in segments that are partly used: free, or lost to rounding */
   inactive_bytes: number;
   /** of segments without any allocation */
   free_bytes: number;

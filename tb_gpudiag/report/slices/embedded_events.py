@@ -132,9 +132,10 @@ class _Events:
 
     @property
     def _begin_ns(self) -> int:
-        """Start of the second recorded step, because the first one is often unlike the others."""
+        """Start of the second recorded step, because the first one is often unlike the others. With fewer
+        steps, that of everything."""
         steps = self.prepared["step_start_ns"]
-        return int(steps[1]) if len(steps) > 2 else int(self.shown.meta["start_ns"])
+        return int(steps[1]) if len(steps) > 2 else WHOLE.start_ns
 
     def packed(self, gpu: Part, host: Part) -> Content:
         """Return what reaches into these parts."""

@@ -19,7 +19,7 @@ interface Props {
   readonly measure: RefCallback<HTMLDivElement | null>;
   readonly label: string;
   readonly onStep: (by: 1 | -1) => void;
-  /** The moment whose state is shown, and a click at another one. */
+  /** The moment whose state is shown, NaN if none is; and a click at another one. */
   readonly moment_us: number;
   readonly onMoment: (at_us: number) => void;
 }

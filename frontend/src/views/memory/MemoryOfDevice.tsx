@@ -68,7 +68,7 @@ export function MemoryOfDevice({ entry, memory }: Props) {
           measure={ref}
           label={`Memory of ${memoryLabel(memory)} over time`}
           onStep={step}
-          moment_us={moment_us ?? memory.peak_us}
+          moment_us={isEmbedded() ? NaN : (moment_us ?? memory.peak_us)}
           onMoment={setMoment}
         />
         <Legend memory={memory} scale={marks.scale} />
@@ -168,7 +168,10 @@ function Controls({ slices, steps, onStep }: ControlsProps) {
           </Button>
         </>
       ) : (
-        <span className="gd-muted">Drag to select a range, or click a step, to see what it allocates</span>
+        <span className="gd-muted">
+          Drag to select a range, or click a step, to see what it allocates
+          {!isEmbedded() && ". A click shows the state then, further down"}
+        </span>
       )}
       {steps.length > 0 && (
         <span className="gd-buttons" role="group" aria-label="Steps">

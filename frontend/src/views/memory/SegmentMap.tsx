@@ -66,7 +66,11 @@ export function SegmentMap({ entry, memory, at_us }: Props) {
 
 const PARTS: readonly (readonly [SegmentPart, string, string])[] = [
   ["used", "Allocated", "In use by a tensor."],
-  ["inactive", "Inactive", "Free, in a segment that is partly used. Only requests that fit can use it."],
+  [
+    "inactive",
+    "Inactive",
+    "In a segment that is partly used: free, or lost to rounding. Only requests that fit can use it.",
+  ],
   ["free", "Free", "A segment without any allocation. torch.cuda.empty_cache() returns it to the driver."],
 ];
 
@@ -205,7 +209,7 @@ function Picked({ map, box }: { map: Map; box: number }) {
         ))}
       </dl>
       {stack.length > 0 ? (
-        <ol className="gd-stack" aria-label="Call stack, innermost first">
+        <ol className="gd-stack" tabIndex={0} aria-label="Call stack, innermost first">
           {stack.map((frame, at) => (
             <li key={at} title={frame}>
               {functionFirst(frame)}

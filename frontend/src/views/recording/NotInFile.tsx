@@ -9,7 +9,7 @@ export function NotInFile() {
     <Section title="Not in this file">
       <div className="gd-recording-block">
         <Events />
-        <ul>
+        <ul className="gd-bullets">
           <li>The details of a row of the tables of operators, and these tables for a range.</li>
           <li>Gaps other than the 200 longest.</li>
           <li>The allocations of a range, what was allocated at a moment, and the map of segments then.</li>

@@ -10,7 +10,8 @@ const STEP_US = 10;
 function outside([what, part]: Words): string {
   if (part === null) return "";
   if (part.end_us <= part.start_us) return what;
-  return `${what} before ${moment(part.start_us, STEP_US)} and after ${moment(part.end_us, STEP_US)}`;
+  const before = part.start_us >= 0 ? `before ${moment(part.start_us, STEP_US)} and ` : "";
+  return `${what} ${before}after ${moment(part.end_us, STEP_US)}`;
 }
 
 /** Names what a page without a server lacks of the timeline's events. Nothing on a page with one. */
