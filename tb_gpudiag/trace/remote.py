@@ -16,9 +16,12 @@ from fsspec.registry import known_implementations
 
 from tb_gpudiag.errors import Unreadable
 
-# Read at a time. After a failure, half as much, and so on: a slow network takes long for a block.
-BLOCK_BYTES: Final = 8 << 20
+# Read at a time, at first. Then twice as much while that takes less than FAST_S, for calls take time.
+# After a failure, half as much: a slow network may not read a block within the limit.
+BLOCK_BYTES: Final = 4 << 20
+MOST_BLOCK_BYTES: Final = 32 << 20
 LEAST_BLOCK_BYTES: Final = 256 << 10
+FAST_S = 2.0
 
 # Enough for a block from a store that is any use, and for the list of some 100,000 files. All attempts to
 # read a block end long before the time limit of an analysis.
@@ -101,12 +104,14 @@ class RemoteFile:
         size = self._block_size
         end = min(start + size, self.size_bytes)
         self._block_size = max(size // 2, LEAST_BLOCK_BYTES)  # of the next attempt, if this one fails
+        began_s = time.monotonic()
         block: bytes = self._system.cat_file(self._path, start=start, end=end, **options)
         if len(block) > end - start:  # a web server that knows no ranges sends all of it
             block = block[start:end]
         if not block:
             raise OSError("the connection ended")
-        self._block_size = min(2 * size, BLOCK_BYTES)
+        fast = time.monotonic() - began_s < FAST_S
+        self._block_size = min(2 * size, MOST_BLOCK_BYTES) if fast else size
         return block
 
     def _info(self) -> dict[str, Any]:

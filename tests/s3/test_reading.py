@@ -42,6 +42,7 @@ def content(tmp_path: Path) -> bytes:
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small blocks, short pauses and limits."""
     monkeypatch.setattr(remote, "BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr(remote, "MOST_BLOCK_BYTES", BLOCK)
     monkeypatch.setattr(remote, "LEAST_BLOCK_BYTES", BLOCK // 4)
     monkeypatch.setattr(remote, "PAUSE_S", 0.001)
     monkeypatch.setattr(remote, "CALL_LIMIT_S", 30.0)
