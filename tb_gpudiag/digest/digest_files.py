@@ -33,6 +33,10 @@ def find_digests(root: str) -> list[str]:
         except Exception as error:  # back ends raise anything
             raise unreadable(error, root) from error
         return sorted(system.unstrip_protocol(name) for name in files if name.endswith(SUFFIX))
+    return sorted(_local_digests(root))
+
+
+def _local_digests(root: str) -> list[str]:
     found: list[str] = []
     inside = "" if follows_links() else os.path.realpath(root)
     for folder, _, names in os.walk(root):
@@ -40,7 +44,7 @@ def find_digests(root: str) -> list[str]:
         found += [path for path in paths if not inside or is_below(os.path.realpath(path), inside)]
         if len(found) > MOST_FILES:
             break
-    return sorted(found)
+    return found
 
 
 def read_digest(path: str) -> Digest:

@@ -119,8 +119,7 @@ class Overview:
         """Look for results from earlier, or from another TensorBoard. Runs on the scanning thread."""
         before = self._listed.entries
         changed = {id_ for id_, entry in snapshot.entries.items() if before.get(id_) is not entry}
-        keys = {id_: self._keys[id_] for id_ in snapshot.entries if id_ not in changed}
-        keys.update({id_: diagnosis_key(snapshot.entries[id_]) for id_ in changed})
+        keys = self._keys_of(snapshot, changed)
         ids = _by_key(keys)
         there = self._cache.keys()
         found = self._found(ids, there)
@@ -136,14 +135,30 @@ class Overview:
             self._listing.remove(before.keys() - snapshot.entries.keys())
             self._listing.change(id_ for id_ in snapshot.entries if id_ in changed)
             self._listing.touch()  # the problems may have changed
-            kept = snapshot.entries.keys() - {e.id for run in self._runs.changed_in(runs) for e in runs[run]}
-            others = {id_: job for id_, job in self._jobs.items() if id_ in kept}
-            self._runs.update(runs)
-            self._runs.change(snapshot.entries[id_].file.run for id_ in jobs if id_ not in others)
-            self._jobs = {**jobs, **others}
+            self._update_runs(snapshot, runs, jobs)
             self._runs.change(snapshot.entries[id_].file.run for key in new for id_ in ids[key])
-        missing = (key for key, summary in summaries.items() if not summary)
+        missing = [key for key in summaries if not summaries[key]]
         self._sharing.look_for({key: snapshot.entries[ids[key][0]].file for key in missing})
+
+    def _update_runs(
+        self,
+        snapshot: Snapshot,
+        runs: dict[str, list[TraceEntry]],
+        jobs: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        """Take over the runs of a scan and the jobs that were found. The lock is held."""
+        kept = snapshot.entries.keys() - {e.id for run in self._runs.changed_in(runs) for e in runs[run]}
+        others = {id_: job for id_, job in self._jobs.items() if id_ in kept}
+        self._runs.update(runs)
+        self._runs.change(snapshot.entries[id_].file.run for id_ in jobs if id_ not in others)
+        self._jobs = {**jobs, **others}
+
+    def _keys_of(self, snapshot: Snapshot, changed: Container[str]) -> dict[str, str]:
+        """Return the key of each trace, by id. changed: those that are not as they were."""
+        return {
+            id_: diagnosis_key(entry) if id_ in changed else self._keys[id_]
+            for id_, entry in snapshot.entries.items()
+        }
 
     def ready(self, key: str, entry: Entry) -> None:
         """Note that there is a result, and share it."""

@@ -104,12 +104,7 @@ class _LocalSearch:
                     self._found.problems.append(unreadable(error, entry.path))
             self._tell()
         for place in self._linked_files:
-            try:
-                status = os.stat(place.path)
-                if self._is_new(status):
-                    self._take(place, place.path, status)
-            except (OSError, TraceError) as error:
-                self._found.problems.append(unreadable(error, place.path))
+            self._take_linked(place)
         self._tell_left_out()
 
     def _listed(self, folder: str, *, may_be_link: bool) -> list[os.DirEntry[str]]:
@@ -181,6 +176,15 @@ class _LocalSearch:
             self._linked_folders.append(_Place(entry.path, _below(place.run, entry.name), folder))
         else:
             self._linked_files.append(_Place(entry.path, place.run, folder))
+
+    def _take_linked(self, place: _Place) -> None:
+        """Add the file that a link leads to, unless it was found under its own path."""
+        try:
+            status = os.stat(place.path)
+            if self._is_new(status):
+                self._take(place, place.path, status)
+        except (OSError, TraceError) as error:
+            self._found.problems.append(unreadable(error, place.path))
 
     def _take(self, place: _Place, path: str, status: os.stat_result) -> None:
         """Add the file if it is a trace, a memory snapshot or a memory timeline."""
