@@ -70,6 +70,11 @@ export default defineConfig({
   },
   worker: { format: "es" },
   server: { proxy: { [`^/(${routes.join("|")})([?]|$)`]: { target: `${tensorboard}/data/plugin/gpudiag` } } },
-  // Without isolation, all files share what they import: a fifth of the time.
-  test: { environment: "happy-dom", include: ["src/**/*.test.{ts,tsx}"], isolate: false },
+  test: {
+    environment: "happy-dom",
+    include: ["src/**/*.test.{ts,tsx}"],
+    setupFiles: ["vitest.setup.ts"],
+    isolate: false, // all files share what they import: that takes a fifth of the time
+    testTimeout: 20_000,
+  },
 });

@@ -59,16 +59,16 @@ async function darken(frame: Frame): Promise<void> {
   });
 }
 
-/** What axe finds, as "rule: element". */
-async function violations(frame: Frame): Promise<string[]> {
+/** What axe finds by these of its rules, or by all, as "rule: element". */
+async function violations(frame: Frame, ...rules: string[]): Promise<string[]> {
   await frame.evaluate(AXE);
-  return frame.evaluate(async () => {
+  return frame.evaluate(async (runOnly) => {
     const { axe } = window as unknown as { axe: Axe };
-    const found = await axe.run({ resultTypes: ["violations"] });
+    const found = await axe.run({ resultTypes: ["violations"], ...(runOnly.length > 0 && { runOnly }) });
     return found.violations.flatMap(({ id, nodes }) =>
       nodes.map(({ html }) => `${id}: ${html.slice(0, 160)}`),
     );
-  });
+  }, rules);
 }
 
 /** The elements that make the page wider than the window. */
@@ -93,5 +93,6 @@ for (const view of Object.keys(VIEWS) as ViewName[])
       await expect.poll(() => tooWide(frame), { message: `${width} pixels` }).toEqual([]);
     }
     await darken(frame);
-    expect(await violations(frame), "dark").toEqual([]);
+    // The themes differ in colors only.
+    expect(await violations(frame, "color-contrast", "link-in-text-block"), "dark").toEqual([]);
   });
