@@ -2132,7 +2132,7 @@ class RooflinePoint(_message.Message):
     def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., number: _Optional[str] = ..., family: _Optional[str] = ..., calls: _Optional[float] = ..., us: _Optional[float] = ..., operations: _Optional[float] = ..., bytes: _Optional[float] = ..., reached: _Optional[float] = ...) -> None: ...
 
 class MemoryState(_message.Message):
-    __slots__ = ("state", "progress", "error", "device", "at_us", "live_bytes", "allocations", "earlier_bytes", "unknown_bytes", "names", "node", "parent", "name", "kind", "node_bytes", "self_bytes", "count", "left_out", "left_out_bytes", "blocks", "more_blocks", "more_blocks_bytes")
+    __slots__ = ("state", "progress", "error", "device", "at_us", "live_bytes", "allocations", "earlier_bytes", "unknown_bytes", "names", "node", "parent", "name", "kind", "node_bytes", "self_bytes", "count", "left_out", "left_out_bytes", "blocks", "more_blocks", "more_blocks_bytes", "before_bytes")
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -2155,6 +2155,7 @@ class MemoryState(_message.Message):
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     MORE_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     MORE_BLOCKS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_BYTES_FIELD_NUMBER: _ClassVar[int]
     state: str
     progress: float
     error: Problem
@@ -2177,7 +2178,8 @@ class MemoryState(_message.Message):
     blocks: _containers.RepeatedCompositeFieldContainer[LiveBlock]
     more_blocks: float
     more_blocks_bytes: float
-    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., at_us: _Optional[float] = ..., live_bytes: _Optional[float] = ..., allocations: _Optional[float] = ..., earlier_bytes: _Optional[float] = ..., unknown_bytes: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_bytes: _Optional[_Iterable[float]] = ..., self_bytes: _Optional[_Iterable[float]] = ..., count: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., left_out_bytes: _Optional[_Iterable[float]] = ..., blocks: _Optional[_Iterable[_Union[LiveBlock, _Mapping[str, object]]]] = ..., more_blocks: _Optional[float] = ..., more_blocks_bytes: _Optional[float] = ...) -> None: ...
+    before_bytes: float
+    def __init__(self, state: _Optional[str] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., device: _Optional[int] = ..., at_us: _Optional[float] = ..., live_bytes: _Optional[float] = ..., allocations: _Optional[float] = ..., earlier_bytes: _Optional[float] = ..., unknown_bytes: _Optional[float] = ..., names: _Optional[_Iterable[str]] = ..., node: _Optional[_Iterable[int]] = ..., parent: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., node_bytes: _Optional[_Iterable[float]] = ..., self_bytes: _Optional[_Iterable[float]] = ..., count: _Optional[_Iterable[float]] = ..., left_out: _Optional[_Iterable[int]] = ..., left_out_bytes: _Optional[_Iterable[float]] = ..., blocks: _Optional[_Iterable[_Union[LiveBlock, _Mapping[str, object]]]] = ..., more_blocks: _Optional[float] = ..., more_blocks_bytes: _Optional[float] = ..., before_bytes: _Optional[float] = ...) -> None: ...
 
 class LiveBlock(_message.Message):
     __slots__ = ("bytes", "made_us", "freed_us", "operator", "place")

@@ -59,13 +59,9 @@ class Reductions:
         for history there may be records instead.
         """
         found = [self._digests(group) for group in groups]
-        total, done = sum(f.total for f in found), sum(len(f.paths) + len(f.errors) for f in found)
-        if not all(f.complete for f in found):
-            stage = f"{done:,} of {total:,} recordings are analyzed"
-            return Pending("running", progress=done / (total + 1), stage=stage)
-        for digests in found:
-            if digests.errors and not digests.paths and not records:
-                return Pending("failed", error=digests.errors[0])
+        waiting = _not_complete(found) or (None if records else _unreadable(found))
+        if waiting is not None:
+            return waiting
         sides = [(digests.keys, digests.ids) for digests in found]
         if records:
             sides.append(([record.file.identity for record in records], [record.id for record in records]))
@@ -73,16 +69,15 @@ class Reductions:
         kept = self._kept(key)
         if kept is not None:
             return kept
+        file = groups[0][0].file if groups[0] else records[0].file
         sources = [path for digests in found for path in (*digests.paths, BETWEEN_SIDES)]
         ids = [id_ for digests in found for id_ in (*digests.ids, BETWEEN_SIDES)]
-        file = groups[0][0].file if groups[0] else records[0].file
         carried = tuple(
             (record.id, record.time_ns, base64.b64encode(record.answer).decode()) for record in records
         )
         job = self._jobs.ask(key, file, kind, tuple(sources[:-1]), tuple(ids[:-1]), carried)
         if job.state == "failed":
-            for digests in found:
-                self._drop_damaged(digests.keys)
+            self._drop_damaged([key for digests in found for key in digests.keys])
         return Pending(job.state, job.progress, job.stage, job.error)
 
     def known_job(self, ranks: Group, there: Container[str]) -> Mapping[str, str] | None:
@@ -137,6 +132,22 @@ class Reductions:
         except OSError:
             pass
         return None
+
+
+def _not_complete(found: Sequence[_Digests]) -> Pending | None:
+    """Return how far the digests are; None if they are all there or cannot be made."""
+    if all(digests.complete for digests in found):
+        return None
+    total = sum(digests.total for digests in found)
+    done = sum(len(digests.paths) + len(digests.errors) for digests in found)
+    stage = f"{done:,} of {total:,} recordings are analyzed"
+    return Pending("running", progress=done / (total + 1), stage=stage)
+
+
+def _unreadable(found: Sequence[_Digests]) -> Pending | None:
+    """Return why a side has no digest at all; None if each has one."""
+    empty = next((digests for digests in found if not digests.paths), None)
+    return Pending("failed", error=empty.errors[0]) if empty is not None else None
 
 
 def _digest_key(diagnosis: str) -> str:

@@ -149,3 +149,8 @@ export function stepName(name: string): string {
   const number = /^ProfilerStep#(\d+)$/.exec(name)?.[1];
   return number ? `Step ${count(Number(number))}` : name;
 }
+
+/** When memory was allocated, from the recording's start. */
+export function whenMade(us: number): string {
+  return us < 0 ? "before the recording" : time(us);
+}

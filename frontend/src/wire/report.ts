@@ -1684,7 +1684,7 @@ export interface MemoryState {
   /** of allocations that were recorded */
   live_bytes: number;
   allocations: number;
-  /** allocated before the recording */
+  /** not in live_bytes: allocated before the recording, and nothing says where */
   earlier_bytes: number;
   /** of live_bytes: no stack is known */
   unknown_bytes: number;
@@ -1703,10 +1703,13 @@ export interface MemoryState {
   blocks: LiveBlock[];
   more_blocks: number;
   more_blocks_bytes: number;
+  /** of live_bytes: allocated before the recording */
+  before_bytes: number;
 }
 
 export interface LiveBlock {
   bytes: number;
+  /** -1 if it was allocated before the recording */
   made_us: number;
   /** -1 if it is live at the end */
   freed_us: number;

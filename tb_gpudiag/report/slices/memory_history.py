@@ -62,7 +62,7 @@ class History:
     allocated: Int64
     reserved: Int64  # empty if the trace does not say
     start_bytes: int  # allocated before the first event
-    made_ns: Int64
+    made_ns: Int64  # NONE: before the recording
     bytes: Int64
     # NEVER_NS for an allocation that is live at the recording's end; None if frees do not name theirs.
     freed_ns: Int64 | None
@@ -76,7 +76,9 @@ def prepare_memory(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     host, memory = facts.host, facts.trace.memory
     devices = facts.memory
     groups: dict[Group, int] = {}
-    histories = [_history(device, _grouped(device.allocations, host, memory, groups)) for device in devices]
+    histories = [
+        _history(device, _grouped(device.allocations, host, memory, groups), memory) for device in devices
+    ]
     span = _span(facts.recording, histories)
     return prepare_histories(histories, list(groups), _steps(devices), span.start_ns, span.end_ns)
 
@@ -98,8 +100,11 @@ def _span(recording: Window, histories: Sequence[History]) -> Window:
     )
 
 
-def _history(device: DeviceMemory, group: Int64) -> History:
+def _history(device: DeviceMemory, group: Int64, memory: MemoryEvents) -> History:
     curve, allocations = device.curve, device.allocations
+    made_ns = allocations.time_ns
+    if memory.found is not None:
+        made_ns = np.where(memory.found[allocations.event], NONE, made_ns)
     freed = np.where(allocations.freed == NONE, NEVER_NS, allocations.freed_ns)
     return History(
         device=device.device,
@@ -107,7 +112,7 @@ def _history(device: DeviceMemory, group: Int64) -> History:
         allocated=curve.allocated,
         reserved=curve.reserved if curve.has_reserved else np.zeros(0, np.int64),
         start_bytes=curve.start_bytes,
-        made_ns=allocations.time_ns,
+        made_ns=made_ns,
         bytes=allocations.bytes,
         freed_ns=freed if allocations.paired else None,
         group=group,

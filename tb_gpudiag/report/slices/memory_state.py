@@ -50,6 +50,7 @@ def slice_memory_state(prepared: Prepared, device: int | None, at_us: float | No
         at_us=at_ns / NS_PER_US,
         live_bytes=total,
         allocations=len(live),
+        before_bytes=int(size[live][made[live] == NONE].sum()),
         earlier_bytes=max(0, allocated - total),
         unknown_bytes=unknown,
     )
@@ -98,11 +99,11 @@ def _add_blocks(found: pb.MemoryState, prepared: Prepared, rows: Int64, size: In
     order = np.argsort(-size, kind="stable")
     for i in order[:MOST_BLOCKS].tolist():
         row = int(rows[i])
-        freed = int(prepared["memory_freed_ns"][row])
+        made, freed = int(prepared["memory_made_ns"][row]), int(prepared["memory_freed_ns"][row])
         operator, place = site_of(prepared, int(prepared["memory_group"][row]))
         found.blocks.add(
             bytes=size[i],
-            made_us=int(prepared["memory_made_ns"][row]) / NS_PER_US,
+            made_us=NONE if made == NONE else made / NS_PER_US,
             freed_us=NONE if freed == NEVER_NS else freed / NS_PER_US,
             operator=operator,
             place=place,

@@ -45,7 +45,6 @@ def prepare_segments(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     map_segment_…   the segments at the snapshot's end
     map_move_…      what the allocator got from the driver (bytes above 0) and returned (below 0)
     map_address     address of each allocation
-    map_found       whether it is older than the recording
     map_earlier_…   allocations from before the recording that were freed in it
     """
     segments, memory = facts.trace.segments, facts.trace.memory
@@ -56,7 +55,6 @@ def prepare_segments(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     addresses = [_address(memory.address[device.allocations.event]) for device in devices]
     return {
         "map_address": np.concatenate([none, *addresses]),
-        "map_found": np.concatenate([none, *(_found(memory, device) for device in devices)]).astype(np.bool_),
         **_joined("segment", _SEGMENT_ARRAYS, [_own_segments(segments, d.device) for d in devices]),
         **_joined("move", _MOVE_ARRAYS, [_moves(memory, d.device) for d in devices]),
         **_joined("earlier", _EARLIER_ARRAYS, [_earlier(memory, d) for d in devices]),
@@ -66,11 +64,6 @@ def prepare_segments(facts: Facts) -> dict[str, npt.NDArray[Any]]:
 def _address(values: npt.NDArray[np.uint64]) -> Int64:
     found: Int64 = np.minimum(values, np.uint64(_LAST_ADDRESS)).astype(np.int64)
     return found
-
-
-def _found(memory: MemoryEvents, device: DeviceMemory) -> Bool:
-    event = device.allocations.event
-    return np.zeros(len(event), np.bool_) if memory.found is None else memory.found[event]
 
 
 def _own_segments(segments: Segments, device: int) -> list[Int64]:
@@ -213,7 +206,6 @@ def _blocks_at(prepared: Prepared, index: int, at_ns: int) -> _Blocks:
     live = np.flatnonzero((made <= at_ns) & (freed > at_ns))
     address, earlier_size, earlier_freed = _part(prepared, "earlier", _EARLIER_ARRAYS, index)
     still = earlier_freed > at_ns
-    made = np.where(np.asarray(prepared["map_found"])[own], NONE, made)
     nothing = np.full(int(still.sum()), NONE, np.int64)
     found = _Blocks(
         np.r_[np.asarray(prepared["map_address"])[own][live], address[still]],

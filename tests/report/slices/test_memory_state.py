@@ -9,12 +9,14 @@ import pytest
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.memory_messages import memory_messages
 from tb_gpudiag.report.slices.memory_history import prepare_memory
+from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
 from tb_gpudiag.report.slices.memory_state import slice_memory_state
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.trace.read import read_trace
-from tests.builder import TraceBuilder
+from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.real_traces import first_in
 
 MIB = 1 << 20
@@ -49,6 +51,28 @@ def test_a_moment_has_what_is_live_by_call_stack(tmp_path: Path) -> None:
     assert slice_memory_state(arrays, 0, None).live_bytes == MIB
     with pytest.raises(UsageError):
         slice_memory_state(arrays, 5, None)
+
+
+def test_memory_from_before_the_recording_is_named_and_in_no_range_of_it(tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(20 * MIB, at=0)
+    snapshot.allocate(3 * MIB, at=1)
+    snapshot.allocate(2 * MIB, at=40)
+    snapshot.allocate(MIB, at=50)
+    snapshot.forget(2)
+    facts = Facts(read_trace(str(snapshot.write(tmp_path))))
+    arrays = prepared(facts)
+    state = slice_memory_state(arrays, 0, None)
+    assert (state.live_bytes, state.before_bytes, state.earlier_bytes) == (6 * MIB, 3 * MIB, 0)
+    assert [(block.bytes, block.made_us) for block in state.blocks] == [
+        (3 * MIB, -1),
+        (2 * MIB, 0),
+        (MIB, 10),
+    ]
+    (memory,) = memory_messages(facts.memory, facts.events)
+    assert {kind.kind: kind.bytes for kind in memory.peak_kinds}["before"] == state.before_bytes
+    whole = slice_memory(arrays, 0, None, None, 100)
+    assert (whole.allocated_bytes, whole.allocations) == (3 * MIB, 2)
 
 
 @pytest.mark.parametrize("folder", ["v100_ddp_memory", "a100_particle_transformer", "cpu_torch213/leaky"])

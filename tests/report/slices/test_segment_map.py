@@ -109,9 +109,8 @@ def test_small_neighbors_are_one_box(tmp_path: Path) -> None:
     assert (list(found.box_count), list(found.box_requested)) == ([1000], [512_000])
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_random_histories_agree_with_what_happened(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
+def random_history(chance: random.Random) -> tuple[SnapshotBuilder, list[tuple[int, int, int, int]]]:
+    """A snapshot, and after each event its time, the used and reserved bytes, and the number of segments."""
     snapshot = SnapshotBuilder()
     live: list[int] = []
     truth: list[tuple[int, int, int, int]] = []
@@ -128,6 +127,12 @@ def test_random_histories_agree_with_what_happened(tmp_path: Path, seed: int) ->
         else:
             live.append(snapshot.allocate(size, at=at))
         truth.append((at, snapshot.used(), snapshot.reserved(), len(snapshot.segments)))
+    return snapshot, truth
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_histories_agree_with_what_happened(tmp_path: Path, seed: int) -> None:
+    snapshot, truth = random_history(random.Random(seed))
     arrays = prepared(snapshot.write(tmp_path))
     start = truth[0][0]
     for at, used, reserved, segments in truth:

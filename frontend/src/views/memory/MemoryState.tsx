@@ -6,6 +6,7 @@ import type { Order } from "../../base/sorting";
 import { span, type Viewport } from "../../base/viewport";
 import { below, trunk } from "../../canvas/flame";
 import { useMemoryState } from "../../state/calls";
+import { whenMade } from "../../state/memory";
 import type { DeviceMemory, LiveBlock, MemoryState as State, TraceEntry } from "../../wire/report";
 import { shortName } from "../operators/names";
 import { DataTable, type Column } from "../parts/DataTable";
@@ -80,7 +81,10 @@ export function MemoryState({ entry, memory, bounds, chosen, onChoose }: Props) 
 
 function Live({ state }: { state: State }) {
   const rest = [
-    state.earlier_bytes > 0 ? `${bytes(state.earlier_bytes)} allocated before the recording` : "",
+    state.before_bytes > 0 ? `${bytes(state.before_bytes)} of it from before the recording` : "",
+    state.earlier_bytes > 0
+      ? `${bytes(state.earlier_bytes)} more from before the recording, which is not listed`
+      : "",
     state.unknown_bytes > 0 ? `${bytes(state.unknown_bytes)} without a call stack` : "",
   ].filter((text) => text !== "");
   return (
@@ -206,7 +210,7 @@ const COLUMNS: readonly Column<LiveBlock>[] = [
     width: 110,
     figures: true,
     value: ({ made_us }) => made_us,
-    cell: ({ made_us }) => time(made_us),
+    cell: ({ made_us }) => whenMade(made_us),
   },
   {
     id: "freed",

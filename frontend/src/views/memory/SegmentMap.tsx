@@ -15,6 +15,7 @@ import {
   type SegmentPart,
 } from "../../canvas/segments";
 import { useSegments } from "../../state/calls";
+import { whenMade } from "../../state/memory";
 import { usePage } from "../../state/store";
 import type { DeviceMemory, MapSegment, SegmentMap as Map, TraceEntry } from "../../wire/report";
 import { DataTable, type Column } from "../parts/DataTable";
@@ -180,10 +181,6 @@ function summaryOf(map: Map, box: number): string {
   if (isMerged(map, box)) return `${count(map.box_count[box] ?? 0)} small allocations with ${size}`;
   const [frame] = stackOfBox(map, box);
   return frame ? `${size} · ${functionFirst(frame)}` : size;
-}
-
-function whenMade(us: number): string {
-  return us < 0 ? "before the recording" : time(us);
 }
 
 function Picked({ map, box }: { map: Map; box: number }) {
