@@ -19,6 +19,7 @@ from tb_gpudiag.service.jobs import Jobs
 from tb_gpudiag.service.pending import Pending, diagnosis_key
 from tb_gpudiag.service.protocol import BETWEEN_SIDES
 from tb_gpudiag.service.records import Record
+from tb_gpudiag.trace.find import TraceFile
 
 Group = Sequence[TraceEntry]
 
@@ -66,10 +67,12 @@ class Reductions:
         if records:
             sides.append(([record.file.identity for record in records], [record.id for record in records]))
         key = _key(kind, *sides)
-        kept = self._kept(key)
-        if kept is not None:
-            return kept
         file = groups[0][0].file if groups[0] else records[0].file
+        return self._kept(key) or self._compute(key, kind, file, found, records)
+
+    def _compute(
+        self, key: str, kind: str, file: TraceFile, found: Sequence[_Digests], records: Sequence[Record]
+    ) -> Pending:
         sources = [path for digests in found for path in (*digests.paths, BETWEEN_SIDES)]
         ids = [id_ for digests in found for id_ in (*digests.ids, BETWEEN_SIDES)]
         carried = tuple(

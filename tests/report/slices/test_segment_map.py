@@ -109,16 +109,24 @@ def test_small_neighbors_are_one_box(tmp_path: Path) -> None:
     assert (list(found.box_count), list(found.box_requested)) == ([1000], [512_000])
 
 
+def largest_free(snapshot: SnapshotBuilder) -> int:
+    return max((b.bytes for s in snapshot.segments for b in s.blocks if b.state == "inactive"), default=0)
+
+
+def empty_segments(snapshot: SnapshotBuilder) -> list[int]:
+    """Addresses of the segments that have nothing in use."""
+    return [s.address for s in snapshot.segments if all(b.state == "inactive" for b in s.blocks)]
+
+
 def random_history(chance: random.Random) -> tuple[SnapshotBuilder, list[tuple[int, int, int, int]]]:
     """A snapshot, and after each event its time, the used and reserved bytes, and the number of segments."""
     snapshot = SnapshotBuilder()
     live: list[int] = []
     truth: list[tuple[int, int, int, int]] = []
     for at in range(1, 400):
-        room = max((b.bytes for s in snapshot.segments for b in s.blocks if b.state == "inactive"), default=0)
         size = chance.randrange(512, 3 * MIB)
-        empty = [s.address for s in snapshot.segments if all(b.state == "inactive" for b in s.blocks)]
-        if room < size + 512:
+        empty = empty_segments(snapshot)
+        if largest_free(snapshot) < size + 512:
             snapshot.segment(chance.choice([4, 20]) * MIB, at=at)
         elif empty and chance.random() < 0.3:
             snapshot.give_back(empty[0], at=at)
