@@ -7,6 +7,7 @@ tests/wording/format_vectors.json.
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -25,6 +26,8 @@ _MINUTES_FROM_NS = 120e9
 
 # Python rounds ties to even and JavaScript rounds them up. Both formatters round ties away from zero.
 _ROUNDING = Context(prec=400, rounding=ROUND_HALF_UP)
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 def time_ns(nanoseconds: float) -> str:
@@ -157,3 +160,8 @@ def _decimal(value: float, places: int) -> str:
     """The exact value with this many decimals, ties away from zero, thousands with commas, and no `-0`."""
     rounded = Decimal(float(value)).quantize(Decimal(1).scaleb(-places), context=_ROUNDING)
     return f"{abs(rounded) if rounded.is_zero() else rounded:,.{places}f}"
+
+
+def sentences(text: str) -> list[str]:
+    """Split a text of ours into sentences: behind a full stop, before a capital letter."""
+    return _SENTENCE_END.split(text)

@@ -38,6 +38,8 @@ class Serve:
             stderr=subprocess.PIPE,
             text=True,
             env={**worker_environment(), "GPUDIAG_CACHE_DIR": str(cache)},
+            # A shell that runs the tests in the background lets all of their processes ignore Ctrl-C.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         assert self.process.stdout is not None
         found = re.match(r"http://127\.0\.0\.1:(\d+)/ ", self.process.stdout.readline())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import takewhile
@@ -11,7 +10,7 @@ from tb_gpudiag.facts.core.whole_graphs import WholeGraphs
 from tb_gpudiag.rules.rule import Answer, CannotTell, Finding, Fix
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.trace.events import Recorder
-from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.format import sentences, share
 from tb_gpudiag.wording.good_recording import (
     NSYS_RECORDING,
     NSYS_RECORDING_FOR_FIGURES,
@@ -61,8 +60,6 @@ _COMMANDS = (
     ("_ExperimentalConfig", f"nsys profile {_NSYS['gpu']} -o my_run python train.py"),
 )  # fmt: skip
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
-
 
 def for_recorder(answer: Answer, recorder: Recorder) -> Answer:
     """Return the answer with advice for this recorder."""
@@ -79,7 +76,7 @@ def sentences_for(text: str, recorder: Recorder) -> str:
     """Return a text with the sentences about options of torch.profiler replaced."""
     if recorder != "nsys":
         return text
-    return " ".join(map(_instead, _SENTENCE_END.split(text)))
+    return " ".join(map(_instead, sentences(text)))
 
 
 def _with_fix(finding: Finding) -> Finding:
