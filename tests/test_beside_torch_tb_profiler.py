@@ -34,7 +34,7 @@ def tensorboard(tmp_path: Path) -> Iterator[TensorBoard]:
     path = os.pathsep.join([environment_with_plugin(tmp_path)["PYTHONPATH"], str(OLD_PLUGIN)])
     started = TensorBoard(tmp_path, f"--logdir={tmp_path / 'log'}", PYTHONPATH=path)
     yield started
-    started.process.kill()
+    started.process.terminate()  # the old plugin has processes of its own, which a killed one leaves behind
     started.process.wait()
 
 

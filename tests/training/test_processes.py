@@ -1,4 +1,4 @@
-"""The helper under fork and spawn, after its parent's end, and over hundreds of recordings."""
+"""The helper under fork and spawn, after its parent's end, and over a thousand recordings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.training.stage import Diagnosed, FakeProfiler, content_of, handler
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("forked_job.py")
-RECORDINGS = 300
+RECORDINGS = 1_000
 BURST = 3 * diagnosis_queue.MOST_WAITING
 MIB = 1 << 20
 
@@ -61,7 +61,7 @@ def memory_bytes(pid: int | str) -> int:
 
 
 @pytest.mark.timeout(900)
-def test_hundreds_of_recordings_leave_nothing_behind(tmp_path: Path) -> None:
+def test_a_thousand_recordings_leave_nothing_behind(tmp_path: Path) -> None:
     """Some are diagnosed, others skipped. Files, threads, processes and memory do not grow."""
     profiler = FakeProfiler(content_of(slow_loader(), tmp_path))
     got = Diagnosed()

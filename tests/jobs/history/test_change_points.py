@@ -23,7 +23,7 @@ def noise(count: int, seed: int, size: float = 0.02) -> npt.NDArray[np.float64]:
 )
 def test_noise_gives_none(count: int) -> None:
     found = sum(bool(change_points(noise(count, seed, 0.2), LEAST)) for seed in range(100))
-    assert found <= 4  # 1% of 100, and what chance makes of it
+    assert found <= 3  # 1% of 100, and what chance makes of it
 
 
 @pytest.mark.parametrize("count", [6, 12, 40])
@@ -33,7 +33,7 @@ def test_noise_with_outliers_gives_none(count: int) -> None:
     for seed in range(100):
         generator = np.random.default_rng(seed)
         found += bool(change_points(generator.standard_t(2, count), LEAST))
-    assert found <= 4
+    assert found <= 3
 
 
 @pytest.mark.parametrize(("before", "after"), [(3, 3), (4, 2), (5, 5), (20, 20), (36, 4), (6, 60)])
