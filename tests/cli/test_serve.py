@@ -28,22 +28,29 @@ HOSTS = [
 ]
 
 
+# A shell that runs the tests in the background lets all of their processes ignore Ctrl-C.
+PROGRAM = """
+import signal, sys
+from tb_gpudiag.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main())
+"""
+
+
 class Serve:
     """A `gpudiag serve` process."""
 
     def __init__(self, log: Path, cache: Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tb_gpudiag", "serve", str(log), "--port", "0"],
+            [sys.executable, "-c", PROGRAM, "serve", str(log), "--port", "0"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**worker_environment(), "GPUDIAG_CACHE_DIR": str(cache)},
-            # A shell that runs the tests in the background lets all of their processes ignore Ctrl-C.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         assert self.process.stdout is not None
         found = re.match(r"http://127\.0\.0\.1:(\d+)/ ", self.process.stdout.readline())
-        assert found
+        assert found, self.stop(signal.SIGKILL)
         self.port = int(found[1])
 
     def get(self, path: str, host: str = "localhost") -> tuple[http.client.HTTPResponse, str]:
