@@ -94,6 +94,7 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 # What tests of Python need apart from the environment itself. Python compiles of it only what is imported.
 FOR_PYTHON_TESTS := $(STATIC) .make/torch-tb-profiler $(if $(CI),.make/torch-for-tests)
 
+# Continuous integration tries a failed test a second time, and says so: processes of its own may take long there.
 # Two phases, each on all cores. Downloads wait much, so they run next to the checks; so do the browser tests, which
 # run next to the others.
 test:
@@ -121,7 +122,7 @@ quick: .make/venv
 	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real' --hypothesis-profile=quick
 
 test-python: .make/venv $(FOR_PYTHON_TESTS)
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n auto --dist worksteal $(if $(CI),--reruns 1)
 
 test-frontend: .make/npm
 	cd frontend && npm test

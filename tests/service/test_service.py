@@ -12,7 +12,7 @@ import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_json
-from tb_gpudiag.service import runs
+from tb_gpudiag.service import index, runs
 from tb_gpudiag.service.pending import Pending
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.service.service import Service, UnknownTrace
@@ -112,8 +112,11 @@ def test_a_changed_file_is_analyzed_again(serve: Callable[..., Service], tmp_pat
     assert text_of(service, entry.id) == "after"
 
 
-def test_a_file_that_is_being_written_is_analyzed_once(serve: Callable[..., Service], tmp_path: Path) -> None:
+def test_a_file_that_is_being_written_is_analyzed_once(
+    serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = serve()
+    monkeypatch.setattr(index, "SETTLED_AFTER_S", 600.0)
     path = write_trace(tmp_path / "log", "a", "grow", age_s=0)
     entry = eventually(lambda: next(iter(service.traces().traces), None))
     assert entry.writing
@@ -121,6 +124,7 @@ def test_a_file_that_is_being_written_is_analyzed_once(serve: Callable[..., Serv
     assert isinstance(waiting, Pending)
     assert (waiting.state, waiting.stage) == ("queued", "The file is still being written.")
     path.write_text("grown", encoding="utf-8")
+    monkeypatch.setattr(index, "SETTLED_AFTER_S", 0.3)
     assert text_of(service, entry.id) == "grown"
     assert starts() == 1
 
