@@ -41,7 +41,12 @@ export default function Runs() {
   const rows = useMemo(() => filteredRuns(data?.rows ?? [], search), [data, search]);
   const folders = data?.folders ?? false;
   const byFolder = grouped ?? folders;
-  const base_us = useBaseFigures()?.step_us ?? 0;
+  const base = usePage((page) => page.base);
+  const figures = useBaseFigures();
+  // The base's own row, if it has one: the median of a report is of other steps than that of a row.
+  const base_us = figures
+    ? (data?.rows.find(({ trace_id }) => trace_id === base)?.step_us ?? figures.step_us)
+    : 0;
   const columns = useMemo(() => runColumns(base_us), [base_us]);
   const shown = useMemo(() => lineColumns(columns), [columns]);
   const lines = useMemo(
