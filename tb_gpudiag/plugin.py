@@ -63,6 +63,10 @@ _NOT_BUILT = f"""export function render() {{
 }}
 """
 
+_UNKNOWN = UsageError(
+    "The log directory has no such trace.", remedy="It may have been deleted: choose another recording."
+)
+
 State = TypeVar("State", pb.ReportState, pb.JobState, pb.HistoryState, pb.ComparisonState)
 Answer = TypeVar(
     "Answer",
@@ -215,6 +219,8 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             found = self._service.export(query.text("id"), format_)
         except LimitReached as error:
             return _problem(request, 503, error)
+        except UnknownTrace:
+            return _problem(request, 404, _UNKNOWN)
         if isinstance(found, Pending):
             return _json(request, to_json(_pending(pb.ReportState, found)), code=503)
         # A download, of whatever type: a browser must not show HTML from here as a page of TensorBoard.
@@ -323,14 +329,8 @@ def _application(route: Route) -> Any:
         except UsageError as error:
             return _problem(request, 400, error)
         except UnknownTrace:
-            return _problem(
-                request,
-                404,
-                UsageError(
-                    "The log directory has no such trace.",
-                    remedy="It may have been deleted: reload the page.",
-                ),
-            )
+            # A state as any other: pages ask for a trace that was deleted since it was listed.
+            return _json(request, to_json(_pending(pb.ReportState, Pending("failed", error=_UNKNOWN))))
 
     return wrappers.Request.application(answer)
 

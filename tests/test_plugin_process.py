@@ -222,7 +222,7 @@ def test_new_traces_appear_and_known_ones_are_ready_after_a_restart(
 def test_errors_do_not_leak_into_the_page(start: Callable[..., TensorBoard], log: Path) -> None:
     tensorboard = start(f"--logdir={log}")
     with pytest.raises(urllib.error.HTTPError) as caught:
-        tensorboard.ask("report?id=nothing")
+        tensorboard.ask("export?id=nothing&format=json")
     assert caught.value.code == 404
     assert caught.value.headers["X-Content-Type-Options"] == "nosniff"
     assert "Traceback" not in tensorboard.log()

@@ -179,12 +179,9 @@ class Service:
         return _content(self._reductions.ask("compare", [[entry] for entry in entries]))
 
     def cancel(self, id_: str) -> bool:
-        """Stop the queued or running analysis of this trace. Return False if there is none.
-
-        Raises:
-            UnknownTrace: there is no such trace, or no longer.
-        """
-        return self._jobs.cancel(diagnosis_key(self._entry(id_)))
+        """Stop the queued or running analysis of this trace. Return False if there is none."""
+        entry = self._entries().get(id_)
+        return entry is not None and self._jobs.cancel(diagnosis_key(entry))
 
     def status(self) -> dict[str, Any]:
         """Return the state of the service, for troubleshooting."""

@@ -61,13 +61,15 @@ function pollEvery(list: TraceList | undefined): number {
   return busy ? BUSY_MS : IDLE_MS;
 }
 
-/** Load a report. The request starts the analysis. A changed file has new `content`, so it is requested again. */
+/** Load a report. The request starts the analysis. A changed file has new `content`, so it is requested again, and
+ *  one that failed when the page shows it again: a deleted file may be back. */
 export function useReport(entry: TraceEntry | null, wanted: boolean) {
   const visible = usePage((page) => page.visible);
   return useQuery({
     queryKey: ["report", entry?.id, entry?.content],
     queryFn: ({ signal }) => fetchReport(entry?.id ?? "", signal),
     enabled: entry !== null && wanted && visible,
+    staleTime: ({ state }) => (state.data?.state === "failed" ? 0 : Infinity),
     placeholderData: (earlier, query) => (query?.queryKey[1] === entry?.id ? earlier : undefined),
     refetchInterval: ({ state }) => (visible && isPending(state.data?.state ?? "") ? BUSY_MS : false),
   });
