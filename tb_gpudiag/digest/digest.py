@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.trace.events import Int64, Recorder
 
 VERSION: Final = 1
 """Rises when a column changes its meaning."""
@@ -185,6 +185,7 @@ class About:
     memory: list[DeviceMemory] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # what the tables have no room for, one line each
     notes: list[str] = field(default_factory=list)
+    recorder: Recorder = "torch"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import io
 import json
 import zlib
 from dataclasses import asdict, fields
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, get_args, get_type_hints
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
@@ -15,6 +15,7 @@ from tb_gpudiag.digest.digest import TABLES, VERSION, About, DeviceMemory, Diges
 from tb_gpudiag.errors import NotATrace, TooLarge
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import refuse_not_finite
+from tb_gpudiag.trace.events import Recorder
 from tb_gpudiag.wording.format import one_line
 
 SUFFIX: Final = ".gpudiag-digest"
@@ -154,12 +155,15 @@ def _about(values: dict[str, Any]) -> About:
     hints = get_type_hints(About)
     plain: dict[str, Any] = {}
     for field in fields(About):
-        value = values[field.name]
+        # Digests of earlier versions do not say what recorded the trace.
+        value = values.get("recorder", "torch") if field.name == "recorder" else values[field.name]
         expected = hints[field.name]
         if expected is float:
             value = float(value)
         elif expected in (str, int, bool) and type(value) is not expected:
             raise TypeError(field.name)
+        elif field.name == "recorder" and value not in get_args(Recorder):
+            raise ValueError(field.name)
         _check_range(field.name, value)
         plain[field.name] = one_line(value, _LONGEST_TEXT) if isinstance(value, str) else value
     plain["groups"] = {str(k): [int(rank) for rank in v] for k, v in dict(plain["groups"]).items()}

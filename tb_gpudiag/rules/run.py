@@ -26,7 +26,7 @@ from tb_gpudiag.rules.savings import (
 )
 from tb_gpudiag.rules.shared.little_work import little_work
 from tb_gpudiag.rules.shared.memory_room import share_of_memory
-from tb_gpudiag.rules.shared.nsys_advice import for_recorder, unseen_kernels
+from tb_gpudiag.rules.shared.nsys_advice import for_recorders, unseen_kernels
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +198,7 @@ def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> Answer:
         _refuse_double_claims(answer, claimed)
         if rule.family == "kernels" and isinstance(answer, Clear):
             answer = unseen_kernels(facts.whole_graphs, facts.window.duration_ns) or answer
-        return for_recorder(answer, facts.trace.metadata.recorder)
+        return for_recorders(answer, {facts.trace.metadata.recorder})
     except MemoryError:  # not a bug of this rule, and the next one would fail as well
         raise
     except Exception as error:  # a rule's bug must not cost the user the other findings

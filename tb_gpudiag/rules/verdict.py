@@ -59,7 +59,7 @@ def find_verdict(facts: Facts, ranked: Sequence[str] = ()) -> Verdict:
     ends with the second.
     """
     verdict = _without_memory(facts, ranked)
-    said = sentences_for(verdict.sentence, facts.trace.metadata.recorder)
+    said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
     sentences = [*_failures(facts.memory), said, *leak_sentences(facts.memory)]
     return replace(verdict, sentence=" ".join(sentences))
 

@@ -59,6 +59,13 @@ def test_another_version_is_named() -> None:
         from_bytes(gzip.compress(content))
 
 
+def test_a_digest_from_before_recorders_were_noted_is_of_torch() -> None:
+    content = gzip.decompress(to_bytes(replace(example(), about=replace(example().about, recorder="nsys"))))
+    assert from_bytes(gzip.compress(content)).about.recorder == "nsys"
+    older = content.replace(b'"recorder"', b'"recordeX"')
+    assert from_bytes(gzip.compress(older)).about.recorder == "torch"
+
+
 def test_a_bomb_is_refused() -> None:
     with pytest.raises(TooLarge):
         from_bytes(gzip.compress(bytes(MOST_BYTES + 1)))
@@ -72,6 +79,8 @@ def test_parts_of_other_causes_are_refused() -> None:
 @pytest.mark.parametrize(
     "about",
     [
+        {"recorder": "perf"},
+        {"recorder": ["nsys"]},
         {"busy_share": float("nan")},
         {"busy_share": float("inf")},
         {"busy_share": 1e308},

@@ -141,6 +141,7 @@ def _about(facts: Facts, report: pb.Report, file: TraceFile, basis: str, left_ou
         memory=[device_memory(memory) for memory in report.memory],
         left_out=left_out,
         notes=list(info.notes),
+        recorder=trace.metadata.recorder,
     )
 
 

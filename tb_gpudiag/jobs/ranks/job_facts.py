@@ -24,7 +24,7 @@ from tb_gpudiag.jobs.what_if_digests import job_work
 from tb_gpudiag.jobs.what_if_replay import JobReplay
 from tb_gpudiag.jobs.what_if_slowdown import JobSlowdown, slowdown_of
 from tb_gpudiag.jobs.what_if_work import JobWork
-from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.trace.events import Int64, Recorder
 
 # Digests are untrusted: times can be any numbers.
 _NOT_REPLAYED = (TraceError, ValueError, OverflowError, IndexError, FloatingPointError)
@@ -121,6 +121,11 @@ class JobFacts:
         """Length of each member's step window, shape (members,)."""
         abouts = [member.about for member in self.set.members]
         return np.array([about.window_end_ns - about.window_start_ns for about in abouts], np.int64)
+
+    @property
+    def recorders(self) -> frozenset[Recorder]:
+        """What recorded the ranks."""
+        return frozenset(member.about.recorder for member in self.set.members)
 
     @property
     def job_ns(self) -> int:

@@ -98,6 +98,8 @@ def find_sets(digests: Iterable[Digest]) -> Sets:
 
 def _no_rank(about: About) -> str:
     """Return why a recording is not that of a rank, "" if it is."""
+    if about.rank == NONE and about.recorder == "nsys":
+        return " does not say which rank it is: set RANK and WORLD_SIZE in the environment of nsys profile"
     if about.rank == NONE:
         return (
             " does not say which rank it is: record it in the process of the rank, after init_process_group()"

@@ -12,6 +12,7 @@ from tb_gpudiag.jobs.rules.job_rule import JobRule
 from tb_gpudiag.jobs.rules.replayed_savings import with_replayed_saving
 from tb_gpudiag.rules.rule import Answer, AnyRule, CannotTell, Clear, Finding, Severity
 from tb_gpudiag.rules.run import Found, Outcome
+from tb_gpudiag.rules.shared.nsys_advice import for_recorders
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outc
 
 def _ask(rule: JobRule, facts: JobFacts) -> Answer:
     try:
-        return rule.check(facts)
+        return for_recorders(rule.check(facts), facts.recorders)
     except MemoryError:  # not a bug of this rule, and the next one would fail as well
         raise
     except Exception as error:  # a rule's bug must not cost the user the other findings

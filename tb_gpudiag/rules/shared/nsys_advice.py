@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from itertools import takewhile
 
@@ -30,6 +30,17 @@ _NSYS = OPTIONS["nsys"]
 
 # What an advice asks of torch.profiler, and what gives the same in Nsight Systems. The first match counts.
 _INSTEAD = (
+    (
+        "on all ranks at once",
+        "Record at least five steps on all ranks at once, each an NVTX range named step: begin with "
+        "torch.cuda.profiler.start() in the same step on all ranks, and --capture-range=cudaProfilerApi.",
+    ),
+    (
+        "step the profiler",
+        "Start the recordings together: call torch.cuda.profiler.start() in the same step on all ranks, "
+        "after a barrier.",
+    ),
+    ("torch 2.5 or later", "Start the recording of all ranks in the same step."),
     ("prof.step()", 'Mark each step: torch.cuda.nvtx.range_push("step"), and range_pop() at its end.'),
     ("schedule(", "Record several steps after warming up, and mark each as an NVTX range named step."),
     ("wait and warmup", "Begin to record after a few steps: --capture-range=cudaProfilerApi."),
@@ -54,6 +65,13 @@ _INSTEAD = (
 
 # The same for the lines of a fix. A paragraph that has none of these stays.
 _COMMANDS = (
+    ("steps on all ranks", f"nsys profile {_NSYS['gpu']} --capture-range=cudaProfilerApi \\\n"
+     "#     -o my_run_%q{RANK} python train.py"),
+    ("profiler.step()", f"""nsys profile {_NSYS['gpu']} --capture-range=cudaProfilerApi \\
+#     -o my_run_%q{{RANK}} python train.py
+if step == 5:
+    torch.distributed.barrier()
+    torch.cuda.profiler.start()"""),
     ("with_stack", f"nsys profile {_NSYS['gpu']} --sample=process-tree --cudabacktrace=all \\\n"
      "#     --python-backtrace=cuda -o my_run python -X perf train.py"),
     ("schedule(", f"nsys profile {_NSYS['gpu']} --capture-range=cudaProfilerApi -o my_run python train.py"),
@@ -61,39 +79,52 @@ _COMMANDS = (
 )  # fmt: skip
 
 
-def for_recorder(answer: Answer, recorder: Recorder) -> Answer:
-    """Return the answer with advice for this recorder."""
-    if recorder != "nsys":
+def for_recorders(answer: Answer, recorders: Set[Recorder]) -> Answer:
+    """Return the answer with advice for these recorders. Ranks of a job may differ in theirs."""
+    if "nsys" not in recorders:
         return answer
     if isinstance(answer, CannotTell):
-        return replace(answer, how_to_record=_instead(answer.how_to_record))
+        return replace(answer, how_to_record=_advice(answer.how_to_record, recorders))
     if isinstance(answer, Finding):
-        return _with_fix(answer)
-    return [_with_fix(finding) for finding in answer] if isinstance(answer, list) else answer
+        return _with_fix(answer, recorders)
+    return [_with_fix(finding, recorders) for finding in answer] if isinstance(answer, list) else answer
 
 
-def sentences_for(text: str, recorder: Recorder) -> str:
+def sentences_for(text: str, recorders: Set[Recorder]) -> str:
     """Return a text with the sentences about options of torch.profiler replaced."""
-    if recorder != "nsys":
+    if "nsys" not in recorders:
         return text
-    return " ".join(map(_instead, sentences(text)))
+    return " ".join(_advice(sentence, recorders) for sentence in sentences(text))
 
 
-def _with_fix(finding: Finding) -> Finding:
+def _advice(advice: str, recorders: Set[Recorder]) -> str:
+    instead = next((text for asked, text in _INSTEAD if asked in advice), advice)
+    if instead == advice or "torch" not in recorders:
+        return instead
+    return f"With torch.profiler: {advice} With Nsight Systems: {instead}"
+
+
+def _with_fix(finding: Finding, recorders: Set[Recorder]) -> Finding:
     fix = finding.fix
-    code = _BLOCKS.get(fix.code) or "\n\n".join(_paragraphs(fix.code))
-    url = NSYS_URL if fix.url == PROFILER_URL else fix.url
-    return replace(finding, fix=Fix(sentences_for(fix.text, "nsys"), code, url))
+    both = "torch" in recorders
+    code = _BLOCKS.get(fix.code)
+    if code is None:
+        code = "\n\n".join(_paragraphs(fix.code, both=both))
+    elif both:
+        code = f"{fix.code}\n\n{code}"
+    url = NSYS_URL if fix.url == PROFILER_URL and not both else fix.url
+    return replace(finding, fix=Fix(sentences_for(fix.text, recorders), code, url))
 
 
-def _paragraphs(code: str) -> Iterator[str]:
-    """Yield the paragraphs of a fix, those about torch.profiler as commands below their comments."""
+def _paragraphs(code: str, *, both: bool) -> Iterator[str]:
+    """Yield the paragraphs of a fix, those about torch.profiler as commands below their comments. both: in
+    front of these, the paragraphs themselves."""
     commands = set()
     for paragraph in code.split("\n\n"):
         command = next((text for asked, text in _COMMANDS if asked in paragraph), None)
-        if command is None:
+        if command is None or both:
             yield paragraph
-        elif command not in commands:
+        if command is not None and command not in commands:
             commands.add(command)
             comments = takewhile(lambda line: line.startswith("#"), paragraph.split("\n"))
             yield "\n".join([*comments, f"# {command}"])
@@ -108,7 +139,3 @@ def unseen_kernels(graphs: WholeGraphs, window_ns: int) -> CannotTell | None:
         "not recorded",
         "Record with nsys profile --cuda-graph-trace=node.",
     )
-
-
-def _instead(advice: str) -> str:
-    return next((text for asked, text in _INSTEAD if asked in advice), advice)

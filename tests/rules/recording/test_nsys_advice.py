@@ -10,7 +10,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import Finding, Fix, Severity
 from tb_gpudiag.rules.run import Outcome, run_rules
-from tb_gpudiag.rules.shared.nsys_advice import NSYS_URL, for_recorder
+from tb_gpudiag.rules.shared.nsys_advice import NSYS_URL, for_recorders
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
@@ -21,6 +21,7 @@ from tb_gpudiag.wording.good_recording import (
     RECORDING_FOR_FIGURES,
 )
 from tests.builder.nsys import Export, export_of
+from tests.rules.torch_options import assert_no_option_of_torch
 from tests.simulator.diagnosed import simulated
 
 MS = 1_000_000
@@ -73,18 +74,6 @@ def test_advice_is_about_nsight_systems(tmp_path: Path) -> None:
     assert "record_shapes=True." not in advice.replace("emit_nvtx(record_shapes=True).", "")
 
 
-# What only torch.profiler has.
-TORCH_ONLY = ("prof.step", "schedule(", "ProfilerActivity", "_ExperimentalConfig", "export_chrome_trace")
-OPTIONS_OF_TORCH = ("with_stack", "profile_memory", "record_shapes=True")
-
-
-def assert_no_option_of_torch(text: str) -> None:
-    """Options may be named after torch.profiler, as another way, and within emit_nvtx."""
-    assert not [word for word in TORCH_ONLY if word in text], text
-    rest = text.replace("emit_nvtx(record_shapes=True)", "").partition("torch.profiler")[0]
-    assert not [word for word in OPTIONS_OF_TORCH if word in rest], text
-
-
 @pytest.mark.parametrize("name", ["no_steps", "host_bound", "compilation_in_step", "queued"])
 def test_no_advice_of_a_simulated_report_is_about_torch(name: str, tmp_path: Path) -> None:
     recording = simulated(name).recording
@@ -105,7 +94,7 @@ def test_no_advice_of_a_simulated_report_is_about_torch(name: str, tmp_path: Pat
 
 @pytest.mark.parametrize("block", [RECORDING, RECORDING_FOR_FIGURES])
 def test_blocks_have_their_counterpart(block: str) -> None:
-    answer = for_recorder(Finding("title", "summary", Fix("Record again.", block, PROFILER_URL)), "nsys")
+    answer = for_recorders(Finding("title", "summary", Fix("Record again.", block, PROFILER_URL)), {"nsys"})
     assert isinstance(answer, Finding)
     assert answer.fix.code in (NSYS_RECORDING, NSYS_RECORDING_FOR_FIGURES)
     assert answer.fix.url == NSYS_URL
@@ -122,7 +111,7 @@ batch = processor(images)"""
     finding = Finding(
         "title", "summary", Fix("Batch it. Record with with_stack=True to see it. Then go on.", code)
     )
-    answers = for_recorder([finding], "nsys")
+    answers = for_recorders([finding], {"nsys"})
     assert isinstance(answers, list)
     (answer,) = answers
     first, second = answer.fix.code.split("\n\n")
@@ -131,4 +120,4 @@ batch = processor(images)"""
     assert second == "# Process the whole batch:\nbatch = processor(images)"
     assert answer.fix.text.startswith("Batch it. Run python -X perf")
     assert answer.fix.text.endswith(" Then go on.")
-    assert for_recorder([finding], "torch") == [finding]
+    assert for_recorders([finding], {"torch"}) == [finding]
