@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Callable
 from enum import IntEnum
+from typing import Final
+
+# Recordings that could not be deleted are tried again, but not without end where deleting is not allowed.
+MOST_UNDELETED: Final = 100
 
 
 class _State(IntEnum):
@@ -25,6 +28,7 @@ class KeptFiles:
         self._most = most
         self._remove = remove
         self._states: dict[str, _State] = {}  # by path, oldest first
+        self._undeleted: list[str] = []
         self._lock = threading.Lock()
 
     def make_room(self) -> None:
@@ -33,8 +37,18 @@ class KeptFiles:
             while len(self._states) >= self._most:
                 path = min(self._states, key=lambda path: self._states[path])
                 del self._states[path]
-                with contextlib.suppress(OSError):  # it is gone already
-                    self._remove(path)
+                self._undeleted.append(path)
+            self._undeleted = [path for path in self._undeleted if not self._delete(path)][-MOST_UNDELETED:]
+
+    def _delete(self, path: str) -> bool:
+        """Delete a recording. Return False if that failed, as it does while network storage is away."""
+        try:
+            self._remove(path)
+        except FileNotFoundError:  # others have deleted it
+            return True
+        except OSError:
+            return False
+        return True
 
     def add(self, path: str) -> None:
         """Add a recording that waits for its diagnosis."""

@@ -128,7 +128,7 @@ def soak_team(
     for made in (log, shared):
         made.mkdir(parents=True)
     recorded = contents()[: 2 if small else None]
-    expected = _expected(folder / "alone", recorded)
+    expected = expected_reports(folder / "alone", recorded)
     environment = environment_with_plugin(folder)
     environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], str(REPOSITORY)])
     slow = slow_python_path(folder / "slow", storage, CALL_S, environment["PYTHONPATH"])
@@ -174,7 +174,7 @@ def _tensorboard(folder: Path, log: Path, team: Mapping[str, str]) -> TensorBoar
     return TensorBoard(folder, f"--logdir={log}", **team)
 
 
-def _expected(folder: Path, recorded: Sequence[bytes]) -> list[Any]:
+def expected_reports(folder: Path, recorded: Sequence[bytes]) -> list[Any]:
     """Return what a command without a cache says of each content."""
     for number, content in enumerate(recorded):
         path = folder / f"host_1.{number}.pt.trace.json"

@@ -8,6 +8,7 @@ import pytest
 from tests.s3.server import is_installed
 from tests.soak.soak import soak
 from tests.soak.team import soak_team
+from tests.soak.training import soak_training
 
 SECONDS = 6
 
@@ -33,3 +34,13 @@ def test_a_team_on_one_shared_cache_gets_the_answers_of_a_command_alone(tmp_path
     assert found.problems == []
     assert found.changes["commands"] == 2
     assert found.reports > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
+def test_a_training_goes_on_whatever_happens_to_its_helper_and_its_files(tmp_path: Path) -> None:
+    found = soak_training(tmp_path, seconds=2, recordings=10)
+    assert found.problems == []
+    assert found.changes["recordings"] > 3
+    assert found.changes["reports"] > 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 from hypothesis import given
@@ -13,8 +16,8 @@ from tb_gpudiag.training.kept_files import KeptFiles
 class Disk:
     """A folder with recordings by number."""
 
-    def __init__(self, folder: Path, most: int) -> None:
-        self.folder, self.kept, self.count = folder, KeptFiles(most), 0
+    def __init__(self, folder: Path, most: int, remove: Callable[[str], object] = os.unlink) -> None:
+        self.folder, self.kept, self.count = folder, KeptFiles(most, remove), 0
 
     def record(self, found: bool | None, *, settle: bool = True) -> str:
         path = str(self.folder / str(self.count))
@@ -69,3 +72,30 @@ def test_never_more_than_asked_for_and_always_the_newest(
         disk.record(found)
         assert number in disk.names()
         assert len(disk.names()) == min(most, number + 1)
+
+
+def test_what_cannot_be_deleted_now_is_deleted_later(tmp_path: Path) -> None:
+    away = True
+
+    def remove(path: str) -> None:
+        if away:
+            raise OSError(errno.EHOSTDOWN, "Host is down")
+        os.unlink(path)
+
+    disk = Disk(tmp_path, 2, remove)
+    for _ in range(4):
+        disk.record(False)
+    assert disk.names() == [0, 1, 2, 3]
+    away = False
+    disk.record(False)
+    assert disk.names() == [3, 4]
+
+
+def test_a_recording_that_others_deleted_is_forgotten(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, 2)
+    os.unlink(disk.record(False))
+    for _ in range(2):
+        disk.record(False)
+    Path(tmp_path / "0").touch()
+    disk.record(False)
+    assert disk.names() == [0, 2, 3]
