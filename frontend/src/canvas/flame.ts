@@ -1,6 +1,7 @@
 // A flame graph: where each node is, what a point hits, and how it is painted. The root is at the top.
 
 import type { Scheme } from "../base/vocabulary";
+import { rowsInSight, type RowSight } from "./rowSight";
 import type { Context } from "./scene";
 import { fitted } from "./text";
 import { FONT, kindFill, theme } from "./theme";
@@ -134,11 +135,8 @@ export function foundWeight(flame: Flame, found: ReadonlySet<number>): number {
   return weight;
 }
 
-export interface FlameScene {
+export interface FlameScene extends RowSight {
   readonly flame: Flame;
-  readonly width: number;
-  readonly height: number;
-  readonly scroll: number;
   readonly scheme: Scheme;
   /** Indices of the names to highlight; null shows all alike. */
   readonly found: ReadonlySet<number> | null;
@@ -154,8 +152,7 @@ export function paintFlame(context: Context, scene: FlameScene): void {
   context.font = `11px ${FONT}`;
   context.textBaseline = "middle";
   const scale = flame.total > 0 ? width / flame.total : 0;
-  const first = Math.max(0, Math.floor(scroll / ROW_PX));
-  const last = Math.ceil((scroll + height) / ROW_PX);
+  const [first, last] = rowsInSight(scene, ROW_PX, flame.rows.length);
   flame.rows.slice(first, last).forEach((row, at) => {
     const y = (first + at) * ROW_PX - scroll;
     let painted = -1;

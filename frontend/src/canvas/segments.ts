@@ -3,6 +3,8 @@
 import { MEMORY_LINES, type Scheme } from "../base/vocabulary";
 import type { SegmentMap } from "../wire/report";
 import { fillArea } from "./boxes";
+import { rowsInSight, type RowSight } from "./rowSight";
+import type { Context } from "./scene";
 import { FONT, theme, type Fill } from "./theme";
 
 export const SEGMENT_PX = 18;
@@ -31,24 +33,17 @@ export function boxesOfRows(map: SegmentMap): readonly (readonly number[])[] {
   return rows;
 }
 
-export interface SegmentScene {
+export interface SegmentScene extends RowSight {
   readonly map: SegmentMap;
   readonly boxes: readonly (readonly number[])[];
   readonly labels: readonly string[];
-  readonly width: number;
-  readonly height: number;
-  readonly scroll: number;
   readonly scheme: Scheme;
   readonly hover: number | null;
   readonly picked: number | null;
 }
 
-type Context = CanvasRenderingContext2D;
-
 export function paintSegments(context: Context, scene: SegmentScene): void {
-  const { map, height, scroll } = scene;
-  const first = Math.max(Math.floor(scroll / SEGMENT_PX), 0);
-  const last = Math.min(Math.ceil((scroll + height) / SEGMENT_PX), map.rows.length);
+  const [first, last] = rowsInSight(scene, SEGMENT_PX, scene.map.rows.length);
   context.font = `11px ${FONT}`;
   context.textBaseline = "middle";
   for (let row = first; row < last; row++) paintRow(context, scene, row);

@@ -9,6 +9,8 @@ import type { JobRank, JobReport } from "../../wire/report";
 import { DataTable, type Column } from "../parts/DataTable";
 import { HeatMap, type Cell } from "../parts/HeatMap";
 import { Section } from "../parts/Section";
+import { AsTable } from "./AsTable";
+import { rankName, rankOrder } from "./rankName";
 
 interface MapProps {
   readonly job: JobReport;
@@ -46,10 +48,6 @@ export function JobHeat({ job }: { job: JobReport }) {
       {steps ? <StepMap job={job} onPick={onPick} /> : <CauseMap job={job} onPick={onPick} />}
     </Section>
   );
-}
-
-function rankName({ rank, worker }: JobRank): string {
-  return rank < 0 ? worker : String(rank);
 }
 
 function CauseMap({ job: { ranks }, onPick }: MapProps) {
@@ -124,9 +122,8 @@ interface TableProps {
   readonly text: (value: number) => string;
 }
 
-/** The figures of a map as a table, for screen readers and to read them one by one. */
+/** The figures of a map as a table. */
 function Table({ label, ranks, matrix, text }: TableProps) {
-  const [opened, setOpened] = useState(false);
   const [order, setOrder] = useState<Order>({ by: "rank", descending: false });
   const rows = ranks.map((rank, at) => ({ rank, values: matrix.values[at] ?? [] }));
   type Row = (typeof rows)[number];
@@ -135,7 +132,7 @@ function Table({ label, ranks, matrix, text }: TableProps) {
       id: "rank",
       title: "Rank",
       width: 90,
-      value: ({ rank }) => (rank.rank < 0 ? rank.worker : rank.rank),
+      value: ({ rank }) => rankOrder(rank),
       cell: ({ rank }) => rankName(rank),
     },
     ...matrix.columns.map((name, at) => ({
@@ -149,25 +146,17 @@ function Table({ label, ranks, matrix, text }: TableProps) {
     })),
   ];
   return (
-    <details
-      className="gd-others"
-      onToggle={(event) => {
-        setOpened(event.currentTarget.open);
-      }}
-    >
-      <summary>As a table</summary>
-      {opened && (
-        <DataTable
-          label={label}
-          columns={columns}
-          rows={rows}
-          rowKey={({ rank }) => rank.id}
-          order={order}
-          onOrder={setOrder}
-          maxHeight="420px"
-          minWidth={90 + 110 * matrix.columns.length}
-        />
-      )}
-    </details>
+    <AsTable>
+      <DataTable
+        label={label}
+        columns={columns}
+        rows={rows}
+        rowKey={({ rank }) => rank.id}
+        order={order}
+        onOrder={setOrder}
+        maxHeight="420px"
+        minWidth={90 + 110 * matrix.columns.length}
+      />
+    </AsTable>
   );
 }

@@ -3,6 +3,8 @@ import { time } from "../../base/format";
 import type { Order } from "../../base/sorting";
 import { collectivesIn, type Lane, type LaneCollective, type Stretch } from "../../canvas/rankLanes";
 import { DataTable, type Column } from "../parts/DataTable";
+import { AsTable } from "./AsTable";
+import { rankOrder } from "./rankName";
 import { kindText, laneName, partsText } from "./stretchText";
 
 interface Row {
@@ -24,7 +26,7 @@ const COLUMNS: readonly Column<Row>[] = [
     id: "rank",
     title: "Rank",
     width: 84,
-    value: ({ lane: { rank } }) => (rank.rank < 0 ? rank.worker : rank.rank),
+    value: ({ lane }) => rankOrder(lane.rank),
     cell: ({ lane }) => laneName(lane),
   },
   figure("start", "Start", "From the start of the first recording", ({ stretch }) => stretch.start_us),
@@ -53,19 +55,12 @@ const COLUMNS: readonly Column<Row>[] = [
   ),
 ];
 
-/** The stretches of all lanes as a table, for screen readers and to read them one by one. */
+/** The stretches of all lanes as a table. */
 export function RankStretches({ lanes }: { lanes: readonly Lane[] }) {
-  const [opened, setOpened] = useState(false);
   return (
-    <details
-      className="gd-others"
-      onToggle={(event) => {
-        setOpened(event.currentTarget.open);
-      }}
-    >
-      <summary>As a table</summary>
-      {opened && <Table lanes={lanes} />}
-    </details>
+    <AsTable>
+      <Table lanes={lanes} />
+    </AsTable>
   );
 }
 

@@ -1,7 +1,7 @@
 import { useElementSize } from "@mantine/hooks";
 import {
+  useCallback,
   useEffect,
-  useLayoutEffect,
   useMemo,
   useRef,
   useState,
@@ -10,7 +10,6 @@ import {
 } from "react";
 import { plural } from "../../base/format";
 import { aired, clamp, covers, pan, span, toTime, zoom, type Viewport } from "../../base/viewport";
-import { fitted } from "../../canvas/fit";
 import { heightOf, laneAt, paintRanks } from "../../canvas/ranks";
 import {
   besideSpot,
@@ -22,9 +21,11 @@ import {
   type Lane,
   type Spot,
 } from "../../canvas/rankLanes";
+import type { Context } from "../../canvas/scene";
 import { usePage } from "../../state/store";
 import type { JobReport } from "../../wire/report";
 import { Section } from "../parts/Section";
+import { useCanvas } from "../parts/useCanvas";
 import { RankLegend } from "./RankLegend";
 import { RankStretches } from "./RankStretches";
 import { laneName, stretchText } from "./stretchText";
@@ -75,9 +76,7 @@ export function RankTimeline({ job }: { job: JobReport }) {
 
 function Chart({ job, lanes }: { job: JobReport; lanes: readonly Lane[] }) {
   const { ref, width: whole } = useElementSize();
-  const canvas = useRef<HTMLCanvasElement>(null);
   const scheme = usePage((page) => page.scheme);
-  const visible = usePage((page) => page.visible);
   const [seen, setSeen] = useState<Viewport | null>(null);
   const [focus, setFocus] = useState<Spot | null>(null);
   const bounds = useMemo(() => boundsOf(lanes), [lanes]);
@@ -87,13 +86,14 @@ function Chart({ job, lanes }: { job: JobReport; lanes: readonly Lane[] }) {
   const laneHeight = Math.max(LOWEST_PX, Math.min(TALLEST_PX, Math.floor(LANES_PX / lanes.length)));
   const height = heightOf(lanes.length, laneHeight);
   const steps = useMemo(() => (lanes.every(({ aligned }) => aligned) ? stepMarks(job) : []), [job, lanes]);
+  const paint = useCallback(
+    (context: Context) => {
+      paintRanks(context, { lanes, steps, view, width, laneHeight, scheme, focus, marked_us });
+    },
+    [lanes, steps, view, width, laneHeight, scheme, focus, marked_us],
+  );
+  const canvas = useCanvas(whole > 0 ? width : 0, height, paint);
   useZoom(canvas, view, bounds, setSeen);
-
-  useLayoutEffect(() => {
-    const context = whole > 0 && visible ? fitted(canvas.current, width, height) : null;
-    if (!context) return;
-    paintRanks(context, { lanes, steps, view, width, laneHeight, scheme, focus, marked_us });
-  }, [lanes, steps, view, whole, width, height, laneHeight, scheme, focus, marked_us, visible]);
 
   const open = (spot: Spot | null) => {
     const lane = spot && lanes[spot.lane];

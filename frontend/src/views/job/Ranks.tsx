@@ -12,6 +12,7 @@ import { DeltaText } from "../base/DeltaText";
 import { Bar } from "../parts/Bar";
 import { DataTable, type Column } from "../parts/DataTable";
 import { Section } from "../parts/Section";
+import { rankName, rankOrder } from "./rankName";
 
 /** A share of the rank's own step window. */
 function share(id: string, title: string, about: string, us: (rank: JobRank) => number): Column<JobRank> {
@@ -31,8 +32,8 @@ const COLUMNS: readonly Column<JobRank>[] = [
     id: "rank",
     title: "Rank",
     width: 84,
-    value: ({ rank, worker }) => (rank < 0 ? worker : rank),
-    cell: ({ rank, worker }) => <b title={worker}>{rank < 0 ? worker : count(rank)}</b>,
+    value: rankOrder,
+    cell: (rank) => <b title={rank.worker}>{rankName(rank)}</b>,
   },
   {
     id: "host",

@@ -7,13 +7,14 @@ import {
   type Spot,
   type Stretch,
 } from "../../canvas/rankLanes";
+import { rankName } from "./rankName";
 
 /** Shares that a sentence lists. */
 const LISTED = 4;
 
 /** The rank's number; with a star if its clock cannot be compared. */
-export function laneName({ rank: { rank, worker }, aligned }: Lane): string {
-  return (rank < 0 ? worker : count(rank)) + (aligned ? "" : "*");
+export function laneName({ rank, aligned }: Lane): string {
+  return rankName(rank) + (aligned ? "" : "*");
 }
 
 /** What a rank does in a stretch: "Computing 80.0%, Copying 20.0%". */

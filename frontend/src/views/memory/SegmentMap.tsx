@@ -1,9 +1,9 @@
-import { useElementSize } from "@mantine/hooks";
-import { useLayoutEffect, useMemo, useRef, useState, type KeyboardEvent, type MouseEvent } from "react";
+import { useCallback, useMemo, useRef, useState } from "react";
 import { bytes, count, percent, plural, time } from "../../base/format";
 import { functionFirst } from "../../base/names";
 import type { Order } from "../../base/sorting";
-import { fitted } from "../../canvas/fit";
+import { ARROWS, showRow, type RowSight } from "../../canvas/rowSight";
+import type { Context } from "../../canvas/scene";
 import {
   boxAt,
   boxBeside,
@@ -18,6 +18,7 @@ import { useSegments } from "../../state/calls";
 import { whenMade } from "../../state/memory";
 import { usePage } from "../../state/store";
 import type { DeviceMemory, MapSegment, SegmentMap as Map, TraceEntry } from "../../wire/report";
+import { CanvasRows } from "../parts/CanvasRows";
 import { DataTable, type Column } from "../parts/DataTable";
 
 interface Props {
@@ -78,8 +79,6 @@ const PARTS: readonly (readonly [SegmentPart, string, string])[] = [
 /** Taller maps scroll. */
 const TALLEST_PX = 380;
 
-const KEYS = new Set(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]);
-
 function labelOf({ bytes: size, used_bytes, stream, pool, expandable }: MapSegment): string {
   const parts = [`${bytes(size)} · ${percent(used_bytes, size)}`];
   if (pool > 0) parts.push(`pool ${pool}`);
@@ -89,87 +88,56 @@ function labelOf({ bytes: size, used_bytes, stream, pool, expandable }: MapSegme
 }
 
 function Rows({ map }: { map: Map }) {
-  const { ref, width } = useElementSize();
-  const canvas = useRef<HTMLCanvasElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
   const scheme = usePage((page) => page.scheme);
-  const visible = usePage((page) => page.visible);
-  const [scroll, setScroll] = useState(0);
   const [hover, setHover] = useState<number | null>(null);
   const [chosen, setChosen] = useState<{ readonly of: Map; readonly box: number } | null>(null);
   const picked = chosen?.of === map ? chosen.box : null;
   const boxes = useMemo(() => boxesOfRows(map), [map]);
   const labels = useMemo(() => map.rows.map(labelOf), [map]);
-  const whole = map.rows.length * SEGMENT_PX;
-  const height = Math.min(whole, TALLEST_PX);
+  const paint = useCallback(
+    (context: Context, sight: RowSight) => {
+      paintSegments(context, { map, boxes, labels, ...sight, scheme, hover, picked });
+    },
+    [map, boxes, labels, scheme, hover, picked],
+  );
 
-  useLayoutEffect(() => {
-    const context = visible ? fitted(canvas.current, width, height) : null;
-    if (!context) return;
-    paintSegments(context, { map, boxes, labels, width, height, scroll, scheme, hover, picked });
-  }, [map, boxes, labels, width, height, scroll, scheme, hover, picked, visible]);
-
-  const hit = (event: MouseEvent<HTMLDivElement>) => {
-    const box = event.currentTarget.getBoundingClientRect();
-    return boxAt({ map, boxes, width }, event.clientX - box.left, event.clientY - box.top + scroll);
-  };
   const pick = (box: number | null) => {
     setChosen(box === null ? null : { of: map, box });
   };
-  const onKeyDown = (event: KeyboardEvent) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape") pick(null);
-    else if (KEYS.has(event.key)) {
-      const next = boxBeside({ map, boxes }, picked, event.key);
-      if (next === null) return;
-      pick(next);
-      intoSight(scroller.current, map.box_row[next] ?? 0);
-    } else return;
-    event.preventDefault();
+  const onKey = (key: string) => {
+    if (key === "Escape") {
+      pick(null);
+      return true;
+    }
+    const next = ARROWS.has(key) ? boxBeside({ map, boxes }, picked, key) : null;
+    if (next === null) return false;
+    pick(next);
+    showRow(scroller.current, map.box_row[next] ?? 0, SEGMENT_PX);
+    return true;
   };
   if (map.rows.length === 0) return null;
   return (
     <>
-      <div ref={ref} />
-      <div
-        className="gd-flame-box gd-segment-box"
-        ref={scroller}
-        style={{ height }}
-        tabIndex={0}
-        role="group"
-        aria-label="Segments, largest first, each from its first address to its last. Arrow keys move between allocations, Escape deselects."
-        onKeyDown={onKeyDown}
-        onScroll={(event) => {
-          setScroll(event.currentTarget.scrollTop);
-        }}
-        onMouseMove={(event) => {
-          setHover(hit(event));
-        }}
-        onMouseLeave={() => {
-          setHover(null);
-        }}
-        onClick={(event) => {
-          pick(hit(event));
-        }}
-      >
-        <canvas ref={canvas} style={{ width, height }} aria-hidden="true" />
-        <div style={{ height: Math.max(0, whole - height) }} />
-      </div>
+      <CanvasRows
+        label="Segments, largest first, each from its first address to its last. Arrow keys move between allocations, Escape deselects."
+        className="gd-segment-box"
+        rows={map.rows.length}
+        rowPx={SEGMENT_PX}
+        tallestPx={TALLEST_PX}
+        scroller={scroller}
+        paint={paint}
+        hit={(x, y, width) => boxAt({ map, boxes, width }, x, y)}
+        onHover={setHover}
+        onPick={pick}
+        onKey={onKey}
+      />
       <p className="gd-flame-line">
         {hover !== null ? summaryOf(map, hover) : "Click an allocation for its call stack."}
       </p>
       <div aria-live="polite">{picked !== null && <Picked map={map} box={picked} />}</div>
     </>
   );
-}
-
-function intoSight(box: HTMLDivElement | null, row: number): void {
-  if (!box) return;
-  const top = row * SEGMENT_PX;
-  if (top < box.scrollTop) box.scrollTo({ top });
-  else if (top + SEGMENT_PX > box.scrollTop + box.clientHeight) {
-    box.scrollTo({ top: top + SEGMENT_PX - box.clientHeight });
-  }
 }
 
 function isMerged(map: Map, box: number): boolean {

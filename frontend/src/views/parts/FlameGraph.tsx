@@ -1,13 +1,4 @@
-import { useElementSize } from "@mantine/hooks";
-import {
-  useEffect,
-  useLayoutEffect,
-  useMemo,
-  useRef,
-  useState,
-  type KeyboardEvent,
-  type MouseEvent,
-} from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { percent } from "../../base/format";
 import {
   foundWeight,
@@ -19,8 +10,10 @@ import {
   type FlameData,
   type FlameOrder,
 } from "../../canvas/flame";
-import { fitted } from "../../canvas/fit";
+import { ARROWS, showRow, type RowSight } from "../../canvas/rowSight";
+import type { Context } from "../../canvas/scene";
 import { usePage } from "../../state/store";
+import { CanvasRows } from "./CanvasRows";
 
 interface Props {
   /** What the graph shows, for screen readers. */
@@ -42,86 +35,61 @@ interface Props {
 /** Deeper graphs scroll. */
 const TALLEST_PX = 400;
 
-const KEYS = new Set(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]);
-
 /** A flame graph with its root at the top. A click or Enter picks a node, arrow keys move between nodes. */
 export function FlameGraph(props: Props) {
   const { label, data, order, short, text, search = "", marked = null, onPick, onBack } = props;
-  const { ref, width } = useElementSize();
   const scroller = useRef<HTMLDivElement>(null);
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const [scroll, setScroll] = useState(0);
   const [hover, setHover] = useState<number | null>(null);
   const [focused, setFocused] = useState<{ readonly of: FlameData; readonly node: number } | null>(null);
   const scheme = usePage((page) => page.scheme);
-  const visible = usePage((page) => page.visible);
   const flame = useMemo(() => placed(data, order), [data, order]);
   const found = useMemo(() => foundNames(data, search, marked), [data, search, marked]);
   const focus = focused?.of === data ? focused.node : null;
-  const whole = flame.rows.length * ROW_PX;
-  const height = Math.min(Math.max(whole, ROW_PX), TALLEST_PX);
   const shown = hover ?? focus;
-
-  useLayoutEffect(() => {
-    const context = visible ? fitted(canvas.current, width, height) : null;
-    if (!context) return;
-    paintFlame(context, { flame, width, height, scroll, scheme, found, focus: shown, label: short });
-  }, [flame, width, height, scroll, scheme, found, shown, short, visible]);
+  const paint = useCallback(
+    (context: Context, sight: RowSight) => {
+      paintFlame(context, { flame, ...sight, scheme, found, focus: shown, label: short });
+    },
+    [flame, scheme, found, shown, short],
+  );
 
   useEffect(() => {
     if (found === null) return;
     const row = flame.rows.findIndex((nodes) => nodes.some((node) => found.has(data.name[node] ?? -1)));
-    if (row >= 0) intoSight(scroller.current, row);
+    if (row >= 0) showRow(scroller.current, row, ROW_PX);
   }, [found, flame, data]);
 
-  const hit = (event: MouseEvent<HTMLDivElement>) => {
-    const box = event.currentTarget.getBoundingClientRect();
-    return nodeAt(flame, event.clientX - box.left, event.clientY - box.top + scroll, width);
-  };
-  const onKeyDown = (event: KeyboardEvent) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape" && onBack) onBack();
-    else if (event.key === "Enter" && focus !== null) onPick(focus);
-    else if (KEYS.has(event.key)) {
-      const next = focus === null ? flame.rows[0]?.[0] : neighbor(flame, focus, event.key);
+  const onKey = (key: string) => {
+    if (key === "Escape" && onBack) onBack();
+    else if (key === "Enter" && focus !== null) onPick(focus);
+    else if (ARROWS.has(key)) {
+      const next = focus === null ? flame.rows[0]?.[0] : neighbor(flame, focus, key);
       if (next !== null && next !== undefined) {
         setFocused({ of: data, node: next });
         setHover(null);
-        intoSight(scroller.current, flame.depth[next] ?? 0);
+        showRow(scroller.current, flame.depth[next] ?? 0, ROW_PX);
       }
-    } else return;
-    event.preventDefault();
+    } else return false;
+    return true;
   };
   return (
     <div className="gd-flame">
-      <div ref={ref} />
-      <div
-        className="gd-flame-box"
-        ref={scroller}
-        style={{ height }}
-        tabIndex={0}
-        role="group"
-        aria-label={`${label}. Arrow keys move between calls, Enter zooms into one, Escape zooms out.`}
-        onKeyDown={onKeyDown}
-        onScroll={(event) => {
-          setScroll(event.currentTarget.scrollTop);
-        }}
-        onMouseMove={(event) => {
-          setHover(hit(event));
-        }}
-        onMouseLeave={() => {
-          setHover(null);
-        }}
-        onClick={(event) => {
-          const node = hit(event);
+      <CanvasRows
+        label={`${label}. Arrow keys move between calls, Enter zooms into one, Escape zooms out.`}
+        rows={flame.rows.length}
+        rowPx={ROW_PX}
+        tallestPx={TALLEST_PX}
+        scroller={scroller}
+        paint={paint}
+        hit={(x, y, width) => nodeAt(flame, x, y, width)}
+        onHover={setHover}
+        onPick={(node) => {
           if (node === null) return;
           setFocused({ of: data, node });
           onPick(node);
         }}
-      >
-        <canvas ref={canvas} style={{ width, height }} aria-hidden="true" />
-        <div style={{ height: Math.max(0, whole - height) }} />
-      </div>
+        onKey={onKey}
+      />
       <p className="gd-flame-line" aria-live="polite">
         {shown !== null ? text(shown) : summary(flame.total, found && foundWeight(flame, found))}
       </p>
@@ -143,13 +111,4 @@ function foundNames(data: FlameData, search: string, marked: string | null): Rea
   );
   // Nothing to point at: show all alike.
   return some.length === 0 && wanted === "" ? null : new Set(some.map(([index]) => index));
-}
-
-function intoSight(box: HTMLDivElement | null, depth: number): void {
-  if (!box) return;
-  const top = depth * ROW_PX;
-  if (top < box.scrollTop) box.scrollTo({ top });
-  else if (top + ROW_PX > box.scrollTop + box.clientHeight) {
-    box.scrollTo({ top: top + ROW_PX - box.clientHeight });
-  }
 }
