@@ -1,5 +1,5 @@
 """The timeline's events for a page without a server. The page searches them, shows their details and sums up
-ranges itself, as timeline_search, timeline_events and timeline_range do: see frontend/src/offline/.
+ranges itself, as timeline_search, timeline_events and timeline_range do: see frontend/src/wire/file/.
 
 Bounded: of a long recording, the host events of a part of it only, and if need be its GPU work too. Nothing
 is left out within that part, so its figures are exact.
