@@ -132,7 +132,7 @@ class Unpacked:
     summary: Mapping[str, str]
 
     def is_of(self, key: str, fingerprint: str) -> bool:
-        """Return whether it was written for the trace with this fingerprint: see marks.py."""
+        """Return whether it was written for the trace with this fingerprint: see trace_content.py."""
         return bool(fingerprint) and (self.summary.get("key"), self.summary.get("trace")) == (
             key,
             fingerprint,
@@ -225,7 +225,7 @@ def _read_header(file: IO[bytes], path: Path) -> Entry:
         raise CorruptEntry(path)
     try:
         return _parsed(path, size_bytes, header)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptEntry(path) from error
 
 
@@ -250,12 +250,15 @@ def _parsed(path: Path, size_bytes: int, header: bytes) -> Entry:
         shape = tuple(map(int, shape))
         if not _TYPE.fullmatch(kind) or min(shape) < 0 or prod(shape) * np.dtype(kind).itemsize != length:
             raise ValueError(name)
+        np.broadcast_to(np.zeros((), kind), shape)  # a shape that no array can have is refused here
         columns[str(name)] = Column(_section(begin + offset, length, checksum), kind, shape)
     report = _section(begin + data["report"][0], *data["report"][1:])
     summary = {str(name): str(value) for name, value in data["summary"].items()}
     sections = [report, *(column.section for column in columns.values())]
     if any(s.offset < begin or s.size_bytes < 0 or s.offset + s.size_bytes > size_bytes for s in sections):
         raise ValueError("a section is outside the file")
+    if sum(section.size_bytes for section in sections) > size_bytes - begin:
+        raise ValueError("sections overlap")  # read one by one, they take more memory than the file
     return Entry(path, size_bytes, report, columns, summary)
 
 

@@ -168,6 +168,10 @@ HEADERS: list[object] = [
     {"summary": {}, "report": [0, 1, 2], "columns": {"x": [1 << 50, 8, 0, "<i8", [1]]}},
     {"summary": {}, "report": [0, 1, 2], "columns": {"x": [0, 8, 0, "<i8", [-1, -1]]}},
     {"summary": {}, "report": [0, 1, 2], "columns": {"x": [0, 8, 0, "<f8,<f8", []]}},
+    {"summary": {}, "report": [0, 1, 2], "columns": {"x": [0, 0, 0, "<i8", [0, 10**30]]}},
+    {"summary": {}, "report": [0, 1, 2], "columns": {"x": [0, 8, 0, "<i8", [1] * 70]}},
+    {"summary": {}, "report": [0, float("inf"), 2], "columns": {}},
+    {"summary": {}, "report": [0, 30, 2], "columns": {n: [0, 32, 0, "<i8", [4]] for n in "abc"}},
 ]
 
 

@@ -20,7 +20,7 @@ def packed_text(text: str) -> str:
 
 
 def packed_column(values: npt.NDArray[np.generic]) -> str:
-    """Return whole numbers, compressed. The page reads them with `unpackedColumn` of wire/columns.ts."""
+    """Return whole numbers, compressed. The page reads them with `unpackedColumn` of wire/file/columns.ts."""
     whole = np.asarray(values).astype(np.int64)
     return _base64(_varints((whole << 1) ^ (whole >> 63)).tobytes())
 
