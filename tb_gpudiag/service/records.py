@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from tensorboard import context
 from tensorboard.data.provider import RunTagFilter
 
@@ -40,6 +40,11 @@ MOST_OF_A_RUN: Final = 500
 MOST_RECORDS: Final = 4_000
 # The handler writes at most 15 KiB.
 MOST_BYTES: Final = 32 << 10
+
+# µs of three years, or bytes: no recording has more. The sum of ninety such times in ns fits 64 bits.
+_MOST_US_OR_BYTES: Final = 1e14
+# Unix time in the year 2286.
+_LATEST_S: Final = 1e10
 
 # Where the handler puts the event files of its own: RUN/gpudiag/WORKER.
 _OWN_RUN: Final = re.compile(r"(?:(?P<run>.*)/)?gpudiag/[^/]+", re.DOTALL)
@@ -188,12 +193,14 @@ def _record(run: str, step: int, wall_s: float, content: bytes) -> Record | None
     shown = (own["run"] or ".") if own else run
     try:
         report = pb.Report.FromString(content)
+        _refuse_far(report)
+        wall_ns = int(_in_reach(wall_s, _LATEST_S) * 1e9)
         info = report.trace
         span = info.span if _SPAN.fullmatch(info.span) else ""
         info.run, info.span = shown, span
         parts = ("record", shown, info.worker, span or str(step))
         id_ = _hash("\0".join(parts).encode("utf-8", "surrogateescape"))
-        time_ns = int(span) if len(span) == _DIGITS_OF_NS else int(wall_s * 1e9)
+        time_ns = int(span) if len(span) == _DIGITS_OF_NS else wall_ns
         row = record_row(report)
         row.time_s = time_ns / 1e9
         state = to_json(pb.ReportState(state="ready", progress=1.0, report=report))
@@ -206,8 +213,25 @@ def _record(run: str, step: int, wall_s: float, content: bytes) -> Record | None
         return None
     if not report.HasField("verdict"):
         return None
-    file = TraceFile(info.path, shown, info.worker, span, len(content), int(wall_s * 1e9), _hash(content))
+    file = TraceFile(info.path, shown, info.worker, span, len(content), wall_ns, _hash(content))
     return Record(id_, file, gzip.compress(state.encode("utf-8", "replace"), mtime=0), summary, time_ns)
+
+
+def _refuse_far(message: Message) -> None:
+    """Raise ValueError if a time or a size is one that no recording has."""
+    for kind, value in message.ListFields():
+        is_bounded = kind.name == "us" or kind.name.endswith("_us") or "bytes" in kind.name
+        for item in value if hasattr(value, "extend") else [value]:
+            if isinstance(item, Message):
+                _refuse_far(item)
+            elif is_bounded and isinstance(item, float):
+                _in_reach(item, _MOST_US_OR_BYTES)
+
+
+def _in_reach(number: float, most: float) -> float:
+    if not abs(number) <= most:  # NaN is not, either
+        raise ValueError("no recording has such a number")
+    return number
 
 
 def _hash(content: bytes) -> str:
