@@ -6,7 +6,8 @@ import { defineConfig, type Plugin } from "vite";
 // `npm run dev` serves the page standalone, with data from a TensorBoard at this URL.
 const tensorboard = process.env.TENSORBOARD ?? "http://localhost:6006";
 const callRoutes = ["operators", "kernels", "calls", "callTree", "roofline", "memoryState", "segments"];
-const traceRoutes = ["report", "timeline", "memory", "gap", "export", "job", "history", "compare", "cancel"];
+const timelineRoutes = ["timeline", "memory", "gap", "find", "event", "range"];
+const traceRoutes = ["report", ...timelineRoutes, "export", "job", "history", "compare", "cancel"];
 const routes = ["traces", "runs", "rule", "status", ...traceRoutes, ...callRoutes];
 
 /** Add the font's license: the font is inside index.js, so the list of licenses does not include it. */

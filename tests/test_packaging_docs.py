@@ -47,3 +47,14 @@ def test_the_recording_script_knows_every_demo() -> None:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "FAULTS"
     )
     assert sorted(faults) == [script.stem for script in DEMOS]
+
+
+def test_every_route_is_documented_and_known_to_the_development_server() -> None:
+    plugin = (REPOSITORY / "tb_gpudiag" / "plugin.py").read_text(encoding="utf-8")
+    routes = re.findall(r'^ +"/(\w+)": self\._', plugin, re.MULTILINE)
+    assert "traces" in routes
+    page = (REPOSITORY / "docs" / "http.md").read_text(encoding="utf-8")
+    server = (REPOSITORY / "frontend" / "vite.config.ts").read_text(encoding="utf-8")
+    for route in routes:
+        assert f"| `/{route}` |" in page, f"docs/http.md: add the route /{route}"
+        assert f'"{route}"' in server, f"frontend/vite.config.ts: pass the route /{route} on"

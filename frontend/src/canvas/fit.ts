@@ -4,7 +4,7 @@
  * Return the cleared context of a canvas that is `width` times `height` CSS pixels large, which are also its unit. Null
  * where there is nothing to draw on.
  */
-export function fitted(
+export function clearedContext(
   canvas: HTMLCanvasElement | null,
   width: number,
   height: number,

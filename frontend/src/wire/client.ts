@@ -65,7 +65,7 @@ export function fileParts(): FileParts | null {
 }
 
 /** Return whether the page can know all events of a kind in a range. */
-export function hasEvents(of: keyof FileParts, { start_us, end_us }: TimeSpan): boolean {
+export function fileHasEvents(of: keyof FileParts, { start_us, end_us }: TimeSpan): boolean {
   const part = parts?.[of];
   return !part || (part.start_us <= start_us && end_us <= part.end_us);
 }
@@ -290,6 +290,16 @@ export async function fetchMemoryState(
   return (await get("memoryState", { id, device, at_us }, signal)) as MemoryState;
 }
 
+/** Return the segments of a device's memory at a moment. Only snapshots have them. */
+export async function fetchSegments(
+  id: string,
+  device: number,
+  at_us: number,
+  signal?: AbortSignal,
+): Promise<SegmentMap> {
+  return (await get("segments", { id, device, at_us }, signal)) as SegmentMap;
+}
+
 export async function fetchRoofline(id: string, signal?: AbortSignal): Promise<RooflinePlot> {
   return (await get("roofline", { id }, signal)) as RooflinePlot;
 }
@@ -300,16 +310,6 @@ export interface RulePage {
   readonly name: string;
   readonly title: string;
   readonly markdown: string;
-}
-
-/** Return the segments of a device's memory at a moment. Only snapshots have them. */
-export async function fetchSegments(
-  id: string,
-  device: number,
-  at_us: number,
-  signal?: AbortSignal,
-): Promise<SegmentMap> {
-  return (await get("segments", { id, device, at_us }, signal)) as SegmentMap;
 }
 
 export async function fetchRule(id: string, signal?: AbortSignal): Promise<RulePage> {

@@ -1,6 +1,6 @@
 import { useElementSize } from "@mantine/hooks";
 import { useLayoutEffect, useRef, useState, type KeyboardEvent, type PointerEvent } from "react";
-import { fitted } from "../../canvas/fit";
+import { clearedContext } from "../../canvas/fit";
 import { usePage } from "../../state/store";
 
 export interface Cell {
@@ -142,7 +142,7 @@ interface Layout {
 
 function draw(canvas: HTMLCanvasElement, props: Props, layout: Layout, at: Cell | null): void {
   const { width, height, rowHeight, columnWidth } = layout;
-  const ctx = fitted(canvas, width, height);
+  const ctx = clearedContext(canvas, width, height);
   if (!ctx) return;
   const style = getComputedStyle(canvas);
   const gap = rowHeight >= 6 && columnWidth >= 6 ? 1 : 0;

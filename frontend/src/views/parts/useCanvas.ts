@@ -1,5 +1,5 @@
 import { useLayoutEffect, useRef, type RefObject } from "react";
-import { fitted } from "../../canvas/fit";
+import { clearedContext } from "../../canvas/fit";
 import type { Context } from "../../canvas/scene";
 import { usePage } from "../../state/store";
 
@@ -15,7 +15,7 @@ export function useCanvas(
   const canvas = useRef<HTMLCanvasElement>(null);
   const visible = usePage((page) => page.visible);
   useLayoutEffect(() => {
-    const context = visible ? fitted(canvas.current, width, height) : null;
+    const context = visible ? clearedContext(canvas.current, width, height) : null;
     if (context) paint(context);
   }, [width, height, paint, visible]);
   return canvas;

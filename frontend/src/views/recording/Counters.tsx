@@ -1,4 +1,5 @@
-import { count, figures } from "../../base/format";
+import { count } from "../../base/format";
+import { curveValue } from "../../canvas/queue";
 import type { Counter } from "../../wire/report";
 import { Section } from "../parts/Section";
 
@@ -29,7 +30,7 @@ export function Counters({ counters }: { counters: readonly Counter[] }) {
                 {!counter.timed && " ranges, without times"}
               </td>
               {[counter.least, counter.mean, counter.most].map((value, place) => (
-                <td key={place}>{`${figures(value)} ${counter.unit}`}</td>
+                <td key={place}>{curveValue("counter", value, counter.unit)}</td>
               ))}
             </tr>
           ))}

@@ -10,7 +10,7 @@ import {
 } from "react";
 import { plural } from "../../base/format";
 import type { Viewport } from "../../base/viewport";
-import { fitted } from "../../canvas/fit";
+import { clearedContext } from "../../canvas/fit";
 import { draw } from "../../canvas/draw";
 import type { Rows } from "../../canvas/rows";
 import { HEAD_PX, type Spot } from "../../canvas/scene";
@@ -134,7 +134,7 @@ function useDrawing(canvas: RefObject<HTMLCanvasElement | null>, props: Props, d
   useLayoutEffect(() => {
     if (!visible || !slice || width === 0) return;
     const frame = requestAnimationFrame(() => {
-      const context = fitted(canvas.current, width, height);
+      const context = clearedContext(canvas.current, width, height);
       if (!context) return;
       const scene = { slice, rows, view, width, height, scroll, scheme, marks, mark, selection, gap, hover };
       draw(context, { ...scene, event, arrows, focus, found });

@@ -2,7 +2,7 @@ import { useElementSize } from "@mantine/hooks";
 import { memo, useLayoutEffect, useRef, useState, type KeyboardEvent, type PointerEvent } from "react";
 import { exactTime } from "../../base/format";
 import { clamp, pan, span, toPixel, toTime, type Viewport } from "../../base/viewport";
-import { fitted } from "../../canvas/fit";
+import { clearedContext } from "../../canvas/fit";
 import { MINIMAP_PX, paintMinimap } from "../../canvas/minimap";
 import type { Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
@@ -126,7 +126,7 @@ const Strip = memo(function Strip({ overview, width, perPart }: StripProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const scheme = usePage((page) => page.scheme);
   useLayoutEffect(() => {
-    const context = overview && fitted(canvas.current, width, MINIMAP_PX);
+    const context = overview && clearedContext(canvas.current, width, MINIMAP_PX);
     if (!context) return;
     paintMinimap(context, overview, width, scheme, perPart);
   }, [overview, width, scheme, perPart]);

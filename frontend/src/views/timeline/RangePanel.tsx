@@ -6,7 +6,7 @@ import { functionFirst } from "../../base/names";
 import { span, type Viewport } from "../../base/viewport";
 import { usePage } from "../../state/store";
 import { useRangeStatistics } from "../../state/timelineQuery";
-import { hasEvents } from "../../wire/client";
+import { fileHasEvents } from "../../wire/client";
 import type { DeviceRange, NamedTime, RangeStatistics, ThreadRange, TraceEntry } from "../../wire/report";
 import { CauseSwatch } from "../parts/CauseSwatch";
 import { DataTable, type Column } from "../parts/DataTable";
@@ -80,7 +80,7 @@ interface PartProps {
 
 function Part({ part, data, search }: PartProps) {
   const whole_us = data.end_us - data.start_us;
-  if (!hasEvents(OF_GPU.includes(part) ? "gpu" : "host", data)) {
+  if (!fileHasEvents(OF_GPU.includes(part) ? "gpu" : "host", data)) {
     return <p className="gd-muted">This file does not have all events of the range.</p>;
   }
   const find = (kind: string) => (text: string) => {
