@@ -202,9 +202,14 @@ def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> Answer:
     except MemoryError:  # not a bug of this rule, and the next one would fail as well
         raise
     except Exception as error:  # a rule's bug must not cost the user the other findings
-        log.exception("rule %s (%s) crashed", rule.id, rule.name)
-        # Its place in the code, not its message: that may contain anything from the trace.
-        return CannotTell(f"could not check because of a bug in gpudiag: {place_of(error)}", defect=True)
+        return crashed(rule, error)
+
+
+def crashed(rule: AnyRule, error: Exception) -> CannotTell:
+    """Log the error that a rule has raised, and return the rule's answer."""
+    log.error("rule %s (%s) crashed", rule.id, rule.name, exc_info=error)
+    # Its place in the code, not its message: that may contain anything from the trace.
+    return CannotTell(f"could not check because of a bug in gpudiag: {place_of(error)}", defect=True)
 
 
 def _replay_if_needed(facts: Facts, found: Sequence[Found]) -> Replay | None:

@@ -5,8 +5,8 @@ No file is written, and the content is never in memory as a whole.
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import re
 import select
 import subprocess
@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from tb_gpudiag.errors import JobFailed, LimitReached
-from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.service.entry import CorruptEntry
+from tb_gpudiag.service.piped_process import end, start
 from tb_gpudiag.service.protocol import error_of
 from tb_gpudiag.trace.find import TraceFile
 
@@ -113,7 +113,7 @@ class Exports:
             )
         process = None
         try:
-            process = self._process(order)
+            process = self._started(order)
             self._wait_for_content(process, order)
         except BaseException:
             if process is not None:
@@ -122,23 +122,21 @@ class Exports:
             raise
         return Export(order.name, process, self._room)
 
-    def _process(self, order: Order) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,  # it ends when we do, and then the process exits
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            env=worker_environment(),
-            cwd=os.path.abspath(os.sep),
-            start_new_session=True,  # Ctrl-C in the terminal is for TensorBoard only
-        )
-        assert process.stdin is not None
-        process.stdin.write(order.to_line())
-        return process
+    def _started(self, order: Order) -> subprocess.Popen[bytes]:
+        try:
+            return start(self._command)
+        except OSError as error:
+            raise JobFailed(
+                f"No process could be started: {error.strerror or error}.",
+                where=order.file.path,
+                remedy="Check whether this machine is out of memory or processes.",
+            ) from error
 
     def _wait_for_content(self, process: subprocess.Popen[bytes], order: Order) -> None:
+        assert process.stdin is not None
         assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which reading from it shows
+            process.stdin.write(order.to_line())
         line = b""
         while not line.endswith(b"\n"):
             readable, _, _ = select.select([process.stdout], [], [], FIRST_BYTES_WITHIN_S)
@@ -151,12 +149,3 @@ class Exports:
         if line == CORRUPT:
             raise CorruptEntry(order.entry)
         raise error_of(json.loads(line))
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and close its pipes."""
-    process.kill()
-    process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            stream.close()

@@ -18,8 +18,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from tb_gpudiag.errors import JobFailed
-from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.service.entry import CorruptEntry
+from tb_gpudiag.service.piped_process import end, start
 from tb_gpudiag.service.settings import MIB
 from tb_gpudiag.service.slice_messages import Answer, Question
 
@@ -147,16 +147,7 @@ class Slices:
         if self._closed:
             raise EOFError
         self._stop()
-        return subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,  # it ends when we do, and then the process exits
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            env=worker_environment(),
-            cwd=os.path.abspath(os.sep),
-            start_new_session=True,  # Ctrl-C in the terminal is for TensorBoard only
-        )
+        return start(self._command)
 
     def _stop(self) -> None:
         """End the process, if there is one, and close its pipes."""
@@ -166,8 +157,4 @@ class Slices:
         code = process.poll()
         if code:
             logger.warning("gpudiag: the process that cuts slices ended with code %d", code)
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
+        end(process)

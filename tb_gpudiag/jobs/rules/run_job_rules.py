@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
-from tb_gpudiag.errors import place_of
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_registry import JOB_RULES
 from tb_gpudiag.jobs.rules.job_rule import JobRule
 from tb_gpudiag.jobs.rules.replayed_savings import with_replayed_saving
 from tb_gpudiag.rules.rule import Answer, AnyRule, CannotTell, Clear, Finding, Severity
-from tb_gpudiag.rules.run import Found, Outcome
+from tb_gpudiag.rules.run import Found, Outcome, crashed
 from tb_gpudiag.rules.shared.nsys_advice import for_recorders
-
-log = logging.getLogger(__name__)
 
 
 def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outcome:
@@ -42,5 +38,4 @@ def _ask(rule: JobRule, facts: JobFacts) -> Answer:
     except MemoryError:  # not a bug of this rule, and the next one would fail as well
         raise
     except Exception as error:  # a rule's bug must not cost the user the other findings
-        log.exception("rule %s (%s) crashed", rule.id, rule.name)
-        return CannotTell(f"could not check because of a bug in gpudiag: {place_of(error)}", defect=True)
+        return crashed(rule, error)

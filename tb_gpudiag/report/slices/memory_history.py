@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.facts import Facts
@@ -81,6 +82,18 @@ def prepare_memory(facts: Facts) -> dict[str, npt.NDArray[Any]]:
     ]
     span = _span(facts.recording, histories)
     return prepare_histories(histories, list(groups), _steps(devices), span.start_ns, span.end_ns)
+
+
+def device_index(meta: Mapping[str, Any], device: int | None) -> int:
+    """Return the place of a device in memory_meta; None is the first one.
+
+    Raises:
+        UsageError: the trace has no memory of this device.
+    """
+    devices: list[int] = meta["devices"]
+    if not devices or (device is not None and device not in devices):
+        raise UsageError("The trace has no memory of this device.", where="device")
+    return 0 if device is None else devices.index(device)
 
 
 def _steps(devices: Sequence[DeviceMemory]) -> Steps:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.curves import slice_curve, unpack
-from tb_gpudiag.report.slices.memory_history import NEVER_NS
+from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
 from tb_gpudiag.report.slices.prepared import (
     NS_PER_US,
     Prepared,
@@ -39,10 +38,7 @@ def slice_memory(
         UsageError: the trace has no memory of this device.
     """
     meta = read_meta(prepared, "memory_meta")
-    devices = meta["devices"]
-    if not devices or (device is not None and device not in devices):
-        raise UsageError("The trace has no memory of this device.", where="device")
-    index = 0 if device is None else devices.index(device)
+    index = device_index(meta, device)
     span = requested_span(meta, start_us, end_us)
     allocated, reserved = (
         slice_curve(unpack(prepared, "memory_curve", curve), span.start_ns, span.end_ns + 1, width)
@@ -51,7 +47,7 @@ def slice_memory(
     found = pb.MemorySlice(
         state="ready",
         progress=1.0,
-        device=devices[index],
+        device=meta["devices"][index],
         start_us=span.start_ns / NS_PER_US,
         end_us=span.end_ns / NS_PER_US,
         trace_start_us=span.first_ns / NS_PER_US,

@@ -7,7 +7,7 @@ import numpy as np
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.curves import slice_curve, unpack
-from tb_gpudiag.report.slices.memory_history import NEVER_NS
+from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
 from tb_gpudiag.report.slices.memory_slice import site_of
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta, requested_span
 from tb_gpudiag.report.slices.timeline_text import text_at
@@ -27,10 +27,7 @@ def slice_memory_state(prepared: Prepared, device: int | None, at_us: float | No
         UsageError: the trace has no memory of this device, or does not say what was freed.
     """
     meta = read_meta(prepared, "memory_meta")
-    devices = meta["devices"]
-    if not devices or (device is not None and device not in devices):
-        raise UsageError("The trace has no memory of this device.", where="device")
-    index = 0 if device is None else devices.index(device)
+    index = device_index(meta, device)
     if not meta["paired"][index]:
         raise UsageError("The trace does not say which allocations were freed.", where="device")
     at_ns = requested_span(meta, None, at_us).end_ns
@@ -46,7 +43,7 @@ def slice_memory_state(prepared: Prepared, device: int | None, at_us: float | No
     found = pb.MemoryState(
         state="ready",
         progress=1.0,
-        device=devices[index],
+        device=meta["devices"][index],
         at_us=at_ns / NS_PER_US,
         live_bytes=total,
         allocations=len(live),

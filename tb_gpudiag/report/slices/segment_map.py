@@ -16,7 +16,7 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.memory_history import NEVER_NS
+from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta, requested_span
 from tb_gpudiag.report.slices.timeline_text import text_at
 from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryAction, MemoryEvents, Segments
@@ -129,13 +129,12 @@ def slice_segments(prepared: Prepared, device: int | None, at_us: float | None) 
     """Return the segments of one device at a time; None is the first device, or the recording's end.
 
     Raises:
-        UsageError: the file has no segments of this device.
+        UsageError: the file has no memory of this device, or no segments.
     """
     meta = read_meta(prepared, "memory_meta")
-    devices = meta["devices"]
-    if "map_address" not in prepared or not devices or (device is not None and device not in devices):
-        raise UsageError("Only memory snapshots of a device have its segments.", where="device")
-    index = 0 if device is None else devices.index(device)
+    index = device_index(meta, device)
+    if "map_address" not in prepared:
+        raise UsageError("Only memory snapshots have segments.", where="id")
     at_ns = requested_span(meta, None, at_us).end_ns
     rows = _segments_at(prepared, index, at_ns)
     blocks = _blocks_at(prepared, index, at_ns)
@@ -149,7 +148,7 @@ def slice_segments(prepared: Prepared, device: int | None, at_us: float | None) 
     found = pb.SegmentMap(
         state="ready",
         progress=1.0,
-        device=devices[index],
+        device=meta["devices"][index],
         at_us=at_ns / NS_PER_US,
         segments=len(rows.address),
         bytes=int(rows.bytes.sum()),
