@@ -81,9 +81,3 @@ RULES: tuple[Rule, ...] = (
     secrets_recorded.RULE,
     unrecorded_graphs.RULE,
 )
-
-
-def find_rule(key: str) -> Rule | None:
-    """Find a rule by id or name, ignoring case."""
-    wanted = key.strip().lower().replace("-", "_")
-    return next((rule for rule in RULES if wanted in {rule.id.lower(), rule.name}), None)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.rules.all import RULES, find_rule
+from tb_gpudiag.jobs.rules.job_registry import find_any_rule
+from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.rule import FAMILIES, PAGE_HEADINGS, Rule, Severity
 from tests.conftest import REPOSITORY
 
@@ -94,9 +95,9 @@ def test_code_on_a_page_is_python(rule: Rule) -> None:
 def test_a_rule_is_found_by_id_and_by_name_in_any_case() -> None:
     for rule in RULES:
         for key in (rule.id, rule.id.lower(), rule.name, rule.name.upper(), rule.name.replace("_", "-")):
-            assert find_rule(key) is rule
-    assert find_rule("GD1") is None
-    assert find_rule("") is None
+            assert find_any_rule(key) is rule
+    assert find_any_rule("GD1") is None
+    assert find_any_rule("") is None
 
 
 def test_severities_are_numbered_as_on_the_wire() -> None:

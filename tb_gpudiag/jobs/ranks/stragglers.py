@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.jobs.ranks.clocks import Float64
-from tb_gpudiag.jobs.ranks.operations import COMPUTING
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
 from tb_gpudiag.trace.events import Int64
 
@@ -27,11 +26,6 @@ class Stragglers:
     lost_ns: Int64
     slowest: Int64
     scatter_ns: float
-
-    def lost_by(self, members: int) -> Int64:
-        """Lost time by the member that was slowest, shape (members,)."""
-        found: Int64 = np.bincount(self.slowest, weights=self.lost_ns, minlength=members).astype(np.int64)
-        return found
 
 
 def stragglers_of(own: OwnTime, least: float) -> Stragglers:
@@ -65,10 +59,3 @@ def other_sizes(own: OwnTime, members: Int64) -> float:
     same = int(own.computing_same_ns[members].sum())
     other = int(own.computing_other_ns[members].sum())
     return other / (same + other) if same + other else float("nan")
-
-
-def compared_share(own: OwnTime, members: Int64) -> float:
-    """Share of the computing of these members that can be compared with their peers'."""
-    compared = int((own.computing_same_ns + own.computing_other_ns)[members].sum())
-    computing = int(own.parts_ns[members, :, COMPUTING].sum())
-    return compared / computing if computing else 0.0

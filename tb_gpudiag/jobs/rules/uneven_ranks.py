@@ -14,7 +14,7 @@ import numpy as np
 from tb_gpudiag.jobs.ranks.clocks import Float64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
-from tb_gpudiag.jobs.ranks.stragglers import Stragglers, main_part, other_sizes, stragglers_of
+from tb_gpudiag.jobs.ranks.stragglers import main_part, other_sizes, stragglers_of
 from tb_gpudiag.trace.events import Int64
 
 # Below this, a fix is hardly noticed. Ranks of healthy jobs, simulated and real, differ by up to 1% over some
@@ -207,8 +207,3 @@ def _work(facts: JobFacts, members: Int64, part: str) -> tuple[Literal["", "more
 def _mean(values: Float64) -> float:
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else float("nan")
-
-
-def found_stragglers(facts: JobFacts) -> Stragglers:
-    """Own times above the peers', by the threshold of the rules."""
-    return stragglers_of(facts.own_time, LEAST_SHARE)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.core.steps import Window
+from tb_gpudiag.jobs.rules.job_registry import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import (
     CODE_LIMIT,
@@ -14,7 +15,6 @@ from tb_gpudiag.report.building.finding_messages import (
     RANGES_LIMIT,
     finding_message,
 )
-from tb_gpudiag.rules.all import find_rule
 from tb_gpudiag.rules.rule import Evidence, Finding, Fix, Place, Range, Saving, Severity
 from tb_gpudiag.rules.run import Found
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio, share_of, size
@@ -24,7 +24,7 @@ WINDOW = Window(0, 1_000_000)
 
 
 def message(steps: int = 2, code: str = "", **finding: object) -> pb.Finding:
-    rule = find_rule("GD101")
+    rule = find_any_rule("GD101")
     assert rule is not None
     found = Finding("title", "summary", Fix("fix", code), **finding)  # type: ignore[arg-type]
     return finding_message(Found(rule, found, Severity.WARNING), WINDOW, steps)
