@@ -211,7 +211,7 @@ class LogIndex:
         self._next_part_s = began_s + max(PART_EVERY_S, took_s / SHARE_OF_TIME)
 
     def _of_records(self, records: RecordReader, files: list[TraceFile]) -> dict[str, TraceEntry]:
-        """Entries of the records whose trace is not among `files`."""
+        """Return the entries of the records whose trace is not among `files`."""
         found = {}
         for record in records.without_trace(files):
             before = self._snapshot.entries.get(record.id)

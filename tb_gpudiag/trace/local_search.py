@@ -263,7 +263,7 @@ def _local_file(path: str, run: str, content: _Content, folder: str) -> TraceFil
 
 
 class _Content(NamedTuple):
-    """What differs between versions of a file."""
+    """The marks of one version of a file."""
 
     device: int
     inode: int

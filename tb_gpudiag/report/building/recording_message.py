@@ -1,4 +1,4 @@
-"""What recording cost the job, and the counters that it has."""
+"""The cost of recording, and the counters that were recorded."""
 
 from __future__ import annotations
 

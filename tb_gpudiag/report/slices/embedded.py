@@ -143,7 +143,7 @@ def _memory(prepared: Prepared) -> Iterator[tuple[int, pb.MemorySlice]]:
 
 
 def _gaps(prepared: Prepared) -> Iterator[tuple[str, Content]]:
-    """The longest gaps by device and number."""
+    """Yield the longest gaps by device and number."""
     length = np.asarray(prepared["gap_end_ns"]) - np.asarray(prepared["gap_start_ns"])
     places = read_meta(prepared, "meta")["chains"]
     for row in islice(np.argsort(-length, kind="stable").tolist(), _MOST_GAPS):

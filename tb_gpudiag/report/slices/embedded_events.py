@@ -176,7 +176,7 @@ class _Events:
         }
 
     def _columns(self, boxes: Boxes) -> dict[str, Int64]:
-        """One entry per event, but `id`, which has one per event with `has_id`."""
+        """Return columns with an entry per event; `id` has one per event with `has_id`."""
         number = boxes.number.astype(np.int64)
         id_ = self.prepared["span_number"][number].astype(np.int64)
         return {
@@ -190,8 +190,8 @@ class _Events:
         }
 
     def _parents(self, boxes: Boxes) -> Int64:
-        """By how much the index of each event's parent differs from that of the event that begins last in the
-        row above: hardly ever."""
+        """Return by how much the index of each event's parent differs from that of the event that begins last
+        in the row above: hardly ever at all."""
         place = np.full(len(self.prepared["span_parent"]) + 1, NONE, np.int64)  # NONE stays NONE
         place[boxes.number] = np.arange(len(boxes))
         parent = place[self.prepared["span_parent"][boxes.number].astype(np.int64)]
@@ -206,7 +206,7 @@ class _Events:
         return difference
 
     def _links(self, boxes: Boxes) -> dict[str, Int64]:
-        """Links between events of the file, and to events that no lane shows."""
+        """Return the links between events of the file, and to events that no lane shows."""
         here = np.zeros(len(self.prepared["span_parent"]), np.bool_)
         here[boxes.number] = True
         elsewhere = np.zeros_like(here)
@@ -221,7 +221,7 @@ class _Events:
         }
 
     def _idle(self, part: Part) -> dict[str, Int64]:
-        """Gaps and the segments of the idle ledger. A chain is a device's place in `chains`. Gaps are
+        """Return gaps and the segments of the idle ledger. A chain is a device's place in `chains`. Gaps are
         numbered through all devices."""
         found: dict[str, Int64] = {}
         for name, chain in (("gap", self._chain_of_gap), ("cut", self._chain_of_cut)):
@@ -236,7 +236,7 @@ class _Events:
         return found
 
     def _queues(self, part: Part) -> dict[str, Int64]:
-        """Points of the launch queues' curves, one curve after another, and the number of each."""
+        """Return the points of the launch queues' curves, one curve after another, and how many each has."""
         times, depths, counts = [], [], []
         for lane in self.shown.lanes:
             if lane["kind"] == "queue":
