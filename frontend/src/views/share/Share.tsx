@@ -2,8 +2,10 @@ import { Button, Menu } from "@mantine/core";
 import { useState } from "react";
 import { currentUrl } from "../../state/frame";
 import { hasEvents, onlyRecord } from "../../state/kinds";
+import { useReport } from "../../state/queries";
 import { exportAddress, fetchExport, isEmbedded, type ExportFormat } from "../../wire/client";
 import type { TraceEntry } from "../../wire/report";
+import { fromNsys } from "../recording/parts";
 import { copyText } from "./copy";
 import { PerfettoDialog } from "./PerfettoDialog";
 
@@ -28,9 +30,12 @@ const DOWNLOADS: readonly Download[] = [
 export function Share({ entry }: { entry: TraceEntry }) {
   const [said, setSaid] = useState("");
   const [inPerfetto, setInPerfetto] = useState(false);
+  const report = useReport(entry, false).data?.report; // as far as another view has loaded it
   if (isEmbedded()) return null;
+  // Only traces of torch can be copied with tracks: not exports of Nsight Systems.
+  const annotatable = hasEvents(entry.kind) && !(report && fromNsys(report));
   const ready = entry.state === "ready" && !onlyRecord(entry.kind);
-  const downloads = DOWNLOADS.filter(({ format }) => format !== "trace" || hasEvents(entry.kind));
+  const downloads = DOWNLOADS.filter(({ format }) => format !== "trace" || annotatable);
 
   const copy = (what: string, text: Promise<string>) => {
     text
@@ -93,7 +98,7 @@ export function Share({ entry }: { entry: TraceEntry }) {
               <span className="gd-share-about">{about}</span>
             </Menu.Item>
           ))}
-          {hasEvents(entry.kind) && (
+          {annotatable && (
             <>
               <Menu.Divider />
               <Menu.Item

@@ -1,0 +1,38 @@
+import { MantineProvider } from "@mantine/core";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, expect, it } from "vitest";
+import { createQueryClient } from "../../state/queries";
+import type { TraceEntry } from "../../wire/report";
+import { Share } from "./Share";
+
+const entry: TraceEntry = {
+  ...{ id: "1", run: "a", worker: "w", span: "", size_bytes: 1, modified_s: 1, error: undefined },
+  ...{ state: "ready", limiter: "", sentence: "", writing: false, content: "c", kind: "trace", origin: "" },
+};
+
+afterEach(cleanup);
+
+async function offered(recorder: string): Promise<string> {
+  const client = createQueryClient();
+  client.setQueryData(["report", "1", "c"], { state: "ready", report: { trace: { recorder } } });
+  render(
+    <MantineProvider env="test">
+      <QueryClientProvider client={client}>
+        <Share entry={entry} />
+      </QueryClientProvider>
+    </MantineProvider>,
+  );
+  fireEvent.click(screen.getByRole("button", { name: "Share" }));
+  return (await screen.findByRole("menu")).textContent;
+}
+
+it("offers to annotate a trace of torch", async () => {
+  expect(await offered("torch")).toMatch(/One HTML file.*Annotated trace.*Open in Perfetto/);
+});
+
+it("offers no annotated copy of an export of Nsight Systems", async () => {
+  const menu = await offered("nsys");
+  expect(menu).toContain("One HTML file");
+  expect(menu).not.toMatch(/Annotated|Perfetto/);
+});
