@@ -85,7 +85,9 @@ def site_keys(
     name = np.where(operator == NONE, NONE, host.events.name[operator] if len(host.events) else NONE)
     stack = allocations.stack[chosen].astype(np.int64)
     nowhere = (place == NONE) & (stack == NONE)
-    joins = match(host.events, JOINS)[operator] & (operator != NONE) if len(host.events) else False
+    joins = np.zeros(len(chosen), np.bool_)
+    if len(host.events):
+        joins = match(host.events, JOINS)[operator] & (operator != NONE)
     size = np.where(nowhere & ~joins, size_class(allocations.bytes[chosen]), NONE)
     where = np.where(place == NONE, stack + max(1, int(place.max(initial=0)) + 1), place)
     where = np.where(nowhere, NONE, where)
