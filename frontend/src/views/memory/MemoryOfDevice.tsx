@@ -1,16 +1,17 @@
-import { ActionIcon, Button, Loader, Tooltip } from "@mantine/core";
+import { Button, Loader, Tooltip } from "@mantine/core";
 import { useElementSize } from "@mantine/hooks";
 import { useMemo, useState } from "react";
-import { time } from "../../base/format";
-import { span, type Viewport } from "../../base/viewport";
+import type { Viewport } from "../../base/viewport";
 import { caveat, floorSentence, memoryLabel, peakSentence, spanName } from "../../state/memory";
 import { scaleOf, type Scale } from "../../state/memoryCurve";
 import { useMemorySlices, useRange, type MemorySlices } from "../../state/memoryQuery";
 import { usePage } from "../../state/store";
 import { isEmbedded } from "../../wire/client";
 import type { DeviceMemory, MemoryOwner, StepMark, TraceEntry } from "../../wire/report";
+import { IconKey } from "../parts/IconKey";
 import { useShown } from "../parts/ShowOnTimeline";
-import { fit, zoomToSelection } from "../timeline/actions";
+import { fit } from "../timeline/actions";
+import { Selected } from "../timeline/Selected";
 import { Chart } from "./Chart";
 import { AgainstBase } from "./AgainstBase";
 import { GrowingSites } from "./GrowingSites";
@@ -146,27 +147,12 @@ interface ControlsProps {
 
 function Controls({ slices, steps, onStep }: ControlsProps) {
   const selection = usePage((page) => page.selection);
-  const setSelection = usePage((page) => page.setSelection);
   const at = steps.findIndex((step) => step.start_us === selection?.start_us);
   return (
     <div className="gd-toolbar gd-memory-head">
       {slices.loading && <Loader size={12} role="status" aria-label="Loading" />}
       {selection ? (
-        <>
-          <span className="gd-muted">Selected {time(span(selection))}</span>
-          <Button size="compact-xs" variant="light" onClick={zoomToSelection}>
-            Zoom to selection
-          </Button>
-          <Button
-            size="compact-xs"
-            variant="subtle"
-            onClick={() => {
-              setSelection(null);
-            }}
-          >
-            Clear
-          </Button>
-        </>
+        <Selected range={selection} />
       ) : (
         <span className="gd-muted">
           Drag to select a range, or click a step, to see what it allocates
@@ -175,9 +161,23 @@ function Controls({ slices, steps, onStep }: ControlsProps) {
       )}
       {steps.length > 0 && (
         <span className="gd-buttons" role="group" aria-label="Steps">
-          <Key label="Previous step (p)" symbol="‹" disabled={at === 0} by={-1} onStep={onStep} />
+          <IconKey
+            label="Previous step (p)"
+            symbol="‹"
+            disabled={at === 0}
+            onPress={() => {
+              onStep(-1);
+            }}
+          />
           <span className="gd-muted">{at >= 0 ? `Step ${at + 1} of ${steps.length}` : "Steps"}</span>
-          <Key label="Next step (n)" symbol="›" disabled={at === steps.length - 1} by={1} onStep={onStep} />
+          <IconKey
+            label="Next step (n)"
+            symbol="›"
+            disabled={at === steps.length - 1}
+            onPress={() => {
+              onStep(1);
+            }}
+          />
         </span>
       )}
       <Tooltip label="Show the whole recording (0)">
@@ -186,31 +186,5 @@ function Controls({ slices, steps, onStep }: ControlsProps) {
         </Button>
       </Tooltip>
     </div>
-  );
-}
-
-interface KeyProps {
-  readonly label: string;
-  readonly symbol: string;
-  readonly disabled: boolean;
-  readonly by: 1 | -1;
-  readonly onStep: (by: 1 | -1) => void;
-}
-
-function Key({ label, symbol, disabled, by, onStep }: KeyProps) {
-  return (
-    <Tooltip label={label}>
-      <ActionIcon
-        size="sm"
-        variant="default"
-        aria-label={label}
-        disabled={disabled}
-        onClick={() => {
-          onStep(by);
-        }}
-      >
-        {symbol}
-      </ActionIcon>
-    </Tooltip>
   );
 }

@@ -1,9 +1,11 @@
-import { ActionIcon, Button, CloseButton, Loader, Tooltip } from "@mantine/core";
+import { Button, CloseButton, Loader, Tooltip } from "@mantine/core";
 import { count, plural, time } from "../../base/format";
 import { span, type Viewport } from "../../base/viewport";
 import { usePage } from "../../state/store";
+import { IconKey } from "../parts/IconKey";
 import { Stepper, useShown } from "../parts/ShowOnTimeline";
-import { fit, zoomBy, zoomToSelection } from "./actions";
+import { fit, zoomBy } from "./actions";
+import { Selected } from "./Selected";
 import type { GapSteps } from "./useGapSteps";
 
 interface Props {
@@ -22,34 +24,11 @@ interface Props {
 export function Toolbar({ view, bounds, known, gaps, loading, hidden, onShowAll, onHelp }: Props) {
   const selection = usePage((page) => page.selection);
   const shown = useShown();
-  const setSelection = usePage((page) => page.setSelection);
   const unmark = usePage((page) => page.unmark);
   return (
     <div className="gd-toolbar">
       {loading && <Loader size={12} role="status" aria-label="Loading" />}
-      {selection && (
-        <>
-          <span className="gd-muted">Selected {time(span(selection))}</span>
-          <Button
-            size="compact-xs"
-            variant="light"
-            onClick={() => {
-              zoomToSelection();
-            }}
-          >
-            Zoom to selection
-          </Button>
-          <Button
-            size="compact-xs"
-            variant="subtle"
-            onClick={() => {
-              setSelection(null);
-            }}
-          >
-            Clear
-          </Button>
-        </>
-      )}
+      {selection && <Selected range={selection} />}
       {shown && (
         <span className="gd-shown" role="group" aria-label="Shown on the timeline">
           <b title={shown.found.title}>{shown.found.title}</b>
@@ -69,7 +48,7 @@ export function Toolbar({ view, bounds, known, gaps, loading, hidden, onShowAll,
       )}
       {known && <span className="gd-muted gd-number">{time(span(view))} shown</span>}
       <span className="gd-buttons" role="group" aria-label="Gaps, longest first">
-        <Key
+        <IconKey
           label="Longer gap (p)"
           symbol="‹"
           disabled={gaps.longer === null}
@@ -78,7 +57,7 @@ export function Toolbar({ view, bounds, known, gaps, loading, hidden, onShowAll,
         <span className="gd-muted">
           {gaps.rank > 0 ? `Gap ${count(gaps.rank)} of ${count(gaps.total)}` : plural(gaps.total, "gap")}
         </span>
-        <Key
+        <IconKey
           label={gaps.rank > 0 ? "Shorter gap (n)" : "Longest gap (n)"}
           symbol="›"
           disabled={gaps.shorter === null}
@@ -86,14 +65,14 @@ export function Toolbar({ view, bounds, known, gaps, loading, hidden, onShowAll,
         />
       </span>
       <span className="gd-buttons" role="group" aria-label="Zoom">
-        <Key
+        <IconKey
           label="Zoom out (-)"
           symbol="−"
           onPress={() => {
             zoomBy(view, bounds, false);
           }}
         />
-        <Key
+        <IconKey
           label="Zoom in (+)"
           symbol="+"
           onPress={() => {
@@ -105,25 +84,8 @@ export function Toolbar({ view, bounds, known, gaps, loading, hidden, onShowAll,
             Fit
           </Button>
         </Tooltip>
-        <Key label="Keys of the timeline (?)" symbol="?" onPress={onHelp} />
+        <IconKey label="Keys of the timeline (?)" symbol="?" onPress={onHelp} />
       </span>
     </div>
-  );
-}
-
-interface KeyProps {
-  readonly label: string;
-  readonly symbol: string;
-  readonly disabled?: boolean;
-  readonly onPress: () => void;
-}
-
-function Key({ label, symbol, disabled = false, onPress }: KeyProps) {
-  return (
-    <Tooltip label={label}>
-      <ActionIcon size="sm" variant="default" aria-label={label} disabled={disabled} onClick={onPress}>
-        {symbol}
-      </ActionIcon>
-    </Tooltip>
   );
 }
