@@ -8,7 +8,8 @@
     │   ├── TooLarge          a gzip bomb, or larger than a limit that can be raised
     │   ├── TooDeep           JSON nested deeper than any trace
     │   └── Unreadable        an error of the operating system or the remote store
-    │       └── LinksNotFollowed  links lead outside the log directory
+    │       ├── LinksNotFollowed  links lead outside the log directory
+    │       └── NoAnswer          a remote store does not answer, or fails for now
     ├── NothingToRead         no trace at the path given
     ├── UsageError            invalid arguments
     ├── JobFailed             an analysis process was killed or could not start
@@ -25,8 +26,11 @@ import os
 import re
 import traceback
 
-# A URL may have a user and a password before its host, and a signature in its query.
-_USER_OF_URL = re.compile(r"(?<=://)([^\s/@'\"<>]*)@")
+# A URL may have a user and a password before its host, and a signature in its query. In a URL of Azure, there
+# is a container, unless it has a colon.
+_USER_OF_URL = re.compile(
+    r"(?<=://)(?:(?<!\babfs://)(?<!\babfss://)(?<!\baz://)|(?=[^\s/@'\"<>]*:))([^\s/@'\"<>]*)@"
+)
 _QUERY_OF_URL = re.compile(r"(?<=://)([^\s?'\"<>]*)\?([^\s'\"<>]*)")
 
 
@@ -100,6 +104,10 @@ class Unreadable(TraceError):
 
 class LinksNotFollowed(Unreadable):
     """Links lead outside the log directory. Everything else in it was read."""
+
+
+class NoAnswer(Unreadable):
+    """A remote store does not answer, or fails for now. The same may succeed later."""
 
 
 class NothingToRead(GpudiagError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.errors import EmptyFile, NotATrace, TraceError
+from tb_gpudiag.errors import EmptyFile, NotATrace, TraceError, url_secrets, without_url_secrets
 from tb_gpudiag.service.pending import problem
 
 
@@ -16,3 +16,13 @@ def test_a_name_that_is_not_text_can_be_shown_and_sent() -> None:
     error = NotATrace("it is not JSON", where="log/b\udcfe.pt.trace.json")
     assert str(error).encode("utf-8")
     assert problem(error).where == r"log/b\udcfe.pt.trace.json"
+
+
+def test_a_url_is_shown_without_secrets() -> None:
+    azure = "abfss://container@account.dfs.core.windows.net/log"
+    assert without_url_secrets(f"{azure}?sig=x") == azure
+    assert url_secrets(f"{azure}?sig=x") == ["sig=x"]
+    assert (
+        without_url_secrets("az://user:secret@host/x, https://token@host/x") == "az://host/x, https://host/x"
+    )
+    assert url_secrets("az://user:secret@host/x") == ["user:secret"]

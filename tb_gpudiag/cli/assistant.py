@@ -317,7 +317,8 @@ class Assistant:
             if found.error is not None:
                 raise found.error
             if time.monotonic() > until:
-                return {"state": found.state, "progress": round(found.progress, 2), "next": "ask again"}
+                state = {"state": found.state, "progress": round(found.progress, 2), "next": "ask again"}
+                return {**state, "stage": found.stage} if found.stage else state
             time.sleep(_ASK_AGAIN_S)
 
 

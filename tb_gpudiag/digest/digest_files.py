@@ -29,10 +29,10 @@ def find_digests(root: str) -> list[str]:
         return [root]
     if is_remote(root):
         try:
-            system, _, files = listed(root)
+            files = listed(root)
         except Exception as error:  # back ends raise anything
             raise unreadable(error, root) from error
-        return sorted(system.unstrip_protocol(name) for name in files if name.endswith(SUFFIX))
+        return sorted(file.url for file in files if file.url.endswith(SUFFIX))
     return sorted(_local_digests(root))
 
 

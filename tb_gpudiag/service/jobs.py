@@ -8,7 +8,6 @@ time, so this uses `subprocess`. All threads are daemons, so that TensorBoard ex
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import subprocess
 import sys
@@ -19,13 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tb_gpudiag.errors import GpudiagError, JobFailed, LimitReached
+from tb_gpudiag.errors import GpudiagError, JobFailed, LimitReached, NoAnswer
 from tb_gpudiag.service.cache import Cache
 from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.service.entry import Entry
+from tb_gpudiag.service.process_end import listen, log_last_output, why_no_result
 from tb_gpudiag.service.protocol import TRANSIENT, Done, Failed, Progress, Task, parse
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.source import WAITING_FOR_STORE
 
 # A visible page asks about every second. A hidden page stops asking, but its user may come back. After this
 # long without a question, the analysis is stopped.
@@ -45,12 +46,7 @@ RETRY_LATER_S = 300.0
 # A file that has crashed this many processes most likely crashes the next one.
 MOST_CRASHES = 3
 
-# How much of the last output of a failed process goes to the log.
-LAST_OUTPUT_BYTES = 2000
-
 COMMAND = (sys.executable, "-m", "tb_gpudiag.service.worker")
-
-logger = logging.getLogger("tensorboard")
 
 
 @dataclass(frozen=True)
@@ -74,6 +70,7 @@ class _Job:
     error: GpudiagError | None = None
     began_s: float = 0.0
     ended_s: float = 0.0
+    not_before_s: float = 0.0  # when it is tried again
     drafts: list[Path] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
     stopped: GpudiagError | None = None  # why its process was killed
@@ -219,7 +216,8 @@ class Jobs:
     def _next(self) -> _Job | None:
         """Return the queued job that was asked for last; None if there is none or all workers are busy."""
         running = sum(1 for job in self._jobs.values() if job.state == "running")
-        queued = [job for job in self._jobs.values() if job.state == "queued"]
+        now_s = time.monotonic()
+        queued = [job for job in self._jobs.values() if job.state == "queued" and job.not_before_s <= now_s]
         if running >= self._settings.workers or not queued:
             return None
         return max(queued, key=lambda job: job.asked_s)
@@ -237,7 +235,14 @@ class Jobs:
             del self._jobs[job.key]
 
     def _stop_at_time_limit(self, job: _Job) -> None:
-        if job.stopped is None:
+        if job.stopped is None and job.stage == WAITING_FOR_STORE:
+            job.failures += 1
+            job.stopped = NoAnswer(
+                f"the store did not send the file within the time limit of {self._settings.time_limit_s:g} s",
+                where=job.file.path,
+                remedy="check the connection, or increase GPUDIAG_TIME_LIMIT_S",
+            )
+        elif job.stopped is None:
             job.stopped = LimitReached(
                 f"The analysis was stopped at its time limit of {self._settings.time_limit_s:g} s.",
                 where=job.file.path,
@@ -292,7 +297,7 @@ class Jobs:
         """Send the task and read messages until the process ends."""
         last_output: list[bytes] = []
         listener = threading.Thread(
-            target=_listen, args=(process, last_output), name="gpudiag-stderr", daemon=True
+            target=listen, args=(process, last_output), name="gpudiag-stderr", daemon=True
         )
         listener.start()
         outcome: Done | Failed | None = None
@@ -328,9 +333,9 @@ class Jobs:
                 self._finish(job)
             else:
                 job.crashes += outcome is None
-                self._fail(job, _why_no_result(job, outcome, code))
+                self._fail(job, why_no_result(outcome, code, job.file.path))
         if last_output and job.stopped is None and job.state == "failed":
-            _log_last_output(last_output, code)
+            log_last_output(last_output, code)
 
     def _keep_result(self, job: _Job, outcome: Done | Failed | None) -> Entry | None:
         """Move the result into the cache and delete the other drafts. None if there is no result to keep."""
@@ -353,9 +358,20 @@ class Jobs:
         self._tell(job)
 
     def _fail(self, job: _Job, error: GpudiagError) -> None:
+        if isinstance(error, NoAnswer) and self._jobs.get(job.key) is job:
+            self._try_again(job, error)
+            return
         job.state, job.error, job.ended_s = "failed", error, time.monotonic()
         job.failures += isinstance(error, JobFailed)
         job.process = None
+        self._tell(job)
+
+    def _try_again(self, job: _Job, error: NoAnswer) -> None:
+        """Queue a job again whose store may answer later, as long as somebody asks."""
+        pause_s = RETRY_AFTER_S if job.failures < 2 else RETRY_LATER_S
+        job.state, job.progress, job.process, job.stopped = "queued", 0.0, None, None
+        job.stage = f"{error}. It is tried again after {pause_s:g} s."
+        job.not_before_s = time.monotonic() + pause_s
         self._tell(job)
 
 
@@ -368,42 +384,3 @@ def _may_be_retried(job: _Job, now_s: float) -> bool:
     if job.state != "failed" or not isinstance(job.error, TRANSIENT) or job.crashes >= MOST_CRASHES:
         return False
     return now_s - job.ended_s > (RETRY_AFTER_S if job.failures < 2 else RETRY_LATER_S)
-
-
-def _why_no_result(job: _Job, outcome: Done | Failed | None, code: int) -> GpudiagError:
-    """Return why a process that was not stopped has no result."""
-    if isinstance(outcome, Failed):
-        return outcome.error
-    if isinstance(outcome, Done):
-        return JobFailed(
-            "The result is not where it was saved.",
-            where=outcome.draft,
-            remedy="Another program may delete files there: set GPUDIAG_CACHE_DIR to another directory.",
-        )
-    return JobFailed(
-        f"The analysis process ended unexpectedly ({_exit_text(code)}).",
-        where=job.file.path,
-        remedy="The system may have run out of memory: close other programs, or record fewer steps. "
-        "TensorBoard's log has the process's last output.",
-    )
-
-
-def _log_last_output(last_output: bytes, code: int) -> None:
-    text = last_output.decode("utf-8", "replace")
-    shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()
-    logger.warning(
-        "gpudiag: an analysis process ended with %s. Its last output:\n%s", _exit_text(code), shown
-    )
-
-
-def _listen(process: subprocess.Popen[bytes], last_output: list[bytes]) -> None:
-    """Read stderr, so that the process never blocks on it, and keep the end."""
-    assert process.stderr is not None
-    kept = b""
-    while chunk := process.stderr.read1(4096):  # type: ignore[attr-defined]
-        kept = (kept + chunk)[-LAST_OUTPUT_BYTES:]
-    last_output.append(kept)
-
-
-def _exit_text(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"

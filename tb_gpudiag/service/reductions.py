@@ -31,7 +31,7 @@ class Reduced(NamedTuple):
     summary: Mapping[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Digests:
     """State of the digests of some recordings."""
 
@@ -40,6 +40,7 @@ class _Digests:
     ids: list[str]
     total: int
     errors: list[GpudiagError]  # of the recordings that cannot be read
+    waiting: str = ""  # why one of them has to wait
 
     @property
     def complete(self) -> bool:
@@ -116,6 +117,8 @@ class Reductions:
             state = self._jobs.ask(key, entry.file, "digest", sources)
             if state.state == "failed" and state.error is not None:
                 found.errors.append(state.error)
+            elif state.state == "queued" and state.stage:
+                found.waiting = state.stage
         return found
 
     def _drop_damaged(self, keys: Sequence[str]) -> None:
@@ -143,7 +146,8 @@ def _not_complete(found: Sequence[_Digests]) -> Pending | None:
         return None
     total = sum(digests.total for digests in found)
     done = sum(len(digests.paths) + len(digests.errors) for digests in found)
-    stage = f"{done:,} of {total:,} recordings are analyzed"
+    waiting = next((f". {digests.waiting}" for digests in found if digests.waiting), "")
+    stage = f"{done:,} of {total:,} recordings are analyzed{waiting}"
     return Pending("running", progress=done / (total + 1), stage=stage)
 
 

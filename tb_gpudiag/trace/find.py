@@ -93,7 +93,7 @@ def parse_logdir_spec(spec: str) -> list[tuple[str, str]]:
 
 def _find_remote(root: str, found: Found) -> None:
     try:
-        system, inner, files = listed(root)
+        files = listed(root)
     except FileNotFoundError:
         remedy = "check the bucket and the path; a folder is there once it has a file"
         found.problems.append(Unreadable("there is nothing at this URL", where=root, remedy=remedy))
@@ -102,15 +102,13 @@ def _find_remote(root: str, found: Found) -> None:
         found.problems.append(unreadable(error, root))
         found.lost = True
         return
-    base = inner.rstrip("/")
-    for path, info in files.items():
-        folder, _, name = without_url_secrets(path).rpartition("/")  # over HTTP, a path is a URL
-        named = path.rstrip("/") == base
+    for file in files:
+        folder, _, name = file.inside.rpartition("/")
+        named = not file.inside
+        name = name or without_url_secrets(file.url).rpartition("/")[2]
         kind = kind_of(name)
         if named or kind in CERTAIN or _tells(kind, name):
-            run = "." if named else folder[len(base) :].strip("/") or "."
-            url = system.unstrip_protocol(path)
-            found.files.append(_remote_file(url, run, name, version(info)))
+            found.files.append(_remote_file(file.url, folder or ".", name, version(file.info)))
 
 
 @lru_cache(FILES_REMEMBERED)

@@ -22,7 +22,7 @@ from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.settle import Settler
 from tb_gpudiag.trace.snapshot import read_snapshot
 from tb_gpudiag.trace.snapshot_pickle import is_pickle
-from tb_gpudiag.trace.source import Source
+from tb_gpudiag.trace.source import WAITING_FOR_STORE, Source
 from tb_gpudiag.trace.top import Stream, TopLevel
 
 __all__ = ["Limits", "read_trace"]
@@ -33,6 +33,8 @@ WRITING_GRACE_S: Final = 60.0
 _HEAD_BYTES: Final = 4 << 10
 # Share of the whole; the rest is joining and sorting.
 _READING_SHARE: Final = 0.9
+
+_READING: Final = "reading"
 
 
 def read_trace(
@@ -83,7 +85,11 @@ def read_trace(
 
 
 def _read(path: str, folder: str, limits: Limits, report: Callable[[float, str], None]) -> Trace:
-    with Source(path, limits, folder) as source:
+    def tell(silent: bool) -> None:
+        report(_READING_SHARE * source.share, WAITING_FOR_STORE if silent else _READING)
+
+    source = Source(path, limits, folder, tell)
+    with source:
         blocks = iter(source)
         first = next(blocks, b"")
         blocks = chain([first], blocks)
@@ -143,7 +149,7 @@ def _read_events(
 
         def read_events(stream: Stream) -> bool:
             def tell() -> None:
-                report(_READING_SHARE * source.share, "reading")
+                report(_READING_SHARE * source.share, _READING)
 
             return EventArray(stream, workers, settler, assembly, limits, path, tell).read()
 

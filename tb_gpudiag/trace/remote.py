@@ -14,7 +14,7 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.exceptions import FSTimeoutError
 from fsspec.registry import known_implementations
 
-from tb_gpudiag.errors import Unreadable
+from tb_gpudiag.errors import Unreadable, without_url_secrets
 
 # Read at a time, at first. Then twice as much while that takes less than FAST_S, for calls take time.
 # After a failure, half as much: a slow network may not read a block within the limit.
@@ -49,6 +49,18 @@ _FINAL_ERRORS: Final = (
     TypeError,
     ValueError,
 )
+
+
+def is_refused(error: Exception) -> bool:
+    """Return whether a store refuses access. Each back end says so in its own way."""
+    if isinstance(error, PermissionError) or str(error).startswith("Forbidden: "):  # gcsfs
+        return True
+    return any(getattr(error, name, None) in (401, 403) for name in ("status_code", "status", "code"))
+
+
+def may_pass(error: Exception) -> bool:
+    """Return whether a store may answer later, where it failed with this error."""
+    return not isinstance(error, _FINAL_ERRORS) and not is_refused(error)
 
 
 class RemoteFile:
@@ -129,7 +141,7 @@ def call(system: Any, method: Callable[..., Any], *arguments: Any, limit_s: floa
         try:
             return _call_once(system, method, limit_s or CALL_LIMIT_S, arguments, options)
         except Exception as error:  # back ends raise anything
-            if isinstance(error, _FINAL_ERRORS) or attempt == ATTEMPTS - 1:
+            if not may_pass(error) or attempt == ATTEMPTS - 1:
                 raise
         time.sleep(PAUSE_S * 2**attempt)
     raise AssertionError("unreachable")
@@ -166,18 +178,41 @@ def _call_once(
     return result
 
 
-def listed(url: str) -> tuple[Any, str, dict[str, dict[str, Any]]]:
-    """List all files below a URL: the file system, its own name of the URL, and fsspec's `info` by path.
+class Listed(NamedTuple):
+    """A file below a URL. inside: its path from there; empty if it is the URL's own. info: fsspec's."""
+
+    url: str
+    inside: str
+    info: dict[str, Any]
+
+
+def listed(url: str) -> list[Listed]:
+    """List all files below a URL.
 
     Stores list by prefix: this takes a call for each thousand files, whatever folders they are in. Raises
     what fsspec raises, and FileNotFoundError if there is nothing.
     """
     system, inner = fsspec.core.url_to_fs(url)
     system.invalidate_cache()
-    found: dict[str, dict[str, Any]] = call(system, system.find, inner, detail=True, limit_s=LIST_LIMIT_S)
+    found = call(system, system.find, inner, detail=True, limit_s=LIST_LIMIT_S)
+    if not isinstance(found, dict):  # adlfs returns a list if the URL is that of a file
+        found = {path: call(system, system.info, path) for path in found}
     if not found and not call(system, system.exists, inner):
         raise FileNotFoundError(url)
-    return system, inner, found
+    return [_described(path, info, url, inner.rstrip("/"), system) for path, info in found.items()]
+
+
+def _described(path: str, info: dict[str, Any], root: str, base: str, system: Any) -> Listed:
+    """Describe a file that the file system calls `path`, below a URL that it calls `base`.
+
+    Its URL starts as the user wrote it: the file system's own may have another scheme, and no host.
+    """
+    inside = without_url_secrets(path)[len(without_url_secrets(base)) :].strip("/")
+    if "://" in path:  # over HTTP
+        return Listed(path, inside, info)
+    if not base or not path.startswith(base):
+        return Listed(system.unstrip_protocol(path), inside, info)
+    return Listed(f"{root.rstrip('/')}/{inside}".rstrip("/"), inside, info)
 
 
 class Version(NamedTuple):

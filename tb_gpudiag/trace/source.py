@@ -7,16 +7,27 @@ import queue
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, Protocol
 
-from tb_gpudiag.errors import EmptyFile, TooLarge, TraceError, Unreadable, url_secrets, without_url_secrets
+from tb_gpudiag.errors import (
+    EmptyFile,
+    NoAnswer,
+    TooLarge,
+    TraceError,
+    Unreadable,
+    url_secrets,
+    without_url_secrets,
+)
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.opening import open_local
-from tb_gpudiag.trace.remote import RemoteFile, how_to_install
+from tb_gpudiag.trace.remote import RemoteFile, how_to_install, is_refused, may_pass
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
+
+WAITING_FOR_STORE: Final = "waiting for the store"
+"""Stage of reading a file in a store that sends nothing at the moment."""
 
 # Blocks that may wait. This many let reading and unpacking overlap with parsing.
 _BLOCKS_AHEAD: Final = 2
@@ -29,6 +40,8 @@ GZIP: Final = 31  # what zlib calls gzip with the largest window
 _DAMAGE_STEP_BYTES: Final = 64
 # The thread stops at its next block. If it hangs in a dead store, it is left behind.
 _STOP_WAIT_S: Final = 1.0
+# A store that has sent nothing for this long is waited for.
+_SILENT_S = 5.0
 # Stores quote patterns and whole answers.
 _ERROR_CHARACTERS: Final = 300
 
@@ -57,11 +70,16 @@ class Source:
     A context manager that can be iterated over once, which raises EmptyFile, TooLarge and Unreadable. `notes`
     are final once iteration has ended.
 
-    folder: see opening.open_local.
+    folder: see opening.open_local. on_silence: called with True while a store sends nothing, again and again,
+    and with False when it sends.
     """
 
-    def __init__(self, path: str, limits: Limits, folder: str = "") -> None:
+    def __init__(
+        self, path: str, limits: Limits, folder: str = "", on_silence: Callable[[bool], None] = lambda _: None
+    ) -> None:
         self.path = path
+        self._on_silence = on_silence
+        self._silent = is_remote(path)
         self._folder = folder
         self._opened: os.stat_result | None = None  # of a local file
         self.notes: list[str] = []
@@ -76,6 +94,8 @@ class Source:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Source:
+        if self._silent:
+            self._on_silence(True)
         file = self._open()
         # Daemon: a store that hangs must not prevent the process from ending.
         self._thread = threading.Thread(
@@ -92,13 +112,27 @@ class Source:
 
     def __iter__(self) -> Iterator[bytes]:
         while True:
-            block = self._blocks.get()
+            block = self._next()
             if block is None:
                 return
             if isinstance(block, Exception):
                 raise block
             self._room.release()
             yield block
+
+    def _next(self) -> bytes | Exception | None:
+        limit_s = _SILENT_S if is_remote(self.path) else None
+        while True:
+            try:
+                block = self._blocks.get(timeout=limit_s)
+                break
+            except queue.Empty:
+                self._silent = True
+                self._on_silence(True)
+        if self._silent:
+            self._silent = False
+            self._on_silence(False)
+        return block
 
     @property
     def share(self) -> float:
@@ -250,7 +284,9 @@ def unreadable(error: Exception, path: str) -> Unreadable:
     if isinstance(error, FileNotFoundError):
         return Unreadable("there is no such file", where=path, remedy="check the path")
     if isinstance(error, TimeoutError) and is_remote(path):
-        return Unreadable("the store does not answer", where=path, remedy="check the connection")
+        return NoAnswer("the store does not answer", where=path, remedy="check the connection")
+    if is_remote(path) and is_refused(error):
+        return Unreadable("the store refuses access", where=path, remedy="check the credentials")
     if isinstance(error, PermissionError):
         return Unreadable("permission denied", where=path, remedy="check its permissions")
     if isinstance(error, IsADirectoryError):
@@ -262,7 +298,8 @@ def unreadable(error: Exception, path: str) -> Unreadable:
     text = " ".join(text.split())
     if is_remote(path):
         text = _without_secrets(text, path)[:_ERROR_CHARACTERS]
-        return Unreadable(text, where=path, remedy="check the URL, the connection and the credentials")
+        kind = NoAnswer if may_pass(error) else Unreadable
+        return kind(text, where=path, remedy="check the URL, the connection and the credentials")
     return Unreadable(text, where=path, remedy="check the path and the connection")
 
 

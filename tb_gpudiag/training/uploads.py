@@ -162,9 +162,10 @@ class Uploads:
             shutil.rmtree(folder, ignore_errors=True)
             return
         logger.warning(
-            "gpudiag: %d recordings were not uploaded to %s: they are in %s",
-            len(left),
+            "gpudiag: %s not uploaded to %s: %s in %s",
+            "1 recording was" if len(left) == 1 else f"{len(left)} recordings were",
             without_url_secrets(self._url),
+            "it is" if len(left) == 1 else "they are",
             folder,
         )
         for name in os.listdir(folder):

@@ -12,6 +12,7 @@ import fsspec
 import pytest
 
 import tb_gpudiag
+from tb_gpudiag.cli import inputs
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.digest.digest_files import find_digests, read_digest
 from tb_gpudiag.digest.digested import digest_file
@@ -20,7 +21,7 @@ from tb_gpudiag.errors import TraceError, Unreadable
 from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.trace import remote
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.find import Found, find_traces
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.trace.remote import RemoteFile
 from tests.builder import SnapshotBuilder
@@ -162,6 +163,19 @@ def test_attempts_are_bounded(store: Store, content: bytes, monkeypatch: pytest.
     assert 0 < store.proxy.stalled <= remote.ATTEMPTS
     found = find_traces(store.url())
     assert ([problem.what for problem in found.problems], found.lost) == (["the store does not answer"], True)
+
+
+@pytest.mark.usefixtures("fast")
+def test_the_command_names_a_file_that_stalls(
+    store: Store, content: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.put(NAME, content)
+    (file,) = find_traces(store.url()).files
+    monkeypatch.setattr(inputs, "find_traces", lambda *_: Found([file]))
+    monkeypatch.setattr(remote, "CALL_LIMIT_S", 0.2)
+    store.proxy.set("stall")
+    assert main(["diagnose", store.url()]) != 0
+    assert f"{store.url(NAME)}: the store does not answer (check the connection)" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("fast")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.service import remote_root
+from tb_gpudiag.service import jobs, remote_root
 from tb_gpudiag.trace import remote
 from tests.builder import TraceBuilder
 from tests.plugin.server import Server
@@ -94,6 +94,33 @@ def test_a_store_that_never_answered(
         eventually(lambda: broken.json("traces")["traces"], "listed")
     finally:
         for plugin in broken.plugins:
+            plugin.close()
+
+
+@pytest.mark.usefixtures("server")
+def test_a_stalled_read_is_tried_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "RETRY_AFTER_S", 0.5)
+    monkeypatch.setenv("GPUDIAG_TIME_LIMIT_S", "6")
+    here = Server(logdir=store.url("log"))
+    try:
+        id_ = here.only_id()
+        store.proxy.set("stall")
+
+        def stage() -> str:
+            found = here.json(f"report?id={id_}")
+            assert found["state"] != "failed", found
+            return str(found.get("stage", ""))
+
+        eventually(lambda: stage() == "waiting for the store")
+        told = eventually(lambda: found if "It is tried again" in (found := stage()) else "")
+        assert told.startswith(
+            f"{store.url('log/run/rank0.1.pt.trace.json')}: the store did not send the file"
+        )
+        assert "check the connection" in told
+        store.proxy.set("pass")
+        assert here.ready(f"report?id={id_}")["report"]["findings"][0]["rule"] == "GD101"
+    finally:
+        for plugin in here.plugins:
             plugin.close()
 
 

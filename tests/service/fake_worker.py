@@ -16,10 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.errors import NoAnswer, NotATrace
 from tb_gpudiag.service import memory_limit, worker
 from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.worker import save
+from tb_gpudiag.trace.source import WAITING_FOR_STORE
 
 
 def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
@@ -46,6 +47,11 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
         kept.append(np.ones(1 << 40, np.uint8))
     elif word == "refuse":
         raise NotATrace("no trace", where=task.file.path, remedy="give another")
+    elif word == "silent":
+        raise NoAnswer("the store does not answer", where=task.file.path, remedy="check the connection")
+    elif word == "stalled":
+        progress(0.5, WAITING_FOR_STORE)
+        time.sleep(600)
     elif word == "defect":
         raise KeyError("terces"[::-1])
     elif word == "chatter":

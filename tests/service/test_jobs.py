@@ -210,6 +210,36 @@ def test_a_process_that_crashes_again_and_again_is_given_up(
     assert len(here.starts()) == jobs.MOST_CRASHES
 
 
+def test_a_store_that_does_not_answer_is_asked_again(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "RETRY_AFTER_S", 0.5)
+    here = desk(workers=1)
+    state = eventually(lambda: state if (state := here.ask("a", "silent")).stage else None)
+    state = eventually(lambda: state if (state := here.ask("a")).state == "queued" and state.stage else None)
+    assert state.stage == (
+        f"{here.folder}/a.pt.trace.json: the store does not answer (check the connection). "
+        "It is tried again after 0.5 s."
+    )
+    here.ask("b")
+    eventually(lambda: here.cache.find("b"), "others go on")
+    write_trace(here.folder, "a")
+    eventually(lambda: here.ask("a") and here.cache.find("a"))
+
+
+def test_a_store_that_stalls_until_the_time_limit_is_asked_again(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = desk(time_limit_s=1.5)
+    state = eventually(
+        lambda: state if "time limit of 1.5 s" in (state := here.ask("a", "stalled")).stage else None
+    )
+    assert (state.state, state.error) == ("queued", None)
+    assert "GPUDIAG_TIME_LIMIT_S" in state.stage
+    assert here.jobs.cancel("a")
+    assert here.jobs.counts() == {"queued": 0, "running": 0, "failed": 0}
+
+
 @pytest.mark.parametrize(
     ("failures", "crashes", "waits"),
     [(1, 0, [30, 400, 1e9]), (2, 0, [400, 1e9]), (9, 2, [400, 1e9]), (3, 3, [])],

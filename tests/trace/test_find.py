@@ -7,9 +7,12 @@ import os
 import pickle
 import sys
 from pathlib import Path
+from typing import Any, ClassVar
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
 
 from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.trace import local_search
@@ -261,6 +264,35 @@ def test_pipes_and_folders_named_like_traces_are_skipped(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "w.1.pt.trace.json")
     put(tmp_path, "dir.pt.trace.json/w.2.pt.trace.json")
     assert keys(find_traces(str(tmp_path))) == [("dir.pt.trace.json", "w", "2")]
+
+
+class _Azure(MemoryFileSystem):  # type: ignore[misc]
+    """A file system as adlfs: several schemes, an account in the URL, and a list for what is a file."""
+
+    protocol = ("abfs", "az")
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        bucket, _, rest = path.removeprefix("abfs://").removeprefix("az://").strip("/").partition("/")
+        return f"/{bucket.partition('@')[0]}/{rest}".rstrip("/")
+
+    def find(self, path: str, **options: Any) -> Any:
+        return [path] if self.isfile(path) else super().find(path, **options)
+
+
+@pytest.mark.parametrize("root", ["az://box", "abfs://box", "abfs://box@account.dfs.core.windows.net"])
+def test_files_in_a_store_keep_the_url_that_the_user_wrote(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for scheme in _Azure.protocol:
+        monkeypatch.setitem(_registry, scheme, _Azure)
+    fsspec.filesystem("az").pipe("/box/log/run/w.1.pt.trace.json", CONTENT)
+    (file,) = find_traces(f"{root}/log/").files
+    assert (file.path, file.run) == (f"{root}/log/run/w.1.pt.trace.json", "run")
+    (same,) = find_traces(file.path).files
+    assert (same.path, same.run) == (file.path, ".")
 
 
 @pytest.mark.parametrize("root", ["missing", "a\0b", "memory://missing-root", "nosuch://x"])

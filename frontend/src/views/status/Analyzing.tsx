@@ -38,6 +38,6 @@ export function Analyzing({ entry, state, again }: Props) {
 
 function title(entry: TraceEntry, state: ReportState | undefined, again: boolean): string {
   if (entry.writing && !entry.content) return "Waiting for the file to be written";
-  if (state?.state === "queued") return "Waiting for a free worker";
+  if (state?.state === "queued") return state.stage ? "Waiting" : "Waiting for a free worker";
   return again ? "The file has changed. Analyzing it again" : "Analyzing this trace";
 }
