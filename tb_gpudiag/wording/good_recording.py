@@ -59,6 +59,9 @@ torch.cuda.profiler.stop()
 """
 """Without operators and stacks, which slow down the recorded steps."""
 
+RECORDERS: Final[Mapping[str, str]] = {"torch": "torch.profiler", "nsys": "Nsight Systems"}
+"""Names of what records."""
+
 OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "torch": {
         "gpu": "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",

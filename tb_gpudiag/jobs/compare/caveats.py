@@ -10,6 +10,7 @@ from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.jobs.compare.work import Scaling, Shapes
 from tb_gpudiag.jobs.part_words import signed_ns
 from tb_gpudiag.wording.format import count, figures, one_line, share
+from tb_gpudiag.wording.good_recording import RECORDERS
 
 # With 5 steps on each side, the 95% interval misses the truth in 3% of simulated comparisons, with 3 and 5 in
 # 8%, with 2 and 8 in 19%.
@@ -120,6 +121,11 @@ def _unknown(base: Side, candidate: Side, shapes: Shapes | None) -> list[str]:
 def _recording(base: Side, candidate: Side) -> list[str]:
     one, other = base.first.about, candidate.first.about
     found = []
+    if one.recorder != other.recorder:
+        names = RECORDERS[one.recorder], RECORDERS[other.recorder]
+        found.append(
+            f"{names[0]} recorded the base, {names[1]} the candidate: they cost different host time."
+        )
     if one.stacks != other.stacks:
         recorded = "base" if one.stacks else "candidate"
         found.append(f"Only the {recorded} recorded call stacks, which costs host time.")

@@ -13,6 +13,7 @@ from tb_gpudiag.digest.digest import About, Digest
 from tb_gpudiag.jobs.ranks.kernels_compared import ROWS_COMPARED
 from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.wording.format import count, one_line
+from tb_gpudiag.wording.good_recording import RECORDERS
 
 NAMES_SHOWN: Final = 8
 """Ranks or files that a note lists."""
@@ -227,12 +228,24 @@ def _set(run: str, world_size: int, members: list[Digest], notes: list[str]) -> 
     short = [str(member.about.rank) for member in members if _lacks_collectives(member.about)]
     if short:
         notes.append(f"The digest of rank {_listed(short)} has no room for all of its collectives")
+    notes += _recorder_notes(members)
     notes += _group_notes(members)
     return JobSet(run, world_size, tuple(members), missing, tuple(notes))
 
 
 def _lacks_collectives(about: About) -> bool:
     return any("collective" in line for line in about.left_out)
+
+
+def _recorder_notes(members: Sequence[Digest]) -> list[str]:
+    """Say which ranks were recorded in which way, if they differ in that."""
+    found = {name: [m for m in members if m.about.recorder == key] for key, name in RECORDERS.items()}
+    if not all(found.values()):
+        return []
+    said = [
+        f"{name} recorded rank {_listed([str(m.about.rank) for m in own])}" for name, own in found.items()
+    ]
+    return [f"{', '.join(said)}: they cost different host time, so a rank may look slower than it is"]
 
 
 def _group_notes(members: Sequence[Digest]) -> list[str]:

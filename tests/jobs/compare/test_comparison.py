@@ -321,3 +321,10 @@ def test_launches_and_operators_per_step() -> None:
     assert (found.launches.base, found.launches.candidate) == (4, 3)
     by_name = {row.name: (row.base_us, row.candidate_us, row.base_count) for row in found.operators}
     assert by_name == {"aten::mm": (10, 10, 2), "aten::add": (1, 0, 1)}
+
+
+def test_sides_of_different_recorders_are_noted() -> None:
+    torch, nsys = trace([1000] * 8, "a"), trace([1000] * 8, "b", recorder="nsys")
+    said = "torch.profiler recorded the base, Nsight Systems the candidate: they cost different host time."
+    assert said in compare([torch], [nsys]).notes
+    assert not [note for note in compare([nsys], [nsys]).notes if "host time" in note]

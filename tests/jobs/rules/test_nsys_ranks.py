@@ -62,6 +62,8 @@ def test_ranks_of_both_recorders_get_both_advices() -> None:
     assert "With Nsight Systems: Start the recordings together: call torch.cuda" in finding.fix.text
     assert finding.fix.code.index("profiler.step()") < finding.fix.code.index("nsys profile")
     assert finding.fix.url.endswith("profiler.html")
+    (note,) = [note for note in report.notes if "host time" in note]
+    assert note.startswith("torch.profiler recorded rank 0, Nsight Systems recorded rank 1, 2, 3: they cost")
 
 
 @pytest.mark.parametrize("steps", [0, 1, 5])
