@@ -11,6 +11,7 @@ from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
 from tb_gpudiag.report.slices.memory_slice import site_of
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta, requested_span
 from tb_gpudiag.report.slices.timeline_text import text_at
+from tb_gpudiag.report.slices.tree_nodes import heaviest_nodes
 from tb_gpudiag.trace.events import NONE, Int64
 
 MOST_NODES = 4_000
@@ -67,9 +68,7 @@ def _add_nodes(found: pb.MemoryState, prepared: Prepared, node: Int64, size: Int
         sums[last] - sums[:-1] for sums in (np.r_[0, np.cumsum(own)], np.r_[0, np.cumsum(blocks)])
     )
     kept = np.flatnonzero(whole >= max(1, int(own.sum() * SMALLEST_SHARE)))
-    if len(kept) > MOST_NODES:
-        least = np.partition(whole[kept], len(kept) - MOST_NODES)[len(kept) - MOST_NODES]
-        kept = kept[whole[kept] > least]
+    kept = heaviest_nodes(kept, whole, MOST_NODES)
     place = np.full(len(parent) + 1, NONE, np.int64)
     place[kept] = np.arange(len(kept))
     dropped = np.flatnonzero((place[:-1] == NONE) & (whole > 0))

@@ -10,6 +10,7 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.memory_messages import memory_messages
+from tb_gpudiag.report.slices import memory_state
 from tb_gpudiag.report.slices.memory_history import prepare_memory
 from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
@@ -51,6 +52,18 @@ def test_a_moment_has_what_is_live_by_call_stack(tmp_path: Path) -> None:
     assert slice_memory_state(arrays, 0, None).live_bytes == MIB
     with pytest.raises(UsageError):
         slice_memory_state(arrays, 5, None)
+
+
+def test_a_tree_of_equal_nodes_is_cut_and_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_state, "MOST_NODES", 5)
+    trace = TraceBuilder()
+    main = trace.thread()
+    for at in range(0, 100, 10):
+        main.op(f"aten::op{at}", at=at, us=8)
+        main.alloc(MIB, at=at + 2)
+    state = slice_memory_state(prepared(Facts(read_trace(str(trace.write(tmp_path))))), None, None)
+    assert len(state.node) == 5
+    assert state.live_bytes == 10 * MIB
 
 
 def test_memory_from_before_the_recording_is_named_and_in_no_range_of_it(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_weights import CallData
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
+from tb_gpudiag.report.slices.tree_nodes import heaviest_nodes
 from tb_gpudiag.trace.events import NONE, Int64
 
 MOST_NODES = 4_000
@@ -44,10 +45,7 @@ def slice_call_tree(
     big = whole[some] >= max(1, int(total * SMALLEST_SHARE))
     big |= (depth[some] == top) & (whole[some] > 0)  # threads are always shown
     big &= depth[some] - top < MOST_DEPTH
-    kept = some[big]
-    if len(kept) > MOST_NODES:
-        least = np.partition(whole[kept], len(kept) - MOST_NODES)[len(kept) - MOST_NODES]
-        kept = kept[whole[kept] > least]
+    kept = heaviest_nodes(some[big], whole, MOST_NODES)
     place = np.full(len(parent) + 1, NONE, np.int64)
     place[kept] = np.arange(len(kept))
     above = np.where(kept == low, NONE, place[parent[kept]]) if root is not None else place[parent[kept]]
