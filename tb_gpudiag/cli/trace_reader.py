@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from tb_gpudiag.cli.output import tell
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report.diagnosis import Progress
+from tb_gpudiag.service.claims import claim_of, known_or_claimed
 from tb_gpudiag.service.diagnoses import Diagnosis, Result, diagnose_whole
 from tb_gpudiag.service.reuse import Marker, has_sidecar, known_diagnosis, share, write_sidecar
 from tb_gpudiag.service.settings import settings_from
@@ -34,7 +36,8 @@ class TraceReader:
         Raises:
             TraceError: the file cannot be read.
         """
-        known = known_diagnosis(file, self._shared)
+        claim = claim_of("diagnose", file, self._shared)
+        known = known_or_claimed(partial(known_diagnosis, file, self._shared), claim, progress)
         if known is not None:
             tell(f"{os.path.basename(file.path)}: result of {known.origin}")
             if self._sidecars and not has_sidecar(file):
@@ -43,6 +46,13 @@ class TraceReader:
         if self._shared is None and not self._sidecars and not self.prepare:
             report, digest = digest_file(file, progress)
             return Diagnosis(report, digest, {})
+        try:
+            return self._analyzed(file, progress)
+        finally:
+            if claim is not None:
+                claim.release()
+
+    def _analyzed(self, file: TraceFile, progress: Progress) -> Diagnosis:
         marker = Marker(file)
         found = diagnose_whole(file, progress)
         if found.is_final and (self._shared is not None or self._sidecars):

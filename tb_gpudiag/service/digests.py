@@ -14,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.file import from_bytes
 from tb_gpudiag.errors import Defect, GpudiagError, JobFailed, is_out_of_memory
+from tb_gpudiag.service.claims import claim_of, known_or_claimed
 from tb_gpudiag.service.guarded_memory import MemoryLimit
 from tb_gpudiag.service.reuse import known_digest, new_digest, share
 from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
@@ -117,9 +119,10 @@ def digest_content(file: TraceFile) -> bytes | GpudiagError:
     """Return the content of the file's digest, or why there is none. Share it: see reuse.py."""
     guard = _guard or MemoryLimit()
     shared = SharedCache.of(settings_from())
+    claim = claim_of("digest", file, shared)
     try:
         with guard.watched():
-            known = known_digest(file, shared)
+            known = known_or_claimed(partial(known_digest, file, shared), claim, lambda *_: None)
             if known is not None:
                 return known.content
             result = new_digest(file, marked=shared is not None)
@@ -132,6 +135,9 @@ def digest_content(file: TraceFile) -> bytes | GpudiagError:
         if is_out_of_memory(error):
             return guard.error(file.path)
         return Defect.of(error, where=file.path)
+    finally:
+        if claim is not None:
+            claim.release()
 
 
 def _result(future: Future[bytes | GpudiagError]) -> bytes | GpudiagError | None:

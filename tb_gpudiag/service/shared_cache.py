@@ -8,6 +8,7 @@ The directory's own permissions are those of its files: make it writable for a g
 
     <directory>/<key>.gpudiag   see entry.py
     <directory>/….draft         being written
+    <directory>/….claim         being analyzed: see claims.py
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tb_gpudiag.service.settings import Settings
 
 SUFFIX: Final = ".gpudiag"
 _ENTRY: Final = re.compile(rf"[0-9a-f]{{32}}{re.escape(SUFFIX)}")
-_DRAFT: Final = re.compile(r"\.[0-9a-f]{32}-[0-9a-f]{32}\.draft")
+_DRAFT: Final = re.compile(r"\.[0-9a-f]{32}(-[0-9a-f]{32}\.draft|\.claim)")
 
 # Never for all: the directory decides about its group.
 _MOST_PERMISSIONS: Final = 0o664
@@ -100,6 +101,7 @@ class SharedCache:
                 return False
             self.trim(size_bytes, key)
             os.replace(draft, self._path(key))
+            self.unclaim(key)
         except OSError as error:
             self._cannot_use(error)
             if draft is not None:
@@ -135,6 +137,37 @@ class SharedCache:
                     OSError
                 ):  # gone, or another user's in a directory with the sticky bit
                     os.unlink(self._directory / name)
+
+    def claim(self, key: str) -> int:
+        """Create the claim of this key and return its descriptor.
+
+        Raises:
+            FileExistsError: there is one.
+            OSError: it cannot be created.
+        """
+        return _created(self._claim_path(key), self._made())
+
+    def claimed(self, key: str) -> tuple[int, int]:
+        """Return what changes when the claim of this key is touched or replaced. Raises OSError."""
+        try:
+            with _opened(self._claim_path(key)) as file:  # NFS asks the server then
+                status = os.fstat(file.fileno())
+        except CorruptEntry as error:
+            raise OSError("not a file") from error
+        return status.st_ino, status.st_mtime_ns
+
+    def unclaim(self, key: str, mine: int = -1) -> None:
+        """Delete the claim of this key. mine: descriptor of ours, which is closed; another's stays then."""
+        path = self._claim_path(key)
+        with contextlib.suppress(OSError):
+            if mine < 0 or os.path.samestat(os.fstat(mine), os.lstat(path)):
+                os.unlink(path)
+        if mine >= 0:
+            with contextlib.suppress(OSError):
+                os.close(mine)
+
+    def _claim_path(self, key: str) -> Path:
+        return self._directory / f".{key}.claim"
 
     def _path(self, key: str) -> Path:
         return self._directory / f"{key}{SUFFIX}"

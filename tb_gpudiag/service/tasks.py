@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.wire import from_json, to_json
+from tb_gpudiag.service.claims import Claim, claim_of, known_or_claimed
 from tb_gpudiag.service.diagnoses import DIGEST, Result, diagnose_whole, zipped
 from tb_gpudiag.service.entry import CorruptEntry, Entry, read_entry
 from tb_gpudiag.service.protocol import BETWEEN_SIDES, Task
@@ -53,14 +55,16 @@ def do(task: Task, progress: Progress) -> Result:
 
 def _diagnose(task: Task, progress: Progress) -> Result:
     shared = _shared(task)
-    known = _soon(partial(known_diagnosis, task.file, shared))
+    claim = claim_of("diagnose", task.file, shared)
+    known = known_or_claimed(partial(known_diagnosis, task.file, shared), claim, progress, _soon)
     if known is not None:
         return known.result()
-    marker = Marker(task.file) if shared is not None else None
-    found = diagnose_whole(task.file, progress)
-    progress(0.95, "saving")
-    result = found.result()
-    return marker.marked(result, "diagnose") if marker is not None and found.is_final else result
+    with _until_shared(claim) as shown:
+        marker = Marker(task.file) if shared is not None else None
+        found = diagnose_whole(task.file, progress)
+        progress(0.95, "saving")
+        result = found.result()
+        return shown(marker.marked(result, "diagnose") if marker is not None and found.is_final else result)
 
 
 def _digest(task: Task, progress: Progress) -> Result:
@@ -69,8 +73,29 @@ def _digest(task: Task, progress: Progress) -> Result:
         if entry is not None and DIGEST in entry.columns:
             return Result(entry.content(DIGEST), {}, without_marks(entry.summary))
     shared = _shared(task)
-    known = _soon(partial(known_digest, task.file, shared))
-    return known or new_digest(task.file, progress, marked=shared is not None)
+    claim = claim_of("digest", task.file, shared)
+    known = known_or_claimed(partial(known_digest, task.file, shared), claim, progress, _soon)
+    if known is not None:
+        return known
+    with _until_shared(claim) as shown:
+        return shown(new_digest(task.file, progress, marked=shared is not None))
+
+
+@contextlib.contextmanager
+def _until_shared(claim: Claim | None) -> Iterator[Callable[[Result], Result]]:
+    """Release the claim, but not that of a result to share: TensorBoard does that, which releases it."""
+    to_share = False
+
+    def note(result: Result) -> Result:
+        nonlocal to_share
+        to_share = bool(result.summary.get("key"))
+        return result
+
+    try:
+        yield note
+    finally:
+        if claim is not None and not to_share:
+            claim.release()
 
 
 def _shared(task: Task) -> SharedCache | None:
