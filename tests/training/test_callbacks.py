@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag import DiagnosisHandler
+from tb_gpudiag.service.child_process import worker_environment
 from tests.training.stage import Diagnosed, handler
 
 torch: Any = pytest.importorskip("torch")
@@ -105,17 +109,33 @@ def test_transformers(stage: Stage) -> None:
     stage.check()
 
 
-def test_accelerate(stage: Stage) -> None:
-    accelerate = pytest.importorskip("accelerate")
-    options = accelerate.ProfileKwargs(
-        activities=["cpu"],
-        schedule_option={"wait": 1, "warmup": 1, "active": ACTIVE, "repeat": 1, "skip_first": 0},
-        on_trace_ready=stage.handler,
-    )
-    accelerator = accelerate.Accelerator(cpu=True, kwargs_handlers=[options])
-    layer = accelerator.prepare(torch.nn.Linear(4, 1))
-    with accelerator.profile() as profiler:
-        for values, labels in batches():
-            accelerator.backward((layer(values) - labels).square().mean())
-            profiler.step()
-    stage.check()
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_accelerate(tmp_path: Path, ranks: int) -> None:
+    pytest.importorskip("accelerate")
+    if ranks > 1 and not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
+        pytest.skip("torch without Gloo")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("accelerate_job.py"))],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={
+                **worker_environment(),
+                "ACCELERATE_USE_CPU": "true",
+                **({**job, "RANK": str(rank), "LOCAL_RANK": str(rank)} if ranks > 1 else {}),
+            },
+        )
+        for rank in range(ranks)
+    ]
+    said = [process.communicate(timeout=110)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * ranks, said
+    names = [path.name for path in (tmp_path / "log" / "my_run").iterdir()]
+    assert len(names) == ranks
+    for name in names:
+        assert sum(f"gpudiag: {name}: " in text for text in said) == 1
+    assert ["gpudiag: Job 2 ranks: " in text for text in said] == ([False] if ranks == 1 else [True, False])
