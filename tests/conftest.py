@@ -33,6 +33,15 @@ def unlimited() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def in_process() -> Iterator[None]:
+    """Analyze in threads of this process: for tests on results and not on processes."""
+    from tests.service.in_process import analyses_in_process  # not for tests without it
+
+    with analyses_in_process():
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_traces() -> Path:
     """Folder of real traces. Skips the test if it does not exist."""

@@ -38,7 +38,7 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def assistant(log: Path, tmp_path: Path) -> Iterator[Assistant]:
+def assistant(log: Path, tmp_path: Path, in_process: None) -> Iterator[Assistant]:
     with closing(Service([Root(str(log))], Settings(tmp_path / "cache"))) as service:
         yield Assistant(service, wait_s=60)
 
@@ -131,7 +131,7 @@ def test_no_answer_has_a_path_of_this_machine(assistant: Assistant, log: Path) -
 
 
 @pytest.mark.slow
-def test_a_long_list_continues_where_it_ends(tmp_path: Path) -> None:
+def test_a_long_list_continues_where_it_ends(tmp_path: Path, in_process: None) -> None:
     trace = TraceBuilder()
     main_thread = trace.thread()
     main_thread.step(0, at=0, us=10_000)

@@ -12,6 +12,7 @@ import pytest
 from tests.builder import TraceBuilder
 from tests.plugin.server import Server
 from tests.service.helpers import hasten
+from tests.service.in_process import analyses_in_process
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +24,9 @@ def no_complaint(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @pytest.fixture
-def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
+def serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: None
+) -> Iterator[Callable[..., Server]]:
     hasten(monkeypatch)
     monkeypatch.setenv("GPUDIAG_CACHE_DIR", str(tmp_path / "cache"))
     servers = []
@@ -62,7 +65,7 @@ def log(tmp_path: Path) -> Path:
 def diagnosed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose only trace is diagnosed, for tests that change nothing."""
     folder = tmp_path_factory.mktemp("diagnosed")
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, analyses_in_process():
         hasten(patch)
         patch.setenv("GPUDIAG_CACHE_DIR", str(folder / "cache"))
         server = Server(logdir=str(write_log(folder / "log")))

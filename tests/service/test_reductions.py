@@ -1,4 +1,4 @@
-"""Answers about several recordings, with real processes; and the table of runs."""
+"""Answers about several recordings, and the table of runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.builder import TraceBuilder
 from tests.service.helpers import eventually, hasten, write_trace
 from tests.simulator.jobs import DistributedJob, JobFault, simulate_job
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures("in_process")
 
 
 def write(folder: Path, worker: str, kernel_us: float, span: int) -> None:

@@ -281,7 +281,9 @@ def test_an_entry_unpacked_for_its_summary_has_no_content(log: Path, team: Share
 
 
 @pytest.fixture
-def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Service]]:
+def serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: None
+) -> Iterator[Callable[..., Service]]:
     """Create services of users with caches of their own, and one shared cache."""
     hasten(monkeypatch)
     services = []

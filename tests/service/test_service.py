@@ -20,6 +20,8 @@ from tb_gpudiag.service.settings import Settings
 from tests.builder import SnapshotBuilder
 from tests.service.helpers import FAKE_WORKER, eventually, hasten, write_trace
 
+pytestmark = pytest.mark.usefixtures("in_process")
+
 
 @pytest.fixture
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Service]]:
