@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,50 +56,75 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def selected(project: Path, *arguments: str) -> list[str]:
-    """Names of the tests that these arguments run, in order, without the parametrized ones' parameters."""
+NAMED = [
+    ["tests/benchmarks"],
+    ["tests/benchmarks/test_measure.py::test_measure"],
+    ["-m", "benchmark"],
+    ["-m", "benchmark or slow"],
+]
+NOT_SLOW = ["-m", "not slow"]
+
+# Pytest and what conftest.py needs are imported once, and each command line has a process of its own.
+PROGRAM = """
+import json, os, sys
+import hypothesis, pytest, tb_gpudiag.service.guarded_memory
+for arguments in json.loads(sys.argv[1]):
+    print("arguments", json.dumps(arguments), flush=True)
+    child = os.fork()
+    if not child:
+        code = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *arguments])
+        sys.stdout.flush()
+        os._exit(code)
+    os.waitpid(child, 0)
+"""
+
+Selected = Callable[..., list[str]]
+
+
+def of_make_quick() -> list[str]:
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    (lane,) = (line for line in makefile.splitlines() if "pytest" in line and "not slow" in line)
+    return ["-m", lane.split("-m '")[1].split("'")[0]]
+
+
+@pytest.fixture(scope="module")
+def selected(project: Path) -> Selected:
+    """Names of the tests that arguments run, in order, without the parametrized ones' parameters."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments],
+        [sys.executable, "-c", PROGRAM, json.dumps([[], NOT_SLOW, of_make_quick(), *NAMED])],
         cwd=project,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
-    return [line.split("::")[1] for line in done.stdout.splitlines() if "::" in line]
+    found: dict[tuple[str, ...], list[str]] = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("arguments "):
+            names = found[tuple(json.loads(line.partition(" ")[2]))] = []
+        elif "::" in line:
+            names.append(line.split("::")[1])
+    return lambda *arguments: found[arguments]
 
 
-def test_a_marker_on_the_command_line_does_not_start_the_benchmarks(project: Path) -> None:
-    assert "test_measure" not in selected(project)
-    found = set(selected(project, "-m", "not slow"))
+def test_a_marker_on_the_command_line_does_not_start_the_benchmarks(selected: Selected) -> None:
+    assert "test_measure" not in selected()
+    found = set(selected(*NOT_SLOW))
     assert found >= EVERYTHING_ELSE - {"test_slow"}
     assert not found & {"test_slow", "test_measure"}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["tests/benchmarks"],
-        ["tests/benchmarks/test_measure.py::test_measure"],
-        ["-m", "benchmark"],
-        ["-m", "benchmark or slow"],
-    ],
-)
-def test_benchmarks_run_where_they_are_named(project: Path, arguments: list[str]) -> None:
-    assert "test_measure" in selected(project, *arguments)
+@pytest.mark.parametrize("arguments", NAMED)
+def test_benchmarks_run_where_they_are_named(selected: Selected, arguments: list[str]) -> None:
+    assert "test_measure" in selected(*arguments)
 
 
-def test_make_quick_leaves_out_what_is_slow_and_what_reads_real_traces(project: Path) -> None:
-    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    (lane,) = (line for line in makefile.splitlines() if "pytest" in line and "not slow" in line)
-    assert set(selected(project, "-m", lane.split("-m '")[1].split("'")[0])) == {
-        "test_plain",
-        "test_of_the_benchmark",
-    }
+def test_make_quick_leaves_out_what_is_slow_and_what_reads_real_traces(selected: Selected) -> None:
+    assert set(selected(*of_make_quick())) == {"test_plain", "test_of_the_benchmark"}
 
 
-def test_tests_on_one_real_trace_run_in_a_row_and_last(project: Path) -> None:
-    ordered = selected(project)
+def test_tests_on_one_real_trace_run_in_a_row_and_last(selected: Selected) -> None:
+    ordered = selected()
     assert ordered[-5:] == [
         "test_real",
         "test_on_one_folder[job_a]",

@@ -17,6 +17,7 @@ DOCUMENTS = [path for path in FILES if path.parent.name in {"trace", "timeline",
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_process")  # requests need an analyzed trace
 @pytest.mark.parametrize("file", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_corpus(file: Path) -> None:
     TARGETS[file.parent.name](file.read_bytes())

@@ -32,7 +32,7 @@ class Analysis:
         questions, to_it = os.pipe()
         from_it, answers = os.pipe()
         self.stdin, self.stdout = os.fdopen(to_it, "wb"), os.fdopen(from_it, "rb")
-        self.stderr = open(os.devnull, "rb")
+        self.stderr = os.fdopen(os.open(os.devnull, os.O_RDONLY), "rb")
         self._thread = threading.Thread(target=self._run, args=(questions, answers), daemon=True)
         self._thread.start()
 

@@ -20,12 +20,25 @@ distributed = pytest.importorskip("dask.distributed")
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[list[Any]]:
+    """Clusters that were started. All but the last one are closed."""
+    started: list[Any] = []
+    yield started
+    for one in started[-1:]:
+        one.close()
+
+
 @pytest.fixture
-def cluster() -> Iterator[Any]:
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as started:
-        yield started
+def cluster(clusters: list[Any]) -> Any:
+    """A cluster that runs."""
+    if not clusters or clusters[-1].status is not distributed.Status.running:
+        clusters.append(
+            distributed.LocalCluster(
+                n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            )
+        )
+    return clusters[-1]
 
 
 def write(folder: Path, *names: str) -> list[TraceFile]:

@@ -106,11 +106,11 @@ def _soak(folder: Path, log: Path, store: Store | None, seconds: float, seed: in
     return found
 
 
-def contents() -> list[bytes]:
+def contents(count: int = 4) -> list[bytes]:
     """Return files to record."""
     tiny = TraceBuilder()
     tiny.thread().step(0, at=0, us=500).launch("gemm", at=15, us=5, runs_at=30, runs_us=100)
-    return [tiny.bytes(), *(simulate(SMALL, seed=seed).bytes("C2") for seed in range(3))]
+    return [tiny.bytes(), *(simulate(SMALL, seed=seed).bytes("C2") for seed in range(count - 1))]
 
 
 def disturb(disturbers: Sequence[Disturber | BucketDisturber], found: Soaked, pid: int, end_s: float) -> None:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.service.helpers import eventually
 from tests.soak.disturb import Disturber, children
 from tests.soak.soak import LIMITS, Soaked, check_reports, contents, disturb, visit
 from tests.soak.team import expected_reports
@@ -52,9 +53,15 @@ class TrainingDisturber(Disturber):
             os.kill(pid, signal.SIGCONT)
 
 
-def soak_training(folder: Path, seconds: float, seed: int = 0, recordings: int = RECORDINGS) -> Soaked:
-    """Train for so long, with so many recordings. The samples are of the training's process."""
-    log, recorded, found, stop = folder / "log", contents(), Soaked(), threading.Event()
+def soak_training(
+    folder: Path, seconds: float, seed: int = 0, recordings: int = RECORDINGS, small: bool = False
+) -> Soaked:
+    """Train for so long, with so many recordings. The samples are of the training's process.
+
+    small: few different recordings, and one open page.
+    """
+    log, found, stop = folder / "log", Soaked(), threading.Event()
+    recorded = contents(2) if small else contents()
     expected = expected_reports(folder / "alone", recorded)
     (log / "run").mkdir(parents=True)
     tensorboard = TensorBoard(folder, f"--logdir={log}", **LIMITS)
@@ -70,16 +77,20 @@ def soak_training(folder: Path, seconds: float, seed: int = 0, recordings: int =
         cwd=REPOSITORY,
     )
     disturber = TrainingDisturber(log / "run", folder / "cache", recorded, training.pid, seed)
-    pages = [threading.Thread(target=visit, args=(tensorboard, found, stop, n)) for n in range(PAGES)]
+    pages = [
+        threading.Thread(target=visit, args=(tensorboard, found, stop, n))
+        for n in range(1 if small else PAGES)
+    ]
     try:
         for page in pages:
             page.start()
+        eventually(lambda: list((log / "run").iterdir()), "the training records")
         disturb([disturber], found, training.pid, time.monotonic() + seconds)
         disturber.settle()
-        said, _ = training.communicate(timeout=ENDS_WITHIN_S)
         stop.set()
         for page in pages:
             page.join()
+        said, _ = training.communicate(timeout=ENDS_WITHIN_S)
         check_reports(tensorboard, {"": str(log)}, found)
     finally:
         stop.set()
