@@ -36,6 +36,7 @@ SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
 # The environments
 
+# Python compiles what is imported, which is a small part of what is installed.
 .make/venv: setup.py pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) not found: install Python 3.10 or newer, or set PYTHON" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -44,7 +45,7 @@ SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 		{ echo "make: this Python cannot create virtual environments: on Debian, run: apt install python3-venv" >&2; exit 1; }
 	@mkdir -p .make
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
 	@touch $@
 
 .make/npm: frontend/package-lock.json
@@ -91,7 +92,7 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 		--target $@ torch-tb-profiler==0.4.3 pandas python-dateutil pytz six tzdata || \
 		echo "test: torch-tb-profiler is not available: its test is skipped"
 
-# What tests of Python need apart from the environment itself. Python compiles of it only what is imported.
+# What tests of Python need apart from the environment itself.
 FOR_PYTHON_TESTS := $(STATIC) .make/torch-tb-profiler $(if $(CI),.make/torch-for-tests)
 
 # Continuous integration tries a failed test a second time, and says so: processes of its own may take long there.
