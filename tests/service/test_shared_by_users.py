@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -90,12 +91,11 @@ def as_user(user: int, step: Callable[[Path], None], path: Path) -> None:
 
 
 @pytest.fixture
-def open_folder(tmp_path: Path) -> Path:
-    """A folder that everyone may enter."""
-    for folder in (tmp_path, *tmp_path.parents):
-        if "pytest" in str(folder):
-            folder.chmod(0o755)
-    return tmp_path
+def open_folder() -> Iterator[Path]:
+    """A folder that everyone may enter. Not one of pytest's: each new pytest closes those to other users."""
+    with TemporaryDirectory(prefix="gpudiag-test-") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
 
 
 @pytest.fixture
