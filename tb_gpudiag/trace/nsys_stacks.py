@@ -11,13 +11,17 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from tb_gpudiag.trace.events import NONE, Int32, Int64
+from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.trace.nsys_database import MISSING, Database
 
 # `py::Trainer.step:/home/me/train.py`
 _PREFIX: Final = "py::"
 # Deeper frames than this are recursion.
 _MOST_LEVELS: Final = 128
+# Characters of a stack: as many as of those that torch writes.
+_LONGEST: Final = 65_536
+# Characters of all stacks. Ten thousand different ones of sixty frames have 50 million.
+_MOST_CHARACTERS = 256 << 20
 
 
 class Stacks:
@@ -31,6 +35,7 @@ class Stacks:
         self._names = [names[i] for i in order.tolist()]
         self.texts: list[str] = []
         self._index: dict[str, int] = {}
+        self._room = _MOST_CHARACTERS
         self._chains = self._read(database, "CUDA_CALLCHAINS")
         samples = database.whole("COMPOSITE_EVENTS", ("id", "start", "globalTid")) if len(names) else None
         found, stack = self._read(database, "SAMPLING_CALLCHAINS")
@@ -79,23 +84,42 @@ class Stacks:
         chain, symbol = chain[order], symbol[order]
         ids, first, own = np.unique(chain, return_index=True, return_inverse=True)
         level = np.arange(len(chain)) - first[own]
-        code = np.full(len(ids), NONE, np.int64)
-        texts = [""]
+        # Nodes of a tree: chains with the same innermost frames share them.
+        node = np.full(len(ids), NONE, np.int64)
+        parents, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        count = 0
         for each in range(min(int(level.max(initial=-1)) + 1, _MOST_LEVELS)):
             rows_of = level == each
             pairs, new = np.unique(
-                np.stack([code[own[rows_of]], symbol[rows_of]], axis=1), axis=0, return_inverse=True
+                np.stack([node[own[rows_of]], symbol[rows_of]], axis=1), axis=0, return_inverse=True
             )
-            shown = [
-                (f"{texts[before + 1]};" if before != NONE else "") + self._names[name]
-                for before, name in pairs.tolist()
-            ]
-            code[own[rows_of]] = len(texts) - 1 + new.reshape(-1)
-            texts += shown
-        numbers: Int32 = np.array([self._number(text) if text else NONE for text in texts], np.int32)
-        return ids, numbers[code + 1].astype(np.int64)
+            node[own[rows_of]] = count + new.reshape(-1)
+            count += len(pairs)
+            parents.append(pairs[:, 0])
+            names.append(pairs[:, 1])
+        tree = np.concatenate(parents), np.concatenate(names)
+        last, of = np.unique(node, return_inverse=True)
+        numbers: Int64 = np.array([self._number(self._text(tree, each)) for each in last.tolist()], np.int64)
+        return ids, numbers[of.reshape(-1)]
+
+    def _text(self, tree: tuple[Int64, Int64], node: int) -> str:
+        """Return the frames of a chain, innermost first; "" if the texts have no room for more."""
+        parent, name = tree
+        path: list[str] = []
+        while node != NONE:
+            path.append(self._names[int(name[node])])
+            node = int(parent[node])
+        path.reverse()
+        kept, length = 0, 0
+        while kept < len(path) and length + len(path[kept]) < _LONGEST:
+            length += len(path[kept]) + 1
+            kept += 1
+        self._room -= length
+        return ";".join(path[:kept]) if self._room >= 0 else ""
 
     def _number(self, text: str) -> int:
+        if not text:
+            return NONE
         if text not in self._index:
             self._index[text] = len(self.texts)
             self.texts.append(text)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unreadable
-from tb_gpudiag.trace import nsys_database
+from tb_gpudiag.trace import nsys_database, nsys_stacks
 from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.read import read_trace
@@ -160,3 +160,18 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     read_trace(str(path))
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.sqlite"]
+
+
+def test_stacks_of_long_names_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stack has all frames of the one before it: texts of all of them would have gigabytes."""
+    monkeypatch.setattr(nsys_stacks, "_MOST_CHARACTERS", 200_000)
+    export = small()
+    for number in range(1, 6):
+        for depth in range(128):
+            symbol = export.string(f"py::{'a' * 3_000}{number}_{depth % 9}:/train.py")
+            export.add("CUDA_CALLCHAINS", id=number, symbol=symbol, stackDepth=depth)
+        export.call("cudaFree_v3020", 1000 * number, 1000 * number + 9, 0, 1, callchainId=number)
+    texts = read_trace(str(export.write(tmp_path / "report.sqlite"))).events.call_stacks
+    assert sorted({len(text) > 50_000 for text in texts if text}) == [True]
+    assert max(map(len, texts)) <= 1 << 16
+    assert sum(map(len, texts)) <= 200_000
