@@ -1,4 +1,7 @@
-"""Read files in a store (S3 and others) through fsspec: in ranges, in limited time, again after failures."""
+"""Read files in a store (S3 and others) through fsspec: in ranges, in limited time, again after failures.
+
+Imports fsspec on use: most files are local, and it imports asyncio.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,6 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final, NamedTuple
-
-import fsspec
-from fsspec.asyn import AsyncFileSystem
-from fsspec.exceptions import FSTimeoutError
-from fsspec.registry import known_implementations
 
 from tb_gpudiag.errors import Unreadable, without_url_secrets
 
@@ -70,8 +68,10 @@ class RemoteFile:
     """
 
     def __init__(self, url: str) -> None:
+        from fsspec.core import url_to_fs
+
         self._url = url
-        self._system, self._path = fsspec.core.url_to_fs(url)
+        self._system, self._path = url_to_fs(url)
         info = self._info()
         if info.get("type") == "directory":
             raise IsADirectoryError("it is a directory")
@@ -154,6 +154,9 @@ def _call_once(
     arguments: tuple[Any, ...],
     options: dict[str, Any],
 ) -> Any:
+    from fsspec.asyn import AsyncFileSystem
+    from fsspec.exceptions import FSTimeoutError
+
     if isinstance(system, AsyncFileSystem):
         try:
             return method(*arguments, timeout=limit_s, **options)  # ends the call, too
@@ -192,7 +195,9 @@ def listed(url: str) -> list[Listed]:
     Stores list by prefix: this takes a call for each thousand files, whatever folders they are in. Raises
     what fsspec raises, and FileNotFoundError if there is nothing.
     """
-    system, inner = fsspec.core.url_to_fs(url)
+    from fsspec.core import url_to_fs
+
+    system, inner = url_to_fs(url)
     system.invalidate_cache()
     found = call(system, system.find, inner, detail=True, limit_s=LIST_LIMIT_S)
     if not isinstance(found, dict):  # adlfs returns a list if the URL is that of a file
@@ -242,6 +247,8 @@ def modified_s(info: dict[str, Any]) -> float:
 
 def how_to_install(url: str) -> str:
     """Return the command that installs what reads and writes files with this URL."""
+    from fsspec.registry import known_implementations
+
     scheme = url.partition("://")[0]
     if scheme in _EXTRAS:
         return f"pip install 'tb-gpudiag[{_EXTRAS[scheme]}]'"
