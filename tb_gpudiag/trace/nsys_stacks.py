@@ -6,6 +6,7 @@ them among the native frames, without lines.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -66,7 +67,12 @@ class Stacks:
         if chain is not None and len(ids):
             at = np.minimum(np.searchsorted(ids, chain), len(ids) - 1)
             code = np.where((ids[at] == chain) & (chain != MISSING), stacks[at], code)
-        return pa.DictionaryArray.from_arrays((code + 1).astype(np.int32), ["", *self.texts])
+        return pa.DictionaryArray.from_arrays((code + 1).astype(np.int32), self._dictionary)
+
+    @cached_property
+    def _dictionary(self) -> pa.Array:
+        """The texts behind "". All parts of the trace share them."""
+        return pa.array(["", *self.texts])
 
     def _read(self, database: Database, table: str) -> tuple[Int64, Int64]:
         """Return the ids of a table's call chains that have Python frames, sorted, and their stacks."""
