@@ -81,21 +81,21 @@ def samples(folder: Path, size_mb: int = SIZE_MB) -> dict[str, Sample]:
         run.mkdir(parents=True)
         os.link(large, run / f"worker.{number}.pt.trace.json")
         os.utime(run / f"worker.{number}.pt.trace.json", (1_700_000_000, 1_700_000_000))
-    with _tensorboard(folder) as tensorboard:
+    with tensorboard_at(folder) as tensorboard:
         ids = eventually(
             lambda: [t["id"] for t in tensorboard.traces()] if len(tensorboard.traces()) == TRACES else None
         )
-        idle = _probes(tensorboard, PROBES)
-        analyzing = _with_tabs(tensorboard, "gpudiag", ids, analyzing=True)
+        idle = probes(tensorboard, PROBES)
+        analyzing = with_tabs(tensorboard, "gpudiag", ids, analyzing=True)
         for id_ in ids:
             tensorboard.report(id_)
         _save_answers(tensorboard, ids[0], folder / "floor")
-        ready_bytes = _with_tabs(tensorboard, floor.NAME, ids)
+        ready_bytes = with_tabs(tensorboard, floor.NAME, ids)
         with _busy():
-            busy = _with_tabs(tensorboard, floor.NAME, ids)
-        zooming = _with_tabs(tensorboard, "gpudiag", ids)
-        ready_bytes += _with_tabs(tensorboard, floor.NAME, ids)
-        idle += _probes(tensorboard, PROBES)
+            busy = with_tabs(tensorboard, floor.NAME, ids)
+        zooming = with_tabs(tensorboard, "gpudiag", ids)
+        ready_bytes += with_tabs(tensorboard, floor.NAME, ids)
+        idle += probes(tensorboard, PROBES)
         return {
             IDLE: Sample(idle),
             FLOOR: ready_bytes,
@@ -106,7 +106,7 @@ def samples(folder: Path, size_mb: int = SIZE_MB) -> dict[str, Sample]:
 
 
 @contextmanager
-def _tensorboard(folder: Path) -> Iterator[TensorBoard]:
+def tensorboard_at(folder: Path) -> Iterator[TensorBoard]:
     """Start a TensorBoard that has the plugin of the floor, too."""
     info = folder / "floor-site" / "floor-0.0.0.dist-info"
     info.mkdir(parents=True)
@@ -147,21 +147,30 @@ def _save_answers(tensorboard: TensorBoard, id_: str, directory: Path) -> None:
             (directory / route).write_bytes(answer.read())
 
 
-def _with_tabs(tensorboard: TensorBoard, plugin: str, ids: list[str], *, analyzing: bool = False) -> Sample:
-    seconds = ANALYZE_S if analyzing else ZOOM_S
+def with_tabs(
+    tensorboard: TensorBoard,
+    plugin: str,
+    ids: list[str],
+    *,
+    analyzing: bool = False,
+    tabs: int = TABS,
+    seconds: float = ZOOM_S,
+) -> Sample:
+    """Measure the other route while pages ask a plugin. analyzing: until all traces are analyzed."""
+    seconds = ANALYZE_S if analyzing else seconds
     command = [
         *(sys.executable, "-m", "tests.benchmarks.tabs"),
-        *(f"{tensorboard.address}/data/plugin/{plugin}", str(TABS), str(seconds), *ids),
+        *(f"{tensorboard.address}/data/plugin/{plugin}", str(tabs), str(seconds), *ids),
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY) as tabs:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY) as pages:
         time.sleep(2.0)  # until all of them are open
         found: list[float] = []
-        while tabs.poll() is None:
-            found += _probes(tensorboard, 20)
+        while pages.poll() is None:
+            found += probes(tensorboard, 20)
             if analyzing and all(trace["state"] == "ready" for trace in tensorboard.traces()):
                 break
-        assert tabs.stdout is not None
-        seen = json.loads(tabs.stdout.read())
+        assert pages.stdout is not None
+        seen = json.loads(pages.stdout.read())
     return Sample(found, seen["answers"], seen["slices_s"])
 
 
@@ -178,7 +187,8 @@ def _busy() -> Iterator[None]:
             process.wait()
 
 
-def _probes(tensorboard: TensorBoard, count: int) -> list[float]:
+def probes(tensorboard: TensorBoard, count: int) -> list[float]:
+    """Return how long the other route takes, again and again."""
     times = []
     for _ in range(count):
         began = time.perf_counter()

@@ -24,9 +24,8 @@ WIDTH, BATCHES = 16, 30
 
 def loop() -> str:
     """The code of the page, which soon records."""
-    (code,) = (
-        block for block in re.findall("```python\n(.*?)```", PAGE.read_text(), re.S) if "Accel" in block
-    )
+    blocks = re.findall("```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    code: str = next(block for block in blocks if "accelerate" in block)
     assert '"wait": 500' in code
     return code.replace('"wait": 500', '"wait": 1, "repeat": 1').replace("close()", "close(100)")
 
