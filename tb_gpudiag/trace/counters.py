@@ -145,7 +145,9 @@ def event_samples(
     key = _codes(keys)
     timed = counts[rows]
     good = np.isfinite(value) & (np.abs(np.where(np.isfinite(value), value, 0)) < _LARGEST)
-    metric = np.array([_METRIC.fullmatch(text) is not None for text in key.texts] or [False], np.bool_)
+    # Matching takes the square of the length.
+    metrics = [len(text) <= _LONGEST_NAME and _METRIC.fullmatch(text) is not None for text in key.texts]
+    metric = np.array(metrics or [False], np.bool_)
     good &= timed[owner] | metric[key.code]
     owner, value, entry = owner[good], value[good], key.code[good]
     each = np.stack([pid.code[owner], name.code[owner], number.code[owner], entry, timed[owner]], axis=1)

@@ -172,3 +172,10 @@ def test_counters_over_many_chunks() -> None:
     assert np.array_equal(clock.value, np.arange(samples) % 97 + 0.5)
     assert np.array_equal(clock.time_ns, np.arange(samples) * 1_000)
     assert np.array_equal(cap.value, np.full(samples, 100.0))
+
+
+def test_a_key_of_any_length_is_read_at_once() -> None:
+    key = "a" + "_" * 100_000 + "!"
+    found = one(read(count("clock", 10, {key: 1.0})))
+    assert found.name.startswith("clock: a___")
+    assert len(found.name) == 120
