@@ -21,6 +21,7 @@ from typing import Literal
 from tb_gpudiag.errors import GpudiagError, JobFailed, LimitReached, NoAnswer
 from tb_gpudiag.service.cache import Cache
 from tb_gpudiag.service.child_process import worker_environment
+from tb_gpudiag.service.claims import WAITING as WAITING_FOR_OTHERS
 from tb_gpudiag.service.entry import Entry
 from tb_gpudiag.service.process_end import listen, log_last_output, why_no_result
 from tb_gpudiag.service.protocol import TRANSIENT, Done, Failed, Progress, Task, parse
@@ -42,6 +43,11 @@ FAILURES_KEPT = 1000
 # of processes, the wait is longer.
 RETRY_AFTER_S = 20.0
 RETRY_LATER_S = 300.0
+
+# Analyses that wait for a store, or for another process, do not keep others from running. But they may all go
+# on at once: this many times as many processes as may run.
+WAITING_STAGES = frozenset({WAITING_FOR_STORE, WAITING_FOR_OTHERS})
+MOST_PER_WORKER = 2
 
 # A file that has crashed this many processes most likely crashes the next one.
 MOST_CRASHES = 3
@@ -215,10 +221,11 @@ class Jobs:
 
     def _next(self) -> _Job | None:
         """Return the queued job that was asked for last; None if there is none or all workers are busy."""
-        running = sum(1 for job in self._jobs.values() if job.state == "running")
+        running = [job.stage not in WAITING_STAGES for job in self._jobs.values() if job.state == "running"]
         now_s = time.monotonic()
         queued = [job for job in self._jobs.values() if job.state == "queued" and job.not_before_s <= now_s]
-        if running >= self._settings.workers or not queued:
+        workers = self._settings.workers
+        if sum(running) >= workers or len(running) >= MOST_PER_WORKER * workers or not queued:
             return None
         return max(queued, key=lambda job: job.asked_s)
 

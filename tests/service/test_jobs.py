@@ -23,6 +23,7 @@ from tb_gpudiag.service.jobs import COMMAND, Jobs, JobState
 from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.settings import MIB, Settings
 from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.source import WAITING_FOR_STORE
 from tests.service.helpers import FAKE_WORKER, eventually, hasten, is_alive, trace_file, write_trace
 
 pytestmark = pytest.mark.slow  # each test starts processes and waits for them
@@ -225,6 +226,18 @@ def test_a_store_that_does_not_answer_is_asked_again(
     eventually(lambda: here.cache.find("b"), "others go on")
     write_trace(here.folder, "a")
     eventually(lambda: here.ask("a") and here.cache.find("a"))
+
+
+def test_an_analysis_that_waits_for_a_store_lets_others_run(desk: Callable[..., Desk]) -> None:
+    here = desk(workers=1)
+    eventually(lambda: here.ask("a", "stalled").stage == WAITING_FOR_STORE)
+    here.ask("b")
+    eventually(lambda: here.cache.find("b"))
+    eventually(lambda: here.ask("c", "stalled").stage == WAITING_FOR_STORE)
+    here.ask("d")
+    assert here.jobs.counts() == {"queued": 1, "running": jobs.MOST_PER_WORKER, "failed": 0}
+    here.jobs.cancel("a")
+    eventually(lambda: here.cache.find("d"))
 
 
 def test_a_store_that_stalls_until_the_time_limit_is_asked_again(
