@@ -6,20 +6,19 @@ Python.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.counters import Samples, event_samples
 from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Bool, Category, Float32, Int32, Int64, UInt8
-from tb_gpudiag.trace.grids import Seldom, blocks_of
+from tb_gpudiag.trace.fields import Fields, Rows
+from tb_gpudiag.trace.grids import blocks_of
 from tb_gpudiag.trace.messages import message_texts
 from tb_gpudiag.trace.snapshot_segments import MOST_BYTES
 from tb_gpudiag.trace.vocabulary.shaped_operators import has_cost, has_settings
@@ -103,65 +102,55 @@ class Part:
     counters: Samples | None = None
 
 
-def part_of(columns: dict[str, pa.Array], seldom: Seldom) -> Part:
-    """Make a Part of a chunk's events. `columns` are by our names (see kineto.py)."""
-    rows = len(columns["phase"])
-    start_ns, start_known = _nanoseconds(columns["start_us"])
+def part_of(fields: Fields) -> Part:
+    """Make a Part of a chunk's events."""
+    start_ns, start_known = fields.nanoseconds("start_us")
     start_known &= (start_ns >= EARLIEST_NS) & (start_ns <= LATEST_NS)
-    phase = _encoded(columns["phase"])
+    phase = fields.texts("phase")
     begin, end = _is(phase, kineto.BEGIN_PHASE), _is(phase, kineto.END_PHASE)
-    failed = _equal(columns["name"], kineto.OUT_OF_MEMORY_NAME)
-    memory = _is(phase, *kineto.MEMORY_PHASES) & (_equal(columns["name"], kineto.MEMORY_NAME) | failed)
+    failed = fields.equal("name", kineto.OUT_OF_MEMORY_NAME)
+    memory = _is(phase, *kineto.MEMORY_PHASES) & (fields.equal("name", kineto.MEMORY_NAME) | failed)
     span = (_is(phase, kineto.SPAN_PHASE) | begin | end) & ~memory
-    malformed = np.asarray(pc.is_null(columns["phase"])) | ((span | memory) & ~start_known)
-    malformed |= memory & _implausible(columns)
+    malformed = ~fields.known("phase") | ((span | memory) & ~start_known)
+    malformed |= memory & _implausible(fields)
     span_rows = np.flatnonzero(span & ~malformed)
     memory_rows = np.flatnonzero(memory & ~malformed)
-    name_rows = np.flatnonzero(
-        _is(phase, kineto.METADATA_PHASE) & _equal(columns["name"], kineto.THREAD_NAME)
-    )
+    name_rows = np.flatnonzero(_is(phase, kineto.METADATA_PHASE) & fields.equal("name", kineto.THREAD_NAME))
 
-    thread, threads = _threads(
-        columns["pid"], columns["tid"], np.concatenate([span_rows, memory_rows, name_rows])
-    )
+    thread, threads = _threads(fields, np.concatenate([span_rows, memory_rows, name_rows]))
     span_thread, memory_thread, name_thread = np.split(thread, np.cumsum([len(span_rows), len(memory_rows)]))
-    names = _shortened(columns["thread_name"].take(_indices(name_rows)), LONGEST_NAME).to_pylist()
-    spans, negative, missing = _spans(columns, seldom, span_rows, start_ns, begin, end, span_thread, threads)
+    names = fields.texts("thread_name", name_rows, cut=LONGEST_NAME).to_pylist()
+    spans, negative, missing = _spans(fields, span_rows, start_ns, begin, end, span_thread, threads)
     return Part(
-        read=rows - int(malformed.sum()),
+        read=fields.count - int(malformed.sum()),
         malformed=int(malformed.sum()),
         negative_durations=negative,
         missing_durations=missing,
         spans=spans,
-        memory=_memory(columns, memory_rows, start_ns, memory_thread, failed),
+        memory=_memory(fields, memory_rows, start_ns, memory_thread, failed),
         threads=threads,
         thread_names={threads[t]: n for t, n in zip(name_thread.tolist(), names, strict=True) if n},
         counters=event_samples(
-            columns,
-            _is(phase, kineto.COUNTER_PHASE)
-            & start_known
-            & ~_equal(columns["category"], kineto.QUEUE_CATEGORY),
-            span & start_known & _equal(columns["category"], kineto.RANGE_CATEGORY),
+            fields,
+            _is(phase, kineto.COUNTER_PHASE) & start_known & ~fields.equal("category", kineto.QUEUE_CATEGORY),
+            span & start_known & fields.equal("category", kineto.RANGE_CATEGORY),
             start_ns,
-            seldom,
         ),
     )
 
 
 def _spans(
-    columns: dict[str, pa.Array],
-    seldom: Seldom,
-    rows: Int64,
+    fields: Fields,
+    rows: Rows,
     start_ns: Int64,
     begin: Bool,
     end: Bool,
     thread: Int32,
     threads: list[tuple[str, str]],
 ) -> tuple[Spans, int, int]:
-    take = _indices(rows)
-    name = _encoded(_shortened(columns["name"].take(take), LONGEST_NAME))
-    category = _categories(columns["category"].take(take), name)
-    duration_ns, duration_known = _nanoseconds(columns["duration_us"])
+    name = fields.texts("name", rows, cut=LONGEST_NAME)
+    category = _categories(fields.texts("category", rows), name)
+    duration_ns, duration_known = fields.nanoseconds("duration_us")
     duration_ns, duration_known = duration_ns[rows], duration_known[rows]
     duration_known &= duration_ns <= LONGEST_NS
     negative = duration_known & (duration_ns < 0)
@@ -169,21 +158,21 @@ def _spans(
     paired = (begin | end)[rows]
     work = np.isin(category, _WORK)
     copies = np.isin(category, _COPIES)  # on ROCm, the calls that start copies have bytes, too
-    of_copies = seldom("copies") if copies.any() else {}
-    sizes = _numbers(of_copies["copied_bytes"], rows) if of_copies else np.full(len(rows), NONE, np.int64)
+    of_copies = fields.group("copies") if copies.any() else None
+    sizes = of_copies.numbers("copied_bytes", rows) if of_copies else np.full(len(rows), NONE, np.int64)
     sizes[~copies] = NONE
     pids = np.array([kineto.number_of(pid) for pid, _ in threads], np.int32)
     tids = np.array([kineto.number_of(tid) for _, tid in threads], np.int32)
     tids -= np.where(tids >= kineto.SYNC_TID_OFFSET, np.int32(kineto.SYNC_TID_OFFSET), np.int32(0))
-    numbers = {name: _numbers(columns[name], rows) for name in _NUMBERS}
+    numbers = {name: fields.numbers(name, rows) for name in _NUMBERS}
     syncs = category == Category.CUDA_SYNC
     if syncs.any():
-        of_waits = seldom("waits")
+        of_waits = fields.group("waits")
         for column, awaited in (("sequence", "awaited_record"), ("forward_thread", "awaited_stream")):
-            values = _numbers(of_waits[awaited], rows) if of_waits else np.full(len(rows), NONE, np.int64)
+            values = of_waits.numbers(awaited, rows) if of_waits else np.full(len(rows), NONE, np.int64)
             numbers[column] = np.where(syncs, values, numbers[column])
-    blocks_per_sm = _decimals(columns["blocks_per_sm"], rows, category)
-    shared_bytes = _small(_numbers(columns["shared_bytes"], rows))
+    blocks_per_sm = _decimals(fields, "blocks_per_sm", rows, category)
+    shared_bytes = _small(fields.numbers("shared_bytes", rows))
     shared_bytes[category != Category.KERNEL] = NONE
     spans = Spans(
         phase_end=end[rows],
@@ -193,49 +182,48 @@ def _spans(
         thread=thread,
         start_ns=start_ns[rows],
         duration_ns=duration_ns,
-        device=_place(columns["device"], rows, work | syncs, pids, thread),
-        stream=_place(columns["stream"], rows, work | syncs, tids, thread),
+        device=_place(fields.numbers("device", rows), work | syncs, pids, thread),
+        stream=_place(fields.numbers("stream", rows), work | syncs, tids, thread),
         bytes=sizes,
         numbers=numbers,
         blocks_per_sm=blocks_per_sm,
-        blocks=blocks_of(rows, category, name, blocks_per_sm, seldom),
-        warps_per_block=_per_block(_decimals(columns["warps_per_sm"], rows, category), blocks_per_sm),
-        registers=_tiny(_numbers(columns["registers"], rows), category),
+        blocks=blocks_of(fields, rows, category, name, blocks_per_sm),
+        warps_per_block=_per_block(_decimals(fields, "warps_per_sm", rows, category), blocks_per_sm),
+        registers=_tiny(fields.numbers("registers", rows), category),
         shared_bytes=shared_bytes,
-        call_stack=_encoded(_shortened(columns["call_stack"].take(take), _LONGEST_STACK)),
-        shapes=_short_texts(columns["input_shapes"].take(take)),
-        types=_texts_where(has_cost, columns["input_types"].take(take), name),
-        settings=_settings(take, name, seldom),
-        messages=message_texts(take, name, seldom),
+        call_stack=fields.texts("call_stack", rows, cut=_LONGEST_STACK),
+        shapes=fields.texts("input_shapes", rows, most=_LONGEST_SHAPES),
+        types=_texts_where(has_cost, fields, "input_types", rows, name),
+        settings=_texts_where(has_settings, fields.group("settings"), "settings", rows, name),
+        messages=message_texts(fields, rows, name),
     )
     return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
 
 
-def _implausible(columns: dict[str, pa.Array]) -> Bool:
+def _implausible(fields: Fields) -> Bool:
     """Mask of the events with a size that no machine has."""
-    beyond = np.zeros(len(columns["phase"]), np.bool_)
+    beyond = np.zeros(fields.count, np.bool_)
     for name in ("memory_bytes", "memory_allocated", "memory_reserved"):
-        sizes = _filled(columns[name], 0)
+        sizes = fields.numbers(name, np.arange(fields.count), 0)
         beyond |= (sizes < -MOST_BYTES) | (sizes > MOST_BYTES)
     return beyond
 
 
-def _memory(columns: dict[str, pa.Array], rows: Int64, time_ns: Int64, thread: Int32, failed: Bool) -> Memory:
+def _memory(fields: Fields, rows: Rows, time_ns: Int64, thread: Int32, failed: Bool) -> Memory:
     return Memory(
         time_ns=time_ns[rows],
-        bytes=_numbers(columns["memory_bytes"], rows, 0),
-        address=_filled(columns["memory_address"], 0)[rows].astype(np.uint64),
-        device_type=_small(_numbers(columns["memory_device_type"], rows)),
-        device=_small(_numbers(columns["memory_device"], rows)),
-        allocated=_numbers(columns["memory_allocated"], rows),
-        reserved=_numbers(columns["memory_reserved"], rows),
+        bytes=fields.numbers("memory_bytes", rows, 0),
+        address=fields.numbers("memory_address", rows, 0).astype(np.uint64),
+        device_type=_small(fields.numbers("memory_device_type", rows)),
+        device=_small(fields.numbers("memory_device", rows)),
+        allocated=fields.numbers("memory_allocated", rows),
+        reserved=fields.numbers("memory_reserved", rows),
         thread=thread,
         failed=failed[rows],
     )
 
 
-def _categories(cat: pa.Array, name: pa.DictionaryArray) -> UInt8:
-    cats = _encoded(cat)
+def _categories(cats: pa.DictionaryArray, name: pa.DictionaryArray) -> UInt8:
     texts = cats.dictionary.to_pylist()
     table = np.array([kineto.category(text) for text in texts] or [Category.OTHER], np.uint8)
     codes = cats.indices.to_numpy()
@@ -248,36 +236,20 @@ def _categories(cat: pa.Array, name: pa.DictionaryArray) -> UInt8:
 
 
 def _texts_where(
-    kept: Callable[[str], bool], texts: pa.Array, name: pa.DictionaryArray
+    kept: Callable[[str], bool], fields: Fields | None, field: str, rows: Rows, name: pa.DictionaryArray
 ) -> pa.DictionaryArray:
-    """Keep the texts of events of the names that are kept; the others become empty. For all operators, they
+    """Read the texts of events of the names that are kept; the others are empty. For all operators, they
     take much memory."""
     keeps = np.array([kept(n) for n in name.dictionary.to_pylist()] or [False], np.bool_)
-    if not keeps.any():
+    if fields is None or not keeps.any():
         return pa.DictionaryArray.from_arrays(np.zeros(len(name), np.int32), [""])
-    keep = pc.and_(
-        pa.array(keeps[name.indices.to_numpy()]), pc.less_equal(pc.binary_length(texts), _LONGEST_SHAPES)
-    )
-    return _encoded(pc.if_else(pc.fill_null(keep, False), texts, ""))
+    return fields.texts(field, rows, where=keeps[name.indices.to_numpy()], most=_LONGEST_SHAPES)
 
 
-def _short_texts(texts: pa.Array) -> pa.DictionaryArray:
-    """Keep the texts of an ordinary length; the others become empty."""
-    short = pc.fill_null(pc.less_equal(pc.binary_length(texts), _LONGEST_SHAPES), False)
-    return _encoded(pc.if_else(short, texts, ""))
-
-
-def _settings(take: pa.Array, name: pa.DictionaryArray, seldom: Seldom) -> pa.DictionaryArray:
-    needed = any(has_settings(n) for n in name.dictionary.to_pylist())
-    found = seldom("settings") if needed else {}
-    texts = found["settings"].take(take) if found else pa.nulls(len(name), pa.string())
-    return _texts_where(has_settings, texts, name)
-
-
-def _decimals(column: pa.Array, rows: Int64, category: UInt8) -> Float32:
-    """Return the column for kernels; NaN for other events and for values that are not a number."""
-    values = np.asarray(pc.fill_null(column, float("nan")).to_numpy(), np.float64)[rows]
-    known = (category == Category.KERNEL) & (values >= 0) & (values < 1e9)
+def _decimals(fields: Fields, name: str, rows: Rows, category: UInt8) -> Float32:
+    """Return a field of kernels; NaN for other events and for values that are not a number."""
+    values = fields.decimals(name, rows, category == Category.KERNEL)
+    known = (values >= 0) & (values < 1e9)
     return np.where(known, values, np.nan).astype(np.float32)
 
 
@@ -294,19 +266,18 @@ def _tiny(values: Int64, category: UInt8) -> UInt8:
     return np.where(known, values, 0).astype(np.uint8)
 
 
-def _place(column: pa.Array, rows: Int64, work: Bool, by_thread: Int32, thread: Int32) -> Int32:
+def _place(numbers: Int64, work: Bool, by_thread: Int32, thread: Int32) -> Int32:
     """Device or stream of GPU work and synchronization events: from the arguments, or else from the event's
     pid or tid."""
-    given = _small(_numbers(column, rows))
+    given = _small(numbers)
     if len(thread):
         given = np.where(given == NONE, by_thread[thread], given)
     return np.where(work, given, NONE).astype(np.int32)
 
 
-def _threads(pid: pa.Array, tid: pa.Array, rows: Int64) -> tuple[Int32, list[tuple[str, str]]]:
+def _threads(fields: Fields, rows: Rows) -> tuple[Int32, list[tuple[str, str]]]:
     """Return the (pid, tid) pair of each of `rows` as an index, and the list of pairs that it points into."""
-    take = _indices(rows)
-    pids, tids = (_encoded(_shortened(column.take(take), LONGEST_NAME)) for column in (pid, tid))
+    pids, tids = (fields.texts(name, rows, cut=LONGEST_NAME) for name in ("pid", "tid"))
     pair = pids.indices.to_numpy().astype(np.int64) * max(len(tids.dictionary), 1) + tids.indices.to_numpy()
     pairs, thread = _numbered(pair, max(len(pids.dictionary), 1) * max(len(tids.dictionary), 1))
     left, right = np.divmod(pairs, max(len(tids.dictionary), 1))
@@ -324,72 +295,12 @@ def _numbered(values: Int64, bound: int) -> tuple[Int64, Int64]:
     return np.flatnonzero(used), (np.cumsum(used) - 1)[values]
 
 
-@functools.cache
-def _scalar(value: int | float | str, kind: pa.DataType) -> pa.Scalar:
-    # Cached: for each new scalar, pyarrow looks for pandas, which is slow if pandas is not installed.
-    return pa.scalar(value, kind)
-
-
-@functools.cache
-def _one_empty(kind: pa.DataType) -> pa.Array:
-    return pa.array([""], kind)
-
-
-def _indices(rows: Int64) -> pa.Array:
-    """Return rows for `take`. Not `pa.array`: it looks for pandas, too."""
-    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
-
-
-def _shortened(strings: pa.Array, longest: int) -> pa.Array:
-    if (pc.max(pc.binary_length(strings)).as_py() or 0) <= longest:
-        return strings
-    return pc.utf8_slice_codeunits(strings, 0, longest)
-
-
-def _encoded(strings: pa.Array) -> pa.DictionaryArray:
-    if len(strings) and strings.null_count == len(strings):
-        return pa.DictionaryArray.from_arrays(np.zeros(len(strings), np.int32), _one_empty(strings.type))
-    return pc.fill_null(strings, _scalar("", strings.type)).dictionary_encode()
-
-
 def _is(phases: pa.DictionaryArray, *texts: str) -> Bool:
     """Mask of the phases that are among `texts`."""
     known = np.isin(np.array(phases.dictionary.to_pylist(), np.str_), texts)
     return known[phases.indices.to_numpy()] if len(known) else np.zeros(0, np.bool_)
 
 
-def _equal(strings: pa.Array, text: str) -> Bool:
-    equal = pc.fill_null(pc.equal(strings, _scalar(text, strings.type)), _scalar(False, pa.bool_()))
-    return np.asarray(equal.to_numpy(zero_copy_only=False), np.bool_)
-
-
-def _filled(column: pa.Array, value: int) -> npt.NDArray[Any]:
-    if column.null_count == len(column):
-        return np.full(len(column), value, np.dtype(str(column.type)))
-    return np.asarray(pc.fill_null(column, _scalar(value, column.type)).to_numpy())
-
-
-def _numbers(column: pa.Array, rows: Int64, missing: int = NONE) -> Int64:
-    return _filled(column, missing)[rows].astype(np.int64)
-
-
 def _small(values: Int64) -> Int32:
     """Values as 32 bits; NONE for those that do not fit."""
     return np.where((values >= NONE) & (values < 2**31), values, NONE).astype(np.int32)
-
-
-def _nanoseconds(column: pa.Array) -> tuple[Int64, Bool]:
-    """Convert decimals of µs with 3 places to ns. Return the values, and a mask of those that are known.
-
-    Such a decimal is stored as a whole number of ns with 128 bits. Its low 64 bits are the value if it fits.
-    """
-    known = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), np.bool_)
-    data = column.buffers()[1]
-    if data is None or not len(column):
-        return np.zeros(len(column), np.int64), known
-    halves = np.frombuffer(data, np.int64)[2 * column.offset : 2 * (column.offset + len(column))].reshape(
-        -1, 2
-    )
-    low, high = halves[:, 0], halves[:, 1]
-    known &= high == low >> 63
-    return np.where(known, low, 0), known

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.events import NONE, Bool, Counter, Float64, Int32, Int64
-from tb_gpudiag.trace.grids import Seldom
+from tb_gpudiag.trace.fields import Fields
 from tb_gpudiag.trace.stray import within
 
 MOST_COUNTERS: Final = 64
@@ -122,15 +122,13 @@ class Collector:
         return found, [f"the file has more counters or samples of them than are read ({MOST_COUNTERS})"]
 
 
-def event_samples(
-    columns: Mapping[str, pa.Array], counts: Bool, ranges: Bool, time_ns: Int64, seldom: Seldom
-) -> Samples | None:
+def event_samples(fields: Fields, counts: Bool, ranges: Bool, time_ns: Int64) -> Samples | None:
     """Read the counter events (`counts`) and the ranges of CUPTI's range profiler (`ranges`) of a chunk.
 
-    columns: by our names (see kineto.py). The masks and time_ns have shape (n,), one entry per event.
+    The masks and time_ns have shape (n,), one entry per event.
     """
     rows = np.flatnonzero(counts | ranges)
-    found = seldom("counters") if len(rows) else {}
+    found = fields.counters() if len(rows) else {}
     if not found:
         return None
     take = pa.array(rows)
@@ -140,9 +138,10 @@ def event_samples(
     entries = slice(int(first[0]), int(first[-1]))
     keys = values.keys[entries]
     value = np.asarray(pc.fill_null(values.items[entries], np.nan).to_numpy(), np.float64)
-    texts = (columns["pid"].take(take), columns["name"].take(take), found["series"].take(take))
-    pid, name, number = (_codes(text) for text in texts)
-    key = _codes(keys)
+    pid, name = (_codes(fields.texts(field, rows)) for field in ("pid", "name"))
+    number, key = (
+        _codes(pc.fill_null(texts, "").dictionary_encode()) for texts in (found["series"].take(take), keys)
+    )
     timed = counts[rows]
     good = np.isfinite(value) & (np.abs(np.where(np.isfinite(value), value, 0)) < _LARGEST)
     # Matching takes the square of the length.
@@ -171,9 +170,8 @@ class _Texts(NamedTuple):
     texts: list[str]
 
 
-def _codes(texts: pa.Array) -> _Texts:
-    found = pc.fill_null(texts, "").dictionary_encode()
-    return _Texts(found.indices.to_numpy(), found.dictionary.to_pylist())
+def _codes(texts: pa.DictionaryArray) -> _Texts:
+    return _Texts(texts.indices.to_numpy(), texts.dictionary.to_pylist())
 
 
 def devices_by_pid(gpu: Iterable[tuple[str, int]], host: Iterable[str]) -> dict[str, int]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.events import NONE, Message
-from tb_gpudiag.trace.grids import Seldom
+from tb_gpudiag.trace.fields import Fields, Rows, indices
 from tb_gpudiag.trace.vocabulary.kernel_names import communicates
 from tb_gpudiag.trace.vocabulary.operators import COLLECTIVE_PARAMETERS
 
@@ -24,23 +24,26 @@ _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _RANK: Final = re.compile(r"[0-9]{1,9}")
 
 
-def message_texts(take: pa.Array, name: pa.DictionaryArray, seldom: Seldom) -> pa.DictionaryArray:
+def message_texts(fields: Fields, rows: Rows, name: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return the fields of each event's message, joined to one text; "" for events without one.
 
-    take: the events' places in the columns of `seldom`, shape (n,). name: shape (n,).
+    name: of each of `rows`, shape (n,).
     """
-    names = name.dictionary.to_pylist()
-    has = np.array([_has_message(n) for n in names] or [False], np.bool_)
-    found = seldom("messages") if has.any() else {}
-    if not found:
+    has = np.array([_has_message(n) for n in name.dictionary.to_pylist()] or [False], np.bool_)
+    found = fields.group("messages") if has.any() else None
+    if found is None:
         return pa.DictionaryArray.from_arrays(np.zeros(len(name), np.int32), [""])
-    columns = [pc.fill_null(found[key].take(take), "") for key in kineto.SELDOM["messages"]]
+    own = np.flatnonzero(has[name.indices.to_numpy()])
+    columns = [found.texts(key, rows[own]).dictionary_decode() for key in kineto.SELDOM["messages"]]
     joined = pc.binary_join_element_wise(*columns, _SEPARATOR)
     # Where all fields are empty, the text consists of separators.
     said = pc.less(pc.binary_length(joined), _LONGEST)
     said = pc.and_(said, pc.greater(pc.binary_length(joined), len(columns) - 1))
-    said = pc.and_(said, pa.array(has[name.indices.to_numpy()]))
-    return pc.if_else(said, joined, "").dictionary_encode()
+    different = pc.if_else(said, joined, "").dictionary_encode()
+    place = np.zeros(len(name), np.int64)
+    place[own] = 1 + different.indices.to_numpy()
+    texts = pa.concat_arrays([pa.array([""]), different.dictionary])
+    return texts.take(indices(place)).dictionary_encode()
 
 
 def message_of(text: str) -> Message:

@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tb_gpudiag.trace import kineto
+from tb_gpudiag.trace import kineto, scanned
 from tb_gpudiag.trace.columns import Part, part_of
 from tb_gpudiag.trace.events import Bool
+from tb_gpudiag.trace.fields import ParsedFields
+from tb_gpudiag.trace.scanned import GivenUp, Scanner
 from tb_gpudiag.trace.structure import most_elements
 
 # Before version 2, DuckDB converted a number to a decimal by way of a double. It parses a quoted number digit
@@ -60,6 +62,7 @@ class Parser:
 
     def __init__(self) -> None:
         self._connection = _database().cursor()
+        self._scanner = Scanner(MOST_ELEMENTS) if scanned.available() else None
 
     def close(self) -> None:
         """Free the memory."""
@@ -70,12 +73,29 @@ class Parser:
 
         Return None if the text is not JSON, or has more than MOST_ELEMENTS elements.
         """
+        part = self._scan(text)
+        if part is not None:
+            return part
         if most_elements(text) > MOST_ELEMENTS and not self._fits(text):
             return None
         events = self._events(_EVENTS, text)
         if events is not None and _MAY_ROUND and _beyond_double(events.field(kineto.FIELDS["start_us"][0])):
             events = self._events(_EVENTS, kineto.quoted_timestamps(text))
-        return None if events is None else part_of(_columns(events), lambda group: self._seldom(text, group))
+        if events is None:
+            return None
+        return part_of(ParsedFields(_columns(events), lambda group: self._seldom(text, group)))
+
+    def _scan(self, text: bytes) -> Part | None:
+        """Read the events with the compiled scanner; return None if it cannot."""
+        if self._scanner is None:
+            return None
+        fields = self._scanner.scan(text, lambda: self._seldom(text, "counters"))
+        if fields is None:
+            return None
+        try:
+            return part_of(fields)
+        except GivenUp:
+            return None
 
     def valid(self, texts: list[bytes]) -> Bool:
         """Mask of the texts that are JSON, shape (len(texts),)."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
+from tb_gpudiag.errors import TraceError
+from tb_gpudiag.trace import scanned
 from tb_gpudiag.trace.events import Category, Int32, Trace
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.read import read_trace
@@ -57,6 +61,38 @@ def read_bytes(content: bytes, *, age_s: float | None = None, limits: Limits | N
         if age_s is None:
             os.utime(path, (LONG_AGO_S, LONG_AGO_S))
         return read_trace(path, limits=limits or Limits())
+
+
+def both_ways(read: Callable[[], Trace]) -> tuple[Trace | TraceError, Trace | TraceError]:
+    """Read with the compiled scanner, if there is one, and with DuckDB alone."""
+    found: list[Trace | TraceError] = []
+    for scanner in (scanned.available(), False):
+        with mock.patch.object(scanned, "available", return_value=scanner):
+            try:
+                found.append(read())
+            except TraceError as error:
+                found.append(error)
+    return found[0], found[1]
+
+
+def same_trace(one: Any, other: Any, where: str = "trace") -> None:
+    """Fail unless two traces are equal in every column; so for their parts."""
+    assert type(one) is type(other), where
+    if isinstance(one, TraceError):
+        assert (one.what, one.remedy) == (other.what, other.remedy)
+        return
+    if isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype, where
+        assert np.array_equal(one, other, equal_nan=one.dtype.kind == "f"), where
+    elif dataclasses.is_dataclass(one):
+        for field in dataclasses.fields(one):
+            same_trace(getattr(one, field.name), getattr(other, field.name), f"{where}.{field.name}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), where
+        for number, (mine, theirs) in enumerate(zip(one, other, strict=True)):
+            same_trace(mine, theirs, f"{where}[{number}]")
+    else:
+        assert one == other, where
 
 
 def document(*events: str | dict[str, Any], **top: Any) -> bytes:

@@ -1,0 +1,343 @@
+"""The compiled scanner and DuckDB read the same from every file. Skipped if it is not compiled."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tb_gpudiag.trace import scanned
+from tb_gpudiag.trace.assemble import Assembly
+from tb_gpudiag.trace.columns import Part, part_of
+from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.parser import Parser
+from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.trace.scanned import GivenUp, Scanner
+from tests.builder import GENERATIONS, Generation, TraceBuilder
+from tests.conftest import REPOSITORY, SHARED_TRACES
+from tests.fuzz.__main__ import CORPUS
+from tests.simulator import scenarios, simulate
+from tests.trace.support import both_ways, document, read_bytes, same_trace, span
+
+pytestmark = pytest.mark.skipif(not scanned.available(), reason="the scanner is not compiled")
+
+REAL = sorted(SHARED_TRACES.rglob("*.gz"))
+CORPUS_OF_TRACES = sorted((CORPUS / "trace").iterdir()) + sorted((CORPUS / "read").iterdir())
+
+
+def assert_same(content: bytes, limits: Limits | None = None) -> None:
+    same_trace(*both_ways(lambda: read_bytes(content, limits=limits)))
+
+
+def assert_parsed_alike(text: bytes) -> None:
+    """The same for an array of events."""
+    alike: list[Any] = []
+    for parser in parsers():
+        part = parser.parse(text)
+        assembly = Assembly()
+        if part is not None:
+            assembly.add(part)
+        alike.append(
+            [part is None, *assembly.finish(), assembly.events_read, assembly.malformed, assembly.notes]
+        )
+    same_trace(*alike)
+
+
+@functools.cache
+def parsers() -> list[Parser]:
+    """Return one that has the scanner, and one without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        with_scanner = Parser()
+        patch.setattr(scanned, "available", lambda: False)
+        return [with_scanner, Parser()]
+
+
+def scan(text: bytes) -> Part | None:
+    """Read an array of events with the scanner alone."""
+    fields = Scanner(100).scan(text, dict)
+    try:
+        return None if fields is None else part_of(fields)
+    except GivenUp:
+        return None
+
+
+def built(generation: Generation = "C2") -> TraceBuilder:
+    trace = TraceBuilder(generation)
+    main = trace.thread()
+    main.step(0, at=0, us=1_000)
+    main.frame('train.py(12): "train" é', at=0, us=1_000)
+    main.loader(at=0, us=100)
+    main.op("aten::mm", at=120, us=40, shapes=[[2, 3], [3, 4]])
+    main.launch("gemm", at=130, us=10, runs_at=145, runs_us=250)
+    main.launch("void nccl\\kernel", at=500, us=10, runs_at=545, runs_us=250)
+    return trace
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_built_traces(generation: Generation) -> None:
+    assert_same(built(generation).bytes())
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_the_scanner_reads_what_torch_writes(generation: Generation) -> None:
+    for event in json.loads(built(generation).bytes())["traceEvents"]:
+        for indent in (None, 1):
+            assert scan(json.dumps([event], indent=indent).encode()) is not None, event
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", scenarios())
+def test_simulated_traces(scenario: str) -> None:
+    assert_same(simulate(scenario).bytes())
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: str(path.relative_to(SHARED_TRACES))[:60])
+def test_real_traces(path: Path) -> None:
+    same_trace(*both_ways(lambda: read_trace(str(path))))
+
+
+@pytest.mark.parametrize("path", CORPUS_OF_TRACES, ids=lambda path: path.stem)
+def test_what_the_fuzzer_found(path: Path) -> None:
+    assert_same(path.read_bytes())
+
+
+NUMBERS = [
+    *(
+        "0",
+        "-0",
+        "7",
+        "-7",
+        "007",
+        "1.",
+        ".5",
+        "1.0",
+        "1.5",
+        "-1.5",
+        "1e3",
+        "1E-3",
+        "1e400",
+        "+1",
+        "0x1f",
+        "NaN",
+    ),
+    *("2147483648", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "1" * 19, "1" * 40),
+    *(
+        '"7"',
+        '"-7"',
+        '"007"',
+        '" 7"',
+        '"7.5"',
+        '"1e3"',
+        '""',
+        '"a"',
+        '"7',
+        "null",
+        "true",
+        "nul",
+        "[7]",
+        "{}",
+    ),
+    *("0.0005", "0.0015", "0.0025", "1.0004999", "1.0005001", "1.00049999999", "300000000.00051"),
+    *("274877906944.0006", "1704161511420306.491", '"1704161511420306.4915"', "2199023255553.9995", "1" * 16),
+]
+TEXTS = [
+    *(
+        '"a"',
+        '""',
+        r'"a\"b"',
+        r'"\\"',
+        r'"\/"',
+        r'"\b\f\n\r\t"',
+        r'"\u00e9\u20ac"',
+        r'"\u0000"',
+        r'"\ud83d\ude00"',
+    ),
+    *(
+        r'"\ud83d"',
+        r'"\x"',
+        r'"\u12g4"',
+        '"é€😀"',
+        '"a\x00b"',
+        '"a\nb"',
+        '"\x7f"',
+        "7",
+        "-7",
+        "-0",
+        "7.50",
+        "1e5",
+    ),
+    *("true", "false", "null", "[]", "{}", "[ 1, -2 ,\n[3]]", '["a", "b c"]', r'["a\n", "\/"]', "[1.0, 1e5]"),
+    *(
+        "[-0]",
+        '{"a": [1, {"b": null}], "a": true}',
+        "[1,]",
+        "[1",
+        "[[" * 40 + "]]" * 40,
+        '"' + "é" * 9_000 + '"',
+    ),
+    *("[" + ", ".join(["123"] * 200) + "]", "N/A", "'a'", "12345678901234567890", "[12345678901234567890]"),
+]
+EVENT_KEYS = {
+    "ts": NUMBERS,
+    "dur": NUMBERS,
+    **dict.fromkeys(("ph", "cat", "name", "pid", "tid", "args", "x"), TEXTS),
+}
+ARGUMENT_KEYS = {
+    **dict.fromkeys(
+        ("correlation", "Bytes", "bytes", "Addr", "device", "blocks per SM", "warps per SM"), NUMBERS
+    ),
+    **dict.fromkeys(
+        ("Call stack", "Input Dims", "Input type", "Concrete Inputs", "grid", "dtype", "y"), TEXTS
+    ),
+}
+CATEGORIES = ("cpu_op", "kernel", "gpu_memcpy", "cuda_sync")
+
+
+def event_with(key: str, value: str, category: str, *, argument: bool) -> str:
+    """Make an event with one more entry, which may be a second one of its key."""
+    arguments = '"External id": 5, "grid": [2, 1, 1], "block": [32, 1, 1], "Collective name": "allreduce"'
+    name = "ncclDevKernel_AllReduce" if category == "kernel" else "aten::conv2d"
+    entry = f'"{key}": {value}'
+    plain = {
+        "ph": '"X"',
+        "cat": f'"{category}"',
+        "name": f'"{name}"',
+        "pid": "7",
+        "tid": "8",
+        "ts": "5",
+        "dur": "2",
+    }
+    if not argument:
+        plain.pop(key, None)
+    entries = [f'"{own}": {text}' for own, text in plain.items()]
+    entries += [] if argument or key == "args" else [entry]
+    arguments = f"{{{arguments}, {entry}}}" if argument else value if key == "args" else f"{{{arguments}}}"
+    return "{" + ", ".join([*entries, f'"args": {arguments}']) + "}"
+
+
+@pytest.mark.parametrize("key", [*EVENT_KEYS, *ARGUMENT_KEYS])
+def test_odd_values(key: str) -> None:
+    for value in {**EVENT_KEYS, **ARGUMENT_KEYS}[key]:
+        events = [event_with(key, value, category, argument=key in ARGUMENT_KEYS) for category in CATEGORIES]
+        assert_parsed_alike(f"[{', '.join(events)}]".encode("utf-8", "surrogatepass"))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        *(
+            '{"ph": "X", "ph": "i", "ts": 1}',
+            '{"ph": "X", "ts": 1, "args": {"Bytes": 1, "Bytes": 2}}',
+            "{}",
+            "7",
+            "[]",
+        ),
+        *(
+            '{"ph": "X", "ts": 1, "args": {}, "args": {"bytes": 2}}',
+            '{"PH": "X", "ts": 1}',
+            r'{"\u0070h": "X", "ts": 1}',
+        ),
+        *(
+            '{"ph": "X", "ts": 1, "args": {"DEVICE": 3}}',
+            '{"ph": "X", "ts": 1, "x": 1, "x": {"y": []}}',
+            '{"ph" "X"}',
+        ),
+        *(
+            '{"ph": "X", "ts": 1,}',
+            '{"ph": "X" "ts": 1}',
+            '{"ph": "X", "ts": 1}}',
+            '{"ph": "C", "ts": 1, "args": {"a": 1}}',
+        ),
+        *(
+            '{"ph": "M", "name": "thread_name", "pid": 7, "tid": 8, "args": {"name": "py\\u00e9"}}',
+            '{"": 1, "ph": "X"}',
+        ),
+    ],
+)
+def test_odd_events(event: str) -> None:
+    assert_parsed_alike(f"[{json.dumps(span('before'))}, {event}]".encode())
+    assert_same(document(span("before"), event, span("after")))
+
+
+def test_broken_utf8() -> None:
+    for broken in (
+        b"\xff",
+        b"\xc0\xaf",
+        b"\xed\xa0\x80",
+        b"\xf4\x90\x80\x80",
+        b"\xe2\x82",
+        b"\xf0\x9f\x98\x80",
+    ):
+        content = document(span("before"), span("NAME"), span("after"))
+        assert_same(content.replace(b"NAME", b"a" + broken))
+
+
+def test_a_cut_text_is_given_up_wherever_it_ends() -> None:
+    events = built().bytes()
+    text = events[events.index(b"[", events.index(b"traceEvents")) : events.rindex(b"]") + 1]
+    scanner = Scanner(1_000)
+    assert scanner.scan(text, dict) is not None
+    for end in range(len(text)):
+        assert scanner.scan(text[:end], dict) is None
+
+
+def test_more_events_than_fit_are_given_up() -> None:
+    assert Scanner(3).scan(b"[{},{},{}]", dict) is not None
+    assert Scanner(2).scan(b"[{},{},{}]", dict) is None
+
+
+def test_deep_nesting_is_given_up_without_recursion() -> None:
+    assert scan(b'[{"ph":"X","x":' + b"[" * 50 + b"]" * 50 + b"}]") is not None
+    assert scan(b'[{"ph":"X","x":' + b"[" * 1_000_000) is None
+
+
+def test_different_texts_beyond_the_table_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanned, "_MOST_TEXTS", 4)
+    events = [span(str(number)) for number in range(5)]
+    assert scan(json.dumps(events[:1]).encode()) is None  # ph, cat, name, pid and tid
+    assert_same(document(*events))
+
+
+def test_what_the_scanner_gives_up_is_read_by_duckdb() -> None:
+    text = json.dumps([span(), {**span("later"), "ts": 1e300}]).encode()
+    assert scan(text) is None
+    parser = Parser()
+    try:
+        part = parser.parse(text)
+    finally:
+        parser.close()
+    assert part is not None
+    assert part.read + part.malformed == 2
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    changes=st.lists(
+        st.tuples(
+            st.integers(0, 1 << 20),
+            st.integers(0, 8),
+            st.binary(max_size=8) | st.sampled_from([b'"', b"}", b",", b"\\"]),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    chunk_bytes=st.sampled_from([64, 300, 4 << 20]),
+)
+def test_changed_bytes(changes: list[tuple[int, int, bytes]], chunk_bytes: int) -> None:
+    content = built().bytes()
+    for at, removed, added in changes:
+        at %= len(content)
+        content = content[:at] + added + content[at + removed :]
+    assert_same(content, Limits(chunk_bytes=chunk_bytes))
+
+
+def test_the_modules_are_compiled_with_bounds_checks() -> None:
+    for name in ("_scan", "_texts"):
+        text = (REPOSITORY / "tb_gpudiag" / "trace" / f"{name}.pyx").read_text(encoding="utf-8")
+        assert "boundscheck=True" in text.splitlines()[0]
+        assert "boundscheck(False)" not in text
