@@ -1,26 +1,11 @@
 // Every view, in both themes: what axe finds, and whether narrow and wide windows are enough.
 
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import type { Frame } from "playwright-core";
 import { expect, it } from "vitest";
 import type { ViewName } from "../../frontend/src/base/hash";
+import { darken, violations } from "./axe";
 import { openAlone } from "./browser";
 import { Session } from "./session";
-
-const AXE = readFileSync(
-  fileURLToPath(new URL("../../frontend/node_modules/axe-core/axe.min.js", import.meta.url)),
-  "utf8",
-);
-
-interface Axe {
-  readonly run: (options: object) => Promise<{
-    readonly violations: readonly {
-      readonly id: string;
-      readonly nodes: readonly { readonly html: string }[];
-    }[];
-  }>;
-}
 
 /** For each view, a run that has something to show in it, and what is there when it is complete. */
 const VIEWS: Readonly<Record<ViewName, readonly [run: string, shown: string]>> = {
@@ -46,31 +31,6 @@ async function open(view: ViewName): Promise<Frame> {
   return frame;
 }
 
-/** Prefer the dark theme. */
-async function darken(frame: Frame): Promise<void> {
-  const background = () => frame.evaluate(() => getComputedStyle(document.body).backgroundColor);
-  const light = await background();
-  await session.page.emulateMedia({ colorScheme: "dark" });
-  await expect.poll(background).not.toBe(light);
-  // Colors that fade have no contrast for a moment.
-  await frame.evaluate(() => {
-    const fading = document.getAnimations().filter((animation) => animation instanceof CSSTransition);
-    return Promise.allSettled(fading.map(({ finished }) => finished));
-  });
-}
-
-/** What axe finds by these of its rules, or by all, as "rule: element". */
-async function violations(frame: Frame, ...rules: string[]): Promise<string[]> {
-  await frame.evaluate(AXE);
-  return frame.evaluate(async (runOnly) => {
-    const { axe } = window as unknown as { axe: Axe };
-    const found = await axe.run({ resultTypes: ["violations"], ...(runOnly.length > 0 && { runOnly }) });
-    return found.violations.flatMap(({ id, nodes }) =>
-      nodes.map(({ html }) => `${id}: ${html.slice(0, 160)}`),
-    );
-  }, rules);
-}
-
 /** The elements that make the page wider than the window. */
 function tooWide(frame: Frame): Promise<string[]> {
   return frame.evaluate(() => {
@@ -92,7 +52,7 @@ for (const view of Object.keys(VIEWS) as ViewName[])
       await expect.poll(() => frame.evaluate(() => window.innerWidth)).toBe(width);
       await expect.poll(() => tooWide(frame), { message: `${width} pixels` }).toEqual([]);
     }
-    await darken(frame);
+    await darken(session.page, frame);
     // The themes differ in colors only.
     expect(await violations(frame, "color-contrast", "link-in-text-block"), "dark").toEqual([]);
   });

@@ -3,6 +3,7 @@
 import type { Frame, Locator } from "playwright-core";
 import { expect, it } from "vitest";
 import type { DeviceMemory, MemorySlice } from "../../frontend/src/wire/report";
+import { darken, violations } from "./axe";
 import { tabFrame } from "./browser";
 import { goTo, Session, timelineOf } from "./session";
 import { MARKUP } from "./traces";
@@ -221,4 +222,7 @@ it("maps the segments of a snapshot at a moment, with the stack of an allocation
   await expect.poll(() => said.innerText()).not.toBe(before);
   await map.getByText("Table of these segments").click();
   await map.getByRole("table", { name: "Segments" }).getByText("0x7f0000000000").waitFor();
+  expect(await violations(frame)).toEqual([]);
+  await darken(session.page, frame);
+  expect(await violations(frame, "color-contrast")).toEqual([]);
 });
