@@ -5,11 +5,15 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 from tb_gpudiag.service import guarded_memory
+
+if TYPE_CHECKING:
+    from tb_gpudiag.training.answers import Answer
 
 # Hypothesis fails an example that takes over 200 ms. On a loaded machine that says nothing about the code.
 settings.register_profile("any_machine", deadline=None, max_examples=50)
@@ -40,6 +44,24 @@ def in_process() -> Iterator[None]:
 
     with analyses_in_process():
         yield
+
+
+@pytest.fixture
+def diagnosed_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Diagnose recordings of a training in this process: for tests that are not on the helper process.
+
+    Helpers that copy to a store are processes as usual.
+    """
+    from tb_gpudiag.training.diagnosing import Diagnoses
+    from tb_gpudiag.training.helper_process import HelperProcess
+
+    ask, diagnoses = HelperProcess.ask, Diagnoses()
+
+    def answer(self: HelperProcess, request: dict[str, Any], time_limit_s: float) -> Answer:
+        copies = bool(self._arguments)
+        return ask(self, request, time_limit_s) if copies else diagnoses.answer(request)
+
+    monkeypatch.setattr(HelperProcess, "ask", answer)
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,8 @@ def to_bytes(recording: Recording, generation: Generation, top: TopLevel, *, gzi
     events = ",\n".join(_text(timed, generation) for timed in _events(recording, generation, top))
     parts = [_inner(before), f'"traceEvents": [\n{events}\n]', _inner(after)]
     content = ("{" + ",\n".join(part for part in parts if part) + "}\n").encode()
-    return gzip.compress(content, compresslevel=6, mtime=0) if gzipped else content
+    # The least effort: better compression costs more than all the rest of writing.
+    return gzip.compress(content, compresslevel=1, mtime=0) if gzipped else content
 
 
 def write_file(

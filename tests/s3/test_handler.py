@@ -53,6 +53,7 @@ def test_a_recording_is_diagnosed_and_uploaded(
     assert os.listdir(temporary) == []
 
 
+@pytest.mark.usefixtures("diagnosed_in_process")
 def test_what_keep_removes_is_removed_there(store: Store, temporary: Path, profiler: FakeProfiler) -> None:
     got = Diagnosed()
     with handler(store.url("run"), keep=2, on_diagnosis=got) as made:
@@ -64,6 +65,7 @@ def test_what_keep_removes_is_removed_there(store: Store, temporary: Path, profi
     assert os.listdir(temporary) == []
 
 
+@pytest.mark.usefixtures("diagnosed_in_process")
 def test_an_outage_is_logged_once_and_ends(
     store: Store,
     temporary: Path,
@@ -91,6 +93,7 @@ def test_an_outage_is_logged_once_and_ends(
     assert SECRET not in caplog.text
 
 
+@pytest.mark.usefixtures("diagnosed_in_process")
 def test_what_is_not_uploaded_at_the_end_stays(
     store: Store, temporary: Path, profiler: FakeProfiler, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -129,6 +132,7 @@ def test_rank_0_reads_the_others_in_the_store(
     assert os.listdir(temporary) == []
 
 
+@pytest.mark.usefixtures("diagnosed_in_process")
 def test_a_helper_that_is_killed_is_replaced(
     store: Store, temporary: Path, profiler: FakeProfiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

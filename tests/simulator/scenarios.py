@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -167,11 +168,15 @@ def scenarios(severity: float = 1.0) -> dict[str, Scenario]:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A run of a scenario: its trace and the truth."""
+    """A run of a scenario: its trace and the truth, which costs as much as the run: only if asked for."""
 
     scenario: Scenario
     recording: Recording
-    truth: Truth
+    find_truth: Callable[[], Truth]
+
+    @cached_property
+    def truth(self) -> Truth:
+        return self.find_truth()
 
     def bytes(self, generation: Generation = "C2", *, gzipped: bool = False) -> bytes:
         """Return the trace file's bytes, marked as simulated."""
@@ -208,7 +213,8 @@ def simulate(
     )
     training = Training(chosen.job, machine)
     training.run()
-    truth = find_truth(machine, training.steps, chosen.job)
+    run = Simulated(chosen, machine.recording, partial(find_truth, machine, training.steps, chosen.job))
     if not chosen.job.with_memory:
+        assert run.truth  # reads what is removed now
         machine.recording.memory.clear()
-    return Simulated(chosen, machine.recording, truth)
+    return run

@@ -92,7 +92,7 @@ def test_each_recording_is_diagnosed_and_logged_in_two_lines(
         assert "saves up to" in second
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("diagnosed_in_process")
 def test_compressed_recordings_with_a_worker_name(tmp_path: Path, profiler: FakeProfiler) -> None:
     got = Diagnosed()
     with handler(tmp_path / "log", worker_name="rank0", use_gzip=True, on_diagnosis=got) as made:
@@ -257,7 +257,7 @@ def test_a_recording_that_is_deleted_to_make_room_is_no_failure(
     assert [message for message in messages(caplog) if "gone" in message] == [messages(caplog)[-1]]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("diagnosed_in_process")
 def test_recordings_with_findings_stay_longest(tmp_path: Path, profiler: FakeProfiler) -> None:
     got = Diagnosed()
     empty = FakeProfiler(json.dumps({"schemaVersion": 1, "traceEvents": []}).encode())

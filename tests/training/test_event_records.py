@@ -61,6 +61,7 @@ def test_both_data_servers_read_appended_records(tmp_path: Path, provider: Calla
     assert listed["train"][TAG].plugin_content == SCHEMA
 
 
+@pytest.mark.usefixtures("diagnosed_in_process")
 @PROVIDERS
 def test_a_handler_writes_into_a_directory_of_its_own(
     tmp_path: Path, provider: Callable[[Path], Any]
@@ -110,6 +111,7 @@ def test_a_full_disk_leaves_whole_events(tmp_path: Path, monkeypatch: pytest.Mon
     assert path.read_bytes() == whole
 
 
+@pytest.mark.usefixtures("diagnosed_in_process")
 def test_records_that_cannot_be_written_do_not_cost_the_verdict(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("forked_job.py")
 RECORDINGS = 1_000
-BURST = 3 * diagnosis_queue.MOST_WAITING
+BURST = 8 * diagnosis_queue.MOST_WAITING
 MIB = 1 << 20
 
 
@@ -80,13 +80,13 @@ def test_a_thousand_recordings_leave_nothing_behind(tmp_path: Path) -> None:
             made(profiler)
             if number % BURST == 0:
                 eventually(last_report_is_there)
-            if number == 10 * BURST:
+            if number == 4 * BURST:
                 before, memory = state(), memory_bytes("self")
                 helper = memory_bytes(made._queue._helper.pid or "self")
         eventually(last_report_is_there)
         assert state() == before
         assert memory_bytes("self") - memory < 20 * MIB
         assert memory_bytes(made._queue._helper.pid or "self") - helper < 100 * MIB
-        assert RECORDINGS / 3 < made.skipped < RECORDINGS * 3 / 4
+        assert RECORDINGS / 2 < made.skipped < RECORDINGS * 9 / 10
     assert len(list((tmp_path / "log").iterdir())) == 5
     assert not any(thread.name == "gpudiag-training" for thread in threading.enumerate())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,10 +39,12 @@ def _recording(name: str) -> Recording:
     )
 
 
-@pytest.fixture(params=[*SCENARIOS[:2], *_SLOW])
-def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Facts, Facts]:
+@pytest.fixture(scope="module", params=[*SCENARIOS[:2], *_SLOW])
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Facts, Facts]:
     recording = _recording(request.param)
-    export = read_trace(str(export_of(recording).write(tmp_path / "report.sqlite")))
+    path = tmp_path_factory.mktemp("nsys") / "report.sqlite"
+    export = read_trace(str(export_of(recording).write(path)))
+    path.unlink()
     return Facts(read_bytes(to_bytes(recording, "C2", TopLevel()))), Facts(export)
 
 
