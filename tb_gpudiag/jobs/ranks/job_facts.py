@@ -128,6 +128,11 @@ class JobFacts:
         return frozenset(member.about.recorder for member in self.set.members)
 
     @property
+    def recorded_differently(self) -> bool:
+        """Whether several recorders were used, which do not tell the same about collectives."""
+        return len(self.recorders) > 1
+
+    @property
     def job_ns(self) -> int:
         """Median length of the ranks' step windows: what costs are shares of."""
         return int(np.median(self.window_ns)) if len(self.window_ns) else 0

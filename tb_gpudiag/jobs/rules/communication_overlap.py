@@ -9,7 +9,7 @@ import numpy as np
 from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import FSDP, tensor_channels
-from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED
+from tb_gpudiag.jobs.rules.job_words import not_matched
 from tb_gpudiag.jobs.rules.slow_transfers import find_slow_links
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
@@ -81,7 +81,7 @@ def _besides(facts: JobFacts, hideable: Bool) -> Int64:
 def check(facts: JobFacts) -> Answer:
     """Find transfers that run while nothing computes, in a job that has computing to hide them under."""
     if not len(facts.waits):
-        return NOT_MATCHED
+        return not_matched(facts)
     if not any(member.about.devices for member in facts.set.members):
         return CannotTell("no GPU activity was recorded", "Record with ProfilerActivity.CUDA.")
     overlap, window_ns = overlap_of(facts), facts.job_ns

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE
-from tb_gpudiag.jobs.rules.job_words import capitalized, numbers_text
+from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized, numbers_text
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
 from tb_gpudiag.rules.run import Found
 from tb_gpudiag.rules.verdict import CLEAR_LEAD, COMPUTE_SHARE, LAUNCH_PART
@@ -69,6 +69,8 @@ def _start(facts: JobFacts) -> str:
 def _nothing_matched(facts: JobFacts) -> str:
     if not len(facts.operations):
         return "None of them has a collective in its step window."
+    if facts.recorded_differently:
+        return f"{GROUPS_UNKNOWN}."
     if len(facts.matching):
         return "Their clocks cannot be compared."
     return "They have no collective in common: they are of different steps, or of different jobs."

@@ -17,10 +17,20 @@ RECORD_STEPS = (
     "same step."
 )
 
-NOT_MATCHED = CannotTell("no collective could be matched between the ranks", RECORD_STEPS)
+GROUPS_UNKNOWN = (
+    "Nsight Systems does not say which process group a collective is of, as torch.profiler does, so those of "
+    "the one cannot be matched with those of the other"
+)
 
 RUNS_SHOWN = 6
 """Ranks, or runs of consecutive ranks, that a sentence lists."""
+
+
+def not_matched(facts: JobFacts) -> CannotTell:
+    """Return the answer of rules that compare arrivals, if no collective was matched."""
+    if facts.recorded_differently:
+        return CannotTell(GROUPS_UNKNOWN, "Record all ranks with the same profiler.")
+    return CannotTell("no collective could be matched between the ranks", RECORD_STEPS)
 
 
 def numbers_text(ranks: Sequence[int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_words import NOT_MATCHED, capitalized, culprits_text, ranks_evidence
+from tb_gpudiag.jobs.rules.job_words import capitalized, culprits_text, not_matched, ranks_evidence
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix
 from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.wording.format import share, time_ns
@@ -41,7 +41,7 @@ def check(facts: JobFacts) -> Answer:
     """Compare arrivals at the first collectives with the starts of the recordings."""
     starts, waits, residual = facts.starts, facts.waits, facts.clocks.residual_ns
     if not len(waits):
-        return NOT_MATCHED
+        return not_matched(facts)
     found = late_collective(facts)
     if found == NONE:
         most = int(waits.skew_ns[starts.first].max())

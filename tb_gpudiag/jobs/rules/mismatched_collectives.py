@@ -13,6 +13,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     capitalized,
     collective_text,
     culprits_text,
+    not_matched,
     ranks_evidence,
     ranks_text,
 )
@@ -33,6 +34,10 @@ SHOWN = 5
 def check(facts: JobFacts) -> Answer:
     """Find collectives that differ between ranks in kind, size or order, or that a rank lacks."""
     found = [one for one in facts.matching.mismatches if one.what != "ambiguous"]
+    if facts.recorded_differently and found:
+        found = [one for one in found if one.what != "apart"]
+        if not found:
+            return not_matched(facts)
     if found:
         return _finding(facts, found)
     if facts.matching.mismatches:

@@ -9,10 +9,10 @@ import numpy as np
 from tb_gpudiag.jobs.ranks.bandwidth import Slower, among_links
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import (
-    NOT_MATCHED,
     capitalized,
     collective_text,
     culprits_text,
+    not_matched,
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.slow_transfers import LEAST_COUNT, find_slow_links
@@ -36,7 +36,7 @@ _WITH_NVLINK = ("SXM", "NVL", "GB200", "GB300", "B200", "B300", "GH200", "H200")
 def check(facts: JobFacts) -> Answer:
     """Compare the transfers of collectives of one kind and size between groups of ranks."""
     if not len(facts.waits):
-        return NOT_MATCHED
+        return not_matched(facts)
     window_ns = facts.job_ns
     if facts.sizes and not any(like.whole.links for like in facts.sizes):
         return CannotTell(

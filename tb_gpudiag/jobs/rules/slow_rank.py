@@ -8,10 +8,10 @@ import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import (
-    NOT_MATCHED,
     RECORD_STEPS,
     capitalized,
     culprits_text,
+    not_matched,
     part_text,
     ranks_evidence,
 )
@@ -28,7 +28,7 @@ MOST_PLACES = 5
 def check(facts: JobFacts) -> Answer:
     """Find ranks whose own time per step is longer than their peers', for another reason than more work."""
     if not len(facts.waits):
-        return NOT_MATCHED
+        return not_matched(facts)
     uneven = find_uneven(facts)
     window_ns = facts.job_ns
     if uneven.pattern == "too few steps":

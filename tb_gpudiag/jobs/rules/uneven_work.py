@@ -7,10 +7,10 @@ import numpy as np
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import EXPERT, PIPELINE
 from tb_gpudiag.jobs.rules.job_words import (
-    NOT_MATCHED,
     RECORD_STEPS,
     capitalized,
     culprits_text,
+    not_matched,
     part_text,
     ranks_evidence,
     ranks_text,
@@ -31,7 +31,7 @@ LEAST_SPREAD = 0.05
 def check(facts: JobFacts) -> Answer:
     """Find ranks that compute more than their peers, and pipeline stages that compute more than others."""
     if not len(facts.waits):
-        return NOT_MATCHED
+        return not_matched(facts)
     uneven = find_uneven(facts)
     window_ns = facts.job_ns
     if uneven.pattern == "too few steps":

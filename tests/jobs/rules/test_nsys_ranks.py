@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,25 @@ def test_ranks_of_both_recorders_get_both_advices() -> None:
     assert finding.fix.url.endswith("profiler.html")
     (note,) = [note for note in report.notes if "host time" in note]
     assert note.startswith("torch.profiler recorded rank 0, Nsight Systems recorded rank 1, 2, 3: they cost")
+
+
+def test_collectives_of_different_recorders_are_not_matched_and_not_wrong() -> None:
+    """torch.profiler knows process groups and sequence numbers. A rank of Nsight Systems only lacks them."""
+
+    def without_group(rank: int, number: int, row: dict[str, Any]) -> None:
+        if rank == 3:
+            row |= {"group": "", "sequence": -1}
+
+    recorders: list[Recorder] = ["torch", "torch", "torch", "nsys"]
+    mixed = job(4, 5, change=without_group, about=lambda rank: {"recorder": recorders[rank]})
+    (report,) = build_jobs(mixed).reports
+    assert not report.findings
+    (answer,) = [one for one in report.unchecked if one.rule == "GD605"]
+    assert answer.reason.startswith("Nsight Systems does not say which process group")
+    assert answer.how_to_record == "Record all ranks with the same profiler."
+    assert "Nsight Systems does not say" in report.verdict.sentence
+    (same,) = build_jobs(job(4, 5, change=without_group)).reports
+    assert [finding.rule for finding in same.findings] == ["GD605"]
 
 
 @pytest.mark.parametrize("steps", [0, 1, 5])
