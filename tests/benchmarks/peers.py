@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.benchmarks.reading import DIAGNOSIS
-from tests.benchmarks.traces import Measured, large_trace, measured
+from tests.benchmarks.traces import Measured, large_trace, measured, print_table
 
 OURS = "gpudiag"
 SIZE_BYTES = 250 << 20
@@ -108,11 +107,7 @@ HEADER = f"{'':24}{'CPU':>10} {'time':>10} {'gpudiag':>10} {'peak':>11}"
 
 
 def main() -> None:
-    size_bytes = int(sys.argv[1]) * 1_000_000 if len(sys.argv) > 1 else SIZE_BYTES
-    with tempfile.TemporaryDirectory() as folder:
-        print(HEADER)
-        for row in rows(Path(folder), size_bytes):
-            print(line(row), flush=True)
+    print_table(HEADER, lambda folder, size_bytes: map(line, rows(folder, size_bytes)), SIZE_BYTES)
 
 
 if __name__ == "__main__":

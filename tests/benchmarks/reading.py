@@ -8,13 +8,11 @@ The reader uses two cores: where others use them too, its CPU time says more tha
 
 from __future__ import annotations
 
-import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks.traces import SIZE_BYTES, Measured, large_trace, measured, packed
+from tests.benchmarks.traces import SIZE_BYTES, Measured, large_trace, measured, packed, print_table
 
 JSON_LOAD = "json.load alone"
 ONE_PASS = "one pass of yyjson"  # with DuckDB, on one core; it keeps no values
@@ -91,11 +89,7 @@ HEADER = f"{'':24}{'time':>10} {'faster':>10} {'CPU':>10} {'peak':>11} {'of file
 
 
 def main() -> None:
-    size_bytes = int(sys.argv[1]) * 1_000_000 if len(sys.argv) > 1 else SIZE_BYTES
-    with tempfile.TemporaryDirectory() as folder:
-        print(HEADER)
-        for row in rows(Path(folder), size_bytes):
-            print(line(row), flush=True)
+    print_table(HEADER, lambda folder, size_bytes: map(line, rows(folder, size_bytes)), SIZE_BYTES)
     print(f"aims: reading {FASTER_THAN_JSON:g} x as fast as json.load, peak < {MEMORY_OF_FILE:g} x the file")
 
 

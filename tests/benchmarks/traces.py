@@ -8,7 +8,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,6 +83,17 @@ def packed(path: Path) -> Path:
         while block := source.read(1 << 20):
             file.write(block)
     return target
+
+
+def print_table(header: str, lines: Callable[[Path, int], Iterable[str]], size_bytes: int) -> None:
+    """Print each line of a table as soon as it is measured. The command's first argument is the file's size
+    in MB, if it has one."""
+    if len(sys.argv) > 1:
+        size_bytes = int(sys.argv[1]) * 1_000_000
+    with tempfile.TemporaryDirectory() as folder:
+        print(header)
+        for line in lines(Path(folder), size_bytes):
+            print(line, flush=True)
 
 
 def measured(
