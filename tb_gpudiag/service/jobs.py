@@ -317,6 +317,8 @@ class Jobs:
                 if isinstance(message, Progress):
                     with self._changed:
                         job.progress, job.stage = message.share, message.stage
+                        if job.stage == WAITING_FOR_OTHERS:  # its own time begins after that
+                            job.began_s = time.monotonic()
                 else:
                     outcome = message
         except OSError:  # it ended before it read the task

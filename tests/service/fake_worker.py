@@ -18,6 +18,7 @@ import numpy as np
 
 from tb_gpudiag.errors import NoAnswer, NotATrace
 from tb_gpudiag.service import memory_limit, worker
+from tb_gpudiag.service.claims import WAITING as WAITING_FOR_OTHERS
 from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.worker import save
 from tb_gpudiag.trace.source import WAITING_FOR_STORE
@@ -52,6 +53,10 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
     elif word == "stalled":
         progress(0.5, WAITING_FOR_STORE)
         time.sleep(600)
+    elif word == "patient":
+        for _ in range(90):
+            progress(0.0, WAITING_FOR_OTHERS)
+            time.sleep(0.1)
     elif word == "defect":
         raise KeyError("terces"[::-1])
     elif word == "chatter":

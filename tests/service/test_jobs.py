@@ -228,6 +228,19 @@ def test_a_store_that_does_not_answer_is_asked_again(
     eventually(lambda: here.ask("a") and here.cache.find("a"))
 
 
+@pytest.mark.slow
+def test_waiting_for_another_process_is_not_in_the_time_limit(desk: Callable[..., Desk]) -> None:
+    here = desk(time_limit_s=8.0)
+    here.ask("a", "patient")
+
+    def done() -> bool:
+        state = here.jobs.state("a")
+        assert state is None or state.state != "failed", state
+        return here.cache.find("a") is not None
+
+    eventually(done)
+
+
 def test_an_analysis_that_waits_for_a_store_lets_others_run(desk: Callable[..., Desk]) -> None:
     here = desk(workers=1)
     eventually(lambda: here.ask("a", "stalled").stage == WAITING_FOR_STORE)
