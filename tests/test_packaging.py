@@ -89,6 +89,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "install",
         "--no-deps",
         "--no-index",
+        "--no-compile",
         wheel,
         cwd=folder,
     )

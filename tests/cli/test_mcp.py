@@ -72,7 +72,7 @@ async def refusal(client: Client, tool: str, trace: str) -> str:
 def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path: Path) -> None:
     environment = {"GPUDIAG_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY)}
     parameters = StdioServerParameters(
-        command=sys.executable, args=["-m", "tb_gpudiag", "mcp", str(log)], env=environment
+        command=sys.executable, args=["-m", "tests.service.in_process", "mcp", str(log)], env=environment
     )
 
     async def talk() -> None:

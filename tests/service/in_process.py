@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
@@ -61,3 +62,11 @@ def analyses_in_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jobs, "subprocess", SimpleNamespace(Popen=Analysis, PIPE=subprocess.PIPE))
         yield
+
+
+if __name__ == "__main__":
+    # `python -m tests.service.in_process ARGUMENTS` is `gpudiag ARGUMENTS` with analyses in threads.
+    from tb_gpudiag.cli.main import main
+
+    with analyses_in_process():
+        sys.exit(main(sys.argv[1:]))
