@@ -51,6 +51,8 @@ Row = Mapping[str, Any]
 
 def table(name: str, rows: Sequence[Row]) -> pa.Table:
     """Make a table of rows. What a row lacks is 0, False, "" or no time of any cause."""
+    if not rows:
+        return TABLES[name].empty_table()
     columns = []
     for field in TABLES[name]:
         columns.append(pa.array([row.get(field.name, _nothing(field.type)) for row in rows], field.type))
