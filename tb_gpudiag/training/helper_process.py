@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -16,6 +17,9 @@ COMMAND = (sys.executable, "-m", "tb_gpudiag.training.helper")
 
 # Libraries lose a little memory with each file.
 RENEW_AFTER: Final = 200
+
+# After its output has ended.
+ENDS_WITHIN_S: Final = 2.0
 
 
 class HelperProcess:
@@ -62,6 +66,8 @@ class HelperProcess:
             timer.cancel()
         if answer is not None:
             return answer
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ENDS_WITHIN_S)  # before stop() kills it: why it ended is in its exit status
         self.stop()
         why = f"took over {time_limit_s:g} s" if self._late else f"ended ({_exit_text(process.returncode)})"
         return Answer(False, f"the helper process {why}")

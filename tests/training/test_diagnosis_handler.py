@@ -302,3 +302,11 @@ def test_the_training_and_a_helper_that_starts_import_little(module: str) -> Non
     code = f"import sys, tb_gpudiag.training.{module}; print(*(set(sys.modules) & {heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_helper_that_ends_is_reported_with_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import os, sys, time; sys.stdin.readline(); os.close(1); time.sleep(0.3); os._exit(3)"
+    monkeypatch.setattr(helper_process, "COMMAND", (sys.executable, "-c", program))
+    helper = HelperProcess()
+    assert helper.ask({}, 60.0) == Answer(False, "the helper process ended (exit code 3)")
+    assert helper.pid is None
