@@ -41,6 +41,8 @@ class Claim:
         self._shared = shared
         self._key = key
         self._mine = -1  # descriptor
+        # It is never touched after it is closed: its number may be another file's by then.
+        self._lock = threading.Lock()
         self._ended = threading.Event()
         self._seen: tuple[int, int] | None = None
         self._seen_s = 0.0
@@ -62,14 +64,15 @@ class Claim:
 
     def _claim(self) -> None:
         self._mine = self._shared.claim(self._key)
-        threading.Thread(target=self._touch, args=(self._mine,), name="gpudiag-claim", daemon=True).start()
+        threading.Thread(target=self._touch, name="gpudiag-claim", daemon=True).start()
 
     def release(self) -> None:
         """Let others claim it, if it is ours."""
         self._ended.set()
-        if self._mine >= 0:
-            self._shared.unclaim(self._key, self._mine)
-            self._mine = -1
+        with self._lock:
+            if self._mine >= 0:
+                self._shared.unclaim(self._key, self._mine)
+                self._mine = -1
 
     def _is_abandoned(self) -> bool:
         """Return whether the owner of the claim does not touch it any more, or nobody can see if it does."""
@@ -84,10 +87,12 @@ class Claim:
             self._seen, self._seen_s = seen, now_s
         return now_s - self._seen_s > ABANDONED_AFTER_S
 
-    def _touch(self, descriptor: int) -> None:
+    def _touch(self) -> None:
         with contextlib.suppress(OSError):  # the storage is gone
             while not self._ended.wait(TOUCH_EVERY_S):
-                os.utime(descriptor)
+                with self._lock:
+                    if self._mine >= 0:
+                        os.utime(self._mine)
 
 
 def claim_of(kind: str, file: TraceFile, shared: SharedCache | None) -> Claim | None:
