@@ -121,7 +121,9 @@ def nearest(value: float) -> int:
 
 def one_line(text: str, limit: int = NAME_LIMIT) -> str:
     """Make a name of the trace safe to show: bounded, on one line, with nothing that moves the cursor."""
-    shown = "".join(_visible(character) for character in text[: limit + 1])
+    shown = text[: limit + 1]
+    if not shown.isprintable():
+        shown = "".join(map(_visible, shown))
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
