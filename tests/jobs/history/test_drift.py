@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tb_gpudiag.jobs.history import drift
+from tb_gpudiag.facts.memory.floor import MOST_FLOORS
 from tb_gpudiag.jobs.history.run_history import histories
 from tb_gpudiag.report import report_pb2 as pb
 from tests.jobs.history.runs import EVERY, recording
@@ -123,8 +123,8 @@ def test_recordings_without_a_time_do_not_drift() -> None:
 
 
 def test_many_recordings_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert drift.MOST_FLOORS <= 2000
-    monkeypatch.setattr(drift, "MOST_FLOORS", 40)
+    assert MOST_FLOORS <= 2000
+    monkeypatch.setattr("tb_gpudiag.jobs.history.drift.MOST_FLOORS", 40)
     sizes = GB + MB * np.arange(50.0)
     (found,) = drifts([[int(size), int(size)] for size in sizes])
     assert found.points == 40
