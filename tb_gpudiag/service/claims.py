@@ -18,15 +18,20 @@ from tb_gpudiag.service.shared_cache import SharedCache
 from tb_gpudiag.service.trace_content import content_key
 from tb_gpudiag.trace.find import TraceFile
 
+# A smaller trace takes a second or two: to wait for another process is not worth it.
+LEAST_BYTES: Final = 2 << 20
+
 # How often an owner touches its claim. On NFS, others see it some seconds later.
 TOUCH_EVERY_S = 2.0
 
 # The owner of a claim that was not touched for this long has died, or its result comes at any moment.
-ABANDONED_AFTER_S = 15.0
+ABANDONED_AFTER_S = 10.0
 
 # Most analyses end sooner. A process that hangs may still touch its claim.
 WAIT_AT_MOST_S = 300.0
 
+# A small trace takes tenths of a second. Each pause is twice as long as the one before, up to the last one.
+LOOK_FIRST_S = 0.1
 LOOK_EVERY_S = 1.0
 
 WAITING: Final = "waiting for the result of another process (shared cache)"
@@ -96,8 +101,8 @@ class Claim:
 
 
 def claim_of(kind: str, file: TraceFile, shared: SharedCache | None) -> Claim | None:
-    """Return the claim of this kind of result of a trace; None if it is not shared."""
-    key = content_key(kind, file) if shared is not None else ""
+    """Return the claim of this kind of result of a trace; None if it is not shared, or the trace is small."""
+    key = content_key(kind, file) if shared is not None and file.size_bytes >= LEAST_BYTES else ""
     return Claim(shared, key) if shared is not None and key else None
 
 
@@ -112,6 +117,7 @@ def known_or_claimed(
     ask: calls a function that may take long, and returns None if it takes too long.
     """
     end_s = time.monotonic() + WAIT_AT_MOST_S
+    pause_s = LOOK_FIRST_S
     while True:
         found: T | None = ask(look)
         if found is not None or claim is None or time.monotonic() > end_s:
@@ -122,4 +128,5 @@ def known_or_claimed(
                 claim.release()
             return found
         progress(0.0, WAITING)
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LOOK_EVERY_S)

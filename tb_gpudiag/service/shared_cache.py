@@ -87,7 +87,7 @@ class SharedCache:
     def put(self, key: str, write: Callable[[IO[bytes]], None]) -> bool:
         """Add an entry that `write` writes. Return False if it is too large or cannot be written.
 
-        Others see it whole or not at all.
+        Others see it whole or not at all. Nobody has to wait for it any more: its claim is deleted.
         """
         draft: Path | None = None
         try:
@@ -98,6 +98,7 @@ class SharedCache:
                 size_bytes = file.tell()
             if size_bytes > self._limit_bytes:
                 draft.unlink()
+                self.unclaim(key)
                 return False
             self.trim(size_bytes, key)
             os.replace(draft, self._path(key))
@@ -107,6 +108,7 @@ class SharedCache:
             if draft is not None:
                 with contextlib.suppress(OSError):
                     draft.unlink()
+            self.unclaim(key)
             return False
         self.note = ""
         return True
