@@ -153,24 +153,28 @@ def _check_parts(digest: Digest) -> None:
 def _about(values: dict[str, Any]) -> About:
     """Return About with values of the right types. Raises ValueError, TypeError and KeyError."""
     hints = get_type_hints(About)
-    plain: dict[str, Any] = {}
-    for field in fields(About):
-        # Digests of earlier versions do not say what recorded the trace.
-        value = values.get("recorder", "torch") if field.name == "recorder" else values[field.name]
-        expected = hints[field.name]
-        if expected is float:
-            value = float(value)
-        elif expected in (str, int, bool) and type(value) is not expected:
-            raise TypeError(field.name)
-        elif field.name == "recorder" and value not in get_args(Recorder):
-            raise ValueError(field.name)
-        _check_range(field.name, value)
-        plain[field.name] = one_line(value, _LONGEST_TEXT) if isinstance(value, str) else value
+    # Digests of earlier versions do not say what recorded the trace.
+    given = {"recorder": "torch", **values}
+    plain = {
+        field.name: _checked(field.name, given[field.name], hints[field.name]) for field in fields(About)
+    }
+    if plain["recorder"] not in get_args(Recorder):
+        raise ValueError("recorder")
     plain["groups"] = {str(k): [int(rank) for rank in v] for k, v in dict(plain["groups"]).items()}
     for name in ("causes", "left_out", "notes"):
         plain[name] = [str(text) for text in plain[name]]
     plain["memory"] = [_memory(row) for row in plain["memory"]]
     return About(**plain)
+
+
+def _checked(name: str, value: Any, expected: Any) -> Any:
+    """Return the value of a field. Raises ValueError and TypeError."""
+    if expected is float:
+        value = float(value)
+    elif expected in (str, int, bool) and type(value) is not expected:
+        raise TypeError(name)
+    _check_range(name, value)
+    return one_line(value, _LONGEST_TEXT) if isinstance(value, str) else value
 
 
 def _check_range(name: str, value: Any) -> None:

@@ -25,10 +25,7 @@ from tb_gpudiag.trace.source import WAITING_FOR_STORE
 
 
 def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
-    starts = os.environ.get("GPUDIAG_TEST_STARTS")
-    if starts:
-        with open(starts, "a", encoding="utf-8") as file:
-            file.write(f"{os.getpid()} {Path(task.file.path).name}\n")
+    note_start(Path(task.file.path).name)
     text = Path(task.file.path).read_text(encoding="utf-8")
     progress(0.5, "working")
     word = text.strip()
@@ -64,6 +61,13 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
         sys.stderr.write("x" * 1_000_000)
     report = f'{{"state":"ready","progress":1.0,"report":{{"text":"{word}"}}}}'
     return save(task, gzip.compress(report.encode()), {"x": np.arange(1000)}, {"sentence": word})
+
+
+def note_start(name: str) -> None:
+    starts = os.environ.get("GPUDIAG_TEST_STARTS")
+    if starts:
+        with open(starts, "a", encoding="utf-8") as file:
+            file.write(f"{os.getpid()} {name}\n")
 
 
 if __name__ == "__main__":
