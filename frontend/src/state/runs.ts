@@ -1,9 +1,8 @@
 // The table of runs: its search and order, which stay while other views are open.
 
 import { create } from "zustand";
+import { limiterWord } from "../base/limiters";
 import type { Order } from "../base/sorting";
-import { term } from "../base/terms";
-import { LIMITERS } from "../base/vocabulary";
 import type { CauseTime, RunRow } from "../wire/report";
 import { rank } from "../base/causes";
 import type { Part } from "./account";
@@ -85,8 +84,9 @@ export function partsOf(times: readonly CauseTime[]): Part[] {
     .sort((a, b) => rank(a.name) - rank(b.name));
 }
 
-export function limiterText(limiter: string): string {
-  return term(LIMITERS, limiter)?.word ?? limiter;
+/** What limits a run, in words; "" if that is not known. */
+export function limiterText({ limiter, busy_share }: RunRow): string {
+  return limiter && limiter !== "unknown" ? limiterWord(limiter, busy_share > 0) : "";
 }
 
 const STATES: Readonly<Record<string, string>> = {
@@ -107,8 +107,8 @@ export function aboutRun({ kind, state }: RunRow): string {
 export function filteredRuns(rows: readonly RunRow[], search: string): RunRow[] {
   return rows
     .filter((row) => {
-      const { run, worker, kind, limiter, first_rule, first_title, change } = row;
-      const text = [run, worker, kind, limiterText(limiter), first_rule, first_title, change, aboutRun(row)];
+      const { run, worker, kind, first_rule, first_title, change } = row;
+      const text = [run, worker, kind, limiterText(row), first_rule, first_title, change, aboutRun(row)];
       return matches(text.join(" "), search);
     })
     .sort((a, b) => b.time_s - a.time_s);

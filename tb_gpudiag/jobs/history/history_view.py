@@ -13,9 +13,8 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, Table, lines, table
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, size_bytes, time_us
+from tb_gpudiag.wording.limiters import limiter_word
 from tb_gpudiag.wording.quantity import duration, size
-from tb_gpudiag.wording.term import term
-from tb_gpudiag.wording.vocabulary import LIMITERS
 
 ROWS_SHOWN: Final = 40
 """Recordings in the table: of more, evenly spaced ones and those at changes."""
@@ -131,7 +130,7 @@ def _points(history: pb.History) -> Table:
             share(points[number].busy_share) if points[number].device_name else "",
             size(points[number].floor_bytes) if points[number].floor_bytes else "",
             size(points[number].peak_bytes) if points[number].peak_bytes else "",
-            term(LIMITERS, points[number].limiter).word,
+            limiter_word(points[number].limiter, on_gpu=bool(points[number].device_name)),
             points[number].title,
         )
         for number in shown

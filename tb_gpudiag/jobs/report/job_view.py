@@ -26,9 +26,8 @@ from tb_gpudiag.report.views.sections.place_text import full_place
 from tb_gpudiag.report.views.sections.rule_sections import clear, unchecked
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import count, share, time_us
+from tb_gpudiag.wording.limiters import limiter_word
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
-from tb_gpudiag.wording.term import term
-from tb_gpudiag.wording.vocabulary import LIMITERS
 
 RANKS_SHOWN: Final = 32
 """Rows of the table of ranks. With more ranks, those that were last most often are shown."""
@@ -101,9 +100,7 @@ def job_view(report: pb.JobReport) -> ReportView:
 
 
 def _limiter(report: pb.JobReport) -> str:
-    if report.verdict.limiter == "compute" and not any(rank.device_name for rank in report.ranks):
-        return "CPU computing"
-    return term(LIMITERS, report.verdict.limiter).word
+    return limiter_word(report.verdict.limiter, on_gpu=any(rank.device_name for rank in report.ranks))
 
 
 _CLOCKS: Final = {
@@ -153,7 +150,7 @@ def _ranks(report: pb.JobReport) -> Table:
             duration(rank.exposed_communication_us * 1e3),
             number(rank.last_in),
             duration(rank.clock_offset_us * 1e3) if rank.clock_offset_us else "",
-            term(LIMITERS, rank.limiter).word,
+            limiter_word(rank.limiter, on_gpu=bool(rank.device_name)),
         )
         for rank in sorted(shown, key=lambda rank: rank.rank)
     ]

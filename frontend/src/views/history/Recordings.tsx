@@ -1,7 +1,8 @@
 import { useState } from "react";
 import { bytes, count, date, percent, plural, time } from "../../base/format";
+import { limiterWord } from "../../base/limiters";
 import type { Order } from "../../base/sorting";
-import { limiterText, partsOf } from "../../state/runs";
+import { partsOf } from "../../state/runs";
 import type { HistoryPoint } from "../../wire/report";
 import { Bar } from "../parts/Bar";
 import { DataTable, type Column } from "../parts/DataTable";
@@ -60,10 +61,10 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     id: "finding",
     title: "Limited by, first finding",
-    value: ({ point }) => limiterText(point.limiter),
+    value: ({ point }) => limiterWord(point.limiter, point.device_name !== ""),
     cell: ({ point }) => (
       <span title={point.title}>
-        {limiterText(point.limiter)} <span className="gd-muted">{point.title}</span>
+        {limiterWord(point.limiter, point.device_name !== "")} <span className="gd-muted">{point.title}</span>
       </span>
     ),
   },

@@ -1,6 +1,6 @@
+import { limiterWord } from "../../base/limiters";
 import { count, figures, time } from "../../base/format";
-import { word } from "../../base/terms";
-import { GLOSSARY, LIMITERS } from "../../base/vocabulary";
+import { GLOSSARY } from "../../base/vocabulary";
 import { clocksText } from "../../state/job";
 import type { JobReport } from "../../wire/report";
 
@@ -15,7 +15,12 @@ export function JobVerdict({ job }: { job: JobReport }) {
       <span className="gd-over" title={GLOSSARY.limiter}>
         The job is limited by
       </span>
-      <h1>{word(LIMITERS, limiter)}</h1>
+      <h1>
+        {limiterWord(
+          limiter,
+          ranks.some((rank) => rank.device_name !== ""),
+        )}
+      </h1>
       <p>{verdict?.sentence}</p>
       <dl className="gd-facts">
         <Fact name="Ranks" value={ranksText} />

@@ -1,8 +1,7 @@
 import { useState } from "react";
 import { count, exactTime, percent, plural, time } from "../../base/format";
+import { limiterWord } from "../../base/limiters";
 import type { Order } from "../../base/sorting";
-import { word } from "../../base/terms";
-import { LIMITERS } from "../../base/vocabulary";
 import type { BaseJob } from "../../state/baseJob";
 import { deltaOf } from "../../state/delta";
 import { rankParts } from "../../state/job";
@@ -94,10 +93,10 @@ const COLUMNS: readonly Column<JobRank>[] = [
     id: "limiter",
     title: "Limited by, first finding",
     about: "As the report of this rank alone says",
-    value: ({ limiter }) => word(LIMITERS, limiter),
-    cell: ({ limiter, findings }) => (
+    value: ({ limiter, device_name }) => limiterWord(limiter, device_name !== ""),
+    cell: ({ limiter, device_name, findings }) => (
       <span title={findings.map(({ title }) => title).join("\n")}>
-        {word(LIMITERS, limiter)} <span className="gd-muted">{findings[0]?.title}</span>
+        {limiterWord(limiter, device_name !== "")} <span className="gd-muted">{findings[0]?.title}</span>
       </span>
     ),
   },

@@ -94,6 +94,17 @@ it("says the state of each run", async () => {
   expect(screen.getByText("The file is empty.")).toBeTruthy();
 });
 
+it("says that a run without a GPU computes on the CPU", async () => {
+  await shown([
+    row("cpu", { limiter: "compute" }),
+    row("gpu", { limiter: "compute", busy_share: 0.9, first_title: "Slow matmul" }),
+    row("several", { limiter: "unknown", busy_share: 0.5, first_title: "Small kernels" }),
+  ]);
+  expect(screen.getByText("CPU computing")).toBeTruthy();
+  expect(screen.getByText("GPU computing")).toBeTruthy();
+  expect(screen.getByText("Small kernels")).toBeTruthy();
+});
+
 it("renders only some of thousands of rows", async () => {
   const many = Array.from({ length: 3000 }, (_, at) => row(`run${at}`, { saving_share: 1 / (at + 1) }));
   const seen = await shown(many);

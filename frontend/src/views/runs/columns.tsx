@@ -71,7 +71,7 @@ const COLUMNS: readonly Column<RunRow>[] = [
   {
     id: "limiter",
     title: "Limited by, first finding",
-    value: ({ limiter, first_title }) => (limiter ? limiterText(limiter) : first_title),
+    value: (row) => limiterText(row) || row.first_title,
     cell: (row) => <Limit row={row} />,
   },
   {
@@ -188,15 +188,16 @@ function Account({ row }: { row: RunRow }) {
 }
 
 function Limit({ row }: { row: RunRow }) {
-  const { limiter, first_title, first_rule, sentence: said, error, state } = row;
+  const { first_title, first_rule, sentence: said, error, state } = row;
   if (state === "failed") {
     return <span className="gd-run-problem">{sentence(error?.what ?? "")}</span>;
   }
+  const limited = limiterText(row);
   const text = [first_rule && `${first_rule}: ${first_title}`, said].filter(Boolean).join("\n");
   return (
     <span className="gd-two" title={text}>
-      <b>{limiter && limiter !== "unknown" ? limiterText(limiter) : first_title}</b>
-      <span>{limiter && limiter !== "unknown" ? first_title : ""}</span>
+      <b>{limited || first_title}</b>
+      <span>{limited && first_title}</span>
     </span>
   );
 }

@@ -1,15 +1,11 @@
-import { term, word } from "../../base/terms";
+import { limiterWord } from "../../base/limiters";
+import { term } from "../../base/terms";
 import { GLOSSARY, LIMITERS } from "../../base/vocabulary";
 import { kindText } from "../../state/kinds";
 import { TraceInfo_Status, type TraceInfo } from "../../wire/report";
 import type { ReportProps } from "../parts/reportProps";
 import { First } from "./First";
 import { JobLink } from "./JobLink";
-
-function headline(limiter: string, onGpu: boolean): string {
-  if (limiter === "compute" && !onGpu) return "CPU computing";
-  return word(LIMITERS, limiter);
-}
 
 /** What limits the job, in one name and one sentence, and what to fix first. */
 export function Verdict({ report, entry }: ReportProps) {
@@ -23,7 +19,7 @@ export function Verdict({ report, entry }: ReportProps) {
           {kind ? "Recorded" : "Limited by"}
         </span>
         <h1 title={kind || devices.length === 0 ? undefined : term(LIMITERS, limiter)?.explanation}>
-          {kind || headline(limiter, devices.length > 0)}
+          {kind || limiterWord(limiter, devices.length > 0)}
         </h1>
         {trace && <Badges trace={trace} />}
         <JobLink entry={entry} />

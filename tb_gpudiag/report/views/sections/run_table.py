@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Cell, Column, Kind, Table, table
 from tb_gpudiag.wording.format import count
+from tb_gpudiag.wording.limiters import limiter_word
 from tb_gpudiag.wording.quantity import duration, share_of
-from tb_gpudiag.wording.term import term
-from tb_gpudiag.wording.vocabulary import LIMITERS
 
 _COLUMNS = (
     Column("Run"),
@@ -53,9 +52,7 @@ def _name(row: pb.RunRow) -> str:
 
 
 def _limiter(row: pb.RunRow) -> str:
-    if row.limiter == "compute" and not row.busy_share:
-        return "CPU computing"
-    return term(LIMITERS, row.limiter or "unknown").word
+    return limiter_word(row.limiter or "unknown", on_gpu=row.busy_share > 0)
 
 
 def _finding(row: pb.RunRow) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Column, Table, table
 from tb_gpudiag.wording.format import count, time_us
-from tb_gpudiag.wording.term import term
+from tb_gpudiag.wording.limiters import limiter_word
 from tb_gpudiag.wording.vocabulary import LIMITERS
 
 
@@ -37,13 +37,10 @@ def about(trace: pb.TraceInfo) -> str:
 
 
 def limiter(report: pb.Report) -> str:
-    """The limiter in words. A CPU-only job's computing is not the GPU's, and a snapshot is about memory."""
+    """The limiter in words. A snapshot is about memory."""
     if report.trace.kind != "trace":
         return LIMITERS["memory"].word
-    found = report.verdict.limiter
-    if found == "compute" and not report.devices:
-        return "CPU computing"
-    return term(LIMITERS, found).word
+    return limiter_word(report.verdict.limiter, on_gpu=bool(report.devices))
 
 
 OVERVIEW_COLUMNS = (
