@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,33 +34,41 @@ def copy_of_checkout(to: Path) -> Path:
     return to
 
 
-def run(
-    *command: str | Path, cwd: Path, path: str | None = None, check: bool = True
-) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    if path is not None:
-        environment["PATH"] = path
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-    assert not check or done.returncode == 0, done.stdout + done.stderr
+def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, cwd=cwd, env={**inherited, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
     return done
 
 
-def build(kind: str, source: Path, out: Path) -> Path:
-    """Build without npm on the path, so that the frontend cannot be rebuilt."""
+def build(program: str, source: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program in `source` that builds with `backend` into the folder `out`.
+
+    Without npm on the path, so that the frontend cannot be rebuilt. The compiler fails: the modules that it
+    would compile are optional, and take most of the time.
+    """
+    out.mkdir()
+    start = f"from setuptools import build_meta as backend\nout = {str(out)!r}\n"
     path = str(Path(sys.executable).parent)
-    run(sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", out, cwd=source, path=path)
-    (made,) = out.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return run(sys.executable, "-c", start + program, cwd=source, PATH=path, CC="false")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_of_checkout(tmp_path_factory.mktemp("sdist") / "checkout")
+
+
+@pytest.fixture(scope="module")
+def sdist(checkout: Path) -> Path:
+    build("backend.build_sdist(out)", checkout, checkout.with_name("out"))
+    (made,) = checkout.with_name("out").glob("*.tar.gz")
     return made
 
 
 @pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sdist")
-    return build("sdist", copy_of_checkout(folder / "checkout"), folder / "out")
-
-
-@pytest.fixture(scope="module")
-def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(checkout: Path, sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wheel built from the sdist."""
     folder = tmp_path_factory.mktemp("wheel")
     with tarfile.open(sdist) as archive:
@@ -67,33 +76,42 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             folder
         )
     (source,) = (child for child in folder.iterdir() if child.is_dir())
-    return build("wheel", source, folder / "out")
+    for generated in checkout.glob("tb_gpudiag/trace/*.c"):  # Cython takes seconds to write them again
+        shutil.copy(generated, source / "tb_gpudiag" / "trace")
+    build("backend.build_wheel(out)", source, folder / "out")
+    (made,) = (folder / "out").glob("*.whl")
+    return made
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`bin` of a fresh environment with the wheel installed. Dependencies come from this environment."""
+    """`bin` of a fresh environment with the wheel installed. Everything else comes from this environment."""
     folder = tmp_path_factory.mktemp("installed") / "venv"
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
-    python = folder / "bin" / "python"
-    site = run(
-        python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder
-    ).stdout.strip()
-    Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        "--no-deps",
-        "--no-index",
-        "--no-compile",
-        wheel,
-        cwd=folder,
-    )
+    python, here = folder / "bin" / "python", sysconfig.get_path("purelib")
+    offline = ("--no-deps", "--no-index", "--no-compile", "--ignore-installed")
+    run(python, "-m", "pip", "install", *offline, wheel, cwd=folder, PYTHONPATH=here)
+    (package,) = folder.rglob("site-packages/tb_gpudiag")
+    package.with_name("dependencies.pth").write_text(f"{here}\n")
     return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def without_frontend(
+    checkout: Path, sdist: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[subprocess.CompletedProcess[str]]:
+    """All kinds of builds without frontend and npm, in the checkout of the sdist, after that is built."""
+    out = tmp_path_factory.mktemp("without_frontend") / "out"
+    away = (checkout / BUILT_MODULE.parent).rename(checkout.with_name("away"))
+    yield build(
+        "for build in (backend.build_wheel, backend.build_sdist):\n"
+        "    try:\n        build(out)\n"
+        "    except SystemExit as refused:\n        print(f'{build.__name__} exits: {refused}')\n"
+        "print(backend.build_editable(out))\n",
+        checkout,
+        out,
+    )
+    away.rename(checkout / BUILT_MODULE.parent)
 
 
 def test_the_sdist_contains_the_built_frontend_and_its_sources(sdist: Path) -> None:
@@ -160,25 +178,15 @@ def test_the_installed_entry_point_is_what_tensorboard_loads(installed: Path) ->
     assert str(installed.parent) in place
 
 
-def test_a_build_without_frontend_and_npm_prints_one_line_with_the_command(tmp_path: Path) -> None:
-    checkout = copy_of_checkout(tmp_path / "checkout")
-    shutil.rmtree(checkout / BUILT_MODULE.parent)
-    bare = str(Path(sys.executable).parent)
-    for kind in ("--wheel", "--sdist"):
-        done = run(
-            sys.executable, "-m", "build", "--no-isolation", kind, cwd=checkout, path=bare, check=False
-        )
-        assert done.returncode != 0
-        said = [
-            line for line in (done.stdout + done.stderr).splitlines() if "npm ci && npm run build" in line
-        ]
-        assert len(said) == 1
+def test_a_build_without_frontend_and_npm_prints_one_line_with_the_command(
+    without_frontend: subprocess.CompletedProcess[str],
+) -> None:
+    said = [line for line in without_frontend.stdout.splitlines() if "npm ci && npm run build" in line]
+    assert [line.partition(" exits: ")[0] for line in said] == ["build_wheel", "build_sdist"]
 
 
-def test_an_editable_install_without_frontend_only_warns(tmp_path: Path) -> None:
-    checkout = copy_of_checkout(tmp_path / "checkout")
-    shutil.rmtree(checkout / BUILT_MODULE.parent)
-    program = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"
-    done = run(sys.executable, "-c", program, cwd=checkout, path=str(Path(sys.executable).parent))
-    assert "npm ci && npm run build" in done.stderr
-    assert list(tmp_path.glob("*.whl"))
+def test_an_editable_install_without_frontend_only_warns(
+    without_frontend: subprocess.CompletedProcess[str],
+) -> None:
+    assert without_frontend.stderr.count("npm ci && npm run build") == 1
+    assert without_frontend.stdout.splitlines()[-1].endswith(".whl")
