@@ -16,10 +16,12 @@ DAY_S = 86_400.0
 
 
 class Disturber:
-    """Changes one thing at a time. contents: files to record; root: TensorBoard's process."""
+    """Changes one thing at a time. contents: files to record; root: TensorBoard's process; most: files."""
 
-    def __init__(self, log: Path, cache: Path, contents: Sequence[bytes], root: int, seed: int) -> None:
-        self._log, self._cache, self._contents, self._root = log, cache, contents, root
+    def __init__(
+        self, log: Path, cache: Path, contents: Sequence[bytes], root: int, seed: int, most: int = MOST_FILES
+    ) -> None:
+        self._log, self._cache, self._contents, self._root, self._most = log, cache, contents, root, most
         self._draw = random.Random(seed)
         self._recorded = 0
         self.done: dict[str, int] = {}
@@ -39,12 +41,12 @@ class Disturber:
 
     def record(self) -> None:
         """A recording appears whole."""
-        if len(self._files()) < MOST_FILES:
+        if len(self._files()) < self._most:
             self._write(self._new_path(), self._content())
 
     def begin(self) -> None:
         """A recording appears that is still being written."""
-        if len(self._files()) < MOST_FILES:
+        if len(self._files()) < self._most:
             content = self._content()
             self._write(self._new_path(), content[: self._draw.randrange(len(content))])
 

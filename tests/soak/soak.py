@@ -27,12 +27,15 @@ from tests.service.helpers import eventually
 from tests.simulator import simulate
 from tests.simulator.scenarios import SMALL
 from tests.soak.bucket import BucketDisturber, bucket
-from tests.soak.disturb import Disturber, children
+from tests.soak.disturb import MOST_FILES, Disturber, children
 from tests.test_plugin_process import TensorBoard
 
 PAGES = 8
 CANCELS = 0.1
 CHANGE_EVERY_S = 0.3
+# Of a small soak.
+SMALL_FILES = 2
+SMALL_CHANGE_EVERY_S = 0.1
 SAMPLE_EVERY_S = 0.5
 # Name of the bucket among the log directories.
 STORE = "store"
@@ -70,28 +73,37 @@ class Soaked:
         return found
 
 
-def soak(folder: Path, seconds: float, seed: int = 0) -> Soaked:
-    """Soak a new TensorBoard for so long. It is killed at the end, whatever happens."""
+def soak(folder: Path, seconds: float, seed: int = 0, small: bool = False) -> Soaked:
+    """Soak a new TensorBoard for so long. It is killed at the end, whatever happens.
+
+    small: few files, which change more often, and few pages.
+    """
     log = folder / "log"
     log.mkdir(parents=True)
     with bucket() as store:
-        return _soak(folder, log, store, seconds, seed)
+        return _soak(folder, log, store, seconds, seed, small)
 
 
-def _soak(folder: Path, log: Path, store: Store | None, seconds: float, seed: int) -> Soaked:
+def _soak(folder: Path, log: Path, store: Store | None, seconds: float, seed: int, small: bool) -> Soaked:
     places = {"": str(log)} if store is None else {"": str(log), STORE: store.url("log")}
     spec = ",".join(f"{name}:{path}".lstrip(":") for name, path in places.items())
     tensorboard = TensorBoard(folder, f"--logdir_spec={spec}", **LIMITS)
     found, stop = Soaked(), threading.Event()
     pid = tensorboard.process.pid
-    disturbers: list[Disturber | BucketDisturber] = [Disturber(log, folder / "cache", contents(), pid, seed)]
+    recorded = contents(2) if small else contents()
+    most = SMALL_FILES if small else MOST_FILES
+    disturbers: list[Disturber | BucketDisturber] = [
+        Disturber(log, folder / "cache", recorded, pid, seed, most)
+    ]
     if store is not None:
-        disturbers.append(BucketDisturber(store, contents(), seed))
-    pages = [threading.Thread(target=visit, args=(tensorboard, found, stop, n)) for n in range(PAGES)]
+        disturbers.append(BucketDisturber(store, recorded, seed))
+    count = 2 if small else PAGES
+    pages = [threading.Thread(target=visit, args=(tensorboard, found, stop, n)) for n in range(count)]
     try:
         for page in pages:
             page.start()
-        disturb(disturbers, found, pid, time.monotonic() + seconds)
+        every_s = SMALL_CHANGE_EVERY_S if small else CHANGE_EVERY_S
+        disturb(disturbers, found, pid, time.monotonic() + seconds, every_s)
         for disturber in disturbers:
             disturber.settle()
             found.changes |= disturber.done
@@ -113,7 +125,13 @@ def contents(count: int = 4) -> list[bytes]:
     return [tiny.bytes(), *(simulate(SMALL, seed=seed).bytes("C2") for seed in range(count - 1))]
 
 
-def disturb(disturbers: Sequence[Disturber | BucketDisturber], found: Soaked, pid: int, end_s: float) -> None:
+def disturb(
+    disturbers: Sequence[Disturber | BucketDisturber],
+    found: Soaked,
+    pid: int,
+    end_s: float,
+    every_s: float = CHANGE_EVERY_S,
+) -> None:
     """Change things until then, and note what the process has."""
     pause, change_s, sample_s = threading.Event(), 0.0, 0.0
     while (now_s := time.monotonic()) < end_s:
@@ -121,7 +139,7 @@ def disturb(disturbers: Sequence[Disturber | BucketDisturber], found: Soaked, pi
             for disturber in disturbers:
                 with suppress(OSError):  # what it chose has gone meanwhile
                     disturber.step()
-            change_s = now_s + CHANGE_EVERY_S
+            change_s = now_s + every_s
         if now_s >= sample_s:
             found.samples.append(sample(pid))
             sample_s = now_s + SAMPLE_EVERY_S

@@ -15,9 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tb_gpudiag.report.diagnosis import diagnose_file
+from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.trace.find import find_traces
 from tests.slow_storage import slow_python_path
-from tests.soak.disturb import DAY_S, Disturber
-from tests.soak.soak import Soaked, check_reports, contents, disturb, visit
+from tests.soak.disturb import DAY_S, MOST_FILES, Disturber
+from tests.soak.soak import SMALL_FILES, Soaked, check_reports, contents, disturb, visit
 from tests.test_plugin_process import REPOSITORY, TensorBoard, environment_with_plugin
 
 PAGES_EACH = 3
@@ -37,8 +40,8 @@ _ENTRY_BYTES = 2 << 20
 class TeamDisturber(Disturber):
     """Changes files as a whole, as torch does, so that each report has to be that of one of the contents."""
 
-    def __init__(self, log: Path, shared: Path, recorded: Sequence[bytes], seed: int) -> None:
-        super().__init__(log, shared, recorded, os.getpid(), seed)
+    def __init__(self, log: Path, shared: Path, recorded: Sequence[bytes], seed: int, most: int) -> None:
+        super().__init__(log, shared, recorded, os.getpid(), seed, most)
         self._shared = shared
         self.largest_bytes = 0
 
@@ -134,8 +137,8 @@ def soak_team(
     slow = slow_python_path(folder / "slow", storage, CALL_S, environment["PYTHONPATH"])
     team = {**LIMITS, "GPUDIAG_SHARED_CACHE_DIR": str(shared), "PYTHONPATH": slow}
     running = [_tensorboard(folder / user, log, team) for user in ("ana", "ben")]
-    disturber = TeamDisturber(log, shared, recorded, seed)
-    for _ in range(2 if small else 4):
+    disturber = TeamDisturber(log, shared, recorded, seed, SMALL_FILES if small else MOST_FILES)
+    for _ in range(SMALL_FILES if small else 4):
         disturber.record()
     ran = Commands(log, {**environment, **team}, expected)
     threads = [
@@ -175,14 +178,14 @@ def _tensorboard(folder: Path, log: Path, team: Mapping[str, str]) -> TensorBoar
 
 
 def expected_reports(folder: Path, recorded: Sequence[bytes]) -> list[Any]:
-    """Return what a command without a cache says of each content."""
+    """Return what a diagnosis without a cache says of each content."""
     for number, content in enumerate(recorded):
         path = folder / f"host_1.{number}.pt.trace.json"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
         os.utime(path, (time.time() - DAY_S,) * 2)
-    document, _ = diagnosed(folder, environment_with_plugin(folder))
-    found = [without_place(report) for report in document["reports"]]
+    reports = (to_dict(diagnose_file(file)) for file in find_traces(str(folder)).files)
+    found = [without_place(json.loads(json.dumps(report))) for report in reports]
     assert len(found) == len(recorded)
     return found
 

@@ -10,14 +10,12 @@ from tests.soak.soak import soak
 from tests.soak.team import soak_team
 from tests.soak.training import soak_training
 
-SECONDS = 3
-
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)  # on a busy machine, analyses at the end take minutes
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
 def test_nothing_grows_sticks_or_differs_while_everything_changes(tmp_path: Path) -> None:
-    found = soak(tmp_path, SECONDS)
+    found = soak(tmp_path, seconds=1.5, small=True)
     assert found.problems == []
     assert found.grown() == []
     assert found.reports > 0
@@ -30,7 +28,7 @@ def test_nothing_grows_sticks_or_differs_while_everything_changes(tmp_path: Path
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
 def test_a_team_on_one_shared_cache_gets_the_answers_of_a_command_alone(tmp_path: Path) -> None:
-    found = soak_team(tmp_path, seconds=1.5, commands=1, small=True)
+    found = soak_team(tmp_path, seconds=1, commands=1, small=True)
     assert found.problems == []
     assert found.changes["commands"] == 1
     assert found.reports > 0
@@ -40,7 +38,7 @@ def test_a_team_on_one_shared_cache_gets_the_answers_of_a_command_alone(tmp_path
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
 def test_a_training_goes_on_whatever_happens_to_its_helper_and_its_files(tmp_path: Path) -> None:
-    found = soak_training(tmp_path, seconds=2, recordings=10, small=True)
+    found = soak_training(tmp_path, seconds=1.5, recordings=10, small=True)
     assert found.problems == []
     assert found.changes["recordings"] > 3
     assert found.changes["reports"] > 0

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.service.helpers import eventually
 from tests.soak.disturb import Disturber, children
-from tests.soak.soak import LIMITS, Soaked, check_reports, contents, disturb, visit
+from tests.soak.soak import LIMITS, SMALL_FILES, Soaked, check_reports, contents, disturb, visit
 from tests.soak.team import expected_reports
 from tests.test_plugin_process import REPOSITORY, TensorBoard, environment_with_plugin
 
@@ -58,7 +58,7 @@ def soak_training(
 ) -> Soaked:
     """Train for so long, with so many recordings. The samples are of the training's process.
 
-    small: few different recordings, and one open page.
+    small: few different recordings, of which few are kept, and one open page.
     """
     log, found, stop = folder / "log", Soaked(), threading.Event()
     recorded = contents(2) if small else contents()
@@ -67,7 +67,8 @@ def soak_training(
     tensorboard = TensorBoard(folder, f"--logdir={log}", **LIMITS)
     environment = environment_with_plugin(folder)
     every_s = max(LEAST_EVERY_S, seconds / recordings)
-    arguments = [str(log / "run"), str(folder / "alone"), str(every_s), str(KEEP)]
+    keep = SMALL_FILES if small else KEEP
+    arguments = [str(log / "run"), str(folder / "alone"), str(every_s), str(keep)]
     training = subprocess.Popen(
         [sys.executable, "-m", "tests.soak.training_loop", *arguments],
         stdin=subprocess.PIPE,
@@ -105,6 +106,6 @@ def soak_training(
     if any(report not in expected for report in outcome["reports"]):
         found.problems.append("on_diagnosis got a report of no content")
     left = [path.name for path in (log / "run").iterdir()]
-    if len(left) > KEEP or not all(name.endswith(".pt.trace.json") for name in left):
+    if len(left) > keep or not all(name.endswith(".pt.trace.json") for name in left):
         found.problems.append(f"the handler left {left}")
     return found
