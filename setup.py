@@ -49,7 +49,7 @@ def extensions() -> list[Extension]:
     modules: list[Extension] = cythonize(
         [
             Extension(f"tb_gpudiag.trace.{name}", [f"tb_gpudiag/trace/{name}.pyx"])
-            for name in ("_scan", "_texts")
+            for name in ("_find", "_scan", "_texts")
         ],
         quiet=True,
     )

@@ -16,10 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from tb_gpudiag.trace.credential_places import WORTH_BYTES, first_place
 from tb_gpudiag.trace.events import Credential
 from tb_gpudiag.trace.vocabulary.credential_names import (
     FORM_NAMES,
@@ -28,7 +25,7 @@ from tb_gpudiag.trace.vocabulary.credential_names import (
     is_credential,
     kind_of_name,
 )
-from tb_gpudiag.trace.vocabulary.credential_text import MAYBE, SITE
+from tb_gpudiag.trace.vocabulary.credential_text import SITE
 
 # What decides about a credential (its name, and the start of its value) is shorter.
 _REACH: Final = 8 << 10
@@ -36,14 +33,8 @@ _REACH: Final = 8 << 10
 _BACK: Final = 256
 # Of a value, this much is judged.
 _JUDGED: Final = 1 << 10
-# Python's expressions are ten times slower than RE2, and search this much after each place RE2 finds.
-_SLOW_BYTES: Final = 64 << 10
 # More different names than this are counted together.
 _MOST_NAMES: Final = 1_000
-
-# Below this, Python's expression finds nothing sooner than RE2 is set up.
-_SHORT_BYTES: Final = 2 << 10
-_MAYBE: Final = re.compile(MAYBE.encode())
 
 # Names and frames are searched this many at a time.
 _TEXTS_AT_ONCE: Final = 4_096
@@ -187,10 +178,10 @@ class CredentialFilter:
         text = self._text
         while self._look < stop:
             if self._look >= self._slow_until:
-                maybe = _first(text, self._look)
+                maybe = first_place(text, self._look)
                 if maybe < 0 or maybe >= stop:
                     return None
-                self._look, self._slow_until = maybe, maybe + _SLOW_BYTES
+                self._look, self._slow_until = maybe, maybe + WORTH_BYTES
             site = SITE.search(text, self._look, self._slow_until + _REACH)
             if site is not None and site.start() < min(self._slow_until, stop):
                 return site
@@ -318,7 +309,7 @@ class CredentialFilter:
 
 def without_credentials(text: bytes) -> bytes:
     """Return a text without the credentials in it."""
-    if _first(text, 0) < 0:
+    if first_place(text, 0) < 0:
         return text
     found = CredentialFilter()
     return found.feed(text) + found.end()
@@ -342,17 +333,6 @@ def remove_credentials(texts: list[str]) -> None:
 def _shown(name: str) -> str:
     """Return a name without the credentials in it: a key can be one. Cached: a search takes long to start."""
     return without_credentials(name.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
-
-
-def _first(text: bytes, at: int) -> int:
-    """Find the first place from `at` that may be a credential, or -1."""
-    if len(text) - at < _SHORT_BYTES:
-        match = _MAYBE.search(text, at)
-        return -1 if match is None else match.start()
-    ends = pa.py_buffer(np.array([at, len(text)], np.int64))
-    column = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(text)])
-    found: int = pc.find_substring_regex(column, MAYBE)[0].as_py()
-    return found if found < 0 else at + found
 
 
 def _string_end(text: bytes, at: int, level: int) -> int:

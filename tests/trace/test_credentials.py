@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tb_gpudiag.trace import credential_places
 from tb_gpudiag.trace.credentials import CredentialFilter
 from tb_gpudiag.trace.events import Credential
 from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.vocabulary.credential_names import MARK, Name, is_credential, kind_of_name
+from tb_gpudiag.trace.vocabulary.credential_names import (
+    FORM_START,
+    MARK,
+    NAME_WORD,
+    Name,
+    is_credential,
+    kind_of_name,
+)
+from tb_gpudiag.trace.vocabulary.credential_text import IN_NAMES, IN_VALUES, MAYBE, SITE
 from tests.trace.support import document, read_bytes, span
 
 HUGGING_FACE = "hf_" + "a1B2" * 8
@@ -149,7 +159,8 @@ def test_brackets_that_never_close_do_not_take_the_file_with_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"token" * 400_000, b'"token": {' * 100_000, b'{"PASSWORD": "' + b"\\" * 2_000_000]
+    "text",
+    [b"token" * 400_000, b"://hf_" * 300_000, b'"token": {' * 100_000, b'{"PASSWORD": "' + b"\\" * 2_000_000],
 )
 def test_hostile_text_ends(text: bytes) -> None:
     cleaned(text, 1 << 20)
@@ -186,6 +197,34 @@ def _same_texts(value: object) -> object:
     if isinstance(value, list):
         return [_same_texts(inner) for inner in value]
     return "" if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("start", re.split(rb"\|(?![^(]*\))", b"|".join([NAME_WORD, FORM_START])))
+@given(st.data())
+def test_the_finder_knows_every_word_and_form(start: bytes, data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(re.compile(b"(?i:%s)" % start), fullmatch=True))
+    assert any(known.lower() in text.lower() for known in (*IN_NAMES, *IN_VALUES))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.from_regex(re.compile(MAYBE.encode()))
+        | st.sampled_from([*IN_NAMES, *IN_VALUES, b'"', b"--", b"=", b"://u:p@", b"A" * 70, b"\\"])
+        | st.binary(max_size=9),
+        max_size=5,
+    ).map(b"".join),
+)
+def test_no_place_of_a_credential_is_missed(
+    monkeypatch: pytest.MonkeyPatch, compiled: bool, text: bytes
+) -> None:
+    with monkeypatch.context() as patch:
+        if not compiled:
+            patch.setattr(credential_places, "_FINDER", None)
+        first = credential_places.first_place(text, 0)
+    site = SITE.search(text)
+    assert site is None or 0 <= first <= site.start()
 
 
 @pytest.mark.parametrize(

@@ -44,3 +44,28 @@ MAYBE: Final = (
     + rb"|"
     + FORM_START
 ).decode("ascii")
+IN_NAMES: Final = (
+    b"token",
+    b"secret",
+    b"pass",
+    b"_pass",
+    b"pwd",
+    b"credential",
+    b"key",
+    b"auth",
+    b"cookie",
+    b"jwt",
+    b"bearer",
+    b"connection",
+    rb"\u00",
+)
+IN_VALUES: Final = (
+    *(b":" + a + b"/" + b + b"/" for a in (b"", b"\\") for b in (b"", b"\\")),
+    b"-----BEGIN",
+    *(b"hf_", b"api_org_", b"gho_", b"ghp_", b"ghs_", b"ghu_", b"ghr_", b"github_pat_"),
+    *(b"glpat-", b"glptt-", b"gldt-", b"glrt-", b"sk-", b"gsk_", b"nvapi-"),
+    *(b"rk_live_", b"rk_test_", b"sk_live_", b"sk_test_", b"AKIA", b"ASIA", b"AIza"),
+    *(b"xox", b"hooks.slack", b"npm_", b"pypi-", b"dckr_pat_", b"wandb_v1_", b"dapi", b"r8_", b"eyJ"),
+    *(b"AccountKey=", b"bearer "),
+)
+"""Whatever MAYBE matches has one of these texts, in any case: in the word of a name, or at its start."""
