@@ -4,8 +4,8 @@ A wheel or sdist is useless without the frontend, so building one runs npm if th
 fails with one line if it cannot. An sdist contains the built frontend, so installing from it needs no npm. An
 editable install (`pip install -e .`) only warns: the Python code works without the tab.
 
-The modules in tb_gpudiag/trace/*.pyx are compiled if Cython, a C compiler and Python's headers are there.
-Without them, reading a trace takes about twice as long.
+The modules of COMPILED are compiled if Cython, a C compiler and Python's headers are there. Without them, a
+diagnosis takes about twice as long.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
 FRONTEND = ROOT / "frontend"
+COMPILED = ("trace._find", "trace._scan", "trace._texts", "facts.core._nesting")
 BUILT_MODULE = ROOT / "tb_gpudiag" / "static" / "index.js"
 BUILD_BY_HAND = "cd frontend && npm ci && npm run build"
 
@@ -47,10 +48,7 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     modules: list[Extension] = cythonize(
-        [
-            Extension(f"tb_gpudiag.trace.{name}", [f"tb_gpudiag/trace/{name}.pyx"])
-            for name in ("_find", "_scan", "_texts")
-        ],
+        [Extension(f"tb_gpudiag.{name}", [f"tb_gpudiag/{name.replace('.', '/')}.pyx"]) for name in COMPILED],
         quiet=True,
     )
     for module in modules:

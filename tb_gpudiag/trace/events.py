@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -183,7 +184,7 @@ class Events:
     def __len__(self) -> int:
         return len(self.start_ns)
 
-    @property
+    @cached_property
     def end_ns(self) -> Int64:
         """Ends of the spans, shape (n,)."""
         return self.start_ns + self.duration_ns

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import Bool, Category, Events, Int64
 from tb_gpudiag.trace.vocabulary.kernel_names import COMMUNICATION_KERNEL
@@ -57,5 +57,7 @@ class Busy:
 
 def communication_kernels(events: Events) -> Bool:
     """Mask of the kernels of NCCL, RCCL and the like, shape (n,)."""
-    found: Bool = (events.category == Category.KERNEL) & match(events, COMMUNICATION_KERNEL)
+    found = np.zeros(len(events), np.bool_)
+    kernels = events.where(Category.KERNEL)
+    found[kernels] = match_some(events, COMMUNICATION_KERNEL, kernels)
     return found

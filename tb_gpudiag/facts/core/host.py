@@ -95,8 +95,7 @@ class Host:
     @cached_property
     def operator(self) -> Int64:
         """Event of the innermost operator that is or encloses the event, or NONE."""
-        own = np.where(self.events.category == Category.CPU_OP, np.arange(len(self.events)), NONE)
-        return self.tree.nearest(own)
+        return self.tree.nearest_of(self.events.category == Category.CPU_OP)
 
     @cached_property
     def place(self) -> Int64:
@@ -119,13 +118,12 @@ class Host:
         """Event of the nearest `record_function` of the user's own, or NONE."""
         marked = (self.events.category == Category.USER_ANNOTATION) & (self.tree.depth >= 0)
         own = marked & ~match(self.events, marks.NOT_OWN_RANGE)
-        return self.tree.nearest(np.where(own, np.arange(len(self.events)), NONE))
+        return self.tree.nearest_of(own)
 
     @cached_property
     def module(self) -> Int64:
         """Event of the nearest `nn.Module: X`, or NONE; in backward the forward operator's."""
-        own = np.where(match(self.events, marks.MODULE), np.arange(len(self.events)), NONE)
-        return self._with_forward(self.tree.nearest(own))
+        return self._with_forward(self.tree.nearest_of(match(self.events, marks.MODULE)))
 
     @cached_property
     def forward(self) -> Int64:
@@ -166,7 +164,7 @@ class Host:
         """Event of the nearest operator that autograd ran for a node of the forward pass, or NONE."""
         events = self.events
         node = (events.category == Category.CPU_OP) & (events.sequence != NONE) & (events.forward_thread > 0)
-        return self.tree.nearest(np.where(node, np.arange(len(events)), NONE))
+        return self.tree.nearest_of(node)
 
     def frame(self, place: int) -> Frame | None:
         """Return the frame with this number of `place`; None for NONE."""
@@ -216,12 +214,13 @@ class Host:
     @cached_property
     def activities(self) -> dict[int, Activity]:
         """Thread index -> segments. What encloses a see-through frame takes its place."""
-        own = np.where((self.tree.depth >= 0) & ~self.see_through, np.arange(len(self.events)), NONE)
-        owner = self.tree.nearest(own)
-        found = {}
-        for thread, activity in self.tree.activities().items():
-            event = np.where(activity.event == NONE, NONE, owner[activity.event])
-            found[thread] = Activity(activity.start_ns, activity.end_ns, event)
+        found = self.tree.activities()
+        if not self.see_through.any():
+            return found
+        owner = self.tree.nearest_of((self.tree.depth >= 0) & ~self.see_through)
+        for activity in found.values():
+            hidden = np.flatnonzero((activity.event != NONE) & self.see_through[activity.event])
+            activity.event[hidden] = owner[activity.event[hidden]]
         return found
 
 

@@ -14,7 +14,7 @@ from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
 def match(events: Events, pattern: re.Pattern[str]) -> Bool:
     """Mask of the events whose whole name matches, shape (n,)."""
     table = _table(events.names, pattern, np.arange(len(events.names)))
-    return table[events.name] if len(table) else np.zeros(len(events), np.bool_)
+    return table[events.name] if table.any() else np.zeros(len(events), np.bool_)
 
 
 def match_some(events: Events, pattern: re.Pattern[str], some: Int64) -> Bool:

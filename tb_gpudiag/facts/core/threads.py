@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from tb_gpudiag.facts.core.intervals import Intervals
+from tb_gpudiag.facts.core.nesting import Descent, nest, segments
 from tb_gpudiag.facts.core.thread_axis import ThreadAxis
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64
 
@@ -62,63 +63,43 @@ class HostTree:
     def __init__(self, events: Events) -> None:
         self.events = events
         n = len(events)
-        self.parent: Int64 = np.full(n, NONE, np.int64)
-        self.depth: Int32 = np.full(n, NONE, np.int32)
         self.start_ns = _entered(events)
         self.spans = _in_nesting_order(events, self.start_ns, _host_spans(events))
-        starts, ends, self._axis = _on_one_axis(events, self.start_ns, self.spans)
-        self._starts = starts
-        depth, parents, by_depth, closes = _nest(starts, ends)
-        self._depth_order = by_depth
-        count = len(starts)
-        self.depth[self.spans] = depth
-        self.parent[self.spans] = np.where(parents < 0, NONE, self.spans[parents]) if count else parents
-        # The k-th opening of a depth is closed by the k-th closing of that depth.
-        depth_of_close = np.searchsorted(starts, closes, side="left") - np.arange(count) - 1
-        opened_by = np.empty(count, np.int64)
-        opened_by[np.argsort(depth_of_close, kind="stable")] = by_depth
-        self._closes, self._opened_by, self._parents = closes, opened_by, parents
+        starts, ends, axis = _on_one_axis(events, self.start_ns, self.spans)
+        self._nesting = nesting = nest(starts, ends)
+        self._closes_ns = axis.times(nesting.closes)
+        self.depth: Int32 = np.full(n, NONE, np.int32)
+        self.depth[self.spans] = nesting.depth
+        self.parent: Int64 = np.full(n, NONE, np.int64)
+        inner = nesting.parents != NONE
+        self.parent[self.spans[inner]] = self.spans[nesting.parents[inner]]
+        self._descent = Descent(self.spans, nesting.depth, self.parent)
 
     @cached_property
     def end_ns(self) -> Int64:
         """When each host span is left, shape (n,): not after the span around it. NONE for other events."""
         end: Int64 = np.full(len(self.depth), NONE, np.int64)
-        end[self.spans[self._opened_by]] = self._axis.times(self._closes)
+        end[self.spans[self._nesting.opened_by]] = self._closes_ns
         return end
 
     def activities(self) -> dict[int, Activity]:
         """Return thread index -> its segments, from its first span's start to its last one's end."""
-        count = len(self._starts)
-        if not count:
-            return {}
-        # Position of each bracket in the merged order: closings before openings at the same instant.
-        open_at = np.arange(count) + np.searchsorted(self._closes, self._starts, side="right")
-        close_at = np.arange(count) + np.searchsorted(self._starts, self._closes, side="left")
-        time = np.empty(2 * count, np.int64)
-        innermost = np.empty(2 * count, np.int64)
-        time[open_at], time[close_at] = self._starts, self._closes
-        innermost[open_at], innermost[close_at] = np.arange(count), self._parents[self._opened_by]
-        thread = np.empty(2 * count, np.int64)
-        of_span = self.events.thread[self.spans].astype(np.int64)
-        thread[open_at], thread[close_at] = of_span, of_span[self._opened_by]
-        keep = np.flatnonzero((time[1:] > time[:-1]) & (thread[1:] == thread[:-1]))
-        inner = innermost[keep]
-        start, end = self._axis.times(time[keep]), self._axis.times(time[keep + 1])
-        event = np.where(inner < 0, NONE, self.spans[np.maximum(inner, 0)])
-        threads = thread[keep]
-        cuts = np.flatnonzero(np.r_[True, threads[1:] != threads[:-1]])
-        stops = np.r_[cuts[1:], len(threads)]
+        thread = self.events.thread[self.spans]
+        starts_ns = self.start_ns[self.spans]
+        found = segments(self._nesting, starts_ns, self._closes_ns, thread, len(self.events.threads))
+        event = np.where(found.inner == NONE, NONE, self.spans[found.inner]) if len(thread) else found.inner
+        stops = np.cumsum(found.of_thread).tolist()
         return {
-            int(threads[a]): Activity(start[a:b], end[a:b], event[a:b])
-            for a, b in zip(cuts, stops, strict=True)
+            one: Activity(found.start_ns[a:b], found.end_ns[a:b], event[a:b])
+            for one, (a, b) in enumerate(pairwise([0, *stops]))
+            if a < b
         }
 
     def any_below(self, chosen: Bool) -> Bool:
         """Mask of the host spans that enclose a chosen one, shape (n,)."""
-        count = len(self.spans)
         before = np.r_[0, np.cumsum(chosen[self.spans])]
         found = np.zeros(len(chosen), np.bool_)
-        found[self.spans] = before[self._last] - before[np.arange(1, count + 1)] > 0
+        found[self.spans] = before[self._nesting.last] > before[1:]
         return found
 
     def count_around(self, chosen: Bool) -> Int64:
@@ -126,54 +107,40 @@ class HostTree:
         some = np.flatnonzero(chosen[self.spans])
         change = np.zeros(len(self.spans) + 1, np.int64)
         change[some + 1] = 1  # contents follow their span
-        np.add.at(change, self._last[some], -1)
+        np.add.at(change, self._nesting.last[some], -1)
         found = np.zeros(len(chosen), np.int64)
         found[self.spans] = np.cumsum(change)[:-1]
         return found
 
-    @cached_property
-    def _last(self) -> Int64:
-        """Place in nesting order of the first span after each that it does not enclose."""
-        last = np.empty(len(self.spans), np.int64)
-        last[self._opened_by] = np.searchsorted(self._starts, self._closes, side="left")
-        return last
-
     def under(self, chosen: Bool) -> Bool:
         """Mask of the host events that are chosen or inside a chosen one, shape (n,)."""
-        found: Bool = self.nearest(np.where(chosen, np.arange(len(chosen)), NONE)) != NONE
+        found: Bool = self.nearest_of(chosen) != NONE if chosen.any() else chosen.copy()
+        return found
+
+    def nearest_of(self, chosen: Bool) -> Int64:
+        """Return the nearest chosen one among each event and its ancestors, or NONE, shape (n,)."""
+        found = _numbers_of(chosen)
+        self._descent.nearest(found)
         return found
 
     def nearest(self, own: Int64) -> Int64:
         """Return each event's own value unless it is NONE, else that of its nearest ancestor with one, shape
         (n,)."""
         found: Int64 = own.copy()
-        for here in self._by_depth:
-            here = here[found[here] == NONE]
-            found[here] = found[self.parent[here]]
+        self._descent.nearest(found)
         return found
 
     def outermost(self, chosen: Bool) -> Int64:
         """Return the outermost chosen one among each event and its ancestors, or NONE, shape (n,)."""
-        found = np.where(chosen & (self.depth >= 0), np.arange(len(chosen)), NONE)
-        for here in self._by_depth:
-            above = found[self.parent[here]]
-            found[here] = np.where(above == NONE, found[here], above)
+        found = _numbers_of(chosen & (self.depth >= 0))
+        self._descent.outermost(found)
         return found
 
     def least(self, own: Int64) -> Int64:
         """Return the least value among each event and its ancestors, shape (n,)."""
         found: Int64 = own.copy()
-        for here in self._by_depth:
-            found[here] = np.minimum(found[here], found[self.parent[here]])
+        self._descent.least(found)
         return found
-
-    @cached_property
-    def _by_depth(self) -> list[Int64]:
-        """Host spans with a parent, level by level from the outside."""
-        depth = self.depth[self.spans]
-        levels = np.searchsorted(depth[self._depth_order], np.arange(int(depth.max(initial=0)) + 2))
-        spans = self.spans[self._depth_order]
-        return [spans[low:high] for low, high in pairwise(levels[1:].tolist())]
 
     def ancestors(self, event: int) -> list[int]:
         """Return the event and its ancestors, outermost first."""
@@ -182,6 +149,14 @@ class HostTree:
             chain.append(event)
             event = int(self.parent[event])
         return chain[::-1]
+
+
+def _numbers_of(chosen: Bool) -> Int64:
+    """Return the number of each chosen event; NONE for the others."""
+    found = np.full(len(chosen), NONE, np.int64)
+    some = np.flatnonzero(chosen)
+    found[some] = some
+    return found
 
 
 def _host_spans(events: Events) -> Int64:
@@ -210,7 +185,7 @@ def _entered(events: Events) -> Int64:
     # Only calls nest: a mark that ends in the call that sets the next one crosses them. So marks are an
     # instant long here. Doubled, the axis has a place for the end of that instant.
     is_mark = events.category[spans] == Category.USER_ANNOTATION
-    _, parents, _, _ = _nest(2 * opens, np.where(is_mark, 2 * opens + 1, 2 * closes))
+    parents = nest(2 * opens, np.where(is_mark, 2 * opens + 1, 2 * closes)).parents
     begins_ns, ends_ns = start[spans], events.end_ns[spans]
     left_ns = np.where(is_mark, begins_ns, ends_ns)
     mark = np.flatnonzero(is_mark)
@@ -248,23 +223,3 @@ def _in_nesting_order(events: Events, start_ns: Int64, spans: Int64) -> Int64:
         order = np.lexsort((_OUTER_FIRST[events.category[some]], -length, group))
         spans[tied] = some[order]
     return spans
-
-
-def _nest(starts: Int64, ends: Int64) -> tuple[Int64, Int64, Int64, Int64]:
-    """Nest spans, given in nesting order on one axis: (depth, parent or NONE, order by depth, sorted
-    ends)."""
-    closes = np.sort(ends)
-    depth = np.arange(len(starts)) - np.searchsorted(closes, starts, side="right")
-    by_depth = np.argsort(depth, kind="stable")
-    return depth, _parents(depth, by_depth), by_depth, closes
-
-
-def _parents(depth: Int64, by_depth: Int64) -> Int64:
-    """Return the last span before each that is one level up, or NONE. Spans are in nesting order."""
-    count = len(depth)
-    if not count:
-        return depth
-    keys = depth[by_depth] * count + by_depth
-    wanted = (depth - 1) * count + np.arange(count)
-    at = np.searchsorted(keys, wanted) - 1
-    return np.where(depth == 0, NONE, by_depth[np.maximum(at, 0)])

@@ -60,8 +60,8 @@ def on_device(host: Host, kernels: Kernels) -> CollectiveCalls:
     chosen = np.flatnonzero(kernels.family == Family.COLLECTIVE)
     event, origin = kernels.event[chosen], kernels.origin[chosen]
     named = events.category == Category.CPU_OP
-    called = np.where(named & _named(host, COLLECTIVE_PARAMETERS), np.arange(len(events)), NONE)
-    call = np.where(origin == NONE, NONE, host.tree.nearest(called)[origin])
+    called = host.tree.nearest_of(named & _named(host, COLLECTIVE_PARAMETERS))
+    call = np.where(origin == NONE, NONE, called[origin])
     # Of kernels without such an operation, each one is a call.
     lone = np.where(call == NONE, -1 - np.arange(len(call)), call)
     stream = kernels.stream[chosen].astype(np.int64)
@@ -97,8 +97,8 @@ def _calls(host: Host, event: Int64, call: Int64, origin: Int64, start: Int64, e
     events = host.events
     own, stated = events.message[event], np.where(call == NONE, NONE, events.message[call])
     message = np.where(own == NONE, stated, own)
-    marks = np.where(match(events, BACK_END_MARK), np.arange(len(events)), NONE)
-    mark = np.where(origin == NONE, NONE, host.tree.nearest(marks)[origin])
+    marks = host.tree.nearest_of(match(events, BACK_END_MARK))
+    mark = np.where(origin == NONE, NONE, marks[origin])
     messages = [_UNSAID if m == NONE else events.messages[m] for m in message.tolist()]
     kinds = [
         operation(said.collective)

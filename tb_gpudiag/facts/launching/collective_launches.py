@@ -48,7 +48,7 @@ def collective_launches(host: Host, kernel: Int64, launch: Int64) -> CollectiveL
     is_mark = (events.category == Category.USER_ANNOTATION) & ~on_host
     for pattern in (marks.STEP, marks.OPTIMIZER_STEP, marks.ZERO_GRAD, torch_frames.LOADER):
         is_mark &= ~match(events, pattern)
-    around = host.tree.nearest(np.where(is_mark, np.arange(len(events)), NONE))
+    around = host.tree.nearest_of(is_mark)
     found = np.where(launch == NONE, NONE, around[launch])
     names = ["" if event == NONE else events.names[events.name[event]] for event in found.tolist()]
     return CollectiveLaunches(kind, names)

@@ -52,7 +52,7 @@ class MemoryContext:
         and the like) count only if there is no other."""
         host = self._host
         does = (host.events.category == Category.CPU_OP) & ~match(host.events, GETS_MEMORY)
-        wanted = self._of(host.tree.nearest(np.where(does, np.arange(len(does)), NONE)))
+        wanted = self._of(host.tree.nearest_of(does))
         return np.where(wanted == NONE, self._of(host.operator), wanted)
 
     @cached_property

@@ -158,7 +158,7 @@ def _calls(host: Host) -> Calls:
     events, tree = host.events, host.tree
     repeats = _repeats(host)
     nested = tree.spans[~repeats[tree.spans]]
-    kept = tree.nearest(np.where((tree.depth >= 0) & ~repeats, np.arange(len(events)), NONE))
+    kept = tree.nearest_of((tree.depth >= 0) & ~repeats)
     level = tree.depth - tree.count_around(repeats)
     bare = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8)) & (events.duration_ns == 0)
     instant = np.flatnonzero(bare).astype(np.int64)
@@ -184,7 +184,7 @@ def _repeats(host: Host) -> Bool:
     changes the number format in `aten::sum`. As in torch's key_averages(), the two are one call."""
     events, tree = host.events, host.tree
     real = (tree.depth >= 0) & (events.category != Category.PYTHON_FUNCTION)
-    nearest = tree.nearest(np.where(real, np.arange(len(events)), NONE))
+    nearest = tree.nearest_of(real)
     caller = np.where(real & (tree.parent != NONE), nearest[tree.parent], NONE)
     called = np.bincount(caller[caller != NONE], minlength=len(events))
     operator = events.category == Category.CPU_OP

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,9 @@ def test_each_thread_alone_gives_the_same_tree(found: list[tuple[int, int, int, 
         own = np.flatnonzero(events.thread == thread)
         # The same thread, all alone, with its time beginning at 0: nothing can overflow.
         columns: dict[str, Any] = {
-            name: value[own] for name, value in vars(events).items() if isinstance(value, np.ndarray)
+            field.name: value[own]
+            for field in fields(events)
+            if isinstance(value := getattr(events, field.name), np.ndarray)
         }
         first = int(events.start_ns[own].min())
         alone = replace(events, **columns)

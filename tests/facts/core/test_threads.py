@@ -193,7 +193,7 @@ def test_under_and_any_below_agree_with_ancestors(rows: list[tuple[int, int, int
 def test_a_call_is_inside_an_operator_with_the_same_start_and_end() -> None:
     rows = events_of([(0, 0, 10), (0, 0, 10)])
     for order in ([Category.CPU_OP, Category.RUNTIME], [Category.RUNTIME, Category.CPU_OP]):
-        events = Events(**{**vars(rows), "category": np.array(order, np.uint8)})
+        events = replace(rows, category=np.array(order, np.uint8))
         tree = HostTree(events)
         call, operator = order.index(Category.RUNTIME), order.index(Category.CPU_OP)
         assert tree.parent[call] == operator

@@ -1,0 +1,175 @@
+"""Nesting: spans on one axis as a tree.
+
+There are two ways with equal results: a compiled one, which takes one pass, and NumPy's, which sorts and
+searches by depth. Neither recurses, and the time of both does not depend on how odd the spans are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from tb_gpudiag.trace.events import NONE, Int32, Int64
+
+try:
+    from tb_gpudiag.facts.core import _nesting
+except ImportError:  # no compiler where gpudiag was installed
+    _nesting = None  # type: ignore[assignment]
+
+
+def available() -> bool:
+    """Whether the compiled way is there."""
+    return _nesting is not None
+
+
+@dataclass(frozen=True)
+class Nesting:
+    """Spans in nesting order: by start, the outer one first. Shape (k,) each; spans are given by their place.
+
+    Starts and ends are brackets: where two spans cross, the inner one closes first. None is empty.
+    """
+
+    starts: Int64
+    closes: Int64  # ends of all spans, sorted
+    depth: Int64  # 0 for an outermost span
+    parents: Int64  # the span around each, or NONE
+    opened_by: Int64  # the span that each of `closes` ends
+    last: Int64  # the first span after each that it does not enclose
+
+
+def nest(starts: Int64, ends: Int64) -> Nesting:
+    """Nest spans that are in nesting order."""
+    closes = np.sort(ends, kind="stable")  # ends are nearly in order, which only this kind makes use of
+    if not available():
+        return _nest_by_depth(starts, closes)
+    depth, parents, opened_by, last = (np.empty(len(starts), np.int64) for _ in range(4))
+    _nesting.nest(starts, closes, depth, parents, opened_by, last)
+    return Nesting(starts, closes, depth, parents, opened_by, last)
+
+
+def _nest_by_depth(starts: Int64, closes: Int64) -> Nesting:
+    places = np.arange(len(starts))
+    depth = places - np.searchsorted(closes, starts, side="right")
+    by_depth = np.argsort(depth, kind="stable")
+    # The k-th opening of a depth is closed by the k-th closing of that depth.
+    begun = np.searchsorted(starts, closes, side="left")
+    opened_by, last = np.empty(len(starts), np.int64), np.empty(len(starts), np.int64)
+    opened_by[np.argsort(begun - places - 1, kind="stable")] = by_depth
+    last[opened_by] = begun
+    return Nesting(starts, closes, depth, _parents(depth, by_depth), opened_by, last)
+
+
+def _parents(depth: Int64, by_depth: Int64) -> Int64:
+    """Return the last span before each that is one level up, or NONE. Spans are in nesting order."""
+    count = len(depth)
+    if not count:
+        return depth
+    keys = depth[by_depth] * count + by_depth
+    wanted = (depth - 1) * count + np.arange(count)
+    at = np.searchsorted(keys, wanted) - 1
+    return np.where(depth == 0, NONE, by_depth[np.maximum(at, 0)])
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Stretches between one start or end and the next on the same thread, in order. Shape (s,) each.
+
+    inner: place of the innermost span, or NONE between outermost spans. of_thread: how many each thread has.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+    inner: Int64
+    of_thread: Int64
+
+
+def segments(nesting: Nesting, starts_ns: Int64, closes_ns: Int64, thread: Int32, threads: int) -> Segments:
+    """Cut the spans where they start and end.
+
+    starts_ns, closes_ns: the times of these places. thread: of each span, in ascending order; below
+    `threads`.
+    """
+    if not available():
+        return _segments_by_place(nesting, starts_ns, closes_ns, thread, threads)
+    start, end, inner = (np.empty(2 * len(thread), np.int64) for _ in range(3))
+    of_thread = np.zeros(threads, np.int64)
+    found = _nesting.segments(
+        nesting.starts,
+        nesting.closes,
+        starts_ns,
+        closes_ns,
+        nesting.opened_by,
+        nesting.parents,
+        thread,
+        start,
+        end,
+        inner,
+        of_thread,
+    )
+    return Segments(start[:found], end[:found], inner[:found], of_thread)
+
+
+def _segments_by_place(
+    nesting: Nesting, starts_ns: Int64, closes_ns: Int64, thread: Int32, threads: int
+) -> Segments:
+    count = len(thread)
+    # Place of each bracket in the merged order: closings before openings at the same instant.
+    places = np.arange(count)
+    open_at, close_at = 2 * places - nesting.depth, places + nesting.last[nesting.opened_by]
+    time, span, inner = (np.empty(2 * count, np.int64) for _ in range(3))
+    time[open_at], time[close_at] = starts_ns, closes_ns
+    span[open_at], span[close_at] = places, nesting.opened_by
+    inner[open_at], inner[close_at] = places, nesting.parents[nesting.opened_by]
+    on = thread[span]
+    keep = np.flatnonzero((time[1:] > time[:-1]) & (on[1:] == on[:-1]))
+    of_thread = np.bincount(on[keep], minlength=threads)
+    return Segments(time[keep], time[keep + 1], inner[keep], of_thread)
+
+
+class Descent:
+    """Passes values from spans to the spans inside them. Values have shape (n,) over all events, and are
+    changed in place.
+
+    spans: in nesting order, shape (k,). depth: of each, shape (k,). parent: the event around each event, or
+    NONE, shape (n,).
+    """
+
+    def __init__(self, spans: Int64, depth: Int64, parent: Int64) -> None:
+        self._spans, self._depth, self._parent = spans, depth, parent
+
+    def nearest(self, found: Int64) -> None:
+        """Replace NONE by the value of the nearest span around it."""
+        if available():
+            return _nesting.nearest(self._spans, self._parent, found)
+        for here in self._by_depth:
+            here = here[found[here] == NONE]
+            found[here] = found[self._parent[here]]
+        return None
+
+    def outermost(self, found: Int64) -> None:
+        """Replace every value by that of the outermost span around it with one."""
+        if available():
+            return _nesting.outermost(self._spans, self._parent, found)
+        for here in self._by_depth:
+            above = found[self._parent[here]]
+            found[here] = np.where(above == NONE, found[here], above)
+        return None
+
+    def least(self, found: Int64) -> None:
+        """Replace every value by the least one of the span and those around it."""
+        if available():
+            return _nesting.least(self._spans, self._parent, found)
+        for here in self._by_depth:
+            found[here] = np.minimum(found[here], found[self._parent[here]])
+        return None
+
+    @cached_property
+    def _by_depth(self) -> list[Int64]:
+        """Spans with a parent, level by level from the outside."""
+        order = np.argsort(self._depth, kind="stable")
+        levels = np.searchsorted(self._depth[order], np.arange(int(self._depth.max(initial=0)) + 2))
+        spans = self._spans[order]
+        return [spans[low:high] for low, high in pairwise(levels[1:].tolist())]
