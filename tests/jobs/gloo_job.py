@@ -1,4 +1,4 @@
-"""A small DDP job on the CPU, recorded: `python gloo_job.py WORLD FOLDER FAULT STORE`.
+"""Small DDP jobs on the CPU, recorded: `python gloo_job.py WORLD FOLDER FAULT...`, each to FOLDER/FAULT/log.
 
 FAULT: none; loader (rank 1 waits in its loader); work (rank 2 computes on larger batches).
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # an optimizer imports it: here once, and not in each rank
 import torch.distributed as dist
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
@@ -64,12 +65,13 @@ def main(rank: int, world: int, folder: Path, fault: str, store: Path) -> None:
     dist.destroy_process_group()
 
 
-def run_ranks(world: int, folder: Path, fault: str, store: Path) -> int:
+def run_ranks(world: int, folder: Path, fault: str) -> int:
     """Run each rank in a fork, which need not import torch again. Return how many failed."""
+    folder.mkdir(parents=True)
     for rank in range(world):
         if not os.fork():
             try:
-                main(rank, world, folder, fault, store)
+                main(rank, world, folder / "log", fault, folder / "store")
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
@@ -78,4 +80,4 @@ def run_ranks(world: int, folder: Path, fault: str, store: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_ranks(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4])))
+    sys.exit(sum(run_ranks(int(sys.argv[1]), Path(sys.argv[2], fault), fault) for fault in sys.argv[3:]))

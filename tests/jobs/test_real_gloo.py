@@ -23,36 +23,45 @@ pytestmark = pytest.mark.slow
 PROGRAM = Path(__file__).with_name("gloo_job.py")
 WORLD = 4
 DEADLINE_S = 120
+# What the first finding is about: its rule and its rank.
+FAULTS = {"loader": ("GD602", "Rank 1"), "work": ("GD603", "Rank 2")}
 
 
-def record(folder: Path, fault: str) -> pb.JobReport:
-    """Run and record a job with this fault, and report on it."""
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of one recording with each fault, all by one process: importing torch costs more than a job."""
+    return record(tmp_path_factory.mktemp("recorded"), *FAULTS)
+
+
+def record(folder: Path, *faults: str) -> Path:
+    """Run and record a job with each of these faults."""
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(WORLD), str(folder / "log"), fault, str(folder / "store")],
+        [sys.executable, str(PROGRAM), str(WORLD), str(folder), *faults],
         capture_output=True,
         timeout=DEADLINE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    (job,) = build_jobs(digest_file(file)[1] for file in find_traces(str(folder / "log")).files).reports
-    return job
+    return folder
 
 
-def first_found(tmp_path: Path, fault: str, expected: tuple[str, str]) -> pb.JobReport:
-    """Record until the first finding is of this rule and rank, at most three times: other programs on the
-    machine may disturb a recording more than the fault does."""
-    found = []
+def first_found(recorded: Path, tmp_path: Path, fault: str) -> pb.JobReport:
+    """Record until the first finding is of the fault's rule and rank, at most three times: other programs on
+    the machine may disturb a recording more than the fault does."""
+    found, folder = [], recorded
     for attempt in range(3):
-        (tmp_path / str(attempt)).mkdir()
-        job = record(tmp_path / str(attempt), fault)
+        if attempt:
+            folder = record(tmp_path / str(attempt), fault)
+        files = find_traces(str(folder / fault / "log")).files
+        (job,) = build_jobs(digest_file(file)[1] for file in files).reports
         found += [(finding.rule, finding.title[:6]) for finding in job.findings[:1]]
-        if found[-1:] == [expected]:
+        if found[-1:] == [FAULTS[fault]]:
             return job
     pytest.fail(f"found {found}")
 
 
-def test_a_rank_with_a_slow_loader(tmp_path: Path) -> None:
-    job = first_found(tmp_path, "loader", ("GD602", "Rank 1"))
+def test_a_rank_with_a_slow_loader(recorded: Path, tmp_path: Path) -> None:
+    job = first_found(recorded, tmp_path, "loader")
     assert [rank.rank for rank in job.ranks] == list(range(WORLD))
     assert job.clocks.basis == "ONE_HOST"
     assert job.collectives.matched > 0
@@ -62,6 +71,6 @@ def test_a_rank_with_a_slow_loader(tmp_path: Path) -> None:
     assert min(waits, key=lambda rank: waits[rank]) == 1
 
 
-def test_a_rank_with_more_work(tmp_path: Path) -> None:
-    job = first_found(tmp_path, "work", ("GD603", "Rank 2"))
+def test_a_rank_with_more_work(recorded: Path, tmp_path: Path) -> None:
+    job = first_found(recorded, tmp_path, "work")
     assert job.verdict.limiter == "compute"

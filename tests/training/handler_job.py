@@ -1,15 +1,19 @@
-"""One rank of a small job on the CPU with a handler: `python handler_job.py RANK WORLD FOLDER STORE`.
+"""Small jobs on the CPU with a handler: `python handler_job.py FOLDER WORLD...`, of so many ranks.
 
-Its log goes to stdout. After the log, it prints the verdicts that on_diagnosis got.
+Each rank records to FOLDER/WORLD/log. It says in FOLDER/WORLD/said.RANK: its log, and then the verdicts that
+on_diagnosis got.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import traceback
 from pathlib import Path
 
 import torch
+import torch._dynamo  # an optimizer imports it: here once, and not in each rank
 import torch.distributed as dist
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -24,18 +28,20 @@ WAIT, WARMUP, ACTIVE, REPEAT = 2, 1, 4, 2
 CLOSE_S = 100
 
 
-def main(rank: int, world: int, folder: str, store: str) -> None:
+def main(rank: int, world: int, folder: Path) -> None:
     """Train and record, twice."""
+    with open(folder / f"said.{rank}", "wb") as said:
+        os.dup2(said.fileno(), 1)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     torch.set_num_threads(1)
     if world > 1:
-        dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=world)
+        dist.init_process_group("gloo", f"file://{folder / 'store'}", rank=rank, world_size=world)
     model: nn.Module = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(3)))
     if world > 1:
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     reports: list[object] = []
-    handler = tb_gpudiag.DiagnosisHandler(folder, on_diagnosis=reports.append)
+    handler = tb_gpudiag.DiagnosisHandler(folder / "log", on_diagnosis=reports.append)
     with profile(
         activities=[ProfilerActivity.CPU],
         schedule=schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE, repeat=REPEAT),
@@ -56,5 +62,20 @@ def main(rank: int, world: int, folder: str, store: str) -> None:
         dist.destroy_process_group()
 
 
+def run_ranks(world: int, folder: Path) -> int:
+    """Run each rank in a fork, which need not import torch again. Return how many failed."""
+    folder.mkdir(parents=True)
+    for rank in range(world):
+        if not os.fork():
+            try:
+                main(rank, world, folder)
+                sys.stdout.flush()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+    return sum(os.wait()[1] != 0 for _ in range(world))
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
+    sys.exit(sum(run_ranks(int(world), Path(sys.argv[1], world)) for world in sys.argv[2:]))

@@ -21,43 +21,50 @@ PROGRAM = Path(__file__).with_name("handler_job.py")
 DEADLINE_S = 115
 
 
-def run(tmp_path: Path, world: int) -> list[list[str]]:
-    """Run the job and return each rank's lines."""
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(PROGRAM), *map(str, (rank, world, tmp_path / "log", tmp_path / "store"))],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=worker_environment(),
-        )
-        for rank in range(world)
-    ]
-    said = [rank.communicate(timeout=DEADLINE_S)[0].splitlines() for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0] * world, said
-    return said
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of jobs of one and of two ranks, run by one process: importing torch costs more than a job."""
+    folder = tmp_path_factory.mktemp("jobs")
+    gloo = torch.distributed.is_available() and torch.distributed.is_gloo_available()
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), str(folder), "1", *["2"] * gloo],
+        capture_output=True,
+        timeout=DEADLINE_S,
+        env=worker_environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
-def test_a_loop_is_recorded_as_with_torchs_handler(tmp_path: Path) -> None:
-    (said,) = run(tmp_path, 1)
-    names = sorted(path.name for path in (tmp_path / "log").iterdir())
+def said(job: Path) -> list[list[str]]:
+    """Return each rank's lines."""
+    return [path.read_text(encoding="utf-8").splitlines() for path in sorted(job.glob("said.*"))]
+
+
+def test_a_loop_is_recorded_as_with_torchs_handler(jobs: Path) -> None:
+    (lines,) = said(jobs / "1")
+    names = sorted(path.name for path in (jobs / "1" / "log").iterdir())
     assert len(names) == 2
     assert all(re.fullmatch(r"[^.]+_\d+\.\d{19}\.pt\.trace\.json", name) for name in names)
-    verdicts = [line for line in said if line.startswith("gpudiag: ")]
+    verdicts = [line for line in lines if line.startswith("gpudiag: ")]
     assert [any(name in line for line in verdicts) for name in names] == [True, True]
     assert all("No GPU activity was recorded" in line for line in verdicts)
-    callbacks = [line.split() for line in said if line.startswith("callback ")]
+    callbacks = [line.split() for line in lines if line.startswith("callback ")]
     assert [(Path(path).name, steps) for _, path, steps in callbacks] == [(name, "4") for name in names]
 
 
-def test_rank_0_logs_the_verdict_of_the_job(tmp_path: Path) -> None:
-    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+def test_rank_0_logs_the_verdict_of_the_job(jobs: Path) -> None:
+    if not (jobs / "2").exists():
         pytest.skip("torch without Gloo")
-    said = run(tmp_path, 2)
-    assert len(list((tmp_path / "log").iterdir())) == 4
-    jobs = [[line for line in lines if line.startswith("gpudiag: Job 2 ranks: ")] for lines in said]
-    assert 1 <= len(jobs[0]) <= 2  # a recording that is overtaken by the next one has no verdict of the job
-    assert not jobs[1]
-    assert all(sum(line.startswith("callback ") for line in lines) == 2 for lines in said)
+    ranks = said(jobs / "2")
+    assert len(list((jobs / "2" / "log").iterdir())) == 4
+    verdicts = [[line for line in lines if line.startswith("gpudiag: Job 2 ranks: ")] for lines in ranks]
+    assert (
+        1 <= len(verdicts[0]) <= 2
+    )  # a recording that is overtaken by the next one has no verdict of the job
+    assert not verdicts[1]
+    assert all(sum(line.startswith("callback ") for line in lines) == 2 for lines in ranks)
 
 
 def test_a_schedule_on_demand_records_the_next_steps(tmp_path: Path) -> None:
