@@ -6,14 +6,11 @@ work of another stream ends that it was seen to wait for. A call that waited (fo
 copy, or because the launch queue was full) waits for the same work again. Latencies and turnarounds are the
 measured ones, so the unchanged replay gives the measured times, whether or not the model holds. That is what
 `error` tests: how well figures from one half of the recording predict the other half (see held_out.py).
-
-Every recursion has the form x[i] = max(x[i-1] + a[i], b[i]), a running maximum over x - cumsum(a). So whole
-stretches of calls are computed at once, up to the first call that waits for work of its own stretch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,16 +21,11 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Steps, Window
 from tb_gpudiag.facts.replay.held_out import HeldOut, hold_out
 from tb_gpudiag.facts.replay.model import HANDSHAKE_NS, Calls, Streams, calls_of, streams_of
+from tb_gpudiag.facts.replay.simulation import NEVER, simulate
 from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
-
-# Starts that depend on other streams settle after one pass for each hand-over inside a stretch. Gradient
-# buckets cause tens of them.
-MOST_PASSES = 100
 
 # Parts of a step window of fewer than two steps: half of them predict the others.
 PARTS = 10
-
-_NEVER = np.iinfo(np.int64).min // 4
 
 
 @dataclass(frozen=True)
@@ -108,7 +100,7 @@ class Replay:
     def part_error(self) -> float:
         """Difference between the predicted and the recorded length of each part, added up, as a share of the
         step window."""
-        begun, ends = _simulate(
+        begun, ends = simulate(
             self._calls,
             self._held_out.streams,
             self._calls.between_ns,
@@ -159,7 +151,7 @@ class Replay:
         (parts + 1,). begun: of each call; ends: of each work."""
         calls = self._calls
         by_call = np.argsort(self._streams.call, kind="stable")
-        done = np.r_[_NEVER, np.maximum.accumulate(ends[by_call])]
+        done = np.r_[NEVER, np.maximum.accumulate(ends[by_call])]
         at = np.searchsorted(calls.start_ns, self._borders)
         on_gpu = done[np.searchsorted(self._streams.call[by_call], at)]
         on_host = begun[np.minimum(at, len(begun) - 1)]
@@ -180,7 +172,7 @@ class Replay:
             target = np.where(np.isin(calls.event, np.array(unblocked)), NONE, target)
         dropped = [event for change in changes for event in change.dropped]
         streams = _without(self._streams, np.isin(calls.event, np.array(dropped, np.int64)))
-        begun, ends = _simulate(calls, streams, between, inside, target)
+        begun, ends = simulate(calls, streams, between, inside, target)
         marks = begun[calls.event == NONE]
         last = max(int(marks[-1]), int(ends[self._in_steps].max(initial=marks[-1])))
         return Replayed(np.diff(np.r_[marks[:-1], last]))
@@ -234,81 +226,3 @@ def _host_time(changes: Sequence[Change]) -> list[tuple[Intervals, float]]:
             parts.append((host, change.share))
             removed = union(np.r_[removed.start, host.start], np.r_[removed.end, host.end])
     return parts + [(subtract(change.slowed, removed), -change.slower) for change in changes if change.slower]
-
-
-def _simulate(
-    calls: Calls, streams: Streams, between: Int64, inside: Int64, target: Int64
-) -> tuple[Int64, Int64]:
-    """Compute when each call begins, and when each work ends."""
-    count = len(calls.start_ns)
-    begun, returned = np.empty(count, np.int64), np.empty(count, np.int64)
-    ends = np.full(len(streams.duration_ns), _NEVER, np.int64)
-    waits_for = np.where(target == NONE, NONE, streams.call[target] if len(streams.call) else NONE)
-    now = int(calls.start_ns[0]) - int(between[0]) if count else 0
-    for a, b in _stretches(waits_for, calls.full_queue_call):
-        alone = waits_for[a] == a
-        least = np.full(b - a, _NEVER, np.int64)
-        if not alone:
-            known = target[a:b] != NONE
-            least[known] = ends[target[a:b][known]]
-            full = calls.full_queue_target[a:b]
-            least[full != NONE] = np.maximum(least[full != NONE], ends[full[full != NONE]])
-        step = between[a:b] + inside[a:b]
-        total = np.cumsum(step)
-        reached = np.maximum.accumulate(np.maximum(least + inside[a:b] - total, now)) + total
-        returned[a:b] = reached
-        begun[a:b] = np.r_[now, reached[:-1]] + between[a:b]
-        _run_streams(streams, begun, returned, ends, a, b)
-        if alone:
-            returned[a] = max(int(begun[a]), int(ends[target[a]])) + int(inside[a])
-        now = int(returned[b - 1])
-    return begun, ends
-
-
-def _stretches(waits_for: Int64, full_queue_call: Int64) -> Iterator[tuple[int, int]]:
-    """Divide the calls into ranges in which none waits for work that the same range launched, except for
-    ranges of one call."""
-    latest = np.maximum(waits_for, full_queue_call)
-    a, count, ahead = 0, len(latest), 256
-    while a < count:
-        if waits_for[a] == a:
-            yield a, a + 1
-            a += 1
-            continue
-        b = a + 1
-        while b < count:
-            stop = min(count, b + ahead)
-            hit = np.flatnonzero(latest[b:stop] >= a)
-            if len(hit):
-                b += int(hit[0])
-                break
-            b = stop
-        yield a, b
-        a = b
-
-
-def _run_streams(streams: Streams, begun: Int64, returned: Int64, ends: Int64, a: int, b: int) -> None:
-    """Run the work of calls a to b, stream by stream, until the times of all streams are consistent."""
-    ranges = [(s, *np.searchsorted(s.call, (a, b))) for s in streams.each]
-    ranges = [(s, low, high) for s, low, high in ranges if high > low]
-    crossing = any((streams.other[s.work[low:high]] != NONE).any() for s, low, high in ranges)
-    for _ in range(MOST_PASSES if crossing and len(ranges) > 1 else 1):
-        changed = False
-        for stream, low, high in ranges:
-            some = stream.work[low:high]
-            call = streams.call[some]
-            issued = np.where(streams.from_return[some], returned[call], begun[call])
-            least = issued + streams.latency_ns[some]
-            other = streams.other[some]
-            pulled = other != NONE
-            least[pulled] = np.maximum(
-                least[pulled], ends[other[pulled]] + streams.handshake_ns[some[pulled]]
-            )
-            length = streams.duration_ns[some]
-            before = int(ends[stream.work[low - 1]]) if low else _NEVER
-            total = np.cumsum(streams.turnaround_ns[some] + length)
-            found = np.maximum.accumulate(np.maximum(least + length - total, before)) + total
-            changed |= not np.array_equal(found, ends[some])
-            ends[some] = found
-        if not changed:
-            break

@@ -1,0 +1,28 @@
+from tb_gpudiag.trace.events import Bool, Int64
+
+def simulate(
+    now: int,
+    never: int,
+    most_passes: int,
+    between: Int64,
+    inside: Int64,
+    target: Int64,
+    waits_for: Int64,
+    full_queue_target: Int64,
+    full_queue_call: Int64,
+    call: Int64,
+    duration: Int64,
+    latency: Int64,
+    from_return: Bool,
+    turnaround: Int64,
+    other: Int64,
+    handshake: Int64,
+    work: Int64,
+    line: Int64,
+    borders: Int64,
+    low: Int64,
+    high: Int64,
+    begun: Int64,
+    returned: Int64,
+    ends: Int64,
+) -> None: ...
