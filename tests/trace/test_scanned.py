@@ -21,7 +21,7 @@ from tb_gpudiag.trace.scanned import GivenUp, Scanner
 from tests.builder import GENERATIONS, Generation, TraceBuilder
 from tests.conftest import REPOSITORY, SHARED_TRACES
 from tests.fuzz.__main__ import CORPUS
-from tests.simulator import scenarios, simulate
+from tests.simulator.diagnosed import simulated
 from tests.trace.support import both_ways, document, read_bytes, same_trace, span
 
 pytestmark = pytest.mark.skipif(not scanned.available(), reason="the scanner is not compiled")
@@ -59,7 +59,7 @@ def parsers() -> list[Parser]:
 
 def scan(text: bytes) -> Part | None:
     """Read an array of events with the scanner alone."""
-    fields = Scanner(100).scan(text, dict)
+    fields = Scanner(200).scan(text, dict)
     try:
         return None if fields is None else part_of(fields)
     except GivenUp:
@@ -90,10 +90,12 @@ def test_the_scanner_reads_what_torch_writes(generation: Generation) -> None:
             assert scan(json.dumps([event], indent=indent).encode()) is not None, event
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", scenarios())
+# Together they have every field of every category that the simulator writes.
+@pytest.mark.parametrize(
+    "scenario", ["module_loads", "occupancy", "launch_bound_fixed", "exposed_communication"]
+)
 def test_simulated_traces(scenario: str) -> None:
-    assert_same(simulate(scenario).bytes())
+    assert_same(simulated(scenario).bytes())
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: str(path.relative_to(SHARED_TRACES))[:60])
@@ -222,9 +224,16 @@ def event_with(key: str, value: str, category: str, *, argument: bool) -> str:
 
 @pytest.mark.parametrize("key", [*EVENT_KEYS, *ARGUMENT_KEYS])
 def test_odd_values(key: str) -> None:
+    """All values that the scanner does not leave to DuckDB, in one array: a query takes 10 ms."""
+    read = []
     for value in {**EVENT_KEYS, **ARGUMENT_KEYS}[key]:
         events = [event_with(key, value, category, argument=key in ARGUMENT_KEYS) for category in CATEGORIES]
-        assert_parsed_alike(f"[{', '.join(events)}]".encode("utf-8", "surrogatepass"))
+        text = ", ".join(events).encode("utf-8", "surrogatepass")
+        if scan(b"[" + text + b"]") is not None:
+            read.append(text)
+    joined = b"[" + b", ".join(read) + b"]"
+    assert scan(joined) is not None
+    assert_parsed_alike(joined)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +324,7 @@ def test_what_the_scanner_gives_up_is_read_by_duckdb() -> None:
     assert part.read + part.malformed == 2
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(
     changes=st.lists(
         st.tuples(
