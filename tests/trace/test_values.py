@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tb_gpudiag.trace import parser, settle
 from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.parser import MOST_ELEMENTS
 from tests.trace.support import document, names, read_bytes, span
 
 GOOD = "GOOD"
@@ -79,7 +79,7 @@ def test_all_events_between_simple_values_and_broken_events_are_read(
 
 LONG = {
     "a string": '"' + "x" * 2_000 + '"',
-    "a string like events": '"' + r"},{\"ph\": 1" * 200 + '"',
+    "a string like events": '"' + r"},{\"ph\": 1" * 60 + '"',
     "numbers": "[" + "1," * 1_000 + "1]",
     "lists": "[" + "[[],1]," * 300 + "1]",
     "an event": json.dumps(span("x" * 2_000)),
@@ -97,15 +97,25 @@ def test_a_value_over_the_limit_costs_only_itself(long: str, after: list[str], c
     assert (trace.status, trace.metadata.with_stack) == ("COMPLETE", True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("value", ["null", "[]", '"text"', "{}"])
-def test_a_run_of_values_longer_than_any_bound(value: str) -> None:
+def test_a_run_of_values_longer_than_any_bound(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than are parsed at a time, and more text than the largest element may have."""
-    count = max(2 * MOST_ELEMENTS, (9 << 20) // (len(value) + 1))
+    most, max_element_bytes = 1_000, 20_000
+    for module in (parser, settle):
+        monkeypatch.setattr(module, "MOST_ELEMENTS", most)
+    count = max(2 * most, max_element_bytes // len(value))
     content = text_of([GOOD, *[value] * count, GOOD, GOOD, "null", GOOD])
-    trace = read_bytes(content)
+    trace = read_bytes(content, limits=Limits(max_element_bytes=max_element_bytes))
     assert names(trace) == ["0", "1", "2", "3"]
     assert (trace.malformed_events, trace.status) == (count + 1, "COMPLETE")
+
+
+@pytest.mark.slow
+def test_the_usual_bounds() -> None:
+    count = (9 << 20) // len('"text",')
+    trace = read_bytes(text_of([GOOD, *['"text"'] * count, GOOD]))
+    assert count > 2 * parser.MOST_ELEMENTS
+    assert (names(trace), trace.malformed_events) == (["0", "1"], count)
 
 
 def test_a_cut_off_file_that_ends_in_other_values() -> None:
