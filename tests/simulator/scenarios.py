@@ -23,6 +23,8 @@ SLOW_HOST = Job(kernel_us=60, small_us=40, dispatch_us=15, python_us=15)
 SMALL = Job(
     blocks=60, kernel_us=2.5, small_us=2, launch_us=9, dispatch_us=2, python_us=1, batch_bytes=MIB // 8
 )
+# Little else to do than what each parameter costs the optimizer.
+SHORT = Job(steps=4, blocks=6, batch_bytes=4 * MIB)
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "single_tensor_optimizer",
         "GD202",
-        lambda s: {"parameters": round(300 * s), "small_us": 2.5},
+        lambda s: {"parameters": round(150 * s), "small_us": 2.5},
         {"parameters": 0},
+        SHORT,
     ),
     Fault("host_sync", "GD301", lambda s: {"checks": round(24 * s)}, {"read_by": "unread"}, SLOW_HOST),
     Fault("copied_back", "GD301", _read_by("cpu"), {"read_by": "unread"}, SLOW_HOST),
@@ -148,6 +151,11 @@ FAULTS: tuple[Fault, ...] = (
         {"spare": 1.05},
     ),
 )
+
+
+def one_per_rule() -> tuple[Fault, ...]:
+    """The first fault of each rule: for tests that cost as much as a diagnosis."""
+    return tuple({fault.rule: fault for fault in reversed(FAULTS)}.values())[::-1]
 
 
 def scenarios(severity: float = 1.0) -> dict[str, Scenario]:
