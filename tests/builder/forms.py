@@ -37,7 +37,7 @@ _DEVICE_TYPE_CPU = 0
 _DEVICE_TYPE_CUDA = 1
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Timed:
     """An event whose timestamps are still whole ns from the window's start; None where it has none."""
 

@@ -39,7 +39,8 @@ def document(recording: Recording, generation: Generation, top: TopLevel) -> Doc
 def to_bytes(recording: Recording, generation: Generation, top: TopLevel, *, gzipped: bool = False) -> bytes:
     """Return the file's bytes, the same for the same recording."""
     before, after = _keys(recording, generation, top)
-    events = ",\n".join(_text(timed, generation) for timed in _events(recording, generation, top))
+    timed = _events(recording, generation, top)
+    events = ",\n".join(map(_text, _encoded(timed), (_timestamps(one, generation) for one in timed)))
     parts = [_inner(before), f'"traceEvents": [\n{events}\n]', _inner(after)]
     content = ("{" + ",\n".join(part for part in parts if part) + "}\n").encode()
     # The least effort: better compression costs more than all the rest of writing.
@@ -119,37 +120,37 @@ def _recorded(recording: Recording) -> Document:
     return {key: 1 for key, is_so in said.items() if is_so}
 
 
-def _timestamp_ns(window_ns: int, generation: Generation) -> int:
-    absolute = EPOCH_NS + window_ns
-    return absolute - BASE_NS if generation in ("C1", "C2") else absolute
-
-
 def _timestamps(timed: Timed, generation: Generation) -> str:
     """Return `ts` and `dur` in decimal µs, as entries. Generations A and B cut both ends to whole µs."""
     if timed.start_ns is None:
         return ""
-    start = _timestamp_ns(timed.start_ns, generation)
+    begin = EPOCH_NS - BASE_NS if generation in ("C1", "C2") else EPOCH_NS
+    start = begin + timed.start_ns
     whole = generation in ("A", "B")
     begins = f'"ts": {start // 1000 if whole else _decimal_us(start)}'
     if timed.end_ns is None:
         return begins
-    end = _timestamp_ns(timed.end_ns, generation)
+    end = begin + timed.end_ns
     return f'{begins}, "dur": {end // 1000 - start // 1000 if whole else _decimal_us(end - start)}'
 
 
 def _decimal_us(ns: int) -> str:
-    if ns < 0:
-        return f"-{_decimal_us(-ns)}"
-    return f"{ns // 1000}.{ns % 1000:03d}"
+    us, rest = divmod(abs(ns), 1000)
+    return f"{'-' if ns < 0 else ''}{us}.{rest:03d}"
 
 
 def _with_numbers(timed: Timed, generation: Generation) -> dict[str, Any]:
     return {**timed.event, **json.loads(f"{{{_timestamps(timed, generation)}}}")}
 
 
-def _text(timed: Timed, generation: Generation) -> str:
-    times = _timestamps(timed, generation)
-    event = _encode(timed.event)
+def _encoded(timed: list[Timed]) -> list[str]:
+    """Return the JSON of each event. All are encoded at once: a call for each takes 1.5 times as long."""
+    mark = "\0 between events"
+    marked = [item for one in timed for item in (one.event, mark)]
+    return _encode(marked[:-1])[1:-1].split(f", {_encode(mark)}, ")
+
+
+def _text(event: str, times: str) -> str:
     return f"{{{times}, {event[1:]}" if times else event
 
 

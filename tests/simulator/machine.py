@@ -60,7 +60,7 @@ SLOW_OPERATOR_NS = 1_000_000
 """An operator that takes the host this long does more than launch something."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Spent:
     """A stretch of host time and its cause."""
 
@@ -69,7 +69,7 @@ class Spent:
     cause: str
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Launched:
     """GPU work and the call that launched it."""
 

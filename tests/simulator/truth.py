@@ -35,7 +35,7 @@ class StepTruth:
         return self.end_ns - self.start_ns
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Segment:
     """A stretch of idle time with one cause.
 
@@ -71,7 +71,7 @@ class Truth:
         return self.window_end_ns - self.window_start_ns
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Gap:
     start_ns: int
     end_ns: int

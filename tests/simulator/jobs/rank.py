@@ -27,7 +27,7 @@ PINNED_BYTES_PER_US = 24_000
 MULTIPROCESSORS = 108
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Recorded:
     """GPU work as the trace will show it once it has settled. step: in which it was launched."""
 
