@@ -19,7 +19,8 @@ from tb_gpudiag.trace.read import read_trace
 from tests.builder import GpuSpan, TraceBuilder
 from tests.facts import facts_of
 from tests.real_traces import first_in
-from tests.simulator import Simulated, scenarios, simulate
+from tests.simulator import Simulated, simulate
+from tests.simulator.scenarios import one_per_rule
 
 # Public traces whose waits the model explains, and how far it is off.
 EXPLAINED = {
@@ -54,9 +55,8 @@ UNEXPLAINED = {
 }
 
 SCENARIOS = [
-    name
-    for name, scenario in scenarios().items()
-    if not scenario.rule.startswith(("GD4", "GD6")) and scenario.rule != "GD105"
+    *("healthy", "launch_bound_fixed", "host_sync_fixed"),
+    *(f.name for f in one_per_rule() if not f.rule.startswith(("GD4", "GD6")) and f.rule != "GD105"),
 ]
 """Without those in which the GPU itself waits for something that is not in the trace."""
 
