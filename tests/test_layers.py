@@ -57,10 +57,15 @@ def modules() -> list[tuple[str, ast.Module]]:
     return found
 
 
+@cache
+def walked(tree: ast.AST) -> list[ast.AST]:
+    return list(ast.walk(tree))
+
+
 def imports(module: str, tree: ast.AST) -> Iterator[tuple[str, int]]:
     """(dotted name, line) of all that a module imports, also inside functions and for types only."""
     package = ["tb_gpudiag", *module.split(".")[:-1]]
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -194,7 +199,7 @@ RAW = {"events", "memory", "segments"}
 
 def raw_reads(module: str, tree: ast.AST) -> Iterator[str]:
     """Where a rule takes columns of the trace: `facts.events`, `facts.trace.memory`, `facts.host.events`."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if not isinstance(node, ast.Attribute) or node.attr not in RAW:
             continue
         owner = ast.unparse(node.value).split(".")
@@ -233,7 +238,7 @@ ASKS_RULES = {"rules.rule", "rules.run", "rules.savings", "rules.verdict"}
 
 def takes_all_facts(module: str, tree: ast.AST) -> Iterator[str]:
     """Functions other than `check` with a parameter annotated `Facts`."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if not isinstance(node, ast.FunctionDef) or node.name == "check":
             continue
         parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]

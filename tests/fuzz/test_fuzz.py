@@ -25,7 +25,7 @@ def test_corpus(file: Path) -> None:
 
 @pytest.mark.slow
 @given(st.sampled_from(DOCUMENTS), st.integers(0, 2**32))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_mutations_of_the_corpus(file: Path, seed: int) -> None:
     TARGETS[file.parent.name](mutated(file.read_bytes(), seed))
 

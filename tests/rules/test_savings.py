@@ -49,7 +49,7 @@ def test_without_a_gpu_nothing_is_replayed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces())
 def test_all_fixes_together_never_give_more_than_there_is(trace: TraceBuilder) -> None:
     facts = facts_of(trace)

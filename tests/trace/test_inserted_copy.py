@@ -17,7 +17,7 @@ from tests.trace.support import document, read_bytes, span
 NEW = [b'{"ph":"M","name":"first"}', b'{"ph":"M","name":"second"}']
 ADDED = [json.loads(event) for event in NEW]
 
-EVENTS = [span(f'a "quoted" {{name}} [{i}], ', ts=i, args={"stack": [{"ph": "x"}, 1]}) for i in range(40)]
+EVENTS = [span(f'a "quoted" {{name}} [{i}], ', ts=i, args={"stack": [{"ph": "x"}, 1]}) for i in range(12)]
 
 
 def _copy(content: bytes, folder: Path, *, mend: bool, chunk_bytes: int = 1 << 20) -> bytes:
@@ -36,7 +36,7 @@ def _copy(content: bytes, folder: Path, *, mend: bool, chunk_bytes: int = 1 << 2
         document(*EVENTS, schemaVersion=1),
         document(*EVENTS)[:-1] + b', "after": {"a": [1]}}',
         b'\xef\xbb\xbf {"other": "x", "traceEvents" :\n [ \n ] , "more": 1}',
-        document(*EVENTS, big=list(range(3000))),
+        document(*EVENTS, big=list(range(500))),
     ],
     ids=["first", "keys after", "no events", "long head"],
 )

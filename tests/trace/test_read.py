@@ -71,7 +71,8 @@ def test_no_thread_is_left_behind(path: str, tmp_path: Path, left_behind: LeftBe
 @pytest.mark.slow
 def test_several_threads_may_read_at_once(path: str) -> None:
     with ThreadPoolExecutor(4) as pool:
-        traces = list(pool.map(lambda _: read_trace(path, limits=SMALL_CHUNKS), range(8)))
+        limits = Limits(chunk_bytes=16 << 10)
+        traces = list(pool.map(lambda _: read_trace(path, limits=limits), range(8)))
     assert len({str(rows(trace)) for trace in traces}) == 1
     assert traces[0].events_read == 2000
 

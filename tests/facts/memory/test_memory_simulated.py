@@ -8,7 +8,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.peak import MemoryKind
 from tb_gpudiag.trace.events import NONE
 from tests.builder import Generation
-from tests.simulator import simulate
+from tests.simulator.diagnosed import simulated, simulated_facts
 from tests.trace.support import read_bytes
 
 STEADY = ["memory_warms_up", "cache_fills", "optimizer_state", "accumulated_gradients", "varying_sizes"]
@@ -29,8 +29,8 @@ _TRUE_KINDS = {kind.value: kind for kind in MemoryKind} | {"other": MemoryKind.U
 
 @pytest.mark.parametrize("scenario", [*LEAKS, *STEADY, *OTHERS])
 def test_floors_peak_and_slope_are_the_true_ones(scenario: str) -> None:
-    run = simulate(scenario, seed=1)
-    found = {memory.device: memory for memory in Facts(read_bytes(run.bytes())).memory}
+    run = simulated(scenario)
+    found = {memory.device: memory for memory in simulated_facts(scenario).memory}
     for truth in run.truth.memory:
         memory = found.pop(NONE if truth.device is None else truth.device)
         assert memory.floors.bytes.tolist() == truth.floor_bytes
@@ -48,16 +48,16 @@ def test_floors_peak_and_slope_are_the_true_ones(scenario: str) -> None:
 
 @pytest.mark.parametrize("scenario", [*STEADY, *OTHERS])
 def test_kinds_at_the_peak_are_the_true_ones(scenario: str) -> None:
-    run = simulate(scenario, seed=2)
-    gpu = Facts(read_bytes(run.bytes())).memory[0]
+    run = simulated(scenario)
+    gpu = simulated_facts(scenario).memory[0]
     true = {_TRUE_KINDS[kind]: size for kind, size in run.truth.memory[0].peak_kinds.items()}
     assert gpu.peak.kinds == {kind: size for kind, size in true.items() if size}
 
 
 @pytest.mark.parametrize("scenario", LEAKS)
 def test_no_part_of_a_leak_has_a_wrong_kind(scenario: str) -> None:
-    run = simulate(scenario, seed=2)
-    gpu = Facts(read_bytes(run.bytes())).memory[0]
+    run = simulated(scenario)
+    gpu = simulated_facts(scenario).memory[0]
     true = {_TRUE_KINDS[kind]: size for kind, size in run.truth.memory[0].peak_kinds.items()}
     for kind, size in gpu.peak.kinds.items():
         assert kind is MemoryKind.UNKNOWN or size <= true[kind]
@@ -66,7 +66,7 @@ def test_no_part_of_a_leak_has_a_wrong_kind(scenario: str) -> None:
 @pytest.mark.parametrize("generation", ["A", "B", "C1"])
 @pytest.mark.parametrize("scenario", ["leak", "leak_growing_cache", "optimizer_state"])
 def test_every_generation_has_the_same_slope(scenario: str, generation: Generation) -> None:
-    run = simulate(scenario)
+    run = simulated(scenario)
     memory = Facts(read_bytes(run.bytes(generation))).memory[0]
     assert memory.curve.relative == (generation == "A")
     assert memory.trend is not None

@@ -114,7 +114,7 @@ def test_an_operator_that_only_calls_itself_is_one_call(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @given(any_traces())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_trace_has_a_tree_of_all_its_calls(
     tmp_path_factory: pytest.TempPathFactory, trace: TraceBuilder
 ) -> None:

@@ -19,7 +19,7 @@ def noise(count: int, seed: int, size: float = 0.02) -> npt.NDArray[np.float64]:
 
 
 @pytest.mark.parametrize(
-    "count", [4, 6, 8, 9, 12, pytest.param(40, marks=SLOW), pytest.param(200, marks=SLOW)]
+    "count", [4, 6, 8, 9, 12, pytest.param(40, marks=SLOW), pytest.param(100, marks=SLOW)]
 )
 def test_noise_gives_none(count: int) -> None:
     found = sum(bool(change_points(noise(count, seed, 0.2), LEAST)) for seed in range(100))

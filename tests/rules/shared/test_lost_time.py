@@ -24,7 +24,7 @@ pairs = st.lists(st.tuples(st.integers(0, 400_000), st.integers(0, 400_000)), ma
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces(), pairs)
 def test_claimed_time_is_not_lost_again(trace: TraceBuilder, spans: list[tuple[int, int]]) -> None:
     facts = facts_of(trace)
@@ -44,7 +44,7 @@ def test_claimed_time_is_not_lost_again(trace: TraceBuilder, spans: list[tuple[i
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces())
 def test_costs_never_add_up_to_more_than_the_window(trace: TraceBuilder) -> None:
     facts = facts_of(trace)
