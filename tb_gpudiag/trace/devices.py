@@ -21,6 +21,8 @@ def of_read_devices(device: Int32) -> tuple[Bool, int]:
 
     The devices with most rows are kept. Rows without a device (NONE) are kept.
     """
+    if not len(device) or (device.min() >= NONE and device.max() < MOST_DEVICES):
+        return np.ones(len(device), np.bool_), 0
     ids, own, rows = np.unique(device, return_inverse=True, return_counts=True)
     if len(ids) <= MOST_DEVICES:
         return np.ones(len(device), np.bool_), 0

@@ -28,8 +28,10 @@ def reach(*times_ns: Int64) -> tuple[int, int]:
         return 0, 0
     middle = len(times) // 2
     median = int(np.partition(times, middle)[middle])
-    spread = int(np.partition(np.abs(times - median), middle)[middle])
-    distance = max(NEAR_NS, FARTHEST * spread)
+    distance = NEAR_NS
+    if (int(times.max()) - int(times.min())) * FARTHEST > NEAR_NS:
+        spread = int(np.partition(np.abs(times - median), middle)[middle])
+        distance = max(NEAR_NS, FARTHEST * spread)
     return median - distance, median + distance
 
 
