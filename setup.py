@@ -21,7 +21,7 @@ from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
 FRONTEND = ROOT / "frontend"
-COMPILED = ("trace._find", "trace._scan", "trace._texts", "facts.core._nesting", "facts.replay._simulation")
+COMPILED = ("trace._find", "trace._rows", "trace._scan", "trace._texts", "facts.core._nesting", "facts.replay._simulation")
 BUILT_MODULE = ROOT / "tb_gpudiag" / "static" / "index.js"
 BUILD_BY_HAND = "cd frontend && npm ci && npm run build"
 

@@ -2,6 +2,7 @@
 """Decode the texts that the scanner found. See scanned.py for how it is used."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 
 from tb_gpudiag.trace._json cimport (
     ESCAPED, LENGTH, Text, byte_at, code_unit, is_digit, skip_number, skip_space
@@ -43,7 +44,9 @@ cdef Py_ssize_t decode(
             at = places[i] >> 32
             length = places[i] & LENGTH
             c = byte_at(text, at)
-            if c == 34 and not numbers:
+            if c == 34 and not numbers and not places[i] & ESCAPED:
+                used = copy(text, at + 1, length - 2, out, used)
+            elif c == 34 and not numbers:
                 used = unescape(text, at + 1, length - 2, out, used)
             elif (c == 91 or c == 123) and not numbers and not places[i] & ESCAPED:
                 used = minify(text, at, length, out, used)
@@ -60,9 +63,11 @@ cdef Py_ssize_t decode(
 cdef Py_ssize_t copy(
     Text text, Py_ssize_t at, Py_ssize_t length, uint8_t[::1] out, Py_ssize_t used
 ) except -2 nogil:
-    cdef Py_ssize_t i
-    for i in range(length):
-        out[used + i] = byte_at(text, at + i)
+    """Write the text as it is. Return the place after it; -1 to give up, where there is no room."""
+    if at < 0 or length < 0 or at > text.size - length or used > out.shape[0] - length:
+        return -1
+    if length:
+        memcpy(&out[used], text.bytes + at, length)
     return used + length
 
 

@@ -112,9 +112,10 @@ def part_of(fields: Fields) -> Part:
     memory = _is(phase, *kineto.MEMORY_PHASES) & (fields.equal("name", kineto.MEMORY_NAME) | failed)
     span = (_is(phase, kineto.SPAN_PHASE) | begin | end) & ~memory
     malformed = ~fields.known("phase") | ((span | memory) & ~start_known)
-    malformed |= memory & _implausible(fields)
+    memory_rows = np.flatnonzero(memory)
+    malformed[memory_rows[_implausible(fields, memory_rows)]] = True
     span_rows = np.flatnonzero(span & ~malformed)
-    memory_rows = np.flatnonzero(memory & ~malformed)
+    memory_rows = memory_rows[~malformed[memory_rows]]
     name_rows = np.flatnonzero(_is(phase, kineto.METADATA_PHASE) & fields.equal("name", kineto.THREAD_NAME))
 
     thread, threads = _threads(fields, np.concatenate([span_rows, memory_rows, name_rows]))
@@ -200,11 +201,11 @@ def _spans(
     return spans, int(negative.sum()), int((~duration_known & ~paired).sum())
 
 
-def _implausible(fields: Fields) -> Bool:
-    """Mask of the events with a size that no machine has."""
-    beyond = np.zeros(fields.count, np.bool_)
+def _implausible(fields: Fields, rows: Rows) -> Bool:
+    """Mask of these events: those with a size that no machine has."""
+    beyond = np.zeros(len(rows), np.bool_)
     for name in ("memory_bytes", "memory_allocated", "memory_reserved"):
-        sizes = fields.numbers(name, np.arange(fields.count), 0)
+        sizes = fields.numbers(name, rows, 0)
         beyond |= (sizes < -MOST_BYTES) | (sizes > MOST_BYTES)
     return beyond
 

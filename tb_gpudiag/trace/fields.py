@@ -69,7 +69,7 @@ class ParsedFields:
 
     def equal(self, name: str, text: str) -> Bool:
         column = self._columns[name]
-        equal = pc.fill_null(pc.equal(column, _scalar(text, column.type)), _scalar(False, pa.bool_()))
+        equal = pc.fill_null(pc.equal(column, scalar(text, column.type)), scalar(False, pa.bool_()))
         return np.asarray(equal.to_numpy(zero_copy_only=False), np.bool_)
 
     def texts(
@@ -82,7 +82,7 @@ class ParsedFields:
             texts = pc.if_else(pc.fill_null(pc.less_equal(pc.binary_length(texts), most), False), texts, "")
         if len(texts) and texts.null_count == len(texts):
             return pa.DictionaryArray.from_arrays(np.zeros(len(texts), np.int32), _one_empty(texts.type))
-        encoded = pc.fill_null(texts, _scalar("", texts.type)).dictionary_encode()
+        encoded = pc.fill_null(texts, scalar("", texts.type)).dictionary_encode()
         return shortened(encoded, cut) if cut else encoded
 
     def numbers(self, name: str, rows: Rows, missing: int = NONE) -> Int64:
@@ -152,8 +152,8 @@ def indices32(codes: Int32) -> pa.Array:
 
 
 @functools.cache
-def _scalar(value: int | float | str, kind: pa.DataType) -> pa.Scalar:
-    # Cached: pyarrow looks for pandas here, too.
+def scalar(value: int | float | str, kind: pa.DataType) -> pa.Scalar:
+    """Return a value for Arrow. Cached: pyarrow looks for pandas here, too."""
     return pa.scalar(value, kind)
 
 
@@ -165,4 +165,4 @@ def _one_empty(kind: pa.DataType) -> pa.Array:
 def _filled(column: pa.Array, value: int) -> npt.NDArray[Any]:
     if column.null_count == len(column):
         return np.full(len(column), value, np.dtype(str(column.type)))
-    return np.asarray(pc.fill_null(column, _scalar(value, column.type)).to_numpy())
+    return np.asarray(pc.fill_null(column, scalar(value, column.type)).to_numpy())

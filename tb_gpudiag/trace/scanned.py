@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.events import NONE, Bool, Float64, Int32, Int64
-from tb_gpudiag.trace.fields import Rows, compacted, indices32, numbered, shortened
+from tb_gpudiag.trace.fields import Rows, compacted, indices32, scalar, shortened
 
 try:
-    from tb_gpudiag.trace import _scan, _texts
+    from tb_gpudiag.trace import _rows, _scan, _texts
 except ImportError:  # there was no C compiler when gpudiag was installed
-    _scan = _texts = None  # type: ignore[assignment]
+    _rows = _scan = _texts = None  # type: ignore[assignment]
 
 
 class GivenUp(Exception):
@@ -124,29 +124,37 @@ class ScannedFields:
 
     def equal(self, name: str, text: str) -> Bool:
         encoded = self.texts(name)
-        found = encoded.dictionary.index(text).as_py()
-        equal: Bool = encoded.indices.to_numpy() == found
+        table = pc.equal(encoded.dictionary, scalar(text, encoded.dictionary.type))
+        equal: Bool = table.to_numpy(zero_copy_only=False)[encoded.indices.to_numpy()]
         return equal
 
     def texts(
         self, name: str, rows: Rows | None = None, *, where: Bool | None = None, cut: int = 0, most: int = 0
     ) -> pa.DictionaryArray:
-        if rows is None or (name in self._whole and where is None and not most):
-            whole = self._of_all(name)
-            encoded = whole if rows is None else compacted(whole.indices.to_numpy()[rows], whole.dictionary)
+        if rows is None:
+            encoded = self._of_all(name)
+        elif name in self._whole and where is None:
+            whole = self._whole[name]
+            encoded = compacted(whole.indices.to_numpy()[rows], whole.dictionary)
         else:
             encoded = self._encoded(name, rows, where)
-            if most:
-                encoded = _without_longer(encoded, most)
+        if most:
+            encoded = _without_longer(encoded, most)
         return shortened(encoded, cut) if cut else encoded
 
     def numbers(self, name: str, rows: Rows, missing: int = NONE) -> Int64:
-        return np.where(self.known(name)[rows], self._values[_COLUMN_OF[name]][rows], missing)
+        taken = np.empty(len(rows), np.int64)
+        column = _COLUMN_OF[name]
+        _rows.take(self._values[column], self._present, column, rows, missing, taken)
+        return taken
 
     def decimals(self, name: str, rows: Rows, where: Bool) -> Float64:
-        encoded = self._encoded(name, rows, where, numbers=True)
+        own = np.flatnonzero(where)
+        decimals = np.full(len(rows), np.nan)
+        encoded = self._decoded(self.numbers(name, rows[own]), numbers=True).dictionary_encode()
         table = np.array([float(text or "nan") for text in encoded.dictionary.to_pylist()] or [np.nan])
-        return np.asarray(table[encoded.indices.to_numpy()], np.float64)
+        decimals[own] = table[encoded.indices.to_numpy()]
+        return decimals
 
     def nanoseconds(self, name: str) -> tuple[Int64, Bool]:
         known = self.known(name)
@@ -158,28 +166,30 @@ class ScannedFields:
 
     def _of_all(self, name: str) -> pa.DictionaryArray:
         if name not in self._whole:
-            self._whole[name] = self._encoded(name, slice(None), None)
+            self._whole[name] = self._encoded(name, np.arange(self.count), None)
         return self._whole[name]
 
-    def _encoded(
-        self, name: str, rows: Rows | slice, where: Bool | None, *, numbers: bool = False
-    ) -> pa.DictionaryArray:
-        chosen = self.known(name)[rows]
-        if where is not None:
-            chosen &= where
-        found = np.where(chosen, self._values[_COLUMN_OF[name]][rows], NONE)
+    def _encoded(self, name: str, rows: Rows, where: Bool | None) -> pa.DictionaryArray:
         if name not in _NUMBERED:
-            return self._decoded(found, numbers).dictionary_encode()
-        order, codes = numbered(found + 1, len(self._places) + 1)
-        places = np.full(len(order), NONE, np.int64)
-        places[order > 0] = self._places[order[order > 0] - 1]
-        encoded = self._decoded(places, numbers).dictionary_encode()
-        # One text may be written in several ways.
-        return pa.DictionaryArray.from_arrays(
-            indices32(encoded.indices.to_numpy()[codes]), encoded.dictionary
-        )
+            found = self.numbers(name, rows)
+            if where is not None:
+                found[~where] = NONE
+            return self._decoded(found).dictionary_encode()
+        numbers = np.full(len(self._places) + 1, NONE, np.int32)
+        order = np.empty(len(numbers), np.int64)
+        codes = np.empty(len(rows), np.int32)
+        column = _COLUMN_OF[name]
+        some = np.zeros(0, np.uint8) if where is None else where.view(np.uint8)
+        count = _rows.number(self._values[column], self._present, column, rows, some, numbers, order, codes)
+        order = order[:count]
+        places = np.full(count, NONE, np.int64)
+        places[order != NONE] = self._places[order[order != NONE]]
+        encoded = self._decoded(places).dictionary_encode()
+        if len(encoded.dictionary) < count:  # one text is written in several ways
+            codes = encoded.indices.to_numpy()[codes]
+        return pa.DictionaryArray.from_arrays(indices32(codes), encoded.dictionary)
 
-    def _decoded(self, places: Int64, numbers: bool) -> pa.Array:
+    def _decoded(self, places: Int64, numbers: bool = False) -> pa.Array:
         """Return the texts at these places."""
         offsets = np.empty(len(places) + 1, np.int32)
         out = np.empty(int((places[places >= 0] & _LENGTH).sum()), np.uint8)

@@ -346,7 +346,7 @@ def test_changed_bytes(changes: list[tuple[int, int, bytes]], chunk_bytes: int) 
 
 
 def test_the_modules_are_compiled_with_bounds_checks() -> None:
-    for name in ("_find", "_scan", "_texts"):
+    for name in ("_find", "_rows", "_scan", "_texts"):
         text = (REPOSITORY / "tb_gpudiag" / "trace" / f"{name}.pyx").read_text(encoding="utf-8")
         assert "boundscheck=True" in text.splitlines()[0]
         assert "boundscheck(False)" not in text
