@@ -19,7 +19,7 @@ from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.trace.scanned import GivenUp, Scanner
 from tests.builder import GENERATIONS, Generation, TraceBuilder
-from tests.conftest import REPOSITORY, SHARED_TRACES
+from tests.conftest import SHARED_TRACES
 from tests.fuzz.__main__ import CORPUS
 from tests.simulator.diagnosed import simulated
 from tests.trace.support import both_ways, document, read_bytes, same_trace, span
@@ -343,10 +343,3 @@ def test_changed_bytes(changes: list[tuple[int, int, bytes]], chunk_bytes: int) 
         at %= len(content)
         content = content[:at] + added + content[at + removed :]
     assert_same(content, Limits(chunk_bytes=chunk_bytes))
-
-
-def test_the_modules_are_compiled_with_bounds_checks() -> None:
-    for name in ("_find", "_rows", "_scan", "_texts"):
-        text = (REPOSITORY / "tb_gpudiag" / "trace" / f"{name}.pyx").read_text(encoding="utf-8")
-        assert "boundscheck=True" in text.splitlines()[0]
-        assert "boundscheck(False)" not in text

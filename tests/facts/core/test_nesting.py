@@ -14,7 +14,6 @@ from tb_gpudiag.facts.core import nesting
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.trace.events import Category, Events, Thread
-from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.skipif(not nesting.available(), reason="nesting is not compiled")
 
@@ -70,9 +69,3 @@ def test_both_ways_agree(spans: list[tuple[int, ...]], unit_ns: int, values: lis
         return found
 
     assert_both_ways(find)
-
-
-def test_the_module_is_compiled_with_bounds_checks() -> None:
-    text = (REPOSITORY / "tb_gpudiag/facts/core/_nesting.pyx").read_text(encoding="utf-8")
-    assert "boundscheck=True" in text.splitlines()[0]
-    assert "boundscheck(False)" not in text
