@@ -4,7 +4,7 @@ A wheel or sdist is useless without the frontend, so building one runs npm if th
 fails with one line if it cannot. An sdist contains the built frontend, so installing from it needs no npm. An
 editable install (`pip install -e .`) only warns: the Python code works without the tab.
 
-The modules of COMPILED are compiled if Cython, a C compiler and Python's headers are there. Without them, a
+The *.pyx modules are compiled if Cython, a C compiler and Python's headers are there. Without them, a
 diagnosis takes about twice as long.
 """
 
@@ -21,7 +21,7 @@ from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
 FRONTEND = ROOT / "frontend"
-COMPILED = ("trace._find", "trace._rows", "trace._scan", "trace._texts", "facts.core._nesting", "facts.replay._simulation")
+COMPILED = sorted(path.relative_to(ROOT) for path in (ROOT / "tb_gpudiag").rglob("*.pyx"))
 BUILT_MODULE = ROOT / "tb_gpudiag" / "static" / "index.js"
 BUILD_BY_HAND = "cd frontend && npm ci && npm run build"
 
@@ -48,7 +48,7 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     modules: list[Extension] = cythonize(
-        [Extension(f"tb_gpudiag.{name}", [f"tb_gpudiag/{name.replace('.', '/')}.pyx"]) for name in COMPILED],
+        [Extension(".".join(path.with_suffix("").parts), [path.as_posix()]) for path in COMPILED],
         quiet=True,
     )
     for module in modules:

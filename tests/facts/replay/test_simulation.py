@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tb_gpudiag.facts.replay import simulation
 from tb_gpudiag.facts.replay.model import Calls, Stream, Streams
 from tb_gpudiag.trace.events import NONE, Int64
-from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.skipif(not simulation.available(), reason="the replay is not compiled")
 
@@ -57,9 +56,3 @@ def test_both_ways_agree(seed: int, calls: int, work: int, streams: int) -> None
         plain = simulation.simulate(line, gpu, line.between_ns, line.inside_ns, line.target)
     for one, other in zip(compiled, plain, strict=True):
         assert one.tolist() == other.tolist()
-
-
-def test_the_module_is_compiled_with_bounds_checks() -> None:
-    text = (REPOSITORY / "tb_gpudiag/facts/replay/_simulation.pyx").read_text(encoding="utf-8")
-    assert "boundscheck=True" in text.splitlines()[0]
-    assert "boundscheck(False)" not in text
