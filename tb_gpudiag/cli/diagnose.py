@@ -11,7 +11,7 @@ from functools import partial
 from tb_gpudiag.cli.annotations import github_annotations, sarif
 from tb_gpudiag.cli.conditions import add_fail_on, is_met, sort_out
 from tb_gpudiag.cli.exported import export_reports
-from tb_gpudiag.cli.formats import add_options, write
+from tb_gpudiag.cli.formats import add_options, has_interactive_html, write
 from tb_gpudiag.cli.inputs import Show, find_files, progress_bar
 from tb_gpudiag.cli.output import DEFECT, report_bug, tell
 from tb_gpudiag.cli.source_lines import add_source_lines
@@ -24,13 +24,10 @@ from tb_gpudiag.errors import (
     is_out_of_memory,
 )
 from tb_gpudiag.jobs.ranks.members import slim
-from tb_gpudiag.jobs.report.directory_view import directory_document
-from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.embedded import embedded
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.views.document import Document
-from tb_gpudiag.report.views.html import interactive_script
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.service.guarded_memory import MemoryLimit
 from tb_gpudiag.service.run_rows import job_row, run_row
@@ -61,6 +58,8 @@ class Result:
 
     def document(self) -> Document:
         """Return what text, Markdown and HTML show."""
+        from tb_gpudiag.jobs.report.directory_view import directory_document
+
         ids = [digest.about.id for digest in self.digests]
         row_of = dict(zip(ids, self.rows, strict=True))
         in_jobs = {rank.id for job in self.jobs for rank in job.ranks}
@@ -91,11 +90,13 @@ def run(arguments: Sequence[str]) -> int:
         paths, not_exported = export_reports(paths)
     files, result.errors = find_files(paths, parsed.run)
     result.errors = [*not_exported, *result.errors]
-    interactive = parsed.format == "html" and len(files) == 1 and interactive_script() is not None
+    interactive = parsed.format == "html" and len(files) == 1 and has_interactive_html()
     reader = TraceReader(prepare=interactive, sidecars=parsed.write_sidecar)
     _diagnose(files, result, reader, quiet=parsed.quiet)
     result.errors += reader.errors
     if len(result.digests) > 1:
+        from tb_gpudiag.jobs.report.job_report import build_jobs  # much code, which one trace does not need
+
         result.jobs = list(build_jobs(result.digests).reports)
     for error in result.errors:
         tell(str(error))

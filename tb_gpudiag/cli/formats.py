@@ -1,4 +1,7 @@
-"""The formats that a command can write, and writing one of them to standard output or to a file."""
+"""The formats that a command can write, and writing one of them to standard output or to a file.
+
+Imports the libraries of a format (rich, jinja2) only if the format is written.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from rich.console import Console
-
 from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.report.views.document import Document
-from tb_gpudiag.report.views.html import document_html
-from tb_gpudiag.report.views.markdown import document_markdown
-from tb_gpudiag.report.views.text import document_text, print_document
 from tb_gpudiag.report.wire import dump
 
 FORMATS = ("text", "json", "markdown", "html")
@@ -43,6 +41,10 @@ def write(
         Unreadable: the file cannot be written.
     """
     if parsed.format == "text" and parsed.output is None and sys.stdout.isatty():
+        from rich.console import Console
+
+        from tb_gpudiag.report.views.text import print_document
+
         print_document(document(), Console())
         return
     if parsed.format in more:
@@ -50,6 +52,8 @@ def write(
     elif parsed.format == "json":
         text = dump(data()) + "\n"
     elif parsed.format == "html":
+        from tb_gpudiag.report.views.html import document_html
+
         text = document_html(document(), content())
     else:
         text = _rendered(document(), parsed.format)
@@ -60,7 +64,20 @@ def write(
 
 
 def _rendered(document: Document, kind: str) -> str:
-    return document_markdown(document) if kind == "markdown" else document_text(document)
+    if kind == "markdown":
+        from tb_gpudiag.report.views.markdown import document_markdown
+
+        return document_markdown(document)
+    from tb_gpudiag.report.views.text import document_text
+
+    return document_text(document)
+
+
+def has_interactive_html() -> bool:
+    """Return whether the script of interactive HTML is installed."""
+    from tb_gpudiag.report.views.html import interactive_script
+
+    return interactive_script() is not None
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from typing import TYPE_CHECKING
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import find_digests, read_digest
 from tb_gpudiag.digest.file import SUFFIX
 from tb_gpudiag.errors import GpudiagError, NothingToRead
-from tb_gpudiag.service.digests import Digested, digest_all
 from tb_gpudiag.trace.find import TraceFile, find_traces
+
+if TYPE_CHECKING:
+    from tb_gpudiag.service.digests import Digested
 
 Show = Callable[[float, str], None]
 """Called with the number of files done and the name of the stage."""
@@ -123,6 +124,8 @@ def digested(
 
         outcomes = digest_on_cluster(files, dask)
     else:
+        from tb_gpudiag.service.digests import digest_all
+
         outcomes = digest_all(files, processes)
     with progress_bar(len(files), quiet=quiet) as show:
         for number, done in enumerate(outcomes, 1):
@@ -149,11 +152,13 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 @contextlib.contextmanager
 def progress_bar(total: int, *, quiet: bool) -> Iterator[Show]:
     """Show a progress bar on standard error if that is a terminal."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal or not total:
+    if quiet or not sys.stderr.isatty() or not total:
         yield lambda _done, _stage: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=total)
         yield lambda done, stage: bar.update(task, completed=done, description=stage)

@@ -192,6 +192,14 @@ def read_entry(path: Path) -> Entry | None:
         return None
 
 
+def entry_at(path: str) -> Entry | None:
+    """Return the entry in this file; None if it is gone, damaged or cannot be read."""
+    try:
+        return read_entry(Path(path))
+    except (CorruptEntry, OSError):
+        return None
+
+
 def unpack(file: IO[bytes], path: Path, *, summary_only: bool = False) -> Unpacked:
     """Read an entry as a whole, from a file that others can change.
 

@@ -1,31 +1,19 @@
-"""What an analysis process does, by the kind of its task. Imported in that process only."""
+"""What an analysis process does with one trace, by the kind of its task. Imported in that process only."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import gzip
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tb_gpudiag.digest.building.record_digest import record_digest
-from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.file import from_bytes
-from tb_gpudiag.errors import JobFailed, UsageError
-from tb_gpudiag.jobs.compare.comparison import compare
-from tb_gpudiag.jobs.history.run_history import histories
-from tb_gpudiag.jobs.report.job_report import build_jobs
-from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
-from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.claims import Claim, claim_of, known_or_claimed
-from tb_gpudiag.service.diagnoses import DIGEST, Result, diagnose_whole, zipped
-from tb_gpudiag.service.entry import CorruptEntry, Entry, read_entry
-from tb_gpudiag.service.protocol import BETWEEN_SIDES, Task
+from tb_gpudiag.service.diagnoses import DIGEST, Result, diagnose_whole
+from tb_gpudiag.service.entry import entry_at
+from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.reuse import (
     Marker,
     known_diagnosis,
@@ -33,9 +21,7 @@ from tb_gpudiag.service.reuse import (
     new_digest,
     without_marks,
 )
-from tb_gpudiag.service.run_rows import job_row, run_row
 from tb_gpudiag.service.shared_cache import SharedCache
-from tb_gpudiag.wording.format import count
 
 # Results of others are read within seconds, unless their storage is down.
 LOOK_AT_MOST_S: Final = 30.0
@@ -50,6 +36,10 @@ def do(task: Task, progress: Progress) -> Result:
         TraceError: the file cannot be read.
         JobFailed: a source is gone.
     """
+    if task.kind not in _KINDS:
+        from tb_gpudiag.service import joint_tasks  # a diagnosis of one trace needs nothing of jobs/
+
+        return joint_tasks.do(task, progress)
     return _KINDS[task.kind](task, progress)
 
 
@@ -69,7 +59,7 @@ def _diagnose(task: Task, progress: Progress) -> Result:
 
 def _digest(task: Task, progress: Progress) -> Result:
     for path in task.sources:
-        entry = _entry(path)
+        entry = entry_at(path)
         if entry is not None and DIGEST in entry.columns:
             return Result(entry.content(DIGEST), {}, without_marks(entry.summary))
     shared = _shared(task)
@@ -111,81 +101,4 @@ def _soon(look: Callable[[], T | None]) -> T | None:
     return found[0] if found else None
 
 
-def _job(task: Task, progress: Progress) -> Result:
-    progress(0.1, "comparing ranks")
-    digests = _digests(task)
-    found = build_jobs(digests)
-    chosen = [job for job in found.reports if any(rank.id == task.ids[0] for rank in job.ranks)]
-    if not chosen:
-        raise UsageError(
-            "This trace is not a rank of a job that was recorded on two ranks or more.",
-            where=task.file.path,
-            remedy=" ".join(found.notes[:3]),
-        )
-    ranks = {rank.id for rank in chosen[0].ranks}
-    row = job_row(chosen[0], [run_row(digest) for digest in digests if digest.about.id in ranks])
-    content = zipped(pb.JobState(state="ready", progress=1.0, job=chosen[0]))
-    return Result(content, {}, {"row": to_json(row)})
-
-
-def _history(task: Task, progress: Progress) -> Result:
-    progress(0.1, "comparing recordings")
-    # One for each rank, the first one first: ranks of a job keep in step.
-    found = histories([*_digests(task), *_of_records(task)])[0]
-    without = {id_ for id_, _, _ in task.records}
-    for point in found.points:
-        point.record = point.id in without
-    shown = sum(point.record for point in found.points)
-    if shown:
-        found.notes.append(f"{count(shown, 'recording')} without a trace: from records in event files.")
-    return Result(zipped(pb.HistoryState(state="ready", progress=1.0, history=found)), {}, {})
-
-
-def _compare(task: Task, progress: Progress) -> Result:
-    progress(0.1, "comparing")
-    between = task.sources.index(BETWEEN_SIDES)
-    digests = _digests(task)
-    found = compare(digests[:between], digests[between:])
-    return Result(zipped(pb.ComparisonState(state="ready", progress=1.0, comparison=found)), {}, {})
-
-
-def _of_records(task: Task) -> Iterator[Digest]:
-    for id_, time_ns, content in task.records:
-        state = from_json(gzip.decompress(base64.b64decode(content)).decode("utf-8"), pb.ReportState)
-        yield record_digest(state.report, id_, time_ns)
-
-
-def _digests(task: Task) -> list[Digest]:
-    """Read the digests. Their ids are those that the page knows."""
-    digests = []
-    for path, id_ in zip(task.sources, task.ids, strict=True):
-        if path != BETWEEN_SIDES:
-            digest = from_bytes(_content(path), path)
-            digests.append(replace(digest, about=replace(digest.about, id=id_)))
-    return digests
-
-
-def _content(path: str) -> bytes:
-    entry = _entry(path)
-    try:
-        if entry is not None:
-            return entry.report_gz()
-    except (CorruptEntry, OSError):
-        pass
-    raise JobFailed("The result of one of the recordings is gone.", where=path, remedy="Reload the page.")
-
-
-def _entry(path: str) -> Entry | None:
-    try:
-        return read_entry(Path(path))
-    except (CorruptEntry, OSError):
-        return None
-
-
-_KINDS: Final[Mapping[str, Callable[[Task, Progress], Result]]] = {
-    "diagnose": _diagnose,
-    "digest": _digest,
-    "job": _job,
-    "history": _history,
-    "compare": _compare,
-}
+_KINDS: Final[Mapping[str, Callable[[Task, Progress], Result]]] = {"diagnose": _diagnose, "digest": _digest}

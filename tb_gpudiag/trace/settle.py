@@ -13,10 +13,10 @@ from typing import Final
 
 from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.parser import MOST_ELEMENTS, Parser
+from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.pieces import BETWEEN, broken_end, ends_array, salvage
 from tb_gpudiag.trace.repair import repaired
-from tb_gpudiag.trace.structure import Elements, elements
+from tb_gpudiag.trace.structure import MOST_ELEMENTS, Elements, elements
 from tb_gpudiag.trace.top import too_deep
 
 _SPACE: Final = b" \t\r\n"

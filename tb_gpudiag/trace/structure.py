@@ -29,6 +29,10 @@ _STEP: Final = np.zeros(256, np.int8)
 _STEP[[ord("{"), ord("[")]] = 1
 _STEP[[ord("}"), ord("]")]] = -1
 
+# Elements of an array parsed at a time. Meanwhile, each takes about 2 KB, even one that is not an object. A
+# chunk of real events has fewer than 30,000.
+MOST_ELEMENTS: Final = 1 << 16
+
 # In the worst case, positions take several times the memory of the text. Scanning in blocks bounds that.
 _SCAN_BYTES: Final = 1 << 20
 

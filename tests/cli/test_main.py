@@ -85,7 +85,7 @@ def test_a_bug_exits_with_3_and_one_line(
     def broken(*_: object) -> str:
         raise KeyError("secret")
 
-    monkeypatch.setattr("tb_gpudiag.cli.formats.document_text", broken)
+    monkeypatch.setattr("tb_gpudiag.report.views.text.document_text", broken)
     assert main(["diagnose", str(slow_loader().write(tmp_path)), "--fail-on", "info"]) == 3
     shown = capsys.readouterr()
     assert len(shown.err.splitlines()) == 1

@@ -153,7 +153,7 @@ def test_commands_on_several_traces_share_digests(
 def test_an_interactive_page_is_made_of_a_shared_result(
     log: Path, tmp_path: Path, analyzed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tb_gpudiag.cli.diagnose.interactive_script", lambda: "script")
+    monkeypatch.setattr("tb_gpudiag.cli.diagnose.has_interactive_html", lambda: True)
     monkeypatch.setenv("GPUDIAG_SHARED_CACHE_DIR", str(tmp_path / "team"))
     (log / "run" / "host_1.1000.pt.trace.json").unlink()
     pages = []

@@ -14,7 +14,11 @@ from tests.soak.training import soak_training
 DEFAULT_S = 1_800
 # Of the time.
 SHARES = {"one TensorBoard": 0.5, "a team": 0.25, "a training": 0.25}
-PARTS = {"one TensorBoard": soak, "a team": soak_team, "a training": soak_training}
+PARTS: dict[str, Callable[[Path, float], Soaked]] = {
+    "one TensorBoard": soak,
+    "a team": soak_team,
+    "a training": soak_training,
+}
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from tb_gpudiag.jobs.ranks.bandwidth import SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING
 from tb_gpudiag.jobs.rules.late_recording import late_collective
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, us
@@ -16,9 +17,6 @@ CELLS_LIMIT = 20_000
 """Numbers by rank in all of the worst collectives. Thousands of ranks have fewer collectives."""
 
 SIZES_LIMIT = 40
-
-LATE_RECORDING = "late_recording"
-"""Why the last rank was late, if its recording started late. Other reasons are parts of its time."""
 
 
 def collectives_message(facts: JobFacts) -> pb.JobCollectives:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tb_gpudiag.jobs.part_words import part_noun
-from tb_gpudiag.jobs.report.collective_messages import LATE_RECORDING
-from tb_gpudiag.jobs.rules.job_words import collective_text, numbers_text
+from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text, numbers_text
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import (
     Cell,

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.rules.rule import CannotTell, Evidence
 from tb_gpudiag.trace.events import Int64
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.term import term
 from tb_gpudiag.wording.vocabulary import CAUSES
+
+if TYPE_CHECKING:
+    from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+
+LATE_RECORDING = "late_recording"
+"""Why the last rank was late, if its recording started late. Other reasons are parts of its time."""
 
 RECORD_STEPS = (
     "Record at least five steps on all ranks at once: schedule(wait=5, warmup=2, active=6), begun in the "
