@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False, cdivision=True
 """Nest spans, and pass values down a tree of spans, in one pass each. See nesting.py for how it is used."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 
 def nest(
@@ -66,40 +66,44 @@ def segments(
     const int64_t[::1] closes_ns,
     const int64_t[::1] opened_by,
     const int64_t[::1] parents,
+    const int64_t[::1] events,
     const int32_t[::1] thread,
-    int64_t[::1] begins,
-    int64_t[::1] ends,
-    int64_t[::1] inner,
+    int64_t[::1] borders_ns,
+    int64_t[::1] innermost,
     int64_t[::1] of_thread,
-) -> int:
-    """Write the stretches between one start or end and the next on the same thread, with the innermost span of
-    each, and count them by thread. Return how many there are, at most 2 k.
+):
+    """Fill in the arrays of nesting.Segments. borders_ns and innermost: shape (2 k,), of which the first are used.
 
     starts, closes, opened_by, parents: as in nesting.Nesting, shape (k,). starts_ns, closes_ns: their times.
     """
-    cdef Py_ssize_t count = starts.shape[0], opening = 0, close = 0, found = 0
-    cdef int64_t innermost = -1, span, now, reached = 0
+    cdef Py_ssize_t count = starts.shape[0], opening = 0, close = 0, borders = 0, found = 0
+    cdef int64_t inner = -1, span, now, reached = 0
     cdef int32_t here = -1  # the thread
     cdef bint opens
     while close < count:
         opens = opening < count and starts[opening] < closes[close]
-        if opens:
-            span = opening
-            now = starts_ns[opening]
-        else:
-            span = opened_by[close]
-            now = closes_ns[close]
+        span = opening if opens else opened_by[close]
+        now = starts_ns[opening] if opens else closes_ns[close]
         if thread[span] != here:
             here = thread[span]
+            borders_ns[borders] = reached = now
+            borders += 1
         elif now > reached:
-            begins[found], ends[found], inner[found] = reached, now, innermost
+            borders_ns[borders] = reached = now
+            innermost[found] = events[inner] if inner != -1 else -1
             of_thread[here] += 1
+            borders += 1
             found += 1
-        reached = now
-        if opens:
-            innermost = span
-            opening += 1
-        else:
-            innermost = parents[span]
-            close += 1
-    return found
+        inner = span if opens else parents[span]
+        opening += opens
+        close += not opens
+
+
+def inside(const int64_t[::1] spans, const int64_t[::1] parent, uint8_t[::1] found):
+    """Set what has a set parent. spans: parents before their children."""
+    cdef Py_ssize_t i
+    cdef int64_t span
+    for i in range(spans.shape[0]):
+        span = spans[i]
+        if parent[span] != -1 and found[parent[span]]:
+            found[span] = True

@@ -14,7 +14,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.facts.core.threads import NOTHING, Activity
+from tb_gpudiag.facts.core.threads import NOTHING
 from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64, UInt8
 from tb_gpudiag.trace.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
 
@@ -125,31 +125,27 @@ class HostTime:
 
     def _cut(self, queries: CauseSpans, thread: int) -> CauseSpans:
         """Cut queries at the borders of one thread's activities."""
-        activity = self._everywhere(thread)
-        left, right = overlapping(activity.intervals, queries.start_ns, queries.end_ns)
+        activity = self._host.activities.get(thread, NOTHING)
+        borders, last = activity.borders_ns, len(activity.borders_ns)
+        # Before the first border and after the last one, the thread does nothing: segment i ends at border i.
+        left = np.searchsorted(borders, queries.start_ns, side="right")
+        right = np.maximum(np.searchsorted(borders, queries.end_ns, side="left") + 1, left)
         owner, inner = expand(left, right)
-        event = activity.event[inner]
+        start, end = queries.start_ns[owner], queries.end_ns[owner]
+        event = np.full(len(owner), NONE, np.int64)
+        begun, ends = inner > 0, inner < last
+        start[begun] = np.maximum(start[begun], borders[inner[begun] - 1])
+        end[ends] = np.minimum(end[ends], borders[inner[ends]])
+        event[begun & ends] = activity.event[inner[begun & ends] - 1]
         cause = np.full(len(event), UNDECIDED, np.uint8)
         cause[event != NONE] = self._cause[event[event != NONE]]
         return CauseSpans(
-            np.maximum(queries.start_ns[owner], activity.start_ns[inner]),
-            np.minimum(queries.end_ns[owner], activity.end_ns[inner]),
+            start,
+            end,
             cause,
             queries.gap[owner],
             event,
             np.full(len(owner), thread, np.int32),
-        )
-
-    def _everywhere(self, thread: int) -> Activity:
-        """Return a thread's activity, extended to all time."""
-        far = np.iinfo(np.int64)
-        own = self._host.activities.get(thread, NOTHING)
-        if not len(own.start_ns):
-            return Activity(np.array([far.min]), np.array([far.max]), np.array([NONE]))
-        return Activity(
-            np.r_[far.min, own.start_ns, own.end_ns[-1]],
-            np.r_[own.start_ns[0], own.end_ns, far.max],
-            np.r_[NONE, own.event, NONE],
         )
 
     def _handed_to(self, spans: CauseSpans, other: int) -> CauseSpans:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tb_gpudiag.trace.events import NONE, Int32, Int64
+from tb_gpudiag.trace.events import NONE, Bool, Int32, Int64
 
 try:
     from tb_gpudiag.facts.core import _nesting
@@ -75,45 +75,47 @@ def _parents(depth: Int64, by_depth: Int64) -> Int64:
 
 @dataclass(frozen=True)
 class Segments:
-    """Stretches between one start or end and the next on the same thread, in order. Shape (s,) each.
+    """Threads cut where a span starts or ends, one thread after the other.
 
-    inner: place of the innermost span, or NONE between outermost spans. of_thread: how many each thread has.
+    borders_ns: of each thread's segments, one more than it has. innermost: event of each segment's innermost
+    span, or NONE between outermost spans. of_thread: how many segments each thread has.
     """
 
-    start_ns: Int64
-    end_ns: Int64
-    inner: Int64
+    borders_ns: Int64
+    innermost: Int64
     of_thread: Int64
 
 
-def segments(nesting: Nesting, starts_ns: Int64, closes_ns: Int64, thread: Int32, threads: int) -> Segments:
-    """Cut the spans where they start and end.
+def segments(
+    nesting: Nesting, starts_ns: Int64, closes_ns: Int64, events: Int64, thread: Int32, threads: int
+) -> Segments:
+    """Cut the threads where their spans start and end.
 
-    starts_ns, closes_ns: the times of these places. thread: of each span, in ascending order; below
-    `threads`.
+    starts_ns, closes_ns: the times of these places. events, thread: of each span; threads ascend and are
+    below `threads`.
     """
     if not available():
-        return _segments_by_place(nesting, starts_ns, closes_ns, thread, threads)
-    start, end, inner = (np.empty(2 * len(thread), np.int64) for _ in range(3))
+        return _segments_by_place(nesting, starts_ns, closes_ns, events, thread, threads)
+    borders_ns, innermost = np.empty(2 * len(thread), np.int64), np.empty(2 * len(thread), np.int64)
     of_thread = np.zeros(threads, np.int64)
-    found = _nesting.segments(
+    _nesting.segments(
         nesting.starts,
         nesting.closes,
         starts_ns,
         closes_ns,
         nesting.opened_by,
         nesting.parents,
+        events,
         thread,
-        start,
-        end,
-        inner,
+        borders_ns,
+        innermost,
         of_thread,
     )
-    return Segments(start[:found], end[:found], inner[:found], of_thread)
+    return Segments(borders_ns, innermost, of_thread)
 
 
 def _segments_by_place(
-    nesting: Nesting, starts_ns: Int64, closes_ns: Int64, thread: Int32, threads: int
+    nesting: Nesting, starts_ns: Int64, closes_ns: Int64, events: Int64, thread: Int32, threads: int
 ) -> Segments:
     count = len(thread)
     # Place of each bracket in the merged order: closings before openings at the same instant.
@@ -124,9 +126,13 @@ def _segments_by_place(
     span[open_at], span[close_at] = places, nesting.opened_by
     inner[open_at], inner[close_at] = places, nesting.parents[nesting.opened_by]
     on = thread[span]
-    keep = np.flatnonzero((time[1:] > time[:-1]) & (on[1:] == on[:-1]))
-    of_thread = np.bincount(on[keep], minlength=threads)
-    return Segments(time[keep], time[keep + 1], inner[keep], of_thread)
+    same = on[1:] == on[:-1]
+    keep = np.flatnonzero((time[1:] > time[:-1]) & same)
+    return Segments(
+        time[np.r_[True, (time[1:] > time[:-1]) | ~same]] if count else time,
+        np.where(inner[keep] == NONE, NONE, events[inner[keep]]) if count else inner,
+        np.bincount(on[keep], minlength=threads),
+    )
 
 
 class Descent:
@@ -147,6 +153,14 @@ class Descent:
         for here in self._by_depth:
             here = here[found[here] == NONE]
             found[here] = found[self._parent[here]]
+        return None
+
+    def inside(self, found: Bool) -> None:
+        """Set what is inside a set span."""
+        if available():
+            return _nesting.inside(self._spans, self._parent, found)
+        for here in self._by_depth:
+            found[here] |= found[self._parent[here]]
         return None
 
     def outermost(self, found: Int64) -> None:

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
-from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.nesting import Descent, nest, segments
 from tb_gpudiag.facts.core.thread_axis import ThreadAxis
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Bool, Category, Events, Int32, Int64
@@ -39,16 +37,19 @@ _CLOCK_NS = 2_000
 class Activity:
     """One thread as segments in order of time, each with its innermost span. Shape (s,) each."""
 
-    start_ns: Int64
-    end_ns: Int64
+    borders_ns: Int64  # where each segment begins, and where the last one ends, shape (s + 1,)
     event: Int64  # the innermost event, or NONE between outermost spans
 
     @property
-    def intervals(self) -> Intervals:
-        return Intervals(self.start_ns, self.end_ns)
+    def start_ns(self) -> Int64:
+        return self.borders_ns[:-1]
+
+    @property
+    def end_ns(self) -> Int64:
+        return self.borders_ns[1:]
 
 
-NOTHING = Activity(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+NOTHING = Activity(np.zeros(0, np.int64), np.zeros(0, np.int64))
 """Activity of a thread without spans that have a duration."""
 
 
@@ -86,14 +87,15 @@ class HostTree:
         """Return thread index -> its segments, from its first span's start to its last one's end."""
         thread = self.events.thread[self.spans]
         starts_ns = self.start_ns[self.spans]
-        found = segments(self._nesting, starts_ns, self._closes_ns, thread, len(self.events.threads))
-        event = np.where(found.inner == NONE, NONE, self.spans[found.inner]) if len(thread) else found.inner
-        stops = np.cumsum(found.of_thread).tolist()
-        return {
-            one: Activity(found.start_ns[a:b], found.end_ns[a:b], event[a:b])
-            for one, (a, b) in enumerate(pairwise([0, *stops]))
-            if a < b
-        }
+        threads = len(self.events.threads)
+        cut = segments(self._nesting, starts_ns, self._closes_ns, self.spans, thread, threads)
+        found: dict[int, Activity] = {}
+        low = 0
+        for one in np.flatnonzero(cut.of_thread).tolist():
+            high, border = low + int(cut.of_thread[one]), low + len(found)
+            found[one] = Activity(cut.borders_ns[border : high + len(found) + 1], cut.innermost[low:high])
+            low = high
+        return found
 
     def any_below(self, chosen: Bool) -> Bool:
         """Mask of the host spans that enclose a chosen one, shape (n,)."""
@@ -114,7 +116,9 @@ class HostTree:
 
     def under(self, chosen: Bool) -> Bool:
         """Mask of the host events that are chosen or inside a chosen one, shape (n,)."""
-        found: Bool = self.nearest_of(chosen) != NONE if chosen.any() else chosen.copy()
+        found: Bool = chosen.copy()
+        if chosen.any():
+            self._descent.inside(found)
         return found
 
     def nearest_of(self, chosen: Bool) -> Int64:

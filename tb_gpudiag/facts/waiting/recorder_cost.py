@@ -103,13 +103,15 @@ def _frame_ns(host: Host, frames: Int64) -> float | None:
     events, parent = host.events, host.tree.parent
     inner = frames[parent[frames] != NONE]
     inner = inner[events.category[parent[inner]] == Category.PYTHON_FUNCTION]
-    outer, member = np.unique(parent[inner], return_inverse=True)
+    first, last = events.end_ns.copy(), events.start_ns.copy()
+    np.minimum.at(first, parent[inner], events.start_ns[inner])
+    np.maximum.at(last, parent[inner], events.end_ns[inner])
+    has_inner = np.zeros(len(events), np.bool_)
+    has_inner[parent[inner]] = True
+    outer = np.flatnonzero(has_inner)
     if len(outer) < _FEWEST_FRAMES:
         return None
-    first, last = events.end_ns[outer], events.start_ns[outer]
-    np.minimum.at(first, member, events.start_ns[inner])
-    np.maximum.at(last, member, events.end_ns[inner])
-    entering, leaving = first - events.start_ns[outer], events.end_ns[outer] - last
+    entering, leaving = first[outer] - events.start_ns[outer], events.end_ns[outer] - last[outer]
     return float(np.quantile(entering, _QUANTILE) + np.quantile(leaving, _QUANTILE))
 
 
