@@ -32,6 +32,19 @@ def distinct(values: Int64) -> Int64:
     return ordered[first]
 
 
+def numbered(values: Int64) -> tuple[Int64, Int64]:
+    """Return the different values, ascending, and where each value is among them. For numbers close to each
+    other this needs no sort, as np.unique does."""
+    low = int(values.min(initial=0))
+    size = int(values.max(initial=0)) - low + 1
+    if size > max(4 * len(values), 1_000):
+        return np.unique(values, return_inverse=True)
+    used = np.zeros(size, np.bool_)
+    used[values - low] = True
+    different = np.flatnonzero(used) + low
+    return different, (np.cumsum(used) - 1)[values - low]
+
+
 def union(start: Int64, end: Int64) -> Intervals:
     """Return the set that any intervals cover. They may overlap, be empty and be in any order."""
     keep = end > start

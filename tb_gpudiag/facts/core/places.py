@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import numbered
 from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.trace.vocabulary.frames import Frame
 from tb_gpudiag.trace.vocabulary.marks import module_name
@@ -46,11 +47,9 @@ def by_place(
         operator = np.where(nowhere, operator, NONE)
     around = np.where(nowhere, np.where(module == NONE, range_, module), NONE)
     # All numbers in one, so that grouping sorts plain integers; 0 means none of them.
-    around = np.unique(np.r_[NONE, around], return_inverse=True)[1][1:]
+    around = numbered(np.r_[NONE, around])[1][1:]
     base = len(host.events.names) + 1
-    key, member = np.unique(
-        ((place + 1) * (around.max() + 1) + around) * base + operator + 1, return_inverse=True
-    )
+    key, member = numbered(((place + 1) * (around.max() + 1) + around) * base + operator + 1)
     total = np.zeros(len(key), np.int64)
     np.add.at(total, member, weight_ns)
     found = []
@@ -83,6 +82,6 @@ def _only(host: Host, name: Int64) -> str:
 
 def _caller(host: Host, event: Int64, weight_ns: Int64) -> Frame | None:
     """Return the caller of most of the time, if it is not the place itself."""
-    callers, member = np.unique(host.caller[event], return_inverse=True)
+    callers, member = numbered(host.caller[event])
     most = int(callers[np.bincount(member, weights=weight_ns).argmax()])
     return None if most == host.place[event[0]] else host.frame(most)

@@ -90,7 +90,7 @@ def launch_costs(
     dispatch_ns, python_ns = _on_the_way(work, host, spans, main, calls, window)
     waited = np.zeros(len(events), np.int64)
     waited[full.call] = full.waited_ns
-    idle, start, end = _idle_by_call(ledgers, window, len(events))
+    idle, start, end = _idle_by_call(ledgers, window, calls)
     return LaunchCosts(
         calls,
         work.event[first],
@@ -101,9 +101,9 @@ def launch_costs(
         dispatch_ns,
         python_ns,
         waited[calls],
-        idle[calls],
-        start[calls],
-        end[calls],
+        idle,
+        start,
+        end,
     )
 
 
@@ -151,16 +151,16 @@ def _timeline(host: Host, spans: CauseSpans, thread: int, main: int) -> tuple[In
     return activity.start_ns, activity.end_ns, activity.event, cause
 
 
-def _idle_by_call(ledgers: list[Ledger], window: Window, n: int) -> tuple[Int64, Int64, Int64]:
-    """Return the issuing time in the gaps that each launch call's work ended, and its start and end, shape
-    (n,) each."""
-    idle, start = np.zeros(n, np.int64), np.full(n, window.end_ns)
-    end = np.full(n, window.start_ns)
+def _idle_by_call(ledgers: list[Ledger], window: Window, calls: Int64) -> tuple[Int64, Int64, Int64]:
+    """Return the issuing time in the gaps that each launch call's work ended, and its start and end, shape of
+    `calls` each. calls: ascending."""
+    idle, start = np.zeros(len(calls), np.int64), np.full(len(calls), window.end_ns)
+    end = np.full(len(calls), window.start_ns)
     for ledger in ledgers:
         launch, inside = ledger.gaps.launch[ledger.gap], ledger.inside(window)
-        some = np.isin(ledger.cause, _ISSUING) & (launch != NONE) & (inside > 0)
-        launch = launch[some]
-        np.add.at(idle, launch, inside[some])
-        np.minimum.at(start, launch, np.maximum(ledger.start_ns[some], window.start_ns))
-        np.maximum.at(end, launch, np.minimum(ledger.end_ns[some], window.end_ns))
+        some = np.flatnonzero(np.isin(ledger.cause, _ISSUING) & np.isin(launch, calls) & (inside > 0))
+        call = np.searchsorted(calls, launch[some])
+        np.add.at(idle, call, inside[some])
+        np.minimum.at(start, call, np.maximum(ledger.start_ns[some], window.start_ns))
+        np.maximum.at(end, call, np.minimum(ledger.end_ns[some], window.end_ns))
     return idle, start, end

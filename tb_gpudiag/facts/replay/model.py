@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tb_gpudiag.facts.core.intervals import distinct
+from tb_gpudiag.facts.core.intervals import distinct, numbered
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT
@@ -161,12 +161,13 @@ def _full_queue(events: Events, work: Work, event: Int64, end: Int64) -> tuple[I
     """Find, for each launch, the last work of the launch QUEUE_LIMIT before it, and that launch's place in
     the line."""
     target, call = np.full(len(event), NONE, np.int64), np.full(len(event), NONE, np.int64)
-    place = np.flatnonzero((event != NONE) & np.isin(event, work.launch))
-    if len(place) <= QUEUE_LIMIT:
-        return target, call
     linked = np.flatnonzero(work.launch != NONE)
     last = np.full(len(events), NONE, np.int64)
     last[work.launch[linked]] = linked  # in order of start: the last one stays
+    place = np.flatnonzero(event != NONE)
+    place = place[last[event[place]] != NONE]
+    if len(place) <= QUEUE_LIMIT:
+        return target, call
     late, early = place[QUEUE_LIMIT:], place[:-QUEUE_LIMIT]
     needed = last[event[early]]
     # Where that work had not ended, the queue was longer.
@@ -180,11 +181,10 @@ def streams_of(events: Events, work: Work, calls: Calls) -> Streams:
     start, end = events.start_ns[work.event], events.end_ns[work.event]
     call = _call_of(work, calls, start)
     delay = start - calls.start_ns[call] if len(work) else start
-    number = np.unique(
-        np.stack([events.device[work.event], events.stream[work.event]]), axis=1, return_inverse=True
-    )[1]
-    number = number.reshape(-1)
-    order = np.lexsort((np.arange(len(work)), number))
+    # Both numbers in one, so that grouping sorts plain integers.
+    stream = (events.device[work.event].astype(np.int64) << 32) + events.stream[work.event]
+    number = numbered(stream)[1]
+    order = np.argsort(number, kind="stable")
     same = np.r_[False, number[order][1:] == number[order][:-1]] if len(work) else np.zeros(0, np.bool_)
     previous = np.full(len(work), NONE, np.int64)
     previous[order[same]] = order[np.flatnonzero(same) - 1]

@@ -41,7 +41,8 @@ class RecorderCost:
 
     @cached_property
     def _starts_ns(self) -> Int64:
-        return np.sort(np.r_[self.frame_starts_ns, self.operator_starts_ns])
+        # This kind of sort merges two sorted parts.
+        return np.sort(np.r_[self.frame_starts_ns, self.operator_starts_ns], kind="stable")
 
     def frames(self, stretches: Intervals) -> int:
         """Number of frames that begin in the stretches."""

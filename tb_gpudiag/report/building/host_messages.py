@@ -7,6 +7,7 @@ import numpy as np
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import numbered
 from tb_gpudiag.facts.core.ranges import longest
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import place, time_ranges, us
@@ -30,7 +31,7 @@ def host_messages(host: Host, spans: CauseSpans) -> list[pb.HostActivity]:
     length_ns = spans.end_ns - spans.start_ns
     kind, name = _kinds_and_names(host, spans.cause == Cause.INPUT, spans.event)
     # Both numbers in one, so that grouping sorts plain integers.
-    groups, member = np.unique((name + 1) * len(KINDS) + kind, return_inverse=True)
+    groups, member = numbered((name + 1) * len(KINDS) + kind)
     total = np.zeros(len(groups), np.int64)
     np.add.at(total, member, length_ns)
     activities = []
