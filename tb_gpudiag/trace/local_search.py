@@ -25,9 +25,13 @@ from tb_gpudiag.trace.file_names import (
 )
 from tb_gpudiag.trace.kineto import is_trace
 from tb_gpudiag.trace.memory_viz_page import is_memory_viz_page
-from tb_gpudiag.trace.nsys import HEAD_BYTES as EXPORT_HEAD_BYTES
-from tb_gpudiag.trace.nsys import is_export
-from tb_gpudiag.trace.nsys_file import exported_path, is_report, report_refused
+from tb_gpudiag.trace.nsys_file import (
+    EXPORT_HEAD_BYTES,
+    exported_path,
+    is_export,
+    is_report,
+    report_refused,
+)
 from tb_gpudiag.trace.opening import FOLLOW_LINKS, follows_links, is_below, open_local
 from tb_gpudiag.trace.snapshot_pickle import is_snapshot
 from tb_gpudiag.trace.source import GZIP, GZIP_MAGIC, unreadable

@@ -15,7 +15,7 @@ Versions 2022 to 2026 differ in tables and columns. What a file has is read, by 
 
 from __future__ import annotations
 
-import re
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
@@ -28,7 +28,7 @@ from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.nsys_calls import api_calls, off_cpu, overhead, system_calls
-from tb_gpudiag.trace.nsys_database import EXPORT_AGAIN, MAGIC, Database
+from tb_gpudiag.trace.nsys_database import EXPORT_AGAIN, Database
 from tb_gpudiag.trace.nsys_gpu import GPU_TABLES, copies, graphs, kernels, memory, memsets, syncs
 from tb_gpudiag.trace.nsys_metrics import gpu_metrics
 from tb_gpudiag.trace.nsys_parts import Processes
@@ -44,19 +44,25 @@ from tb_gpudiag.trace.nsys_target import (
     thread_names,
     users_of_gpus,
 )
+from tb_gpudiag.trace.source import Source, is_remote
 
-HEAD_BYTES: Final = 64 << 10
-"""The names of an export's tables are in its first pages."""
-
-_TABLES: Final = re.compile(
-    rb"CREATE TABLE \"?(CUPTI_ACTIVITY_KIND_|TARGET_INFO_|META_DATA_EXPORT|NVTX_EVENTS|ENUM_NSYS_|OSRT_API)"
-)
 _HOST_TABLES: Final = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS")
 
 
-def is_export(head: bytes) -> bool:
-    """Return whether a file that starts like this is an SQLite file of Nsight Systems."""
-    return head.startswith(MAGIC) and _TABLES.search(head) is not None
+def read_export(
+    source: Source, blocks: Iterator[bytes], limits: Limits, report: Callable[[float, str], None]
+) -> Trace:
+    """Read an export. SQLite needs a file: what is remote or packed is copied to a temporary one."""
+    if not is_remote(source.path) and not source.is_packed:
+        source.check_path()  # SQLite opens it again
+        trace = read_nsys(source.path, limits, report)
+        source.check_path()
+        return trace
+    with tempfile.NamedTemporaryFile(prefix="gpudiag-", suffix=".sqlite") as copy:
+        for block in blocks:
+            copy.write(block)
+        copy.flush()
+        return read_nsys(copy.name, limits, report, source.path)
 
 
 def read_nsys(path: str, limits: Limits, report: Callable[[float, str], None], name: str = "") -> Trace:

@@ -20,9 +20,6 @@ from tb_gpudiag.trace.columns import LONGEST_NAME
 from tb_gpudiag.trace.events import Int64
 from tb_gpudiag.trace.limits import Limits
 
-MAGIC: Final = b"SQLite format 3\x00"
-"""How each SQLite file starts."""
-
 MISSING: Final = -(2**63)
 """Value of a number that the table does not have. Times may be negative, so -1 is one."""
 

@@ -1,26 +1,35 @@
-"""Files of Nsight Systems: which one a path is, and how to read it."""
+"""Files of Nsight Systems: which one a path is. Reading one is in nsys.py, which imports much more."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+import re
 from typing import Final
 
 from tb_gpudiag.errors import NotATrace
-from tb_gpudiag.trace.events import Trace
-from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.nsys import read_nsys
-from tb_gpudiag.trace.nsys_database import MAGIC
-from tb_gpudiag.trace.source import Source, is_remote
 
 REPORT_SUFFIXES: Final = (".nsys-rep", ".qdrep", ".qdstrm")
 """Names of reports that only `nsys` itself can read."""
+
+MAGIC: Final = b"SQLite format 3\x00"
+"""How each SQLite file starts."""
+
+EXPORT_HEAD_BYTES: Final = 64 << 10
+"""The names of an export's tables are in its first pages."""
+
+_TABLES: Final = re.compile(
+    rb"CREATE TABLE \"?(CUPTI_ACTIVITY_KIND_|TARGET_INFO_|META_DATA_EXPORT|NVTX_EVENTS|ENUM_NSYS_|OSRT_API)"
+)
 
 
 def is_database(head: bytes) -> bool:
     """Return whether a file that starts like this is an SQLite database."""
     return head.startswith(MAGIC)
+
+
+def is_export(head: bytes) -> bool:
+    """Return whether a file that starts like this is an SQLite file of Nsight Systems."""
+    return is_database(head) and _TABLES.search(head) is not None
 
 
 def is_report(path: str) -> bool:
@@ -52,19 +61,3 @@ def refuse_database(first: bytes, path: str) -> None:
             remedy="look at the .nsys-rep file with Nsight Systems; gpudiag explain GD907 says how to "
             "remove credentials",
         )
-
-
-def read_export(
-    source: Source, blocks: Iterator[bytes], limits: Limits, report: Callable[[float, str], None]
-) -> Trace:
-    """Read an export. SQLite needs a file: what is remote or packed is copied to a temporary one."""
-    if not is_remote(source.path) and not source.is_packed:
-        source.check_path()  # SQLite opens it again
-        trace = read_nsys(source.path, limits, report)
-        source.check_path()
-        return trace
-    with tempfile.NamedTemporaryFile(prefix="gpudiag-", suffix=".sqlite") as copy:
-        for block in blocks:
-            copy.write(block)
-        copy.flush()
-        return read_nsys(copy.name, limits, report, source.path)

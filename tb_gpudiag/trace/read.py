@@ -17,7 +17,7 @@ from tb_gpudiag.trace.events import Status, Thread, Trace
 from tb_gpudiag.trace.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.memory_timeline import is_memory_timeline, read_memory_timeline
 from tb_gpudiag.trace.memory_viz_page import is_memory_viz_page, pickle_of_page
-from tb_gpudiag.trace.nsys_file import is_database, is_report, read_export, report_refused
+from tb_gpudiag.trace.nsys_file import is_database, is_report, report_refused
 from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.settle import Settler
 from tb_gpudiag.trace.snapshot import read_snapshot
@@ -94,6 +94,8 @@ def _read(path: str, folder: str, limits: Limits, report: Callable[[float, str],
         first = next(blocks, b"")
         blocks = chain([first], blocks)
         if is_database(first):
+            from tb_gpudiag.trace.nsys import read_export  # and SQLite: other traces need neither
+
             return read_export(source, blocks, limits, report)
         if is_report(path):
             raise report_refused(path)
