@@ -6,11 +6,10 @@ import contextlib
 import ctypes
 import gc
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
-
-import pyarrow as pa
 
 # Memory fills up at a few gigabytes per second, so this is often enough.
 WATCH_EVERY_S = 0.05
@@ -43,7 +42,9 @@ def limit_memory(limit_bytes: int, exceeded: Callable[[], None]) -> bool:
 def release_memory() -> None:
     """Give back to the system what is not used any more."""
     gc.collect()
-    pa.default_memory_pool().release_unused()
+    pyarrow = sys.modules.get("pyarrow")
+    if pyarrow is not None:  # not before something has been read
+        pyarrow.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 

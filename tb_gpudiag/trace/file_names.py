@@ -6,10 +6,12 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tb_gpudiag.errors import GpudiagError
-from tb_gpudiag.trace.events import Kind
+
+if TYPE_CHECKING:
+    from tb_gpudiag.trace.events import Kind
 
 _TRACE_NAME: Final = re.compile(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pt\.trace\.json(?:\.gz)?", re.DOTALL

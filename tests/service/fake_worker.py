@@ -14,14 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from tb_gpudiag.errors import NoAnswer, NotATrace
 from tb_gpudiag.service import memory_limit, worker
-from tb_gpudiag.service.claims import WAITING as WAITING_FOR_OTHERS
 from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.worker import save
-from tb_gpudiag.trace.source import WAITING_FOR_STORE
 
 
 def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
@@ -38,27 +34,35 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
         Path(task.drafts[0]).write_bytes(b"half")
         os.kill(os.getpid(), signal.SIGSEGV)
     elif word == "eat":
+        import numpy as np  # costs as much as all the rest
+
         while True:
             kept.append(np.ones(1 << 20))
             time.sleep(0.001)
     elif word == "gulp":
-        kept.append(np.ones(1 << 40, np.uint8))
+        kept.append(bytearray(1 << 40))
     elif word == "refuse":
         raise NotATrace("no trace", where=task.file.path, remedy="give another")
     elif word == "silent":
         raise NoAnswer("the store does not answer", where=task.file.path, remedy="check the connection")
     elif word == "stalled":
+        from tb_gpudiag.trace.source import WAITING_FOR_STORE
+
         progress(0.5, WAITING_FOR_STORE)
         time.sleep(600)
     elif word == "patient":
+        from tb_gpudiag.service.claims import WAITING
+
         for _ in range(90):
-            progress(0.0, WAITING_FOR_OTHERS)
+            progress(0.0, WAITING)
             time.sleep(0.1)
     elif word == "defect":
         raise KeyError("terces"[::-1])
     elif word == "chatter":
         print("no message, and without an end", end="", flush=True)
         sys.stderr.write("x" * 1_000_000)
+    import numpy as np
+
     report = f'{{"state":"ready","progress":1.0,"report":{{"text":"{word}"}}}}'
     return save(task, gzip.compress(report.encode()), {"x": np.arange(1000)}, {"sentence": word})
 
