@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.benchmarks.truth.job_score import FIRST, PRECISION, RECALL, job_table, ranks_in, score_jobs
-from tests.benchmarks.truth.jobs import TIME_ERROR, facts_of, measure
+from tests.benchmarks.truth.jobs import TIME_ERROR, measure
 from tests.simulator.jobs.cases import JobCase, cases
-from tests.simulator.jobs.testing import JOBS, simulated_job
+from tests.simulator.jobs.testing import JOBS, job_facts, simulated_job
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ddp on two hosts", "fsdp within hosts", "pp", "ep"])
-def test_facts_of_a_healthy_job_are_the_truth(name: str, tmp_path: Path) -> None:
+def test_facts_of_a_healthy_job_are_the_truth(name: str) -> None:
     job = JOBS[name]
     case, run = JobCase(name, job, 0, tuple(range(job.ranks))), simulated_job(job)
-    measured = measure(case, run, facts_of(case, run, tmp_path))
+    measured = measure(case, run, job_facts(job))
     assert measured.matched == measured.of
     assert measured.clocks_right
     assert max(measured.waiting_error, measured.transfer_error) < TIME_ERROR

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -13,11 +11,9 @@ from tb_gpudiag.jobs.what_if_digests import job_work
 from tb_gpudiag.jobs.what_if_replay import UNCHANGED, Change, JobReplay
 from tb_gpudiag.jobs.what_if_slowdown import TRANSFER, JobSlowdown, slowdown_of
 from tb_gpudiag.jobs.what_if_work import JobWork
-from tests.digest.test_build import digest_of
-from tests.jobs.ranks.stage import facts_of
 from tests.simulator.jobs import DistributedJob, JobFault, SimulatedJob
 from tests.simulator.jobs.settings import FaultKind
-from tests.simulator.jobs.testing import rank_facts, simulated_job
+from tests.simulator.jobs.testing import JOBS, job_facts, simulated_job
 
 SLOW = 2
 """The rank with the fault."""
@@ -26,14 +22,7 @@ SLOW_GPU: tuple[FaultKind, float, tuple[str, ...]] = ("slow_gpu", 1.3, ("computi
 LOADER: tuple[FaultKind, float, tuple[str, ...]] = ("loader", 30, ("input",))
 """Faults of one rank, their amounts, and the parts of its work that a fix changes."""
 
-DDP = DistributedJob("ddp", ranks=4, hosts=2)
-OTHERS = {
-    "fsdp": DistributedJob("fsdp", ranks=4, hosts=2, steps=3),
-    "fsdp within hosts": DistributedJob("fsdp", ranks=4, hosts=2, degree=2, steps=3),
-    "pp": DistributedJob("pp", ranks=4, degree=2, layers=1, steps=3),
-    "tp": DistributedJob("tp", ranks=4, hosts=2, degree=2, steps=3),
-    "ep": DistributedJob("ep", ranks=4, hosts=2, degree=2, steps=3),
-}
+DDP = JOBS["ddp on two hosts"]
 
 
 def with_fault(job: DistributedJob, kind: FaultKind, amount: float) -> SimulatedJob:
@@ -42,11 +31,7 @@ def with_fault(job: DistributedJob, kind: FaultKind, amount: float) -> Simulated
 
 @cache
 def work_of(job: DistributedJob) -> JobWork:
-    run = simulated_job(job)
-    with TemporaryDirectory() as folder:
-        paths = run.write(Path(folder))
-        digests = [digest_of(rank_facts(job, rank), str(path)) for rank, path in enumerate(paths)]
-    facts = facts_of(digests)
+    facts = job_facts(job)
     return job_work(facts.set.members, facts.operations, facts.waits, facts.clocks)
 
 
@@ -78,18 +63,24 @@ def test_so_do_fixes_of_other_faults(fault: tuple[FaultKind, float, tuple[str, .
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("parallelism", "fault"),
-    [("fsdp", SLOW_GPU), ("fsdp within hosts", LOADER), ("pp", SLOW_GPU), ("tp", SLOW_GPU), ("ep", LOADER)],
+    [
+        ("fsdp", SLOW_GPU),
+        ("fsdp within hosts", LOADER),
+        ("pp with replicas", SLOW_GPU),
+        ("tp with replicas", SLOW_GPU),
+        ("ep", LOADER),
+    ],
 )
 def test_so_they_do_with_other_parallelisms(
     parallelism: str, fault: tuple[FaultKind, float, tuple[str, ...]]
 ) -> None:
-    check_fix(OTHERS[parallelism], fault)
+    check_fix(JOBS[parallelism], fault)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallelism", ["fsdp", "tp"])
+@pytest.mark.parametrize("parallelism", ["fsdp", "tp with replicas"])
 def test_a_healthy_job_has_no_slowdown(parallelism: str) -> None:
-    assert slowdown_of(work_of(OTHERS[parallelism])).s == pytest.approx(1, abs=0.02)
+    assert slowdown_of(work_of(JOBS[parallelism])).s == pytest.approx(1, abs=0.02)
 
 
 @pytest.mark.slow
@@ -98,7 +89,7 @@ def test_hosts_bound_the_step_after_a_fix(
     fault: tuple[FaultKind, float, tuple[str, ...]],
 ) -> None:
     """Without the fault, GPUs wait for their hosts half of the time. A slow rank hides that."""
-    check_fix(replace(DDP, layer_us=60, layer_mib=4), fault)
+    check_fix(replace(DDP, steps=5, layer_us=60, layer_mib=4), fault)
 
 
 def slowdown(run: SimulatedJob) -> tuple[float, JobSlowdown]:
@@ -126,6 +117,6 @@ def test_slow_computing_is_shared_among_the_ranks() -> None:
 
 @pytest.mark.slow
 def test_a_slow_link_between_some_ranks_is_in_the_transfers() -> None:
-    _, found = slowdown(with_fault(OTHERS["tp"], "slow_link", 4))
+    _, found = slowdown(with_fault(JOBS["tp with replicas"], "slow_link", 4))
     assert found.s > 1.1
     assert found.by_part[TRANSFER] == pytest.approx(found.s, rel=0.02)

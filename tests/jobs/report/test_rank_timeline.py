@@ -16,7 +16,7 @@ from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.trace.find import find_traces
 from tests.conftest import SHARED_TRACES
 from tests.jobs.ranks.stage import job
-from tests.simulator.jobs.testing import JOBS, simulated_job
+from tests.simulator.jobs.testing import JOBS, rank_digests
 
 DLRM = SHARED_TRACES / "v100_dlrm_8ranks"
 GLOO = SHARED_TRACES / "cpu_torch213" / "gloo2"
@@ -65,10 +65,8 @@ def assert_sums(report: pb.JobReport) -> None:
 
 
 @pytest.mark.parametrize("name", ["ddp on two hosts", "fsdp", "pp", "tp with replicas", "ep"])
-def test_lanes_add_up_to_the_ranks(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("job")
-    simulated_job(JOBS[name]).write(folder)
-    report = report_of(str(folder))
+def test_lanes_add_up_to_the_ranks(name: str) -> None:
+    report = report_on(list(rank_digests(JOBS[name])))
     assert_sums(report)
     waited_for = sum(sum(lane.collectives.waited_for_us) for lane in report.timeline.lanes)
     assert waited_for == pytest.approx(report.collectives.waiting_us, abs=1)

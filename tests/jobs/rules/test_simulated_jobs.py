@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,24 +11,14 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.run_job_rules import run_job_rules
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
 from tests.builder import EPOCH_NS
-from tests.digest.test_build import digest_of
-from tests.jobs.ranks.stage import facts_of
-from tests.simulator.jobs import DistributedJob, JobFault
-from tests.simulator.jobs.testing import JOBS, rank_facts, simulated_job
+from tests.simulator.jobs import JobFault
+from tests.simulator.jobs.testing import JOBS, job_facts, simulated_job
 
-DDP = DistributedJob("ddp", ranks=4, hosts=2, steps=4)
-
-
-@cache
-def simulated_facts(job: DistributedJob) -> JobFacts:
-    run = simulated_job(job)
-    with TemporaryDirectory() as folder:
-        paths = run.write(Path(folder))
-        return facts_of([digest_of(rank_facts(job, rank), str(path)) for rank, path in enumerate(paths)])
+DDP = JOBS["ddp on two hosts"]
 
 
 def with_fault(fault: JobFault) -> JobFacts:
-    return simulated_facts(DistributedJob("ddp", ranks=4, hosts=2, steps=4, fault=fault))
+    return job_facts(replace(DDP, fault=fault))
 
 
 @pytest.mark.slow
@@ -38,10 +26,10 @@ def with_fault(fault: JobFault) -> JobFacts:
     ("fault", "rule", "part"),
     [
         (JobFault("slow_gpu", (2,), 1.3), "GD602", "computing"),
-        (JobFault("loader", (1,), 40), "GD602", "input"),
+        (JobFault("loader", (2,), 30), "GD602", "input"),
         (JobFault("gc", (3,), 40, (2,)), "GD602", "python"),
-        (JobFault("logging", (0,), 5), "GD602", "sync"),
-        (JobFault("allocator", (1,), 30), "GD602", "allocator"),
+        (JobFault("logging", (2,), 15), "GD602", "sync"),
+        (JobFault("allocator", (2,), 20), "GD602", "allocator"),
         (JobFault("uneven_work", (2,), 1.4), "GD603", "computing"),
         (JobFault("uneven_batches", (), 1.5), "GD603", "computing"),
         (JobFault("slow_link", (1,), 6, (2, 3)), "GD604", ""),
@@ -63,13 +51,13 @@ def test_a_planted_fault_is_found(fault: JobFault, rule: str, part: str) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_healthy_jobs_have_no_finding(name: str) -> None:
-    outcome = run_job_rules(simulated_facts(JOBS[name]))
+    outcome = run_job_rules(job_facts(JOBS[name]))
     assert not [(found.rule.id, found.finding.title) for found in outcome.findings]
 
 
 @pytest.mark.slow
 def test_offsets_of_clocks_are_recovered_within_the_residual() -> None:
-    facts = simulated_facts(DDP)
+    facts = job_facts(DDP)
     clocks, truth = facts.clocks, simulated_job(DDP).truth.clocks
     assert clocks.basis == "COLLECTIVES"
     # Offsets hold in the middle of the recording: clocks drift.
