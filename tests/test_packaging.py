@@ -76,8 +76,8 @@ def wheel(checkout: Path, sdist: Path, tmp_path_factory: pytest.TempPathFactory)
             folder
         )
     (source,) = (child for child in folder.iterdir() if child.is_dir())
-    for generated in checkout.glob("tb_gpudiag/trace/*.c"):  # Cython takes seconds to write them again
-        shutil.copy(generated, source / "tb_gpudiag" / "trace")
+    for generated in checkout.glob("tb_gpudiag/**/*.c"):  # Cython takes seconds to write them again
+        shutil.copy(generated, source / generated.relative_to(checkout))
     build("backend.build_wheel(out)", source, folder / "out")
     (made,) = (folder / "out").glob("*.whl")
     return made

@@ -87,6 +87,12 @@ def environment_with_plugin(folder: Path) -> dict[str, str]:
     return environment
 
 
+@pytest.fixture(scope="module")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For tests on how TensorBoard starts: only the first one analyzes the trace."""
+    return tmp_path_factory.mktemp("shared")
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., TensorBoard]]:
     running = []
@@ -124,11 +130,13 @@ WAYS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("load", "prefix", "watched"), WAYS)
 def test_the_tab_diagnoses_however_tensorboard_is_started(
-    start: Callable[..., TensorBoard], log: Path, load: str, prefix: str, watched: str
+    start: Callable[..., TensorBoard], log: Path, shared_cache: Path, load: str, prefix: str, watched: str
 ) -> None:
     # A relative directory: TensorBoard passes it as it is.
     directory = f"--logdir={log.name}" if watched == "logdir" else f"--logdir_spec=named:{log.name}"
-    tensorboard = start(load, directory, *([prefix] if prefix else []))
+    tensorboard = start(
+        load, directory, *([prefix] if prefix else []), GPUDIAG_SHARED_CACHE_DIR=str(shared_cache)
+    )
     listed = eventually(
         lambda: found if (found := tensorboard.get("plugins_listing")["gpudiag"])["enabled"] else None
     )
@@ -208,6 +216,7 @@ def test_new_traces_appear_and_known_ones_are_ready_after_a_restart(
     first = start(f"--logdir={log}")
     (trace,) = eventually(first.traces)
     first.report(trace["id"])
+    errors_do_not_leak_into_the_page(first)
     TraceBuilder(devices=()).write(log / "other")
     eventually(lambda: len(first.traces()) == 2)
     first.process.terminate()
@@ -218,9 +227,7 @@ def test_new_traces_appear_and_known_ones_are_ready_after_a_restart(
     assert by_id[trace["id"]]["sentence"]
 
 
-@pytest.mark.slow
-def test_errors_do_not_leak_into_the_page(start: Callable[..., TensorBoard], log: Path) -> None:
-    tensorboard = start(f"--logdir={log}")
+def errors_do_not_leak_into_the_page(tensorboard: TensorBoard) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         tensorboard.ask("export?id=nothing&format=json")
     assert caught.value.code == 404

@@ -348,7 +348,7 @@ def test_many_processes_at_once_leave_whole_entries(tmp_path: Path) -> None:
         from tb_gpudiag.service.cache import Cache
         from tests.service.test_cache import fill
         cache = Cache(Path({str(tmp_path / "cache")!r}), limit_bytes=300_000)
-        for turn in range(30):
+        for turn in range(12):
             for key in "abcd":
                 draft = cache.drafts()[0]
                 fill(draft, "same", numbers=1000)

@@ -1,4 +1,4 @@
-"""The helper under fork and spawn, after its parent's end, and over a thousand recordings."""
+"""The helper under fork and spawn, after its parent's end, and over hundreds of recordings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.training.stage import Diagnosed, FakeProfiler, content_of, handler
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("forked_job.py")
-RECORDINGS = 1_000
+RECORDINGS = 400
 BURST = 8 * diagnosis_queue.MOST_WAITING
 MIB = 1 << 20
 
@@ -60,8 +60,7 @@ def memory_bytes(pid: int | str) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.timeout(900)
-def test_a_thousand_recordings_leave_nothing_behind(tmp_path: Path) -> None:
+def test_hundreds_of_recordings_leave_nothing_behind(tmp_path: Path) -> None:
     """Some are diagnosed, others skipped. Files, threads, processes and memory do not grow."""
     profiler = FakeProfiler(content_of(slow_loader(), tmp_path))
     got = Diagnosed()
@@ -80,7 +79,7 @@ def test_a_thousand_recordings_leave_nothing_behind(tmp_path: Path) -> None:
             made(profiler)
             if number % BURST == 0:
                 eventually(last_report_is_there)
-            if number == 4 * BURST:
+            if number == 2 * BURST:
                 before, memory = state(), memory_bytes("self")
                 helper = memory_bytes(made._queue._helper.pid or "self")
         eventually(last_report_is_there)
