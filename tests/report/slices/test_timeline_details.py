@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -20,8 +18,8 @@ from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 
 
-@pytest.fixture
-def facts(tmp_path: Path) -> Facts:
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     """mm, a sync until its end, then add; a copy under the add."""
     trace = TraceBuilder()
     main = trace.thread()
@@ -29,10 +27,10 @@ def facts(tmp_path: Path) -> Facts:
     main.op("aten::mm", at=10, us=20).launch("gemm", at=15, us=5, runs_at=30, runs_us=100)
     main.sync(at=46, us=89)
     main.op("aten::add", at=300, us=30).launch("add", at=310, us=10, runs_at=325, runs_us=10)
-    return Facts(read_trace(str(trace.write(tmp_path))))
+    return Facts(read_trace(str(trace.write(tmp_path_factory.mktemp("facts")))))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def prepared(facts: Facts) -> Prepared:
     return prepare_timeline(facts)
 

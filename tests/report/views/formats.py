@@ -51,7 +51,7 @@ def words_in(format: str, *reports: pb.Report) -> str:
     """Words of the reports in this format, as if no line was ever broken."""
     if format == "text":
         out = io.StringIO()
-        print_reports(reports, Console(file=out, width=100_000, color_system=None, force_terminal=False))
+        print_reports(reports, Console(file=out, width=10_000, color_system=None, force_terminal=False))
         shown = out.getvalue()
     elif format == "markdown":
         shown = Page(rendered(to_markdown(reports))).words

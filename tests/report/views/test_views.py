@@ -19,9 +19,17 @@ from tests.report.views.formats import FORMATS, one_space, words_in
 from tests.rules.memory_stage import job
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> pb.Report:
+    return report_of(slow_loader(), tmp_path_factory.mktemp("report"))
+
+
 @pytest.fixture
-def report(tmp_path: Path) -> pb.Report:
-    return report_of(slow_loader(), tmp_path)
+def report(built: pb.Report) -> pb.Report:
+    """A copy, which a test may change."""
+    copy = pb.Report()
+    copy.CopyFrom(built)
+    return copy
 
 
 @pytest.mark.parametrize("format", FORMATS)
