@@ -21,4 +21,14 @@ IN_FILE = r"\.py\(\d+\): .*"
 
 def any_of(*alternatives: str, flags: int = 0) -> re.Pattern[str]:
     """Compile the alternatives into one pattern, in which `/` also matches the separator of Windows."""
-    return re.compile("|".join(f"(?:{p})" for p in alternatives).replace("/", r"[/\\]"), flags)
+    return re.compile("|".join(_with_common_start(alternatives)).replace("/", r"[/\\]"), flags)
+
+
+def _with_common_start(alternatives: tuple[str, ...]) -> list[str]:
+    """Write PATH and PACKAGE once: a name has several folders, which are tried for each of them."""
+    found = [f"(?:{p})" for p in alternatives if not p.startswith((PATH, PACKAGE))]
+    for start in (PATH, PACKAGE):
+        rest = [f"(?:{p[len(start) :]})" for p in alternatives if p.startswith(start)]
+        if rest:
+            found.append(f"{start}(?:{'|'.join(rest)})")
+    return found
