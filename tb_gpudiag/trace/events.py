@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -189,9 +190,21 @@ class Events:
         """Ends of the spans, shape (n,)."""
         return self.start_ns + self.duration_ns
 
+    def among(self, *categories: Category) -> Bool:
+        """Mask of the events of these categories, shape (n,)."""
+        table = np.zeros(np.iinfo(np.uint8).max + 1, np.bool_)
+        table[list(categories)] = True
+        found: Bool = table[self.category]
+        return found
+
     def where(self, *categories: Category) -> Int64:
         """Return the indices of the events of these categories, in order of start."""
-        return np.flatnonzero(np.isin(self.category, np.array(categories, np.uint8))).astype(np.int64)
+        return np.flatnonzero(self.among(*categories)).astype(np.int64, copy=False)
+
+    @cached_property
+    def names_by_pattern(self) -> dict[re.Pattern[str], Bool]:
+        """Masks of the names that match, shape of `names`: facts.core.matching remembers them here."""
+        return {}
 
 
 class MemoryAction(IntEnum):

@@ -75,7 +75,7 @@ def unrecorded_graphs(events: Events, work: Work, steps: Steps, end_ns: int) -> 
 
 
 def _calls(events: Events) -> Bool:
-    found: Bool = np.isin(events.category, np.array(CALL_CATEGORIES, np.uint8))
+    found: Bool = events.among(*CALL_CATEGORIES)
     return found
 
 

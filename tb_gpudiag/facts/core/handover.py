@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
 from tb_gpudiag.facts.core.intervals import Intervals, distinct, expand, overlapping, union
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import NOTHING
@@ -107,6 +107,8 @@ class HostTime:
         spans = self._on_threads(CauseSpans(start, end, undecided, gap.astype(np.int64), no_event, thread))
         for other in self._threads:
             asks = (spans.cause == UNDECIDED) & (spans.thread != other)
+            if not asks.any():
+                continue
             spans = CauseSpans.join([spans.take(~asks), self._handed_to(spans.take(asks), other)])
         return self._settle(spans)
 
@@ -262,8 +264,9 @@ def _launching_threads(events: Events, work: Work, main: int) -> list[int]:
 def _blocking_calls(events: Events, work: Work) -> tuple[Intervals, Int64]:
     """Find the calls that waited for the GPU, in order of their end: those that block by name, and copies
     that returned only when the copy was done (to or from pageable memory)."""
-    is_call = np.isin(events.category, np.array(CALL_CATEGORIES, np.uint8))
-    blocking = is_call & match(events, BLOCKING_CALL)
+    calls = events.where(*CALL_CATEGORIES)
+    blocking = np.zeros(len(events), np.bool_)
+    blocking[calls[match_some(events, BLOCKING_CALL, calls)]] = True
     copies = (events.category[work.event] == Category.MEMCPY) & (work.launch != NONE)
     waited = copies & (work.launch_end_ns >= events.end_ns[work.event])
     blocking[work.launch[waited]] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +29,7 @@ class Host:
 
     @cached_property
     def _is_call(self) -> Bool:
-        return np.isin(self.events.category, np.array(CALL_CATEGORIES, np.uint8))
+        return self.events.among(*CALL_CATEGORIES)
 
     @cached_property
     def loader(self) -> Bool:
@@ -72,21 +73,26 @@ class Host:
         """Cause of an idle GPU while this span is the innermost one, shape (n,); UNDECIDED if the span alone
         does not say."""
         events = self.events
+        calls = events.where(*CALL_CATEGORIES)
+
+        def called(pattern: re.Pattern[str]) -> Int64:
+            return calls[match_some(events, pattern, calls)]
+
         cause = np.full(len(events), UNDECIDED, np.uint8)
         python = events.category == Category.PYTHON_FUNCTION
         operator = events.category == Category.CPU_OP
         cause[python & ~self.engine_wait] = Cause.PYTHON
         cause[operator] = Cause.DISPATCH
-        cause[self._is_call] = Cause.DISPATCH
-        cause[self._is_call & match(events, api_calls.LAUNCH_CALL)] = Cause.LAUNCH
+        cause[calls] = Cause.DISPATCH
+        cause[called(api_calls.LAUNCH_CALL)] = Cause.LAUNCH
         cause[
             match(events, operators.COLLECTIVE) & (operator | (events.category == Category.USER_ANNOTATION))
         ] = Cause.COLLECTIVE
         cause[match(events, torch_frames.PROFILER_FRAME) & (python | operator)] = Cause.PROFILER
         cause[self.see_through] = UNDECIDED
-        cause[self._is_call & match(events, api_calls.BLOCKING_CALL)] = Cause.SYNC
-        cause[self._is_call & match(events, api_calls.ALLOCATOR_CALL)] = Cause.ALLOCATOR
-        cause[self._is_call & match(events, api_calls.MODULE_LOAD_CALL)] = Cause.COMPILE
+        cause[called(api_calls.BLOCKING_CALL)] = Cause.SYNC
+        cause[called(api_calls.ALLOCATOR_CALL)] = Cause.ALLOCATOR
+        cause[called(api_calls.MODULE_LOAD_CALL)] = Cause.COMPILE
         compiling = self.tree.under(match(events, compile_spans.COMPILE) & (self.tree.depth >= 0))
         cause[compiling] = Cause.COMPILE
         cause[self.loader] = Cause.INPUT

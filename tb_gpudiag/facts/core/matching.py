@@ -13,7 +13,10 @@ from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
 
 def match(events: Events, pattern: re.Pattern[str]) -> Bool:
     """Mask of the events whose whole name matches, shape (n,)."""
-    table = _table(events.names, pattern, np.arange(len(events.names)))
+    table = events.names_by_pattern.get(pattern)
+    if table is None:
+        table = _table(events.names, pattern, np.arange(len(events.names)))
+        events.names_by_pattern[pattern] = table
     return table[events.name] if table.any() else np.zeros(len(events), np.bool_)
 
 

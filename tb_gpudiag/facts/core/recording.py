@@ -53,7 +53,7 @@ def recording_window(trace: Trace) -> Window:
     count as well.
     """
     events = trace.events
-    known = ~np.isin(events.category, np.array([Category.OTHER, *UNREAD_ACCELERATORS], np.uint8))
+    known = ~events.among(Category.OTHER, *UNREAD_ACCELERATORS)
     start_ns, end_ns = events.start_ns[known], events.end_ns[known]
     if not known.any() or trace.kind != "trace":
         time_ns = trace.memory.time_ns

@@ -164,7 +164,7 @@ def _numbers_of(chosen: Bool) -> Int64:
 
 
 def _host_spans(events: Events) -> Int64:
-    host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8)) & (events.duration_ns > 0)
+    host = events.among(*HOST_CATEGORIES) & (events.duration_ns > 0)
     return np.flatnonzero(host).astype(np.int64)
 
 

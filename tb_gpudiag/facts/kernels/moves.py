@@ -38,7 +38,7 @@ def find_moves(kernels: Kernels, host: Host) -> Int64:
     here &= (operator != NONE) & match_some(events, operators.DATA_MOVER, operator)
     if here.any():
         of_name = kind_by_name(events.names, _OPERATORS, len(Move))
-        on_host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8))
+        on_host = events.among(*HOST_CATEGORIES)
         least = host.tree.least(np.where(on_host, of_name[events.name], len(Move)))
         found[here] = least[operator[here]]
         # A copy by the copy engine moves bytes as they are: both tensors have the same format and layout.

@@ -114,7 +114,7 @@ def _on_the_way(
     events = host.events
     every = distinct(work.launch[work.launch != NONE])
     every = every[np.lexsort((events.start_ns[every], events.thread[every]))]
-    in_call = np.isin(events.category, np.array(CALL_CATEGORIES, np.uint8))
+    in_call = events.among(*CALL_CATEGORIES)
     dispatch_ns, python_ns = np.zeros(len(calls), np.int64), np.zeros(len(calls), np.int64)
     for thread in np.unique(events.thread[calls]).tolist():
         own = every[events.thread[every] == thread]

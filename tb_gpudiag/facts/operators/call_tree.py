@@ -160,7 +160,7 @@ def _calls(host: Host) -> Calls:
     nested = tree.spans[~repeats[tree.spans]]
     kept = tree.nearest_of((tree.depth >= 0) & ~repeats)
     level = tree.depth - tree.count_around(repeats)
-    bare = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8)) & (events.duration_ns == 0)
+    bare = events.among(*HOST_CATEGORIES) & (events.duration_ns == 0)
     instant = np.flatnonzero(bare).astype(np.int64)
     event = np.r_[nested, instant]
     above = np.r_[tree.parent[nested], _innermost(host, instant)]

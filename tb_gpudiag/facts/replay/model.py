@@ -137,9 +137,7 @@ def _recorded(events: Events, work: Work, event: Int64, start: Int64, end: Int64
     waits[waits] = (events.end_ns[work.event[target[waits]]] <= start[waits]) | (
         end[waits] - start[waits] <= AT_ONCE_NS
     )
-    records = np.flatnonzero(
-        match(events, EVENT_RECORD) & np.isin(events.category, np.array(CALL_CATEGORIES))
-    )
+    records = np.flatnonzero(match(events, EVENT_RECORD) & events.among(*CALL_CATEGORIES))
     linked = np.flatnonzero(work.launch != NONE)
     linked = linked[np.argsort(work.launch_start_ns[linked], kind="stable")]
     found: Int64 = target.copy()

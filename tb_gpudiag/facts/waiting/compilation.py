@@ -61,7 +61,7 @@ def compile_work(host: Host, event: Int64) -> CompileWork:
     of_name = kind_by_name(events.names, _NAMES, CompileKind.LOADING)
     if not (of_name != CompileKind.LOADING).any():
         return CompileWork(np.full(len(event), CompileKind.LOADING, np.int64), event)
-    on_host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8))
+    on_host = events.among(*HOST_CATEGORIES)
     own = np.where(on_host, of_name[events.name], CompileKind.LOADING)
     kind = np.where(event == NONE, CompileKind.LOADING, host.tree.least(own)[event])
     outermost = host.tree.outermost(own != CompileKind.LOADING)[event]

@@ -74,7 +74,7 @@ def find_host_tasks(host: Host) -> HostTasks:
     nothing = np.full(len(events), NONE, np.int64)
     if not (of_name != _OTHER).any():
         return HostTasks(nothing, nothing, nothing)
-    on_host = np.isin(events.category, np.array(HOST_CATEGORIES, np.uint8))
+    on_host = events.among(*HOST_CATEGORIES)
     own = np.where(on_host, of_name[events.name], _OTHER)
     least = tree.least(own)
     call = tree.outermost(own != _OTHER)

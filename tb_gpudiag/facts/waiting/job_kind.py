@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import distinct
-from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Category, Events
 from tb_gpudiag.trace.vocabulary import api_calls, job_names, marks, operators, torch_frames
 
@@ -49,11 +47,10 @@ def job_kind(host: Host) -> JobKind:
 def _training(events: Events) -> bool | None:
     on_host = (operators.BACKWARD_NODE, marks.OPTIMIZER_STEP, marks.ZERO_GRAD)
     frames = (torch_frames.BACKWARD_FRAME, torch_frames.OPTIMIZER_FRAME)
-    on_gpu = np.isin(events.category, np.array(GPU_WORK_CATEGORIES, np.uint8))
     if (
         ((events.category == Category.CPU_OP) & (events.forward_thread > 0)).any()
         or any(match(events, pattern).any() for pattern in (*on_host, *frames))
-        or (match(events, job_names.TRAINING_KERNEL) & on_gpu).any()
+        or match_some(events, job_names.TRAINING_KERNEL, events.where(*GPU_WORK_CATEGORIES)).any()
     ):
         return True
     # A CUDA graph replays a backward pass without any operator.
