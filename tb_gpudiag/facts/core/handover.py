@@ -48,12 +48,20 @@ class CauseSpans:
             self.thread[index],
         )
 
+    def in_order(self) -> CauseSpans:
+        """Return them in order of time; those that start together keep theirs."""
+        if (self.start_ns[1:] >= self.start_ns[:-1]).all():
+            return self
+        return self.take(np.argsort(self.start_ns, kind="stable"))
+
     @staticmethod
     def join(parts: Sequence[CauseSpans]) -> CauseSpans:
         """Concatenate the parts; without parts, return none."""
         if not parts:
             none = np.zeros(0, np.int64)
             return CauseSpans(none, none, none.astype(np.uint8), none, none, none.astype(np.int32))
+        if len(parts) == 1:
+            return parts[0]
         return CauseSpans(
             np.concatenate([p.start_ns for p in parts]),
             np.concatenate([p.end_ns for p in parts]),
@@ -118,8 +126,8 @@ class HostTime:
         if self.main == NONE or not window.duration_ns:
             return CauseSpans.join([])
         start, end = np.array([window.start_ns]), np.array([window.end_ns])
-        spans = self.explain(start, end, np.array([self.main], np.int32), np.zeros(1, np.int64))
-        return spans.take(np.argsort(spans.start_ns, kind="stable"))
+        main = np.array([self.main], np.int32)
+        return self.explain(start, end, main, np.zeros(1, np.int64)).in_order()
 
     def _on_threads(self, queries: CauseSpans) -> CauseSpans:
         parts = [self._cut(queries.take(queries.thread == t), int(t)) for t in np.unique(queries.thread)]
@@ -128,27 +136,24 @@ class HostTime:
     def _cut(self, queries: CauseSpans, thread: int) -> CauseSpans:
         """Cut queries at the borders of one thread's activities."""
         activity = self._host.activities.get(thread, NOTHING)
-        borders, last = activity.borders_ns, len(activity.borders_ns)
-        # Before the first border and after the last one, the thread does nothing: segment i ends at border i.
+        borders = activity.borders_ns
+        if not len(borders):
+            count = len(queries.start_ns)
+            return replace(
+                queries, event=np.full(count, NONE, np.int64), thread=np.full(count, thread, np.int32)
+            )
+        # Segment i ends at border i. Before the first border and after the last one, the thread does nothing.
         left = np.searchsorted(borders, queries.start_ns, side="right")
         right = np.maximum(np.searchsorted(borders, queries.end_ns, side="left") + 1, left)
         owner, inner = expand(left, right)
         start, end = queries.start_ns[owner], queries.end_ns[owner]
-        event = np.full(len(owner), NONE, np.int64)
-        begun, ends = inner > 0, inner < last
-        start[begun] = np.maximum(start[begun], borders[inner[begun] - 1])
-        end[ends] = np.minimum(end[ends], borders[inner[ends]])
-        event[begun & ends] = activity.event[inner[begun & ends] - 1]
-        cause = np.full(len(event), UNDECIDED, np.uint8)
-        cause[event != NONE] = self._cause[event[event != NONE]]
-        return CauseSpans(
-            start,
-            end,
-            cause,
-            queries.gap[owner],
-            event,
-            np.full(len(owner), thread, np.int32),
-        )
+        begun, ends = inner > 0, inner < len(borders)
+        np.maximum(start, borders[inner - 1], out=start, where=begun)
+        np.minimum(end, borders.take(inner, mode="clip"), out=end, where=ends)
+        event = np.where(begun & ends, activity.event.take(inner - 1, mode="clip"), NONE)
+        cause = np.where(event == NONE, UNDECIDED, self._cause[event])
+        thread_of = np.full(len(owner), thread, np.int32)
+        return CauseSpans(start, end, cause, queries.gap[owner], event, thread_of)
 
     def _handed_to(self, spans: CauseSpans, other: int) -> CauseSpans:
         """Cut UNDECIDED spans by another thread's activity.
@@ -246,8 +251,7 @@ def repaint(
         chosen.event[owner],
         chosen.thread[owner],
     )
-    joined = CauseSpans.join([spans.take(~on_the_way), split])
-    return joined.take(np.argsort(joined.start_ns, kind="stable"))
+    return CauseSpans.join([spans.take(~on_the_way), split]).in_order()
 
 
 def _launching_threads(events: Events, work: Work, main: int) -> list[int]:

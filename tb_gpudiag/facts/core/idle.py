@@ -152,8 +152,7 @@ def build_ledger(
     hosted = host.explain(start[waiting], until[waiting], thread[waiting], np.flatnonzero(waiting))
     spans = host.profiled(CauseSpans.join([*fixed, hosted]))
     spans = repaint(spans, in_graphs, Cause.UNRECORDED, of=tuple(Cause))
-    order = np.argsort(spans.start_ns, kind="stable")
-    spans = spans.take(order)
+    spans = spans.in_order()
     in_graph = spans.cause == Cause.UNRECORDED
     spans = _mark_unrecorded(spans, busy, events)
 

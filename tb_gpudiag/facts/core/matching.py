@@ -13,10 +13,7 @@ from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
 
 def match(events: Events, pattern: re.Pattern[str]) -> Bool:
     """Mask of the events whose whole name matches, shape (n,)."""
-    table = events.names_by_pattern.get(pattern)
-    if table is None:
-        table = _table(events.names, pattern, np.arange(len(events.names)))
-        events.names_by_pattern[pattern] = table
+    table = _of_names(events, pattern)
     return table[events.name] if table.any() else np.zeros(len(events), np.bool_)
 
 
@@ -37,12 +34,19 @@ def _table(names: list[str], pattern: re.Pattern[str], numbers: Int64) -> Bool:
     return table
 
 
-def kind_by_name(names: list[str], table: Iterable[tuple[int, re.Pattern[str]]], otherwise: int) -> Int64:
-    """Return the kind of each name, shape of `names`: that of the first row whose pattern matches the whole
-    name, else `otherwise`."""
-    rows = [(kind, pattern.fullmatch) for kind, pattern in table]
-    kinds = (
-        next((kind for kind, matches in rows if matches(name, 0, LONGEST_MATCHED)), otherwise)
-        for name in names
-    )
-    return np.fromiter(kinds, np.int64, len(names))
+def _of_names(events: Events, pattern: re.Pattern[str]) -> Bool:
+    """Mask of the names that match, shape of `events.names`."""
+    table = events.names_by_pattern.get(pattern)
+    if table is None:
+        table = _table(events.names, pattern, np.arange(len(events.names)))
+        events.names_by_pattern[pattern] = table
+    return table
+
+
+def kind_by_name(events: Events, table: Iterable[tuple[int, re.Pattern[str]]], otherwise: int) -> Int64:
+    """Return the kind of each name, shape of `events.names`: that of the first row whose pattern matches the
+    whole name, else `otherwise`."""
+    kinds = np.full(len(events.names), otherwise, np.int64)
+    for kind, pattern in reversed(list(table)):
+        kinds[_of_names(events, pattern)] = kind
+    return kinds

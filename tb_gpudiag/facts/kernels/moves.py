@@ -37,7 +37,7 @@ def find_moves(kernels: Kernels, host: Host) -> Int64:
     here = kernels.is_kernel | match_some(events, gpu_copies.ON_DEVICE, kernels.event)
     here &= (operator != NONE) & match_some(events, operators.DATA_MOVER, operator)
     if here.any():
-        of_name = kind_by_name(events.names, _OPERATORS, len(Move))
+        of_name = kind_by_name(events, _OPERATORS, len(Move))
         on_host = events.among(*HOST_CATEGORIES)
         least = host.tree.least(np.where(on_host, of_name[events.name], len(Move)))
         found[here] = least[operator[here]]

@@ -40,7 +40,7 @@ def collective_launches(host: Host, kernel: Int64, launch: Int64) -> CollectiveL
     kernel: their event indices, shape (k,). launch: their launch calls, or NONE, shape (k,).
     """
     events = host.events
-    of_name = kind_by_name(events.names, NAMES, Collective.OTHER)
+    of_name = kind_by_name(events, NAMES, Collective.OTHER)
     on_host = match(events, operators.COLLECTIVE)
     own = np.where(on_host & (of_name[events.name] != Collective.OTHER), of_name[events.name], NONE)
     called = np.where(launch == NONE, NONE, host.tree.nearest(own)[launch])

@@ -58,7 +58,7 @@ class CompileWork(NamedTuple):
 def compile_work(host: Host, event: Int64) -> CompileWork:
     """Find what host events are compiling. event: with Cause.COMPILE, or NONE, shape (k,)."""
     events = host.events
-    of_name = kind_by_name(events.names, _NAMES, CompileKind.LOADING)
+    of_name = kind_by_name(events, _NAMES, CompileKind.LOADING)
     if not (of_name != CompileKind.LOADING).any():
         return CompileWork(np.full(len(event), CompileKind.LOADING, np.int64), event)
     on_host = events.among(*HOST_CATEGORIES)

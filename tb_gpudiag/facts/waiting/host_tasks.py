@@ -70,7 +70,7 @@ class HostTasks:
 def find_host_tasks(host: Host) -> HostTasks:
     """Find the host tasks. Python frames identify them, so there are none without stacks."""
     events, tree = host.events, host.tree
-    of_name = kind_by_name(events.names, _NAMES, _OTHER)
+    of_name = kind_by_name(events, _NAMES, _OTHER)
     nothing = np.full(len(events), NONE, np.int64)
     if not (of_name != _OTHER).any():
         return HostTasks(nothing, nothing, nothing)

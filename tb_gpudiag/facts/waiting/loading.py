@@ -91,10 +91,10 @@ def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int
 def load_part(host: Host, event: Int64) -> Int64:
     """Return the LoadPart of each event inside data loading, or NONE; shape of `event`."""
     events = host.events
-    part_of = kind_by_name(events.names, _FRAMES, NONE)
+    part_of = kind_by_name(events, _FRAMES, NONE)
     used = part_of[np.bincount(events.name, minlength=len(part_of)) > 0]
     if not ((used != NONE) & (used != LoadPart.RECEIVE)).any():
-        part_of = kind_by_name(events.names, _OPERATORS, NONE)
+        part_of = kind_by_name(events, _OPERATORS, NONE)
     found = np.full(len(event), NONE, np.int64)
     received = np.zeros(len(event), np.bool_)
     at = event.copy()

@@ -68,7 +68,7 @@ class SyncSite:
 def sync_kinds(host: Host, transfers: Transfers, calls: Int64) -> UInt8:
     """Return the SyncKind of each call that waits, shape (k,). calls: their event indices, shape (k,)."""
     events = host.events
-    around = kind_by_name(events.names, _AROUND, len(SyncKind)).astype(np.uint8)
+    around = kind_by_name(events, _AROUND, len(SyncKind)).astype(np.uint8)
     found = np.full(len(calls), len(SyncKind), np.uint8)
     at = calls.copy()
     while (at != NONE).any():
