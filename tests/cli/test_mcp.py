@@ -11,7 +11,6 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp import Client, StdioServerParameters
 
 from tb_gpudiag.cli.assistant import Assistant
 from tb_gpudiag.cli.assistant_rows import ANSWER_BYTES
@@ -61,7 +60,7 @@ def assert_longest_first(gaps: list[dict[str, Any]]) -> None:
     assert len({(gap["device"], gap["gap"]) for gap in gaps}) == len(gaps)
 
 
-async def refusal(client: Client, tool: str, trace: str) -> str:
+async def refusal(client: Any, tool: str, trace: str) -> str:
     """Return what a tool says about a trace that it cannot answer for."""
     result = await client.call_tool(tool, {"trace": trace})
     assert result.is_error
@@ -70,6 +69,8 @@ async def refusal(client: Client, tool: str, trace: str) -> str:
 
 @pytest.mark.slow
 def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path: Path) -> None:
+    from mcp import Client, StdioServerParameters  # a second, in each process that collects the tests
+
     environment = {"GPUDIAG_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY)}
     parameters = StdioServerParameters(
         command=sys.executable, args=["-m", "tests.service.in_process", "mcp", str(log)], env=environment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from tb_gpudiag.service.dask_digests import digest_on_cluster
 from tb_gpudiag.trace.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
 
-distributed = pytest.importorskip("dask.distributed")
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("distributed") is None, reason="dask.distributed is not installed"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,9 @@ def clusters() -> Iterator[list[Any]]:
 
 @pytest.fixture
 def cluster(clusters: list[Any]) -> Any:
-    """A cluster that runs."""
+    """A cluster that runs. Importing dask takes half a second: only the process that has these tests does."""
+    from dask import distributed
+
     if not clusters or clusters[-1].status is not distributed.Status.running:
         clusters.append(
             distributed.LocalCluster(

@@ -30,15 +30,9 @@ def test_the_window_and_its_idle_time_agree_to_the_nanosecond(diagnosed: tuple[S
     assert window.duration_ns == run.truth.window_ns
     found = {cause.label: ns for cause, ns in device.ledger.by_cause(window).items()}
     assert found == run.truth.idle_ns
-
-
-def test_triggers_agree(diagnosed: tuple[Simulated, Facts]) -> None:
-    run, facts = diagnosed
-    assert facts.device is not None
-    found = {
-        trigger.label: ns for trigger, ns in facts.device.ledger.by_trigger(facts.recorded_window).items()
-    }
-    assert found == run.truth.trigger_ns
+    triggers = {trigger.label: ns for trigger, ns in device.ledger.by_trigger(window).items()}
+    assert triggers == run.truth.trigger_ns
+    assert facts.trace.metadata.simulated
 
 
 def test_every_step_agrees(diagnosed: tuple[Simulated, Facts]) -> None:
@@ -53,10 +47,6 @@ def test_every_step_agrees(diagnosed: tuple[Simulated, Facts]) -> None:
             cause.label: account.idle_ns[number, cause] for cause in Cause if account.idle_ns[number, cause]
         }
         assert found == step.idle_ns
-
-
-def test_simulated_traces_are_marked(diagnosed: tuple[Simulated, Facts]) -> None:
-    assert diagnosed[1].trace.metadata.simulated
 
 
 @pytest.mark.parametrize(("name", "rule"), FAULTS.items())
