@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,7 @@ def clusters() -> Iterator[list[Any]]:
 @pytest.fixture
 def cluster(clusters: list[Any]) -> Any:
     """A cluster that runs. Importing dask takes half a second: only the process that has these tests does."""
-    from dask import distributed
-
+    distributed: Any = import_module("dask.distributed")
     if not clusters or clusters[-1].status is not distributed.Status.running:
         clusters.append(
             distributed.LocalCluster(
