@@ -117,7 +117,7 @@ class Host:
         operator's."""
         frames, own = self._own_frames
         installed = np.array([is_installed(frame) for frame in frames] or [False], np.bool_)
-        return self._with_forward(self.tree.nearest(np.where(installed[own], NONE, own)))
+        return self._with_forward(self.tree.fill(np.where(installed[own], NONE, own)))
 
     @cached_property
     def range(self) -> Int64:
@@ -147,23 +147,31 @@ class Host:
 
     def _with_forward(self, found: Int64) -> Int64:
         """Fill `found` where it is NONE from the forward operator with the same sequence number."""
-        events, node = self.events, self._backward_node
-        lacking = np.flatnonzero((found == NONE) & (node != NONE))
-        forward = np.flatnonzero(
-            (events.category == Category.CPU_OP)
-            & (events.sequence != NONE)
-            & (events.forward_thread <= 0)
-            & (found != NONE)
-        )
+        events = self.events
+        inside, forward = self._in_nodes, self._forward_by_sequence
+        lacking, forward = inside[found[inside] == NONE], forward[found[forward] != NONE]
         if not len(lacking) or not len(forward):
             return found
-        # Nested operators can share a number: the last of them created the node.
-        forward = forward[np.argsort(events.sequence[forward], kind="stable")]
-        numbers, wanted = events.sequence[forward], events.sequence[node[lacking]]
+        numbers, wanted = events.sequence[forward], events.sequence[self._backward_node[lacking]]
         at = np.searchsorted(numbers, wanted, side="right") - 1
         known = (at >= 0) & (numbers[np.maximum(at, 0)] == wanted)
         found[lacking[known]] = found[forward[at[known]]]
         return found
+
+    @cached_property
+    def _in_nodes(self) -> Int64:
+        """Events that autograd's nodes ran."""
+        return np.flatnonzero(self.in_backward).astype(np.int64, copy=False)
+
+    @cached_property
+    def _forward_by_sequence(self) -> Int64:
+        """Forward operators in order of sequence number. Nested operators can share a number: the last of
+        them created the node."""
+        events = self.events
+        operators = events.where(Category.CPU_OP)
+        numbered = (events.sequence[operators] != NONE) & (events.forward_thread[operators] <= 0)
+        forward = operators[numbered]
+        return forward[np.argsort(events.sequence[forward], kind="stable")]
 
     @cached_property
     def _backward_node(self) -> Int64:

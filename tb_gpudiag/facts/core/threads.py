@@ -130,9 +130,12 @@ class HostTree:
     def nearest(self, own: Int64) -> Int64:
         """Return each event's own value unless it is NONE, else that of its nearest ancestor with one, shape
         (n,)."""
-        found: Int64 = own.copy()
-        self._descent.nearest(found)
-        return found
+        return self.fill(own.copy())
+
+    def fill(self, own: Int64) -> Int64:
+        """Do so in place."""
+        self._descent.nearest(own)
+        return own
 
     def outermost(self, chosen: Bool) -> Int64:
         """Return the outermost chosen one among each event and its ancestors, or NONE, shape (n,)."""
@@ -141,10 +144,9 @@ class HostTree:
         return found
 
     def least(self, own: Int64) -> Int64:
-        """Return the least value among each event and its ancestors, shape (n,)."""
-        found: Int64 = own.copy()
-        self._descent.least(found)
-        return found
+        """Set each event's own value to the least one among it and its ancestors, shape (n,), in place."""
+        self._descent.least(own)
+        return own
 
     def ancestors(self, event: int) -> list[int]:
         """Return the event and its ancestors, outermost first."""

@@ -67,7 +67,8 @@ def phase_of_spans(host: Host, transfers: Transfers) -> UInt8:
     # inside its step, are a closure's forward pass. Inside backward, a forward pass recomputes activations.
     closure = match(events, torch_frames.CLOSURE_FRAME) & python
     forward = (match(events, marks.MODULE) & python) | (numbered & (events.forward_thread <= 0)) | closure
-    inner = tree.nearest(np.where(forward & (own == NONE), Phase.FORWARD, own))
+    own[forward & (own == NONE)] = Phase.FORWARD
+    inner = tree.fill(own)
     main[(inner == Phase.FORWARD) & (main == Phase.OPTIMIZER)] = NONE
     found = np.full(len(events), Phase.UNKNOWN, np.uint8)
     found[(host.operator != NONE) | (inner == Phase.FORWARD)] = Phase.FORWARD

@@ -63,8 +63,8 @@ def compile_work(host: Host, event: Int64) -> CompileWork:
         return CompileWork(np.full(len(event), CompileKind.LOADING, np.int64), event)
     on_host = events.among(*HOST_CATEGORIES)
     own = np.where(on_host, of_name[events.name], CompileKind.LOADING)
-    kind = np.where(event == NONE, CompileKind.LOADING, host.tree.least(own)[event])
     outermost = host.tree.outermost(own != CompileKind.LOADING)[event]
+    kind = np.where(event == NONE, CompileKind.LOADING, host.tree.least(own)[event])
     return CompileWork(kind, np.where(kind == CompileKind.LOADING, event, outermost))
 
 

@@ -76,7 +76,9 @@ def find_host_tasks(host: Host) -> HostTasks:
         return HostTasks(nothing, nothing, nothing)
     on_host = events.among(*HOST_CATEGORIES)
     own = np.where(on_host, of_name[events.name], _OTHER)
-    least = tree.least(own)
     call = tree.outermost(own != _OTHER)
-    caller = np.where(call == NONE, NONE, tree.parent[call])
-    return HostTasks(np.where(least == _OTHER, NONE, least), call, caller)
+    caller = tree.parent[call]
+    caller[call == NONE] = NONE
+    kind = tree.least(own)
+    kind[kind == _OTHER] = NONE
+    return HostTasks(kind, call, caller)

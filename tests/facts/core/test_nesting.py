@@ -61,7 +61,7 @@ def test_both_ways_agree(spans: list[tuple[int, ...]], unit_ns: int, values: lis
         tree = HostTree(events)
         chosen = own > 2
         found = [tree.parent, tree.depth, tree.end_ns, tree.start_ns]
-        found += [tree.nearest(own), tree.nearest_of(chosen), tree.least(own), tree.outermost(chosen)]
+        found += [tree.nearest(own), tree.nearest_of(chosen), tree.least(own.copy()), tree.outermost(chosen)]
         found += [tree.under(chosen), tree.any_below(chosen), tree.count_around(chosen)]
         for activities in (tree.activities(), Host(events).activities):
             for thread, one in activities.items():
