@@ -15,8 +15,8 @@ from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.format import share
 from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of, healthy, one_gap, without_gpu
-from tests.simulator import scenarios
 from tests.simulator.diagnosed import simulated_facts
+from tests.simulator.scenarios import different_scenarios
 
 LIMITERS = {
     "healthy": "compute",
@@ -29,7 +29,7 @@ LIMITERS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", scenarios())
+@pytest.mark.parametrize("scenario", different_scenarios())
 def test_parts_add_up_to_the_step_window(scenario: str) -> None:
     facts = simulated_facts(scenario)
     if facts.device is None:

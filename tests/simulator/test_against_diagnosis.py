@@ -11,13 +11,14 @@ from tb_gpudiag.rules.rule import Severity
 from tb_gpudiag.rules.run import run_rules
 from tests.simulator import Simulated, scenarios
 from tests.simulator.diagnosed import simulated, simulated_facts
+from tests.simulator.scenarios import different_scenarios
 
 pytestmark = pytest.mark.slow
 
 FAULTS = {name: scenario.rule for name, scenario in scenarios().items() if scenario.rule}
 
 
-@pytest.fixture(params=list(scenarios()))
+@pytest.fixture(params=different_scenarios())
 def diagnosed(request: pytest.FixtureRequest) -> tuple[Simulated, Facts]:
     return simulated(request.param), simulated_facts(request.param)
 
@@ -55,7 +56,7 @@ def test_each_fault_triggers_its_rule(name: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in scenarios() if name.endswith("_fixed") or name == "healthy"]
+    "name", [name for name in different_scenarios() if name.endswith("_fixed") or name == "healthy"]
 )
 def test_fixed_and_healthy_runs_have_no_finding_above_info(name: str) -> None:
     found = findings(name)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.simulator import MemoryTruth, Without, scenarios, simulate
 from tests.simulator.diagnosed import simulated
-from tests.simulator.scenarios import LEAKS
+from tests.simulator.scenarios import LEAKS, different_scenarios
 from tests.simulator.script import SCRIPT
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ def idle(name: str) -> int:
     return sum(simulated(name).truth.idle_ns.values())
 
 
-@pytest.mark.parametrize("name", scenarios())
+@pytest.mark.parametrize("name", different_scenarios())
 def test_every_nanosecond_of_the_window_is_busy_or_idle_for_one_cause(name: str) -> None:
     truth = simulated(name).truth
     assert truth.busy_ns + sum(truth.idle_ns.values()) == truth.window_ns
@@ -51,7 +51,7 @@ def test_every_nanosecond_of_the_window_is_busy_or_idle_for_one_cause(name: str)
         assert sum(step.busy_ns for step in truth.steps) == truth.busy_ns
 
 
-@pytest.mark.parametrize("name", scenarios())
+@pytest.mark.parametrize("name", different_scenarios())
 def test_no_work_begins_before_its_launch_and_no_stream_runs_two_things(name: str) -> None:
     recording = simulated(name).recording
     called = {span.correlation: span.start_ns for span in recording.host if span.correlation is not None}
@@ -142,7 +142,7 @@ def test_a_plateau_rises_and_stays(name: str) -> None:
     assert len(set(floors[-3:])) == 1
 
 
-@pytest.mark.parametrize("name", scenarios())
+@pytest.mark.parametrize("name", different_scenarios())
 def test_memory_is_consistent(name: str) -> None:
     """Nothing is freed twice, allocations do not overlap, and no more is allocated than reserved."""
     recording = simulated(name).recording
