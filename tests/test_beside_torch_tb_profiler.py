@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.service.helpers import eventually
-from tests.simulator.scenarios import simulate
+from tests.simulator.scenarios import SMALL, simulate
 from tests.test_plugin_process import TensorBoard, environment_with_plugin
 
 OLD_PLUGIN = Path(__file__).resolve().parents[1] / ".make" / "torch-tb-profiler"
-RUN = "launch_bound"
+RUN = "run"
 
 # The old plugin counts each step from its own start to the next one's, with the time between them.
 SAME_SHARE = 0.02
@@ -30,7 +30,7 @@ pytestmark = [
 
 @pytest.fixture
 def tensorboard(tmp_path: Path) -> Iterator[TensorBoard]:
-    simulate(RUN).write(tmp_path / "log" / RUN)
+    simulate(SMALL).write(tmp_path / "log" / RUN)
     path = os.pathsep.join([environment_with_plugin(tmp_path)["PYTHONPATH"], str(OLD_PLUGIN)])
     started = TensorBoard(tmp_path, f"--logdir={tmp_path / 'log'}", PYTHONPATH=path)
     yield started

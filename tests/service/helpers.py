@@ -23,15 +23,19 @@ T = TypeVar("T")
 
 
 def eventually(question: Callable[[], T | None], what: str = "") -> T:
-    """Call the function until its result is true, and return that. Fail after the deadline."""
-    end_s = time.monotonic() + DEADLINE_S
+    """Call the function until its result is true, and return that. Fail after the deadline.
+
+    A question to a server costs milliseconds on both sides, so the pauses grow with the time that has passed.
+    """
+    begin_s = time.monotonic()
     while True:
         answer = question()
         if answer:
             return answer
-        if time.monotonic() > end_s:
+        waited_s = time.monotonic() - begin_s
+        if waited_s > DEADLINE_S:
             pytest.fail(f"never: {what or question}")
-        time.sleep(0.02)
+        time.sleep(min(max(0.02, waited_s / 10), 0.1))
 
 
 def is_alive(pid: int) -> bool:
