@@ -55,7 +55,7 @@ def changed(rows: pa.Table, drop: Callable[[dict[str, Any]], bool]) -> pa.Table:
 JOBS = st.builds(Parallelism, dp=st.integers(1, 3), pp=st.integers(1, 4), vpp=st.integers(1, 3))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(JOBS, st.integers(1, 3), st.integers(0, 1000))
 def test_a_replay_without_delays_is_what_the_simulation_recorded(
     job: Parallelism, turns: int, seed: int

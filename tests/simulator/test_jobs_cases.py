@@ -28,7 +28,7 @@ def test_the_same_seed_draws_the_same_jobs() -> None:
 
 
 def test_a_fault_costs_what_it_should() -> None:
-    (case,) = islice(cases(1, ("loader",)), 1)
+    (case,) = islice(cases(2, ("gc",)), 1)
     assert case.simulate().cost_share > 0.8 * LEAST_SHARE
 
 

@@ -80,7 +80,7 @@ BROKEN = {
 }
 
 
-@CHUNKS
+@pytest.mark.parametrize("chunk_bytes", [1 << 22, 17])
 @pytest.mark.parametrize("place", ["first", "middle", "last", "twice"])
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_a_broken_event_costs_only_itself(broken: str, place: str, chunk_bytes: int) -> None:

@@ -24,10 +24,7 @@ STEPS = 10
 ABOUT_MEMORY = "GD4"
 ONLY_SOME_STEPS = {"slow_workers", "uneven_steps"}
 ONLY_THE_RECORDING = {"warmup_recorded"}
-PAIRS = [
-    *one_per_rule(),
-    *(fault for fault in FAULTS if fault.name in ("slow_workers", "leak_kept_graph", "garbage_collection")),
-]
+PAIRS = [*one_per_rule(), *(fault for fault in FAULTS if fault.name == "slow_workers")]
 
 
 @cache
