@@ -199,7 +199,16 @@ class Events:
 
     def where(self, *categories: Category) -> Int64:
         """Return the indices of the events of these categories, in order of start."""
-        return np.flatnonzero(self.among(*categories)).astype(np.int64, copy=False)
+        found = self._indices.get(categories)
+        if found is None:
+            found = np.flatnonzero(self.among(*categories)).astype(np.int64, copy=False)
+            found.flags.writeable = False
+            self._indices[categories] = found
+        return found
+
+    @cached_property
+    def _indices(self) -> dict[tuple[Category, ...], Int64]:
+        return {}
 
     @cached_property
     def names_by_pattern(self) -> dict[re.Pattern[str], Bool]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import kind_by_name
+from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Int64
 from tb_gpudiag.trace.vocabulary import host_libraries
 from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
@@ -49,12 +50,16 @@ class HostTasks:
 
     kind: HostTask, or NONE.
     call: the task's outermost span, or NONE.
-    caller: the span that called it, or NONE.
     """
 
     kind: Int64
     call: Int64
-    caller: Int64
+    _tree: HostTree
+
+    def caller(self, event: Int64) -> Int64:
+        """Return the span that called the task of each event, or NONE, shape of `event`."""
+        call = self.call[event]
+        return np.where(call == NONE, NONE, self._tree.parent[call])
 
     def time_ns(self, event: Int64, weight_ns: Int64) -> dict[HostTask, int]:
         """Add up time by task: task -> ns, most first.
@@ -73,12 +78,10 @@ def find_host_tasks(host: Host) -> HostTasks:
     of_name = kind_by_name(events, _NAMES, _OTHER)
     nothing = np.full(len(events), NONE, np.int64)
     if not (of_name != _OTHER).any():
-        return HostTasks(nothing, nothing, nothing)
+        return HostTasks(nothing, nothing, tree)
     on_host = events.among(*HOST_CATEGORIES)
     own = np.where(on_host, of_name[events.name], _OTHER)
     call = tree.outermost(own != _OTHER)
-    caller = tree.parent[call]
-    caller[call == NONE] = NONE
     kind = tree.least(own)
     kind[kind == _OTHER] = NONE
-    return HostTasks(kind, call, caller)
+    return HostTasks(kind, call, tree)

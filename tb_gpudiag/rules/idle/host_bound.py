@@ -227,7 +227,7 @@ def _task_finding(
             Evidence("Main thread's time in them", duration(on_host.total)),
         ],
         # Users do not edit the library, so the place is the function that calls it.
-        places=places(host, tasks.caller[event], lost.length_ns[chosen]),
+        places=places(host, tasks.caller(event), lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=removing(on_host, known.least_removed),

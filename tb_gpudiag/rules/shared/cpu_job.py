@@ -57,7 +57,7 @@ def task_finding(
             Evidence("Calls", number(calls, "call"), per_step(calls, steps)),
         ],
         # Users do not edit the library, so the place is the function that calls it.
-        places=places(host, tasks.caller[event], lost.length_ns[chosen]),
+        places=places(host, tasks.caller(event), lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
@@ -61,4 +62,4 @@ def test_the_first_task_around_a_span_decides_and_the_caller_is_that_of_the_oute
         HostTask.PREPARING,
     ]
     assert tasks.call[resize] == log
-    assert tasks.caller[resize] == tasks.caller[load] == train
+    assert tasks.caller(np.array([resize, load, train])).tolist() == [train, train, NONE]
