@@ -243,7 +243,7 @@ class Assembly:
 
 def _devices(events: Events) -> dict[str, int]:
     """Return the GPU that each pid is, if it is one."""
-    work, host = events.where(*GPU_WORK_CATEGORIES), events.where(*HOST_CATEGORIES)
+    work, host = events.where(*GPU_WORK_CATEGORIES), events.among(*HOST_CATEGORIES)
     pairs = np.unique(np.stack([events.thread[work], events.device[work]], axis=1), axis=0).tolist()
     return devices_by_pid(
         ((events.threads[thread].pid, device) for thread, device in pairs),

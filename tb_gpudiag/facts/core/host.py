@@ -171,7 +171,8 @@ class Host:
         operators = events.where(Category.CPU_OP)
         numbered = (events.sequence[operators] != NONE) & (events.forward_thread[operators] <= 0)
         forward = operators[numbered]
-        return forward[np.argsort(events.sequence[forward], kind="stable")]
+        ordered: Int64 = forward[np.argsort(events.sequence[forward], kind="stable")]
+        return ordered
 
     @cached_property
     def _backward_node(self) -> Int64:
