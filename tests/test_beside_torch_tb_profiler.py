@@ -7,6 +7,7 @@ import os
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ pytestmark = [
 
 @pytest.fixture
 def tensorboard(tmp_path: Path) -> Iterator[TensorBoard]:
-    simulate(SMALL).write(tmp_path / "log" / RUN)
+    simulate(replace(SMALL, blocks=12)).write(tmp_path / "log" / RUN)
     path = os.pathsep.join([environment_with_plugin(tmp_path)["PYTHONPATH"], str(OLD_PLUGIN)])
     started = TensorBoard(tmp_path, f"--logdir={tmp_path / 'log'}", PYTHONPATH=path)
     yield started

@@ -19,6 +19,7 @@ from typing import Any
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.report.diagnosis import diagnose_file
 from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.service.claims import LEAST_BYTES
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.trace.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
@@ -90,7 +91,7 @@ def _soak(folder: Path, log: Path, store: Store | None, seconds: float, seed: in
     tensorboard = TensorBoard(folder, f"--logdir_spec={spec}", **LIMITS)
     found, stop = Soaked(), threading.Event()
     pid = tensorboard.process.pid
-    recorded = contents(2) if small else contents()
+    recorded = contents(small=small)
     most = SMALL_FILES if small else MOST_FILES
     disturbers: list[Disturber | BucketDisturber] = [
         Disturber(log, folder / "cache", recorded, pid, seed, most)
@@ -118,11 +119,14 @@ def _soak(folder: Path, log: Path, store: Store | None, seconds: float, seed: in
     return found
 
 
-def contents(count: int = 4) -> list[bytes]:
-    """Return files to record."""
+def contents(*, small: bool = False) -> list[bytes]:
+    """Return files to record. small: two, of which one is long enough for processes to claim it."""
     tiny = TraceBuilder()
     tiny.thread().step(0, at=0, us=500).launch("gemm", at=15, us=5, runs_at=30, runs_us=100)
-    return [tiny.bytes(), *(simulate(SMALL, seed=seed).bytes("C2") for seed in range(count - 1))]
+    if small:
+        short = simulate(replace(SMALL, steps=4, blocks=12)).bytes("C2")
+        return [tiny.bytes(), short + b" " * LEAST_BYTES]
+    return [tiny.bytes(), *(simulate(SMALL, seed=seed).bytes("C2") for seed in range(3))]
 
 
 def disturb(

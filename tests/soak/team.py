@@ -130,7 +130,7 @@ def soak_team(
     log, shared = storage / "log", storage / "team"
     for made in (log, shared):
         made.mkdir(parents=True)
-    recorded = contents(2) if small else contents()
+    recorded = contents(small=small)
     expected = expected_reports(folder / "alone", recorded)
     environment = environment_with_plugin(folder)
     environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], str(REPOSITORY)])

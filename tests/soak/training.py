@@ -61,7 +61,7 @@ def soak_training(
     small: few different recordings, of which few are kept, and one open page.
     """
     log, found, stop = folder / "log", Soaked(), threading.Event()
-    recorded = contents(2) if small else contents()
+    recorded = contents(small=small)
     expected = expected_reports(folder / "alone", recorded)
     (log / "run").mkdir(parents=True)
     tensorboard = TensorBoard(folder, f"--logdir={log}", **LIMITS)
