@@ -211,6 +211,13 @@ class Events:
         return {}
 
     @cached_property
+    def has_name(self) -> Bool:
+        """Mask of the names that an event has, shape of `names`."""
+        found = np.zeros(len(self.names), np.bool_)
+        found[self.name] = True
+        return found
+
+    @cached_property
     def names_by_pattern(self) -> dict[re.Pattern[str], Bool]:
         """Masks of the names that match, shape of `names`: facts.core.matching remembers them here."""
         return {}

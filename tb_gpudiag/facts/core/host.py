@@ -218,11 +218,13 @@ class Host:
         events = self.events
         frames = np.flatnonzero((events.category == Category.PYTHON_FUNCTION) & (events.python_id != NONE))
         frames = frames[np.argsort(events.python_id[frames], kind="stable")]
-        id_, parent = events.python_id[frames], events.python_parent[frames]
-        follows = np.r_[True, np.diff(id_) == 1][: len(frames)]
-        inside = (parent == NONE) | (parent == id_ - 1)
-        later = np.flatnonzero(~(follows & inside))
-        first = frames[: later[0]] if len(later) else frames
+        first, looked_at = frames[:0], 0
+        while len(first) == looked_at < len(frames):  # stacks are short, and recordings are long
+            looked_at = min(2 * looked_at + 1_000, len(frames))
+            id_, parent = (column[frames[:looked_at]] for column in (events.python_id, events.python_parent))
+            follows = np.r_[True, np.diff(id_) == 1]
+            inside = (parent == NONE) | (parent == id_ - 1)
+            first = frames[: np.logical_and.accumulate(follows & inside).sum()]
         started = match_some(events, torch_frames.PROFILER_FRAME, first).any()
         return first if started else first[:0]
 

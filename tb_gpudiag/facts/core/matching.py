@@ -17,6 +17,11 @@ def match(events: Events, pattern: re.Pattern[str]) -> Bool:
     return table[events.name] if table.any() else np.zeros(len(events), np.bool_)
 
 
+def occurs(events: Events, pattern: re.Pattern[str]) -> bool:
+    """Whether the whole name of an event matches."""
+    return bool((_of_names(events, pattern) & events.has_name).any())
+
+
 def match_some(events: Events, pattern: re.Pattern[str], some: Int64) -> Bool:
     """Mask of `some` events (indices) whose whole name matches, shape of `some`. No other names are compared:
     calls and kernels have hundreds, Python frames tens of thousands."""

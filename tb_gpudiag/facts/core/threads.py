@@ -99,7 +99,8 @@ class HostTree:
 
     def any_below(self, chosen: Bool) -> Bool:
         """Mask of the host spans that enclose a chosen one, shape (n,)."""
-        before = np.r_[0, np.cumsum(chosen[self.spans])]
+        before = np.zeros(len(self.spans) + 1, np.int32)
+        np.cumsum(chosen[self.spans], out=before[1:])
         found = np.zeros(len(chosen), np.bool_)
         found[self.spans] = before[self._nesting.last] > before[1:]
         return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import distinct
-from tb_gpudiag.facts.core.matching import match, match_some
+from tb_gpudiag.facts.core.matching import match_some, occurs
 from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Category, Events
 from tb_gpudiag.trace.vocabulary import api_calls, job_names, marks, operators, torch_frames
 
@@ -35,12 +35,10 @@ def job_kind(host: Host) -> JobKind:
     numbers = len(distinct(events.sequence[forward]))
     return JobKind(
         training=_training(events),
-        pipeline=bool(match(events, job_names.PIPELINE).any()),
-        loader=bool(match(events, torch_frames.LOADER).any()),
+        pipeline=occurs(events, job_names.PIPELINE),
+        loader=occurs(events, torch_frames.LOADER),
         autograd_nodes=max(0, numbers - 1),
-        server=next(
-            (server for server, names in job_names.SERVERS.items() if match(events, names).any()), None
-        ),
+        server=next((server for server, names in job_names.SERVERS.items() if occurs(events, names)), None),
     )
 
 
@@ -49,10 +47,10 @@ def _training(events: Events) -> bool | None:
     frames = (torch_frames.BACKWARD_FRAME, torch_frames.OPTIMIZER_FRAME)
     if (
         ((events.category == Category.CPU_OP) & (events.forward_thread > 0)).any()
-        or any(match(events, pattern).any() for pattern in (*on_host, *frames))
+        or any(occurs(events, pattern) for pattern in (*on_host, *frames))
         or match_some(events, job_names.TRAINING_KERNEL, events.where(*GPU_WORK_CATEGORIES)).any()
     ):
         return True
     # A CUDA graph replays a backward pass without any operator.
-    replays = match(events, api_calls.GRAPH_LAUNCH).any()
+    replays = occurs(events, api_calls.GRAPH_LAUNCH)
     return None if replays or not (events.category == Category.CPU_OP).any() else False

@@ -92,7 +92,7 @@ def load_part(host: Host, event: Int64) -> Int64:
     """Return the LoadPart of each event inside data loading, or NONE; shape of `event`."""
     events = host.events
     part_of = kind_by_name(events, _FRAMES, NONE)
-    used = part_of[np.bincount(events.name, minlength=len(part_of)) > 0]
+    used = part_of[events.has_name]
     if not ((used != NONE) & (used != LoadPart.RECEIVE)).any():
         part_of = kind_by_name(events, _OPERATORS, NONE)
     found = np.full(len(event), NONE, np.int64)
