@@ -47,7 +47,7 @@ def simulate(
     if not available():
         _simulate_stretches(calls, streams, now, between, inside, target, waits_for, begun, returned, ends)
         return begun, ends
-    borders = np.cumsum([0, *(len(stream.work) for stream in streams.each)])
+    borders = np.cumsum([0, *(len(stream.work) for stream in streams.each)], dtype=np.int64)
     nothing = np.zeros(0, np.int64)
     _simulation.simulate(
         now,
