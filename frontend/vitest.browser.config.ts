@@ -17,7 +17,7 @@ export default defineConfig({
     include: [process.env.SHOTS ? "shots.ts" : "*.test.ts"],
     environment: "node",
     globalSetup: process.env.SHOTS ? [] : ["shared.ts"],
-    fileParallelism: false, // they share a profile
+    fileParallelism: false, // they share a Chromium
     isolate: false,
     testTimeout: 120_000,
     // A machine that is busy with other jobs must not fail a build. A second try is printed.

@@ -1,6 +1,6 @@
 // A Chromium that records everything that must never happen on the page.
 
-import { chromium, type BrowserContext, type Frame, type Page } from "playwright-core";
+import { chromium, type Browser, type BrowserContext, type Frame, type Page } from "playwright-core";
 
 const FLAGS = [
   "--headless",
@@ -11,6 +11,8 @@ const FLAGS = [
   "--disable-background-networking",
   "--disable-component-update",
   "--disable-sync",
+  // No page lives long enough to profit from optimized code.
+  "--js-flags=--no-turbofan,--no-maglev",
 ];
 
 export interface Size {
@@ -20,14 +22,26 @@ export interface Size {
 
 export const VIEWPORT: Size = { width: 1280, height: 900 };
 
-/** Start Chromium. Its profile is a folder that no other browser uses at the same time. */
-export function startBrowser(profile: string, viewport = VIEWPORT): Promise<BrowserContext> {
-  return chromium.launchPersistentContext(profile, {
+let running: Promise<Browser> | undefined;
+
+/** Chromium, the same for all test files: starting it takes longer than most tests. It ends with their process. */
+function browser(): Promise<Browser> {
+  return (running ??= chromium.launch({
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: FLAGS,
-    viewport,
-    permissions: ["clipboard-read", "clipboard-write"],
-  });
+  }));
+}
+
+/** Open a context with a profile of its own: storage, permissions, and what Chromium has cached and compiled. */
+export async function openContext(viewport = VIEWPORT): Promise<BrowserContext> {
+  return (await browser()).newContext({ viewport, permissions: ["clipboard-read", "clipboard-write"] });
+}
+
+let shared: Promise<BrowserContext> | undefined;
+
+/** The context of all test files, for which Chromium compiles TensorBoard's page once. */
+export function sharedContext(): Promise<BrowserContext> {
+  return (shared ??= openContext());
 }
 
 /** TensorBoard's own failures: its fonts under a path prefix, and the icon of a standalone plugin page. */

@@ -2,7 +2,7 @@
 
 import { expect, it } from "vitest";
 import { sentence, words } from "../../frontend/src/base/format";
-import { openTab, tabFrame } from "./browser";
+import { openAlone, openTab, tabFrame } from "./browser";
 import { goTo, Session, shownTime, widens } from "./session";
 import { LONG, MARKUP } from "./traces";
 
@@ -16,7 +16,7 @@ function milliseconds(text: string | null): number {
 
 // No other test opens the traces of these two.
 it("shows progress, then the verdict, when a trace is opened for the first time", async () => {
-  const frame = await session.open("launch_bound", "summary", openTab);
+  const frame = await session.open("launch_bound");
   await frame.locator(".gd-analyzing").waitFor();
   await frame.locator("h1", { hasText: "Kernel launches" }).waitFor();
   await expect.poll(() => frame.locator(".gd-analyzing").count()).toBe(0);
@@ -32,7 +32,7 @@ it("cancels an analysis on demand, and resumes it", async () => {
 
 it("shows the verdict of the report: limiter, sentence, GPU busy, steps", async () => {
   const report = await session.reportOf(RUN);
-  const frame = await session.open(RUN, "summary", openTab);
+  const frame = await session.open(RUN);
   const verdict = frame.getByRole("region", { name: "Verdict" });
   await verdict.locator("h1", { hasText: "Data loading" }).waitFor();
   const text = await verdict.innerText();
@@ -195,7 +195,7 @@ it("restores trace, finding and range from a link", async () => {
   await session.reportOf("host_sync");
   // A link from before the views opens the timeline, if it has a range.
   const range = { trace: id, t0: "5000.000", t1: "9000.000" };
-  const frame = await openTab(session.page, session.tensorboard.url, range);
+  const frame = await openAlone(session.page, session.tensorboard.url, range);
   await shownTime(frame).waitFor();
   await expect.poll(() => shownTime(frame).innerText()).toContain("4\u00a0ms");
   await goTo(frame, "Summary");

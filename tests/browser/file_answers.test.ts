@@ -16,7 +16,10 @@ const REAL = ["h100_owlv2", "v100_ddp_memory"]
   .map((name) => join(PROJECT, "../shared/traces", name))
   .filter((path) => existsSync(path));
 
-/** Prints the data of the file and the server's answers: to questions about names, all events, and many ranges. */
+/**
+ * For each trace and the bytes of events that its file has room for, prints the data of the file and the server's
+ * answers: to questions about names, some events, and many ranges.
+ */
 const SCRIPT = `
 import json, sys
 import numpy as np
@@ -33,42 +36,46 @@ from tb_gpudiag.report.slices.timeline_shown import Shown
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.trace.read import read_trace
 
-file = only_trace(sys.argv[1])
-module.EVENT_BYTES = int(sys.argv[2])
-facts = Facts(read_trace(file.path))
-prepared = {**prepare_timeline(facts), **prepare_calls(facts)}
-content = module.embedded(build_report(facts, file), prepared, file.size_bytes, file.modified_ns)
-shown = Shown(prepared)
-random = np.random.default_rng(0)
-low, high = shown.meta["start_ns"] / 1e3, shown.meta["end_ns"] / 1e3
-numbers = shown.levels.number[shown.are_events]
-some = random.choice(numbers, min(len(numbers), 200), replace=False).tolist()
-spans = np.sort(random.integers(int(low), int(high) + 1, (20, 2)), axis=1).tolist()
-spans += [[low, high], [low - 50, high + 50], [high, high]]
-answers = []
-def ask(route, query, answer):
-    answers.append([route, query, to_dict(answer)])
-for start, end in spans:
-    ask("range", {"start_us": start, "end_us": end}, range_statistics(prepared, start, end))
-for kind in KINDS:
-    for text, regex in (("", 0), ("A", 0), ("aten::.*m$", 1), ("(?i)^CUDA", 1), ("no such", 0)):
-        for first in (0, 3):
-            query = {"text": text, "regex": regex, "kind": kind, "from": first, "limit": 100}
-            ask("find", query, find_events(prepared, text, bool(regex), kind, 100, first))
-for number in some:
-    details = event_details(prepared, number)
-    ask("event", {"event": number}, details)
-    event = details.event
-    if not event.duration_us:
-        continue  # of those that begin together, either may be the answer
-    at = event.start_us + event.duration_us / 2
-    for previous in (0, 1):
-        query = {"lane": event.lane, "depth": event.depth, "start_us": at, "previous": previous}
-        ask("event", query, event_at(prepared, event.lane, event.depth, at, bool(previous)))
-for start, _ in spans[:5]:  # few enough boxes for every event
-    end = start + (high - low) / 500
-    ask("timeline", {"start_us": start, "end_us": end}, slice_timeline(prepared, start, end, 10**9))
-json.dump({"content": content, "answers": answers}, sys.stdout)
+def asked(path, room):
+    file = only_trace(path)
+    module.EVENT_BYTES = room
+    facts = Facts(read_trace(file.path))
+    prepared = {**prepare_timeline(facts), **prepare_calls(facts)}
+    content = module.embedded(build_report(facts, file), prepared, file.size_bytes, file.modified_ns)
+    shown = Shown(prepared)
+    random = np.random.default_rng(0)
+    low, high = shown.meta["start_ns"] / 1e3, shown.meta["end_ns"] / 1e3
+    numbers = shown.levels.number[shown.are_events]
+    some = random.choice(numbers, min(len(numbers), 60), replace=False).tolist()
+    spans = np.sort(random.integers(int(low), int(high) + 1, (12, 2)), axis=1).tolist()
+    spans += [[start, start + (high - low) / 50] for start, _ in spans]
+    spans += [[low, high], [low - 50, high + 50], [high, high]]
+    answers = []
+    def ask(route, query, answer):
+        answers.append([route, query, to_dict(answer)])
+    for start, end in spans:
+        ask("range", {"start_us": start, "end_us": end}, range_statistics(prepared, start, end))
+    for kind in KINDS:
+        for text, regex in (("", 0), ("A", 0), ("aten::.*m$", 1), ("(?i)^CUDA", 1), ("no such", 0)):
+            for first in (0, 3):
+                query = {"text": text, "regex": regex, "kind": kind, "from": first, "limit": 100}
+                ask("find", query, find_events(prepared, text, bool(regex), kind, 100, first))
+    for number in some:
+        details = event_details(prepared, number)
+        ask("event", {"event": number}, details)
+        event = details.event
+        if not event.duration_us:
+            continue  # of those that begin together, either may be the answer
+        at = event.start_us + event.duration_us / 2
+        for previous in (0, 1):
+            query = {"lane": event.lane, "depth": event.depth, "start_us": at, "previous": previous}
+            ask("event", query, event_at(prepared, event.lane, event.depth, at, bool(previous)))
+    for start, _ in spans[:5]:  # few enough boxes for every event
+        end = start + (high - low) / 500
+        ask("timeline", {"start_us": start, "end_us": end}, slice_timeline(prepared, start, end, 10**9))
+    return {"content": content, "answers": answers}
+
+json.dump([asked(path, room) for path, room in json.loads(sys.argv[1])], sys.stdout)
 `;
 
 interface Asked {
@@ -77,36 +84,52 @@ interface Asked {
 }
 
 const ROOM = 2_000_000;
+const LITTLE_ROOM = 12_000;
 const folder = makeFolder();
+const runs = [...SCENARIOS.map((name) => join(folder, name)), ...REAL];
+let asked: readonly Asked[];
+
+/** One process for all: starting it takes longer than asking. */
+function ask(...of: readonly (readonly [run: string, room: number])[]): Asked[] {
+  const files = of.map(([run, room]) => {
+    const trace = readdirSync(run).find((name) => name.includes(".pt.trace.json")) ?? "";
+    return [join(run, trace), room];
+  });
+  const found = execFileSync(PYTHON, ["-c", SCRIPT, JSON.stringify(files)], {
+    cwd: PROJECT,
+    maxBuffer: 1 << 30,
+  });
+  return JSON.parse(found.toString()) as Asked[];
+}
 
 beforeAll(() => {
   simulate(folder, ...SCENARIOS);
+  const whole = runs.map((run) => [run, ROOM] as const);
+  asked = ask([join(folder, "exposed_copies"), LITTLE_ROOM], ...whole);
 });
 
 afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-function ask(run: string, room = ROOM): Asked {
-  const trace = readdirSync(run).find((name) => name.includes(".pt.trace.json")) ?? "";
-  const found = execFileSync(PYTHON, ["-c", SCRIPT, join(run, trace), String(room)], {
-    cwd: PROJECT,
-    maxBuffer: 1 << 30,
-  });
-  return JSON.parse(found.toString()) as Asked;
+/** What the file of a run and the server answer. The first is the one with little room. */
+function answersOf(at: number): Asked {
+  const found = asked[at];
+  if (!found) throw new Error(`there is no file ${at}`);
+  return found;
 }
 
-describe.each([...SCENARIOS.map((name) => join(folder, name)), ...REAL])("of %s", (run) => {
+describe.each(runs.map((run, at) => ({ run, at })))("of $run", ({ at }) => {
   test("the file answers as the server does", async () => {
-    const { content, answers } = ask(run);
+    const { content, answers } = answersOf(at + 1);
     const source = embeddedSource(content);
     expect(answers.length).toBeGreaterThan(100);
     const wrong: string[] = [];
     for (const [route, query, expected] of answers) {
       const found = await source(route, new URLSearchParams(query));
-      const asked = `${route}?${new URLSearchParams(query).toString()}`;
       // Not with toEqual: it takes minutes to describe how long answers differ.
-      if (!isDeepStrictEqual(comparable(found), comparable(expected))) wrong.push(asked);
+      if (!isDeepStrictEqual(comparable(found), comparable(expected)))
+        wrong.push(`${route}?${new URLSearchParams(query).toString()}`);
     }
     expect(wrong).toEqual([]);
   });
@@ -122,7 +145,7 @@ function comparable(answer: unknown): unknown {
 }
 
 test("without room for all events, what is in the file is exact and the rest is absent", async () => {
-  const { content, answers } = ask(join(folder, "exposed_copies"), 12_000);
+  const { content, answers } = answersOf(0);
   const source = embeddedSource(content);
   const part = content.events?.host;
   if (!part) throw new Error("all host events have room");
@@ -147,7 +170,7 @@ test("without room for all events, what is in the file is exact and the rest is 
 });
 
 test("a pattern that is not a regular expression is refused", async () => {
-  const source = embeddedSource(ask(join(folder, "input_pipeline")).content);
+  const source = embeddedSource(answersOf(1).content);
   const found = (await source("find", new URLSearchParams({ text: "(a", regex: "1" }))) as EventDetails;
   expect(found.error?.what).toContain("Not a valid regular expression");
 });

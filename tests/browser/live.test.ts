@@ -1,30 +1,25 @@
 // A log directory that changes while the page is open, behind a path prefix.
 
 import { rmSync } from "node:fs";
-import type { BrowserContext } from "playwright-core";
-import { afterAll, beforeAll, expect, inject, it } from "vitest";
-import { openPage, openTab, startBrowser } from "./browser";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { openPage, openTab, sharedContext } from "./browser";
 import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
 
 let logdir: string;
 let tensorboard: TensorBoard;
-let browser: BrowserContext;
 
 beforeAll(async () => {
   logdir = makeFolder();
-  [tensorboard, browser] = await Promise.all([
-    startTensorBoard(logdir, "--path_prefix", "/board"),
-    startBrowser(inject("profile")),
-  ]);
+  tensorboard = await startTensorBoard(logdir, "--path_prefix", "/board");
 });
 
 afterAll(async () => {
-  await Promise.all([tensorboard.stop(), browser.close()]);
+  await tensorboard.stop();
   rmSync(logdir, { recursive: true, force: true });
 });
 
 it("explains how to record, then finds the first trace, further ones, and a repaired one by itself", async () => {
-  const { page, problems } = await openPage(browser);
+  const { page, problems } = await openPage(await sharedContext());
   const frame = await openTab(page, tensorboard.url);
   await frame.getByRole("heading", { name: "No trace in this log directory yet" }).waitFor();
   await frame.getByRole("button", { name: "Copy recording block" }).click();

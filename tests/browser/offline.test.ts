@@ -4,35 +4,32 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import type { BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, inject, test } from "vitest";
-import { startBrowser } from "./browser";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { sharedContext } from "./browser";
 import { makeFolder, PROJECT, PYTHON, simulate } from "./tensorboard";
 
 const folder = makeFolder();
 const file = join(folder, "report.html");
-let browser: BrowserContext;
 let page: Page;
 const problems: string[] = [];
 
-beforeAll(async () => {
+beforeAll(() => {
   simulate(folder, "input_pipeline");
   const [trace] = readdirSync(join(folder, "input_pipeline"));
   const path = join(folder, "input_pipeline", trace ?? "");
   execFileSync(PYTHON, ["-m", "tb_gpudiag", "diagnose", path, "--format", "html", "-o", file], {
     cwd: PROJECT,
   });
-  browser = await startBrowser(inject("profile"));
 });
 
-afterAll(async () => {
-  await browser.close();
+afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
 beforeEach(async () => {
   problems.length = 0;
-  page = await browser.newPage();
+  page = await (await sharedContext()).newPage();
   page.on("console", (message) => {
     if (["error", "warning"].includes(message.type())) problems.push(message.text());
   });

@@ -1,14 +1,14 @@
 // A real TensorBoard with event files only: the traces were deleted.
 
 import { expect, it } from "vitest";
-import { openTab } from "./browser";
+import { openAlone, openTab } from "./browser";
 import { Session } from "./session";
 import { keepRecordsOnly, repeat, simulate } from "./tensorboard";
 
 const session = new Session((logdir) => {
   simulate(logdir, "input_pipeline", "healthy");
   repeat(logdir, "healthy", "again", 3);
-  for (const run of ["input_pipeline", "healthy", "again"]) keepRecordsOnly(logdir, run);
+  keepRecordsOnly(logdir, "input_pipeline", "healthy", "again");
 });
 
 it("shows runs, a summary and the history of recordings whose traces were not kept", async () => {
@@ -23,12 +23,12 @@ it("shows runs, a summary and the history of recordings whose traces were not ke
   expect(await tabs.allInnerTexts()).toEqual(["Runs", "Summary"]);
 
   const { id } = await session.entryOf("again");
-  const history = await openTab(session.page, session.tensorboard.url, { trace: id, view: "history" });
+  const history = await openAlone(session.page, session.tensorboard.url, { trace: id, view: "history" });
   await history.getByText("3 recordings without a trace").waitFor();
 });
 
 it("says so in a view that needs the trace", async () => {
   const { id } = await session.entryOf("healthy");
-  const frame = await openTab(session.page, session.tensorboard.url, { trace: id, view: "timeline" });
+  const frame = await openAlone(session.page, session.tensorboard.url, { trace: id, view: "timeline" });
   await frame.getByText("The trace was not kept").waitFor();
 });

@@ -1,11 +1,11 @@
-// One Chromium and one page per test file. The TensorBoard is shared, or the file's own.
+// One page per test file. The TensorBoard is shared, or the file's own.
 
 import { rmSync } from "node:fs";
-import type { BrowserContext, Frame, Locator, Page } from "playwright-core";
+import type { Frame, Locator, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, inject, vi } from "vitest";
 import type { ViewName } from "../../frontend/src/base/hash";
 import type { Report, ReportState, TraceEntry, TraceList } from "../../frontend/src/wire/report";
-import { openAlone, openPage, startBrowser, VIEWPORT, type Open, type Watched } from "./browser";
+import { openAlone, openPage, sharedContext, VIEWPORT, type Open, type Watched } from "./browser";
 import { makeFolder, servedAt, startTensorBoard, type Served, type TensorBoard } from "./tensorboard";
 
 /** Long enough for an analysis on a busy machine. */
@@ -38,23 +38,20 @@ export class Session {
   constructor(on: "shared" | "several" | ((logdir: string) => void) = "shared") {
     const logdir = typeof on === "string" ? undefined : makeFolder();
     let own: TensorBoard | undefined;
-    let browser: BrowserContext | undefined;
     beforeAll(async () => {
       if (typeof on === "string") this.#served = servedAt(inject(on));
       else if (logdir) {
         on(logdir);
         this.#served = own = await startTensorBoard(logdir);
       }
-      browser = await startBrowser(inject("profile"));
+      this.#watched = await openPage(await sharedContext());
     });
     afterAll(async () => {
-      await Promise.all([own?.stop(), browser?.close()]);
+      await Promise.all([own?.stop(), this.#watched?.page.close()]);
       if (logdir) rmSync(logdir, { recursive: true, force: true });
     });
-    beforeEach(async () => {
-      if (!browser) throw new Error("there is no browser");
-      this.#watched ??= await openPage(browser);
-      this.#watched.problems.length = 0;
+    beforeEach(() => {
+      this.#watched?.problems.splice(0);
     });
     afterEach(async () => {
       await forget(this.page);

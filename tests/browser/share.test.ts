@@ -59,4 +59,5 @@ test("Perfetto gets the trace in another tab, after a click", async () => {
   expect(name).toMatch(/\.gpudiag\.json\.gz$/);
   expect(magic).toBe("31,139");
   await tab.close();
+  await context.unrouteAll();
 });

@@ -1,11 +1,12 @@
-// Vitest's global setup: two TensorBoards for most test files, and one profile for all browsers. The traces are
-// analyzed once, and Chromium compiles TensorBoard's page once.
+// Vitest's global setup: two TensorBoards for most test files, which analyze each trace once.
 
-import { rmSync } from "node:fs";
+import { cpSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import type { TestProject } from "vitest/node";
 import {
   makeFolder,
   repeat,
+  settle,
   simulate,
   simulateJob,
   startTensorBoard,
@@ -21,8 +22,6 @@ declare module "vitest" {
     /** URL of the TensorBoard for views of several, and its log directory. */
     readonly several: string;
     readonly severalLogdir: string;
-    /** Folder of the browsers' profile. One browser at a time. */
-    readonly profile: string;
   }
 }
 
@@ -41,22 +40,24 @@ function fill(logdir: string): void {
 export const RANKS = 3;
 
 /** Tests may open the runs of this log directory as a table. */
-function fillSeveral(logdir: string): void {
-  simulate(logdir, "input_pipeline", "healthy", "leak_kept_graph");
+function fillSeveral(logdir: string, filled: string): void {
+  for (const run of ["input_pipeline", "healthy"])
+    cpSync(join(filled, run), join(logdir, run), { recursive: true });
+  simulate(logdir, "leak_kept_graph");
   simulateJob(logdir, "job", RANKS);
   repeat(logdir, "healthy", "again", 3);
 }
 
 export default async function setup({ provide }: TestProject): Promise<() => Promise<void>> {
-  const folders = [makeFolder(), makeFolder(), makeFolder()] as const;
-  const [one, several, profile] = folders;
+  const folders = [makeFolder(), makeFolder()] as const;
+  const [one, several] = folders;
   fill(one);
-  fillSeveral(several);
+  fillSeveral(several, one);
+  for (const folder of folders) settle(folder);
   const tensorboards = await Promise.all([startTensorBoard(one), startTensorBoard(several)]);
   provide("shared", tensorboards[0].url);
   provide("several", tensorboards[1].url);
   provide("severalLogdir", several);
-  provide("profile", profile);
   return async () => {
     await Promise.all(tensorboards.map((tensorboard) => tensorboard.stop()));
     for (const folder of folders) rmSync(folder, { recursive: true, force: true });

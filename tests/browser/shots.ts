@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { Frame, Page } from "playwright-core";
 import { expect, it } from "vitest";
 import type { TraceEntry, TraceList } from "../../frontend/src/wire/report";
-import { openPage, openTab, startBrowser, tabFrame, type Size } from "./browser";
+import { openContext, openPage, openTab, tabFrame, type Size } from "./browser";
 import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
 
 const SHOTS = fileURLToPath(new URL("shots", import.meta.url));
@@ -62,8 +62,7 @@ async function takeShots(page: Page, url: string, { id, run }: TraceEntry, suffi
 
 async function takeAllShots(url: string, traces: readonly TraceEntry[], size: Size): Promise<string[]> {
   const all: string[] = [];
-  const profile = makeFolder();
-  const context = await startBrowser(profile, size);
+  const context = await openContext(size);
   for (const theme of THEMES) {
     const { page, problems } = await openPage(context);
     await page.addInitScript((wanted) => {
@@ -74,7 +73,6 @@ async function takeAllShots(url: string, traces: readonly TraceEntry[], size: Si
     await page.close();
   }
   await context.close();
-  rmSync(profile, { recursive: true, force: true });
   return all;
 }
 

@@ -1,13 +1,24 @@
 // Starts a real TensorBoard, and writes traces for it.
 
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const PROJECT = fileURLToPath(new URL("../..", import.meta.url));
 export const PYTHON = process.env.PYTHON ?? join(PROJECT, ".venv/bin/python");
+
+const LONG_AGO_S = 1_700_000_000;
 
 export function makeFolder(): string {
   return mkdtempSync(join(tmpdir(), "gpudiag-browser-"));
@@ -45,8 +56,16 @@ export function repeat(logdir: string, run: string, as: string, times: number): 
   }
 }
 
-/** Diagnose the traces of a run and delete them: only records in an event file stay. */
-export function keepRecordsOnly(logdir: string, run: string): void {
+/** Give all files of a folder an old time. Pages wait for those that are perhaps being written. */
+export function settle(folder: string): void {
+  for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" })) {
+    const path = join(folder, name);
+    if (statSync(path).isFile()) utimesSync(path, LONG_AGO_S, LONG_AGO_S);
+  }
+}
+
+/** Diagnose the traces of runs and delete them: only records in event files stay. */
+export function keepRecordsOnly(logdir: string, ...runs: string[]): void {
   const script = `
 import sys
 from pathlib import Path
@@ -55,15 +74,15 @@ from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.training.compact_record import compared_steps, figures_of, record_of
 from tb_gpudiag.training.event_records import append_to
 
-run = Path(sys.argv[1])
-for step, path in enumerate(sorted(run.iterdir())):
-    report, digest = digest_file(only_trace(str(path)))
-    steps = compared_steps(digest)
-    events = run / "gpudiag" / report.trace.worker / "events.out.tfevents.1700000000.host.1"
-    append_to(str(events), record_of(report, steps), figures_of(report, steps), step)
-    path.unlink()
+for run in map(Path, sys.argv[1:]):
+    for step, path in enumerate(sorted(run.iterdir())):
+        report, digest = digest_file(only_trace(str(path)))
+        steps = compared_steps(digest)
+        events = run / "gpudiag" / report.trace.worker / "events.out.tfevents.1700000000.host.1"
+        append_to(str(events), record_of(report, steps), figures_of(report, steps), step)
+        path.unlink()
 `;
-  execFileSync(PYTHON, ["-c", script, join(logdir, run)], { cwd: PROJECT });
+  execFileSync(PYTHON, ["-c", script, ...runs.map((run) => join(logdir, run))], { cwd: PROJECT });
 }
 
 /** Write a CUDA memory snapshot of a script that keeps a tensor per step. */

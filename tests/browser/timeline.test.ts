@@ -175,8 +175,8 @@ describe("the timeline", () => {
 
 describe("a row", () => {
   /** Wait until the timeline shows the range with a margin. Returns the URL's hash. */
-  async function untilShown(range: TimeRange | undefined): Promise<string> {
-    if (!range) throw new Error("the report has no place for this row");
+  async function untilShown(range: TimeRange | undefined, row = "row"): Promise<string> {
+    if (!range) throw new Error(`the report has no place for this ${row}`);
     const { start_us, end_us } = aired(range, AROUND_US);
     return session.untilHash(
       (hash) => hash.includes(`t0=${start_us.toFixed(3)}&`) && hash.includes(`t1=${end_us.toFixed(3)}`),
@@ -185,68 +185,77 @@ describe("a row", () => {
 
   interface Row {
     readonly what: string;
-    readonly run: string;
-    readonly view: ViewName;
     /** The first row of its list. */
     readonly at: string;
     readonly ranges: (report: Report) => readonly TimeRange[] | undefined;
   }
 
-  const ROWS: readonly Row[] = [
+  interface Rows {
+    readonly run: string;
+    readonly view: ViewName;
+    readonly rows: readonly Row[];
+  }
+
+  const PAGES: readonly Rows[] = [
     {
-      what: "finding",
       run: RUN,
       view: "summary",
-      at: ".gd-finding",
-      ranges: ({ findings }) => findings[0]?.ranges,
+      rows: [
+        { what: "finding", at: ".gd-finding", ranges: ({ findings }) => findings[0]?.ranges },
+        {
+          what: "step",
+          at: ".gd-stepbars .gd-stepbar",
+          ranges: ({ devices }) => devices[0]?.step_accounts.map(stepRange).slice(0, 1),
+        },
+      ],
     },
     {
-      what: "step",
-      run: RUN,
-      view: "summary",
-      at: ".gd-stepbars .gd-stepbar",
-      ranges: ({ devices }) => devices[0]?.step_accounts.map(stepRange).slice(0, 1),
-    },
-    {
-      what: "launch hotspot",
       run: RUN,
       view: "operators",
-      at: "section:has(h2:text('Launches')) tr.gd-linked",
-      ranges: ({ launch_hotspots: spots }) => spots[0]?.ranges,
+      rows: [
+        {
+          what: "launch hotspot",
+          at: "section:has(h2:text('Launches')) tr.gd-linked",
+          ranges: ({ launch_hotspots: spots }) => spots[0]?.ranges,
+        },
+        {
+          what: "kernel family",
+          at: "section:has(h2:text('kernel family')) tr.gd-linked",
+          ranges: ({ kernel_families: families }) => families[0]?.ranges,
+        },
+        {
+          what: "host activity",
+          at: "section:has(h2:text('host')) tr.gd-linked",
+          ranges: ({ host }) => host[0]?.ranges,
+        },
+      ],
     },
     {
-      what: "wait",
       run: "host_sync",
       view: "operators",
-      at: ".gd-syncs tr.gd-linked",
-      ranges: ({ sync_sites: sites }) => sites[0]?.ranges,
-    },
-    {
-      what: "kernel family",
-      run: RUN,
-      view: "operators",
-      at: "section:has(h2:text('kernel family')) tr.gd-linked",
-      ranges: ({ kernel_families: families }) => families[0]?.ranges,
-    },
-    {
-      what: "host activity",
-      run: RUN,
-      view: "operators",
-      at: "section:has(h2:text('host')) tr.gd-linked",
-      ranges: ({ host }) => host[0]?.ranges,
+      rows: [
+        {
+          what: "wait",
+          at: ".gd-syncs tr.gd-linked",
+          ranges: ({ sync_sites: sites }) => sites[0]?.ranges,
+        },
+      ],
     },
   ];
 
-  it.each(ROWS)("of a $what shows where it is on the timeline", async ({ run, view, at, ranges }) => {
-    const places = ranges(await session.reportOf(run)) ?? [];
+  it.each(PAGES)("of the $view of $run shows where it is on the timeline", async ({ run, view, rows }) => {
+    const report = await session.reportOf(run);
     const frame = await session.open(run, view);
-    const row = frame.locator(at).first();
-    await row.getByRole("button", { name: "Show on the timeline" }).click();
-    await untilShown(places[0]);
-    const label = places.length > 1 ? `1 of ${places.length}` : "Shown";
-    await frame.locator(".gd-shown", { hasText: label }).waitFor();
-    await session.page.goBack();
-    await row.getByRole("button", { name: "Show on the timeline" }).waitFor();
+    for (const { what, at, ranges } of rows) {
+      const places = ranges(report) ?? [];
+      const row = frame.locator(at).first();
+      await row.getByRole("button", { name: "Show on the timeline" }).click();
+      await untilShown(places[0], what);
+      const label = places.length > 1 ? `1 of ${places.length}` : "Shown";
+      await frame.locator(".gd-shown", { hasText: label }).waitFor();
+      await session.page.goBack();
+      await row.getByRole("button", { name: "Show on the timeline" }).waitFor();
+    }
   });
 
   it("can be clicked anywhere", async () => {

@@ -4,16 +4,14 @@
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { rmSync } from "node:fs";
-import type { BrowserContext } from "playwright-core";
-import { afterAll, beforeAll, expect, inject, it } from "vitest";
-import { openPage, openTab, startBrowser } from "./browser";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { openPage, openTab, sharedContext } from "./browser";
 import { makeFolder, PROJECT, PYTHON, startTensorBoard, type TensorBoard } from "./tensorboard";
 
 const TRAINING_S = Number(process.env.TRAINING_S ?? 5);
 
 let logdir: string;
 let tensorboard: TensorBoard;
-let browser: BrowserContext;
 
 function hasTorch(): boolean {
   try {
@@ -26,11 +24,11 @@ function hasTorch(): boolean {
 
 beforeAll(async () => {
   logdir = makeFolder();
-  [tensorboard, browser] = await Promise.all([startTensorBoard(logdir), startBrowser(inject("profile"))]);
+  tensorboard = await startTensorBoard(logdir);
 });
 
 afterAll(async () => {
-  await Promise.all([tensorboard.stop(), browser.close()]);
+  await tensorboard.stop();
   rmSync(logdir, { recursive: true, force: true });
 });
 
@@ -42,7 +40,7 @@ it.skipIf(!hasTorch())(
       stdio: ["pipe", "ignore", "inherit"],
     });
     const ended = once(loop, "exit");
-    const { page, problems } = await openPage(browser);
+    const { page, problems } = await openPage(await sharedContext());
     const frame = await openTab(page, tensorboard.url, { view: "runs" });
     const row = (run: string) => frame.getByRole("row").filter({ hasText: run });
     await row("plain").waitFor();

@@ -1,12 +1,13 @@
 // The views of several traces in a real TensorBoard: runs, job, history and comparison.
 
+import { join } from "node:path";
 import type { Frame } from "playwright-core";
 import { expect, inject, it } from "vitest";
 import type { TraceList } from "../../frontend/src/wire/report";
 import { openAlone, openTab, tabFrame } from "./browser";
 import { Session, widens } from "./session";
 import { RANKS } from "./shared";
-import { repeat } from "./tensorboard";
+import { repeat, settle } from "./tensorboard";
 
 const session = new Session("several");
 
@@ -49,7 +50,7 @@ it("shows the first runs without the list of all traces", async () => {
     await held;
     await route.continue();
   });
-  const frame = await openTab(session.page, session.tensorboard.url);
+  const frame = await openAlone(session.page, session.tensorboard.url);
   await frame.getByRole("button", { name: "input_pipeline" }).waitFor();
   const tabs = frame.getByRole("navigation", { name: "Views" }).getByRole("button");
   expect(await tabs.allInnerTexts()).toEqual(["Runs"]);
@@ -59,6 +60,7 @@ it("shows the first runs without the list of all traces", async () => {
 
 it("analyzes the runs that are new by itself", async () => {
   repeat(inject("severalLogdir"), "healthy", "new", 1);
+  settle(join(inject("severalLogdir"), "new"));
   const frame = await openAlone(session.page, session.tensorboard.url, { view: "runs" });
   const run = rows(frame, "Runs").filter({ has: frame.getByRole("button", { name: "new", exact: true }) });
   await run.locator('.gd-dot[data-state="ready"]').waitFor();
