@@ -36,11 +36,15 @@ class ThreadAxis:
             within = time_ns - self._first_ns
         else:
             within = np.searchsorted(self._ranked_ns, time_ns)
-        places: Int64 = thread.astype(np.int64) * self.stride + within
+        places: Int64 = thread.astype(np.int64)
+        places *= self.stride
+        places += within
         return places
 
     def times(self, places: Int64) -> Int64:
         """Return the times at these places."""
-        within = places % max(self.stride, 1)
-        times: Int64 = within + self._first_ns if self._ranked_ns is None else self._ranked_ns[within]
+        times: Int64 = places % max(self.stride, 1)
+        if self._ranked_ns is not None:
+            return self._ranked_ns[times]
+        times += self._first_ns
         return times

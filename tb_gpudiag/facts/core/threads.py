@@ -72,8 +72,9 @@ class HostTree:
         self.depth: Int32 = np.full(n, NONE, np.int32)
         self.depth[self.spans] = nesting.depth
         self.parent: Int64 = np.full(n, NONE, np.int64)
-        inner = nesting.parents != NONE
-        self.parent[self.spans[inner]] = self.spans[nesting.parents[inner]]
+        around = self.spans[nesting.parents] if len(self.spans) else self.spans
+        around[nesting.parents == NONE] = NONE
+        self.parent[self.spans] = around
         self._descent = Descent(self.spans, nesting.depth, self.parent)
 
     @cached_property
