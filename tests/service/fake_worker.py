@@ -25,7 +25,7 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
     text = Path(task.file.path).read_text(encoding="utf-8")
     progress(0.5, "working")
     word = text.strip()
-    kept = []
+    kept: list[object] = []
     if word == "hang":
         time.sleep(600)
     elif word == "stuck":  # in C, with the GIL held: no other thread runs
