@@ -123,6 +123,7 @@ OTHERS = st.fixed_dictionaries({"ph": st.sampled_from("sfMC"), "name": st.text(m
 
 
 @pytest.mark.slow
+@settings(max_examples=20)
 @given(
     st.lists(SPANS | MEMORY | OTHERS, max_size=25),
     st.integers(1, 400),

@@ -47,7 +47,7 @@ def _short_kernels(count: int) -> TraceBuilder:
     return trace
 
 
-KERNELS = 2_000
+KERNELS = 1_200
 """More than are boxes of their own in one slice."""
 
 
