@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tb_gpudiag.errors import Defect, GpudiagError, JobFailed, LimitReached, is_out_of_memory
-from tb_gpudiag.service.child_process import die_with_parent, lower_priority
+from tb_gpudiag.service.child_process import die_with_parent, lower_priority, without_collecting
 from tb_gpudiag.service.memory_limit import limit_memory
 from tb_gpudiag.service.protocol import Done, Failed, Progress, Task
 from tb_gpudiag.service.settings import MIB
@@ -84,7 +84,8 @@ def main(analyze: Callable[[Task, Callable[[float, str], None]], Path]) -> None:
 
 def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
     """Do the task and save the result. Return the draft with the result."""
-    from tb_gpudiag.service.tasks import do
+    with without_collecting():
+        from tb_gpudiag.service.tasks import do
 
     return save(task, *do(task, progress))
 

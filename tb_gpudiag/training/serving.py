@@ -11,6 +11,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import IO, Any, Final
 
+from tb_gpudiag.service.child_process import without_collecting
 from tb_gpudiag.training.answers import Answer
 
 STORE: Final = "store"
@@ -42,6 +43,7 @@ def _answers(name: str) -> Callable[[dict[str, Any]], Answer]:
         from tb_gpudiag.training.store import answer
 
         return answer
-    from tb_gpudiag.training.diagnosing import Diagnoses
+    with without_collecting():
+        from tb_gpudiag.training.diagnosing import Diagnoses
 
     return Diagnoses().answer
