@@ -17,9 +17,7 @@ from tests.rules.memory_stage import only
 from tests.rules.stage import is_clear
 
 torch: Any = pytest.importorskip("torch")
-torch.set_num_threads(
-    1
-)  # more of them spin while they wait for each other, which took two thirds of the time
+torch.set_num_threads(1)  # more of them spin while they wait for each other: two thirds of the CPU time
 
 WIDTH, ROWS, STEPS = 64, 32, 6
 FLOAT = 4
