@@ -10,7 +10,7 @@ let tensorboard: TensorBoard;
 
 beforeAll(async () => {
   logdir = makeFolder();
-  tensorboard = await startTensorBoard(logdir, "--path_prefix", "/board");
+  tensorboard = await startTensorBoard(logdir, { flags: ["--path_prefix", "/board"] });
 });
 
 afterAll(async () => {

@@ -61,7 +61,7 @@ function printed(size: number): string {
   return (size / unit.size).toPrecision(3).replace(/\.?0+$/, "");
 }
 
-it("describes the peak and the rising floor in words", async () => {
+it("describes the peak and the rising floor in words, by kind and owner, and by what grows", async () => {
   const memory = await memoryOf(LEAK);
   const opened = await openMemory(LEAK);
   const words = await opened.memory.locator(".gd-memory-words").innerText();
@@ -76,6 +76,28 @@ it("describes the peak and the rising floor in words", async () => {
     return new Set(data).size;
   });
   expect(painted).toBeGreaterThan(50);
+
+  // The kinds at the peak add up, and the keyboard leads to each tile.
+  const kinds = memory.peak_kinds.reduce((sum, { bytes }) => sum + bytes, 0);
+  expect(kinds).toBe(memory.peak_allocated_bytes);
+  const tiles = opened.memory.getByRole("list", { name: "Owners of memory at the peak" });
+  const tile = tiles.locator("[data-legible]").first();
+  await tile.focus();
+  const label = (await tile.getAttribute("aria-label")) ?? "no label";
+  await expect.poll(() => opened.memory.locator(".gd-memory-pointed").innerText()).toContain(label);
+
+  // Growing allocations are marked on the chart at a click.
+  const row = opened.memory.locator(".gd-memory-growing tbody tr").first();
+  const text = await row.innerText();
+  expect(text).toContain(memory.sites[0]?.operator);
+  const place = memory.sites[0]?.place;
+  expect(text).toContain(`${place?.function} (${place?.file}, defined at line ${place?.line})`);
+  expect(text).toContain(`+${printed(memory.sites[0]?.bytes_per_step ?? 0)}`);
+  await row.locator("td").first().click();
+  await expect.poll(() => row.getAttribute("data-shown")).toBe("true");
+  await session.untilHash((hash) => hash.includes("p.gpudiag.row=memory.0"));
+  await row.locator("td").first().click();
+  await expect.poll(() => row.getAttribute("data-shown")).toBe(null);
 });
 
 it("shows what a selected range allocates, and selects the same range on the timeline", async () => {
@@ -137,34 +159,6 @@ it("zooms with the wheel, together with the timeline and the URL", async () => {
   const range = (now: string) => /t0=[^&]*&p.gpudiag.t1=[^&]*/.exec(now)?.[0];
   await session.untilHash((now) => now.includes("view=memory") && range(now) === undefined);
   expect(range(hash)).toBeTruthy();
-});
-
-it("lists growing allocations, and marks them on the chart at a click", async () => {
-  const memory = await memoryOf(LEAK);
-  const opened = await openMemory(LEAK);
-  const row = opened.memory.locator(".gd-memory-growing tbody tr").first();
-  const text = await row.innerText();
-  expect(text).toContain(memory.sites[0]?.operator);
-  const place = memory.sites[0]?.place;
-  expect(text).toContain(`${place?.function} (${place?.file}, defined at line ${place?.line})`);
-  expect(text).toContain(`+${printed(memory.sites[0]?.bytes_per_step ?? 0)}`);
-  await row.locator("td").first().click();
-  await expect.poll(() => row.getAttribute("data-shown")).toBe("true");
-  await session.untilHash((hash) => hash.includes("p.gpudiag.row=memory.0"));
-  await row.locator("td").first().click();
-  await expect.poll(() => row.getAttribute("data-shown")).toBe(null);
-});
-
-it("shows the kinds at the peak, which add up, and describes each tile by keyboard", async () => {
-  const memory = await memoryOf(LEAK);
-  const opened = await openMemory(LEAK);
-  const kinds = memory.peak_kinds.reduce((sum, { bytes }) => sum + bytes, 0);
-  expect(kinds).toBe(memory.peak_allocated_bytes);
-  const tiles = opened.memory.getByRole("list", { name: "Owners of memory at the peak" });
-  const first = tiles.locator("[data-legible]").first();
-  await first.focus();
-  const label = (await first.getAttribute("aria-label")) ?? "no label";
-  await expect.poll(() => opened.memory.locator(".gd-memory-pointed").innerText()).toContain(label);
 });
 
 it("shows what an owner allocates up to the peak, at a click of its tile", async () => {

@@ -5,7 +5,7 @@ import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { sharedContext } from "./browser";
 import { makeFolder, PROJECT, PYTHON, simulate } from "./tensorboard";
 
@@ -14,21 +14,13 @@ const file = join(folder, "report.html");
 let page: Page;
 const problems: string[] = [];
 
-beforeAll(() => {
+beforeAll(async () => {
   simulate(folder, "input_pipeline");
   const [trace] = readdirSync(join(folder, "input_pipeline"));
   const path = join(folder, "input_pipeline", trace ?? "");
   execFileSync(PYTHON, ["-m", "tb_gpudiag", "diagnose", path, "--format", "html", "-o", file], {
     cwd: PROJECT,
   });
-});
-
-afterAll(() => {
-  rmSync(folder, { recursive: true, force: true });
-});
-
-beforeEach(async () => {
-  problems.length = 0;
   page = await (await sharedContext()).newPage();
   page.on("console", (message) => {
     if (["error", "warning"].includes(message.type())) problems.push(message.text());
@@ -39,12 +31,24 @@ beforeEach(async () => {
   });
 });
 
-afterEach(async () => {
+/** Go to a view by the URL. All tests use one page: a file takes longer to load than a page of TensorBoard. */
+async function goTo(view: string): Promise<void> {
+  await page.goto(`${pathToFileURL(file).href}#gpudiag&p.gpudiag.view=${view}`);
+}
+
+afterAll(async () => {
   await page.close();
-  expect(problems).toEqual([]);
+  rmSync(folder, { recursive: true, force: true });
+});
+
+afterEach(() => {
+  expect(problems.splice(0)).toEqual([]);
 });
 
 test("every view opens from disk, and views about other traces are absent", async () => {
+  await goTo("timeline");
+  await page.locator(".gd-label").first().waitFor();
+  await page.goto("about:blank");
   await page.goto(pathToFileURL(file).href);
   await page.getByText("Data loading keeps the GPU idle").first().waitFor();
   const tabs = page.getByRole("navigation", { name: "Views" }).getByRole("button");
@@ -58,7 +62,7 @@ test("every view opens from disk, and views about other traces are absent", asyn
 });
 
 test("tables of operators are there, and what is not says so", async () => {
-  await page.goto(`${pathToFileURL(file).href}#gpudiag&p.gpudiag.view=operators`);
+  await goTo("operators");
   await page.getByRole("textbox", { name: "Filter the table by name" }).fill("ADDMM");
   const row = page.getByRole("region", { name: "Operators" }).getByText("aten::addmm").first();
   await row.click();
@@ -66,7 +70,7 @@ test("tables of operators are there, and what is not says so", async () => {
 });
 
 test("events are found and explained, and a range has statistics", async () => {
-  await page.goto(`${pathToFileURL(file).href}#gpudiag&p.gpudiag.view=timeline`);
+  await goTo("timeline");
   await page.locator(".gd-label").first().waitFor();
   const field = page.getByRole("textbox", { name: "Find events by name" });
   await field.fill("gemm");
@@ -85,7 +89,7 @@ test("events are found and explained, and a range has statistics", async () => {
 });
 
 test("the timeline zooms, a gap and a rule's page open", async () => {
-  await page.goto(`${pathToFileURL(file).href}#gpudiag&p.gpudiag.view=timeline`);
+  await goTo("timeline");
   await page.locator(".gd-label").first().waitFor();
   await page.getByRole("button", { name: /^Zoom in/ }).click();
   await page.getByRole("button", { name: /^Longest gap/ }).click();

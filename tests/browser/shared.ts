@@ -37,6 +37,19 @@ function fill(logdir: string): void {
   write(logdir, "many/w.1.pt.trace.json", manyGpus(12));
 }
 
+/** All but those with which tests watch an analysis. */
+const ANALYZED = [
+  "input_pipeline",
+  "healthy",
+  "host_sync",
+  "leak",
+  "snapshot",
+  "hostile",
+  "hostile_memory",
+  "without",
+  "many",
+];
+
 export const RANKS = 3;
 
 /** Tests may open the runs of this log directory as a table. */
@@ -48,13 +61,18 @@ function fillSeveral(logdir: string, filled: string): void {
   repeat(logdir, "healthy", "again", 3);
 }
 
+const SEVERAL_ANALYZED = ["input_pipeline", "healthy", "leak_kept_graph", "job", "again"];
+
 export default async function setup({ provide }: TestProject): Promise<() => Promise<void>> {
   const folders = [makeFolder(), makeFolder()] as const;
   const [one, several] = folders;
   fill(one);
   fillSeveral(several, one);
   for (const folder of folders) settle(folder);
-  const tensorboards = await Promise.all([startTensorBoard(one), startTensorBoard(several)]);
+  const tensorboards = await Promise.all([
+    startTensorBoard(one, { analyzed: ANALYZED }),
+    startTensorBoard(several, { analyzed: SEVERAL_ANALYZED }),
+  ]);
   provide("shared", tensorboards[0].url);
   provide("several", tensorboards[1].url);
   provide("severalLogdir", several);

@@ -132,8 +132,41 @@ export function servedAt(url: string): Served {
   };
 }
 
-export async function startTensorBoard(logdir: string, ...flags: string[]): Promise<TensorBoard> {
+/** Analyze runs into a cache. An analysis by TensorBoard starts a process, which takes longer than analyzing. */
+function analyze(logdir: string, cache: string, runs: readonly string[]): void {
+  const script = `
+import sys
+from pathlib import Path
+from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.service import Service
+from tb_gpudiag.service.settings import Settings
+from tests.service.helpers import eventually
+from tests.service.in_process import analyses_in_process
+
+logdir, cache, *runs = sys.argv[1:]
+with analyses_in_process():
+    service = Service([Root(logdir)], Settings(Path(cache)))
+    eventually(lambda: service.traces().scanned)
+    for trace in service.traces().traces:
+        if trace.run in runs:
+            eventually(lambda: isinstance(service.report(trace.id), bytes))
+    service.close()
+`;
+  execFileSync(PYTHON, ["-c", script, logdir, cache, ...runs], { cwd: PROJECT });
+}
+
+interface Given {
+  /** Runs that are analyzed before it starts. */
+  readonly analyzed?: readonly string[];
+  readonly flags?: readonly string[];
+}
+
+export async function startTensorBoard(
+  logdir: string,
+  { analyzed = [], flags = [] }: Given = {},
+): Promise<TensorBoard> {
   const cache = makeFolder();
+  if (analyzed.length > 0) analyze(logdir, cache, analyzed);
   const server = spawn(
     PYTHON,
     ["-m", "tensorboard.main", "--logdir", logdir, "--host", "127.0.0.1", "--port", "0", ...flags],
