@@ -1,9 +1,9 @@
 // A log directory that changes while the page is open, behind a path prefix.
 
 import { rmSync } from "node:fs";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, inject, it } from "vitest";
 import { openPage, openTab, sharedContext } from "./browser";
-import { makeFolder, simulate, startTensorBoard, write, type TensorBoard } from "./tensorboard";
+import { copyRuns, makeFolder, startTensorBoard, write, type TensorBoard } from "./tensorboard";
 
 let logdir: string;
 let tensorboard: TensorBoard;
@@ -27,7 +27,7 @@ it("explains how to record, then finds the first trace, further ones, and a repa
   const copied = await page.evaluate(() => navigator.clipboard.readText());
   expect(copied).toContain("tensorboard_trace_handler");
 
-  simulate(logdir, "healthy");
+  copyRuns(inject("severalLogdir"), logdir, "healthy");
   await frame.getByRole("region", { name: "Verdict" }).locator("h1", { hasText: "GPU computing" }).waitFor();
 
   // A new run appears in the list, but the page keeps showing the current one.

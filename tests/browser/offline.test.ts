@@ -5,9 +5,9 @@ import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, inject, test } from "vitest";
 import { sharedContext } from "./browser";
-import { makeFolder, PROJECT, PYTHON, simulate } from "./tensorboard";
+import { makeFolder, PROJECT, PYTHON } from "./tensorboard";
 
 const folder = makeFolder();
 const file = join(folder, "report.html");
@@ -15,9 +15,8 @@ let page: Page;
 const problems: string[] = [];
 
 beforeAll(async () => {
-  simulate(folder, "input_pipeline");
-  const [trace] = readdirSync(join(folder, "input_pipeline"));
-  const path = join(folder, "input_pipeline", trace ?? "");
+  const run = join(inject("severalLogdir"), "input_pipeline");
+  const path = join(run, readdirSync(run)[0] ?? "");
   execFileSync(PYTHON, ["-m", "tb_gpudiag", "diagnose", path, "--format", "html", "-o", file], {
     cwd: PROJECT,
   });

@@ -1,12 +1,12 @@
 // A real TensorBoard with event files only: the traces were deleted.
 
-import { expect, it } from "vitest";
+import { expect, inject, it } from "vitest";
 import { openAlone, openTab } from "./browser";
 import { Session } from "./session";
-import { keepRecordsOnly, repeat, simulate } from "./tensorboard";
+import { copyRuns, keepRecordsOnly, repeat } from "./tensorboard";
 
 const session = new Session((logdir) => {
-  simulate(logdir, "input_pipeline", "healthy");
+  copyRuns(inject("severalLogdir"), logdir, "input_pipeline", "healthy");
   repeat(logdir, "healthy", "again", 3);
   keepRecordsOnly(logdir, "input_pipeline", "healthy", "again");
 });

@@ -1,9 +1,9 @@
 // Vitest's global setup: two TensorBoards for most test files, which analyze each trace once.
 
-import { cpSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
 import type { TestProject } from "vitest/node";
 import {
+  copyRuns,
   makeFolder,
   repeat,
   settle,
@@ -27,7 +27,16 @@ declare module "vitest" {
 
 /** No test opens the runs of this log directory as a table: that would analyze all of them. */
 function fill(logdir: string): void {
-  simulate(logdir, "input_pipeline", "healthy", "launch_bound", "host_sync", "queued", "leak");
+  simulate(
+    logdir,
+    "input_pipeline",
+    "healthy",
+    "launch_bound",
+    "host_sync",
+    "queued",
+    "leak",
+    "leak_kept_graph",
+  );
   write(logdir, "bad/words.1.pt.trace.json", "not a trace");
   write(logdir, "bad/other.1.pt.trace.json", '{"hello": "world"}');
   writeSnapshot(logdir, "snapshot");
@@ -54,9 +63,7 @@ export const RANKS = 3;
 
 /** Tests may open the runs of this log directory as a table. */
 function fillSeveral(logdir: string, filled: string): void {
-  for (const run of ["input_pipeline", "healthy"])
-    cpSync(join(filled, run), join(logdir, run), { recursive: true });
-  simulate(logdir, "leak_kept_graph");
+  copyRuns(filled, logdir, "input_pipeline", "healthy", "leak_kept_graph");
   simulateJob(logdir, "job", RANKS);
   repeat(logdir, "healthy", "again", 3);
 }

@@ -3,6 +3,7 @@
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import {
   copyFileSync,
+  cpSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -30,6 +31,11 @@ export function simulate(logdir: string, ...scenarios: string[]): void {
   execFileSync(PYTHON, ["-m", "tests.simulator", logdir, ...only], {
     cwd: PROJECT,
   });
+}
+
+/** Write runs as they are in another log directory: simulating them takes longer. */
+export function copyRuns(from: string, logdir: string, ...runs: string[]): void {
+  for (const run of runs) cpSync(join(from, run), join(logdir, run), { recursive: true });
 }
 
 /** Write the traces of a job whose ranks were recorded together. */
