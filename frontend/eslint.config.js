@@ -1,5 +1,6 @@
 import js from "@eslint/js";
 import hooks from "eslint-plugin-react-hooks";
+import sonarjs from "eslint-plugin-sonarjs";
 import { defineConfig } from "eslint/config";
 import tseslint from "typescript-eslint";
 
@@ -16,12 +17,11 @@ export default defineConfig(
       },
     },
     // Without the plugin's rules that need the React compiler: compiling every file takes longer than all other rules.
-    plugins: { "react-hooks": hooks },
+    plugins: { "react-hooks": hooks, sonarjs },
     rules: {
       "react-hooks/rules-of-hooks": "error",
       "react-hooks/exhaustive-deps": "error",
-      complexity: ["error", 23],
-      "max-depth": ["error", 4],
+      "sonarjs/cognitive-complexity": ["error", 15],
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
       // A trace comes from someone else: its names are text, never markup.
       "no-restricted-syntax": [
