@@ -96,11 +96,10 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 FOR_PYTHON_TESTS := $(STATIC) .make/torch-tb-profiler $(if $(CI),.make/torch-for-tests)
 
 # Continuous integration tries a failed test a second time, and says so: processes of its own may take long there.
-# Two phases, each on all cores. Downloads wait much, so they run next to the checks; so do the browser tests, which
-# run next to the others.
+# Two phases, each on all cores: what downloads, next to what needs only Node.js; then what needs both.
 test:
-	@$(MAKE) --no-print-directory -j3 lint test-frontend $(FOR_PYTHON_TESTS)
-	@$(MAKE) --no-print-directory -j2 FOR_PYTHON_TESTS= test-python test-browser
+	@$(MAKE) --no-print-directory -j3 lint-frontend test-frontend $(FOR_PYTHON_TESTS)
+	@$(MAKE) --no-print-directory -j3 FOR_PYTHON_TESTS= test-python test-browser lint-python
 
 lint: lint-python lint-frontend
 
@@ -122,8 +121,9 @@ lint-frontend: .make/npm
 quick: .make/venv
 	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real' --hypothesis-profile=quick
 
+# One worker more than cores: many tests wait for processes.
 test-python: .make/venv $(FOR_PYTHON_TESTS)
-	$(BIN)/pytest -n auto --dist worksteal $(if $(CI),--reruns 1)
+	$(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal $(if $(CI),--reruns 1)
 
 test-frontend: .make/npm
 	cd frontend && npm test
