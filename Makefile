@@ -123,7 +123,7 @@ quick: .make/venv
 
 # One worker more than cores: many tests wait for processes.
 test-python: .make/venv $(FOR_PYTHON_TESTS)
-	$(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal $(if $(CI),--reruns 1)
+	$(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal $(if $(CI),--reruns 1 -raR)
 
 test-frontend: .make/npm
 	cd frontend && npm test

@@ -46,4 +46,4 @@ class CredentialSearch:
 
     def _search(self, block: bytes) -> None:
         if self._filter.found.total() < MOST_COUNTED:
-            self._filter.feed(block)
+            self._filter.search(block)

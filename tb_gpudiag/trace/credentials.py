@@ -132,6 +132,17 @@ class CredentialFilter:
         self._slow_until = max(0, self._slow_until - gone)
         return b"".join(self._pass_on(final=False))
 
+    def search(self, block: bytes) -> None:
+        """Take the next block, and do not pass it on. A block in which nothing can begin is not copied."""
+        if self._rest is None and self._inside is None and len(block) >= _REACH:
+            before = self._text[max(0, self._look - _BACK) :]
+            if first_place(before + block[:_REACH], 0) < 0 and first_place(block, 0) < 0:
+                self._text = block[-_REACH - _BACK :]
+                self._at = self._look = len(self._text) - _REACH
+                self._slow_until = 0
+                return
+        self.feed(block)
+
     def end(self) -> bytes:
         """Return the rest, after the last block."""
         return b"".join(self._pass_on(final=True))

@@ -199,6 +199,40 @@ def _same_texts(value: object) -> object:
     return "" if isinstance(value, str) else value
 
 
+SECRETS = (
+    b'"HF_TOKEN": "hunter2hunter2"',
+    b'["--db-password", "hunter2"]',
+    b'"STORAGE_KEY", "' + WANDB.encode() + b'"',
+    b"\\nAPI_TOKEN=hunter2hunter2 ",
+    b"https://me:hunter2@host ",
+    GITHUB.encode(),
+    PRIVATE_KEY.encode(),
+)
+
+
+def searched(text: bytes, block: int) -> Counter[Credential]:
+    search = CredentialFilter()
+    for i in range(0, len(text), block):
+        search.search(text[i : i + block])
+    search.end()
+    return search.found
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_search_finds_them_at_the_border_of_large_blocks(secret: bytes) -> None:
+    block = 20_000
+    for border in (2 * block, 2 * block - (8 << 10)):  # what follows the second is judged with the next block
+        for before in range(border - len(secret) - 2, border + 2):
+            text = b" " * before + secret + b" " * 3 * block
+            assert searched(text, block).total() == 1, before
+
+
+@given(st.lists(st.integers(0, 30_000) | st.sampled_from(SECRETS), max_size=8), st.integers(8_192, 30_000))
+def test_a_search_finds_what_is_removed(parts: list[int | bytes], block: int) -> None:
+    text = b"".join(b"," * part if isinstance(part, int) else part for part in parts)
+    assert searched(text, block) == cleaned(text)[1]
+
+
 @pytest.mark.parametrize("start", re.split(rb"\|(?![^(]*\))", b"|".join([NAME_WORD, FORM_START])))
 @given(st.data())
 def test_the_finder_knows_every_word_and_form(start: bytes, data: st.DataObject) -> None:
