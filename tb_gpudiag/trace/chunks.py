@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -27,7 +28,7 @@ from tb_gpudiag.trace.settle import Settled, Settler
 from tb_gpudiag.trace.structure import Scanner
 from tb_gpudiag.trace.top import Stream
 
-# DuckDB releases the GIL: two workers keep two cores busy while this thread cuts.
+# The scanner and DuckDB release Python's lock: two workers keep two cores busy while this thread cuts.
 _WORKERS: Final = 2
 # Enough chunks to keep the workers busy, few enough to bound memory.
 _CHUNKS_AHEAD: Final = 4
@@ -53,13 +54,14 @@ class _Chunk:
 
 
 class Workers:
-    """Threads that parse chunks, each with its own DuckDB cursor."""
+    """Threads that parse chunks, each with its own parser."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="gpudiag-parse")
         self._parsers: SimpleQueue[Parser] = SimpleQueue()
+        columns_lock = Lock()
         for _ in range(_WORKERS):
-            self._parsers.put(Parser())
+            self._parsers.put(Parser(columns_lock))
 
     def parse(self, text: bytes) -> Future[Part | None]:
         """Parse a JSON array of events in another thread; the result is None if it is not JSON."""
