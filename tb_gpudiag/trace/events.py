@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -11,6 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from tb_gpudiag.trace.name_matcher import NameMatcher
 
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
@@ -218,9 +219,9 @@ class Events:
         return found
 
     @cached_property
-    def names_by_pattern(self) -> dict[re.Pattern[str], Bool]:
-        """Masks of the names that match, shape of `names`: facts.core.matching remembers them here."""
-        return {}
+    def matcher(self) -> NameMatcher:
+        """Matches `names` with patterns."""
+        return NameMatcher(self.names)
 
 
 class MemoryAction(IntEnum):
