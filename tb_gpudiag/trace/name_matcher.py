@@ -59,7 +59,7 @@ def _match_with_re(pattern: re.Pattern[str], names: Sequence[str]) -> npt.NDArra
 @cache
 def _for_re2(pattern: re.Pattern[str]) -> str | None:
     """Return the pattern as RE2 takes it, or None if it has something that RE2 does not know."""
-    if _UNKNOWN_TO_RE2.search(pattern.pattern) or pattern.flags & ~(re.UNICODE | re.IGNORECASE):
+    if _UNKNOWN_TO_RE2.search(pattern.pattern) or pattern.flags & ~(re.UNICODE | re.IGNORECASE | re.DOTALL):
         return None
-    ignored = "(?i)" if pattern.flags & re.IGNORECASE else ""
-    return rf"{ignored}\A(?:{pattern.pattern})\z"
+    flags = "i" * bool(pattern.flags & re.IGNORECASE) + "s" * bool(pattern.flags & re.DOTALL)
+    return rf"(?{flags}:\A(?:{pattern.pattern})\z)"
