@@ -15,7 +15,8 @@ def number(
     column: int,
     rows: npt.NDArray[np.int64],
     where: npt.NDArray[np.uint8],
+    places: npt.NDArray[np.int64],
     numbers: npt.NDArray[np.int32],
-    order: npt.NDArray[np.int64],
+    found: npt.NDArray[np.int64],
     codes: npt.NDArray[np.int32],
 ) -> int: ...

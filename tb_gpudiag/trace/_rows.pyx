@@ -30,15 +30,16 @@ def number(
     int column,
     const int64_t[::1] rows,
     const uint8_t[::1] where,
+    const int64_t[::1] places,
     int32_t[::1] numbers,
-    int64_t[::1] order,
+    int64_t[::1] found,
     int32_t[::1] codes,
 ) -> int:
     """Number the different values of the rows in order of first appearance. Return how many there are.
 
-    values: 0 and more, below len(numbers) - 1. where, shape (m,) or (0,) for all: the other rows have nothing.
-    numbers: filled with -1. order: each different value; -1 for nothing. codes, shape (m,): the number of each row's
-    value.
+    values: 0 and more, below len(places). where, shape (m,) or (0,) for all: the other rows have nothing. places: of
+    each value. numbers, shape (len(places) + 1,): filled with -1. found, likewise: the place of each different value;
+    -1 for nothing. codes, shape (m,): the number of each row's value.
     """
     cdef Py_ssize_t i, row
     cdef int64_t value
@@ -52,7 +53,7 @@ def number(
                 value = values[row]
             if numbers[value + 1] < 0:
                 numbers[value + 1] = count
-                order[count] = value
+                found[count] = -1 if value < 0 else places[value]
                 count += 1
             codes[i] = numbers[value + 1]
     return count

@@ -16,7 +16,17 @@ import pyarrow as pa
 
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.counters import Samples, event_samples
-from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Bool, Category, Float32, Int32, Int64, UInt8
+from tb_gpudiag.trace.events import (
+    GPU_WORK_CATEGORIES,
+    NONE,
+    Bool,
+    Category,
+    Float32,
+    Int32,
+    Int64,
+    UInt8,
+    are_among,
+)
 from tb_gpudiag.trace.fields import Fields, Rows
 from tb_gpudiag.trace.grids import blocks_of
 from tb_gpudiag.trace.messages import message_texts
@@ -31,7 +41,6 @@ LATEST_NS: Final = 4 * 10**18
 LONGEST_NS: Final = 30 * 24 * 3_600 * 10**9
 
 _NUMBERS: Final = ("correlation", "external_id", "python_id", "python_parent", "sequence", "forward_thread")
-_WORK: Final = np.array(GPU_WORK_CATEGORIES, np.uint8)
 # A block has at most 1,024 threads.
 _MOST_WARPS: Final = 32
 # The shapes and settings of an operator's few inputs are shorter.
@@ -42,7 +51,6 @@ LONGEST_NAME: Final = 8_192
 _LONGEST_STACK: Final = 65_536
 # With fewer values than this, a table is faster than sorting.
 _MOST_NUMBERED: Final = 1 << 16
-_COPIES: Final = np.array([Category.MEMCPY, Category.MEMSET], np.uint8)
 
 
 @dataclass(frozen=True)
@@ -157,8 +165,10 @@ def _spans(
     negative = duration_known & (duration_ns < 0)
     duration_ns = np.where(duration_known & ~negative, duration_ns, 0)
     paired = (begin | end)[rows]
-    work = np.isin(category, _WORK)
-    copies = np.isin(category, _COPIES)  # on ROCm, the calls that start copies have bytes, too
+    work = are_among(category, *GPU_WORK_CATEGORIES)
+    copies = are_among(
+        category, Category.MEMCPY, Category.MEMSET
+    )  # on ROCm, the calls that start copies have bytes, too
     of_copies = fields.group("copies") if copies.any() else None
     sizes = of_copies.numbers("copied_bytes", rows) if of_copies else np.full(len(rows), NONE, np.int64)
     sizes[~copies] = NONE
@@ -298,7 +308,7 @@ def _numbered(values: Int64, bound: int) -> tuple[Int64, Int64]:
 
 def _is(phases: pa.DictionaryArray, *texts: str) -> Bool:
     """Mask of the phases that are among `texts`."""
-    known = np.isin(np.array(phases.dictionary.to_pylist(), np.str_), texts)
+    known = np.array([phase in texts for phase in phases.dictionary.to_pylist()], np.bool_)
     return known[phases.indices.to_numpy()] if len(known) else np.zeros(0, np.bool_)
 
 

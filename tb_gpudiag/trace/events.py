@@ -89,6 +89,14 @@ class Thread:
     name: str = ""
 
 
+def are_among(category: UInt8, *categories: Category) -> Bool:
+    """Mask of those that are one of `categories`, shape of `category`."""
+    table = np.zeros(np.iinfo(np.uint8).max + 1, np.bool_)
+    table[list(categories)] = True
+    found: Bool = table[category]
+    return found
+
+
 @dataclass(frozen=True)
 class Events:
     """Spans (phase X, and matched B/E pairs), sorted by start, then in file order.
@@ -193,10 +201,7 @@ class Events:
 
     def among(self, *categories: Category) -> Bool:
         """Mask of the events of these categories, shape (n,)."""
-        table = np.zeros(np.iinfo(np.uint8).max + 1, np.bool_)
-        table[list(categories)] = True
-        found: Bool = table[self.category]
-        return found
+        return are_among(self.category, *categories)
 
     def where(self, *categories: Category) -> Int64:
         """Return the indices of the events of these categories, in order of start."""

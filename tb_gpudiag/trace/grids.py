@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.trace import kineto
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Bool, Category, Float32, UInt8
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Bool, Category, Float32, UInt8, are_among
 from tb_gpudiag.trace.fields import Fields, Rows
 
 _SIDES = (("grid", "block"), ("launch_grid", "launch_block"))
@@ -31,7 +31,7 @@ def blocks_of(
     code = name.indices.to_numpy()
     chosen = (category == Category.KERNEL) & np.isnan(blocks_per_sm)
     if len(rows):
-        chosen |= np.isin(category, np.array(CALL_CATEGORIES, np.uint8)) & call[code]
+        chosen |= are_among(category, *CALL_CATEGORIES) & call[code]
     own = np.flatnonzero(chosen)
     found = fields.group("grids") if len(own) else None
     if found is None:

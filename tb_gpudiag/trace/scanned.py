@@ -124,8 +124,8 @@ class ScannedFields:
 
     def equal(self, name: str, text: str) -> Bool:
         encoded = self.texts(name)
-        table = pc.equal(encoded.dictionary, scalar(text, encoded.dictionary.type))
-        equal: Bool = table.to_numpy(zero_copy_only=False)[encoded.indices.to_numpy()]
+        place = pc.index(encoded.dictionary, scalar(text, encoded.dictionary.type)).as_py()
+        equal: Bool = encoded.indices.to_numpy() == place
         return equal
 
     def texts(
@@ -176,15 +176,14 @@ class ScannedFields:
                 found[~where] = NONE
             return self._decoded(found).dictionary_encode()
         numbers = np.full(len(self._places) + 1, NONE, np.int32)
-        order = np.empty(len(numbers), np.int64)
+        found = np.empty(len(numbers), np.int64)
         codes = np.empty(len(rows), np.int32)
         column = _COLUMN_OF[name]
         some = np.zeros(0, np.uint8) if where is None else where.view(np.uint8)
-        count = _rows.number(self._values[column], self._present, column, rows, some, numbers, order, codes)
-        order = order[:count]
-        places = np.full(count, NONE, np.int64)
-        places[order != NONE] = self._places[order[order != NONE]]
-        encoded = self._decoded(places).dictionary_encode()
+        count = _rows.number(
+            self._values[column], self._present, column, rows, some, self._places, numbers, found, codes
+        )
+        encoded = self._decoded(found[:count]).dictionary_encode()
         if len(encoded.dictionary) < count:  # one text is written in several ways
             codes = encoded.indices.to_numpy()[codes]
         return pa.DictionaryArray.from_arrays(indices32(codes), encoded.dictionary)
