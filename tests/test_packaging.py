@@ -43,14 +43,16 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.Compl
     return done
 
 
-def build(program: str, source: Path, out: Path) -> subprocess.CompletedProcess[str]:
+def build(program: str, source: Path, out: Path, *, cython: bool = False) -> subprocess.CompletedProcess[str]:
     """Run a program in `source` that builds with `backend` into the folder `out`.
 
-    Without npm on the path, so that the frontend cannot be rebuilt. The compiler fails: the modules that it
-    would compile are optional, and take most of the time.
+    Without npm on the path, so that the frontend cannot be rebuilt. Without Cython, or with a compiler that
+    fails: the modules that they would make are optional, and take most of the time.
     """
     out.mkdir()
     start = f"from setuptools import build_meta as backend\nout = {str(out)!r}\n"
+    if not cython:
+        start = f"import sys\nsys.modules['Cython'] = None\n{start}"
     path = str(Path(sys.executable).parent)
     return run(sys.executable, "-c", start + program, cwd=source, PATH=path, CC="false")
 
@@ -68,7 +70,7 @@ def sdist(checkout: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(checkout: Path, sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wheel built from the sdist."""
     folder = tmp_path_factory.mktemp("wheel")
     with tarfile.open(sdist) as archive:
@@ -76,9 +78,9 @@ def wheel(checkout: Path, sdist: Path, tmp_path_factory: pytest.TempPathFactory)
             folder
         )
     (source,) = (child for child in folder.iterdir() if child.is_dir())
-    for generated in checkout.glob("tb_gpudiag/**/*.c"):  # Cython takes seconds to write them again
-        shutil.copy(generated, source / generated.relative_to(checkout))
-    build("backend.build_wheel(out)", source, folder / "out")
+    for generated in REPOSITORY.glob("tb_gpudiag/**/*.c"):  # Cython takes seconds to write them again
+        shutil.copy(generated, source / generated.relative_to(REPOSITORY))
+    build("backend.build_wheel(out)", source, folder / "out", cython=True)
     (made,) = (folder / "out").glob("*.whl")
     return made
 
