@@ -40,12 +40,7 @@ export function paintBoxes(context: Context, scene: Scene, row: Row, boxes: Boxe
     if (isGaps ? !merged : right - left >= NAME_FROM_PX) {
       addLabel(labels, labelOf(slice, boxes, at, { fill, left, right }), isGaps);
     }
-    if (merged || right - left < 2) run.add(fill, left, right, merged);
-    else {
-      run.flush();
-      // One pixel of background on the right separates neighbors.
-      fillBox(strip, fill, left, Math.max(right - left - (isGaps ? 0 : 0.75), 1));
-    }
+    run.paint(fill, left, right, merged);
   }
   run.flush();
   paintLabels(strip, labels, width);
@@ -64,7 +59,17 @@ class Run {
 
   constructor(private readonly strip: Strip) {}
 
-  add(fill: Fill, left: number, right: number, merged = false): void {
+  paint(fill: Fill, left: number, right: number, merged: boolean): void {
+    if (merged || right - left < 2) {
+      this.add(fill, left, right, merged);
+      return;
+    }
+    this.flush();
+    // One pixel of background on the right separates neighbors.
+    fillBox(this.strip, fill, left, Math.max(right - left - (this.strip.isGaps ? 0 : 0.75), 1));
+  }
+
+  private add(fill: Fill, left: number, right: number, merged: boolean): void {
     if (this.fill === fill && this.merged === merged && left <= this.right + 0.5) {
       this.right = Math.max(this.right, right, left + 1);
       this.filled += right - left;

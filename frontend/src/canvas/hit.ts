@@ -2,7 +2,7 @@
 
 import { toTime, type Viewport } from "../base/viewport";
 import { topOf, type Row, type Rows } from "./rows";
-import { firstEndingAfter, holdingAt, type Slice, type SliceLane } from "./slice";
+import { firstEndingAfter, holdingAt, type Boxes, type Slice, type SliceLane } from "./slice";
 
 export interface Hit {
   readonly row: Row;
@@ -45,19 +45,7 @@ export function hit(
   const depth = row.first + Math.floor((y - topOf(row, scroll)) / row.step);
   const boxes = lane?.depths[depth];
   if (!boxes) return null;
-  const near_us = toTime(view, x + NEAR_PX, width_px) - at_us;
-  let best = -1;
-  let nearest = Infinity;
-  for (let at = firstEndingAfter(boxes, at_us - near_us); at < boxes.start_us.length; at += 1) {
-    const start = boxes.start_us[at] ?? 0;
-    if (start > at_us + near_us) break;
-    const away = Math.max(start - at_us, at_us - (boxes.end_us[at] ?? 0), 0);
-    if (away < nearest) {
-      nearest = away;
-      best = at;
-    }
-    if (away === 0) break;
-  }
+  const best = nearestBox(boxes, at_us, toTime(view, x + NEAR_PX, width_px) - at_us);
   if (best === -1) return null;
   const merged = boxes.count[best] ?? 1;
   return {
@@ -71,6 +59,23 @@ export function hit(
     gap: row.kind === "gaps" && merged <= 1 ? (boxes.gap[best] ?? 0) : null,
     queued: null,
   };
+}
+
+/** Return the index of the box nearest to `at_us`, -1 if none is within `near_us`. */
+function nearestBox(boxes: Boxes, at_us: number, near_us: number): number {
+  let best = -1;
+  let nearest = Infinity;
+  for (let at = firstEndingAfter(boxes, at_us - near_us); at < boxes.start_us.length; at += 1) {
+    const start = boxes.start_us[at] ?? 0;
+    if (start > at_us + near_us) break;
+    const away = Math.max(start - at_us, at_us - (boxes.end_us[at] ?? 0), 0);
+    if (away < nearest) {
+      nearest = away;
+      best = at;
+    }
+    if (away === 0) break;
+  }
+  return best;
 }
 
 function hitQueue(slice: Slice, row: Row, { title, queue }: SliceLane, at_us: number): Hit | null {

@@ -101,9 +101,12 @@ function extremes({ time_us, low, high, reserved }: Columns, view: Viewport) {
   for (let at = Math.max(0, columnAt({ time_us }, view.start_us)); at < time_us.length; at += 1) {
     if ((time_us[at] ?? 0) > view.end_us) break;
     // Before a curve begins its value is NaN, which fails every comparison.
-    if ((low[at] ?? NaN) < found.least) found.least = low[at] ?? NaN;
-    if ((high[at] ?? NaN) > found.most) found.most = high[at] ?? NaN;
-    if ((reserved[at] ?? NaN) > found.reserved) found.reserved = reserved[at] ?? NaN;
+    const least = low[at] ?? NaN;
+    const most = high[at] ?? NaN;
+    const held = reserved[at] ?? NaN;
+    if (least < found.least) found.least = least;
+    if (most > found.most) found.most = most;
+    if (held > found.reserved) found.reserved = held;
   }
   return found;
 }

@@ -109,16 +109,10 @@ export const usePage = create<PageState>()((set) => ({
   openLink: (link) => {
     set((now) => {
       const trace = link.trace ?? now.trace;
-      const view =
-        link.start_us !== undefined && link.end_us !== undefined
-          ? { start_us: link.start_us, end_us: link.end_us }
-          : null;
+      const view = range(link.start_us, link.end_us);
+      const selection = range(link.from_us, link.to_us);
       const shown =
         link.row !== undefined && link.place !== undefined ? { row: link.row, place: link.place - 1 } : null;
-      const selection =
-        link.from_us !== undefined && link.to_us !== undefined
-          ? { start_us: link.from_us, end_us: link.to_us }
-          : null;
       return {
         ...(trace === now.trace ? {} : OF_TRACE),
         tab: viewOf(link) ?? now.tab,
@@ -174,6 +168,10 @@ export const usePage = create<PageState>()((set) => ({
 }));
 
 /** Return the view of a link; null if it names neither a view nor a trace. */
+function range(start_us: number | undefined, end_us: number | undefined): Viewport | null {
+  return start_us !== undefined && end_us !== undefined ? { start_us, end_us } : null;
+}
+
 function viewOf(link: Link): ViewName | null {
   if (link.view !== undefined) return link.view;
   if (link.trace === undefined) return null;

@@ -26,6 +26,7 @@ import { usePage } from "../../state/store";
 import type { JobReport } from "../../wire/report";
 import { Section } from "../parts/Section";
 import { useCanvas } from "../parts/useCanvas";
+import { sideways } from "../parts/wheel";
 import { RankLegend } from "./RankLegend";
 import { RankStretches } from "./RankStretches";
 import { laneName, stretchText } from "./stretchText";
@@ -118,14 +119,16 @@ function Chart({ job, lanes }: { job: JobReport; lanes: readonly Lane[] }) {
       setSeen(pan(view, middle, bounds));
     }
   };
+  const zoomBy = (factor: number) => {
+    const { start_us, end_us } = (focus && lanes[focus.lane]?.stretches[focus.stretch]) ?? view;
+    setSeen(zoom(view, factor, (start_us + end_us) / 2, bounds));
+  };
   const onKey = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const at = focus && lanes[focus.lane]?.stretches[focus.stretch];
-    const center = at ? (at.start_us + at.end_us) / 2 : (view.start_us + view.end_us) / 2;
     if (event.key.startsWith("Arrow")) move(event.key);
     else if (event.key === "Enter") open(focus);
-    else if (event.key === "+") setSeen(zoom(view, ZOOM_STEP, center, bounds));
-    else if (event.key === "-") setSeen(zoom(view, 1 / ZOOM_STEP, center, bounds));
+    else if (event.key === "+") zoomBy(ZOOM_STEP);
+    else if (event.key === "-") zoomBy(1 / ZOOM_STEP);
     else if (event.key === "Escape" && seen) setSeen(null);
     else return;
     event.preventDefault();
@@ -196,12 +199,12 @@ function useZoom(
       const now = latest.current;
       const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE_PX : 1;
       const box = element.getBoundingClientRect();
+      const across = sideways(event);
       if (event.ctrlKey || event.metaKey) {
         const at_us = toTime(now.view, event.clientX - box.left, box.width);
         now.setView(zoom(now.view, Math.exp(event.deltaY * unit * WHEEL_ZOOM), at_us, now.bounds));
-      } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-        const sideways = (event.shiftKey ? event.deltaX + event.deltaY : event.deltaX) * unit;
-        now.setView(pan(now.view, (sideways / box.width) * span(now.view), now.bounds));
+      } else if (across !== null) {
+        now.setView(pan(now.view, ((across * unit) / box.width) * span(now.view), now.bounds));
       } else return;
       event.preventDefault();
     };

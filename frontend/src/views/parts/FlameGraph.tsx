@@ -59,17 +59,18 @@ export function FlameGraph(props: Props) {
     if (row >= 0) showRow(scroller.current, row, ROW_PX);
   }, [found, flame, data]);
 
+  const move = (key: string) => {
+    const next = focus === null ? flame.rows[0]?.[0] : neighbor(flame, focus, key);
+    if (next === null || next === undefined) return;
+    setFocused({ of: data, node: next });
+    setHover(null);
+    showRow(scroller.current, flame.depth[next] ?? 0, ROW_PX);
+  };
   const onKey = (key: string) => {
     if (key === "Escape" && onBack) onBack();
     else if (key === "Enter" && focus !== null) onPick(focus);
-    else if (ARROWS.has(key)) {
-      const next = focus === null ? flame.rows[0]?.[0] : neighbor(flame, focus, key);
-      if (next !== null && next !== undefined) {
-        setFocused({ of: data, node: next });
-        setHover(null);
-        showRow(scroller.current, flame.depth[next] ?? 0, ROW_PX);
-      }
-    } else return false;
+    else if (ARROWS.has(key)) move(key);
+    else return false;
     return true;
   };
   return (

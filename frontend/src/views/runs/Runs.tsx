@@ -13,7 +13,7 @@ import { Notice } from "../parts/Notice";
 import { Section } from "../parts/Section";
 import { Searching } from "../status/Searching";
 import { lineColumns, runColumns } from "./columns";
-import { useAnalyses } from "./useAnalyses";
+import { useAnalyses, type Analyses } from "./useAnalyses";
 
 const NONE: readonly RunRow[] = [];
 
@@ -32,6 +32,14 @@ function arranged(
   return folded ? groupedRuns(inOrder, folded) : inOrder;
 }
 
+/** The base's step: of its own row, if it has one. The median of a report is of other steps than that of a row. */
+function useBaseStep(rows: readonly RunRow[]): number {
+  const base = usePage((page) => page.base);
+  const figures = useBaseFigures();
+  if (!figures) return 0;
+  return rows.find(({ trace_id }) => trace_id === base)?.step_us ?? figures.step_us;
+}
+
 /** All runs of the log directory, those with the largest possible saving first. */
 export default function Runs() {
   const { data, error } = useRuns();
@@ -41,12 +49,7 @@ export default function Runs() {
   const rows = useMemo(() => filteredRuns(data?.rows ?? [], search), [data, search]);
   const folders = data?.folders ?? false;
   const byFolder = grouped ?? folders;
-  const base = usePage((page) => page.base);
-  const figures = useBaseFigures();
-  // The base's own row, if it has one: the median of a report is of other steps than that of a row.
-  const base_us = figures
-    ? (data?.rows.find(({ trace_id }) => trace_id === base)?.step_us ?? figures.step_us)
-    : 0;
+  const base_us = useBaseStep(data?.rows ?? NONE);
   const columns = useMemo(() => runColumns(base_us), [base_us]);
   const shown = useMemo(() => lineColumns(columns), [columns]);
   const lines = useMemo(
@@ -71,18 +74,7 @@ export default function Runs() {
           <span className="gd-muted" role="status">
             {summary}
           </span>
-          {analyses.left > 0 && (
-            <Button
-              size="compact-xs"
-              variant="default"
-              title="Analyzes the newest recording of each run, one after the other, while this view is open"
-              onClick={analyses.toggle}
-            >
-              {analyses.on
-                ? `Stop analyzing, ${count(analyses.left)} left`
-                : `Analyze ${count(analyses.left)} new`}
-            </Button>
-          )}
+          {analyses.left > 0 && <Analyze {...analyses} />}
           {(folders || grouped) && (
             <Button
               size="compact-xs"
@@ -148,5 +140,18 @@ export default function Runs() {
         />
       )}
     </Section>
+  );
+}
+
+function Analyze({ left, on, toggle }: Analyses) {
+  return (
+    <Button
+      size="compact-xs"
+      variant="default"
+      title="Analyzes the newest recording of each run, one after the other, while this view is open"
+      onClick={toggle}
+    >
+      {on ? `Stop analyzing, ${count(left)} left` : `Analyze ${count(left)} new`}
+    </Button>
   );
 }

@@ -15,7 +15,7 @@ const ASK_AGAIN_MS = 20_000;
 /** How often a job is asked for: each of its ranks, and then all together, are analyzed only if somebody asks. */
 const ASK_FOR_JOB_MS = 2_000;
 
-interface Analyses {
+export interface Analyses {
   readonly on: boolean;
   /** Runs without an analyzed recording. */
   readonly left: number;

@@ -21,16 +21,6 @@ interface Props {
 /** Finds events by name: "3 of 120", and steps through the matches. */
 export function SearchBox({ search, field }: Props) {
   const { wanted, set, total, at, go, setOpen } = search;
-  const state =
-    wanted.text === ""
-      ? ""
-      : search.problem
-        ? search.problem
-        : at >= 0 && total > 0
-          ? `${count(at + 1)} of ${count(total)}`
-          : search.loading
-            ? "Searching…"
-            : `${count(total)} found`;
   return (
     <div className="gd-search" role="search">
       <TextInput
@@ -86,7 +76,7 @@ export function SearchBox({ search, field }: Props) {
             role="status"
             title={search.problem || undefined}
           >
-            {state}
+            {stateOf(search)}
           </span>
           <span className="gd-buttons" role="group" aria-label="Matches">
             <Step
@@ -132,4 +122,10 @@ function Step({ symbol, label, disabled, onPress }: StepProps) {
       {symbol}
     </ActionIcon>
   );
+}
+
+function stateOf({ problem, loading, total, at }: Search): string {
+  if (problem) return problem;
+  if (at >= 0 && total > 0) return `${count(at + 1)} of ${count(total)}`;
+  return loading ? "Searching…" : `${count(total)} found`;
 }

@@ -3,7 +3,7 @@ import { useMemo } from "react";
 import { exactTime, time } from "../../base/format";
 import { functionFirst } from "../../base/names";
 import type { Viewport } from "../../base/viewport";
-import { firstEndingAfter, type Slice } from "../../canvas/slice";
+import { firstEndingAfter, type Boxes, type Slice } from "../../canvas/slice";
 
 /** The longest ones of what is visible. */
 const MOST = 40;
@@ -52,19 +52,29 @@ export function VisibleTable({ slice, view }: { slice: Slice | null; view: Viewp
 
 function longestIn(slice: Slice, view: Viewport): readonly Item[] {
   let found: Item[] = [];
-  for (const lane of slice.lanes.values()) {
-    for (const boxes of lane.depths) {
-      for (let at = firstEndingAfter(boxes, view.start_us); at < boxes.start_us.length; at += 1) {
-        const start_us = boxes.start_us[at] ?? 0;
-        if (start_us >= view.end_us) break;
-        const us = Math.min(boxes.end_us[at] ?? 0, view.end_us) - Math.max(start_us, view.start_us);
+  for (const { title, depths } of slice.lanes.values()) {
+    for (const boxes of depths) {
+      for (const at of visible(boxes, view)) {
         if (found.length >= 4 * MOST) found = longest(found);
-        const name = functionFirst(slice.names[boxes.name[at] ?? 0] ?? "");
-        found.push({ lane: lane.title, name, count: boxes.count[at] ?? 1, start_us, us });
+        found.push(item(slice, title, boxes, at, view));
       }
     }
   }
   return longest(found).sort((a, b) => a.start_us - b.start_us);
+}
+
+function* visible(boxes: Boxes, { start_us, end_us }: Viewport): Generator<number> {
+  for (let at = firstEndingAfter(boxes, start_us); at < boxes.start_us.length; at += 1) {
+    if ((boxes.start_us[at] ?? 0) >= end_us) break;
+    yield at;
+  }
+}
+
+function item(slice: Slice, lane: string, boxes: Boxes, at: number, view: Viewport): Item {
+  const start_us = boxes.start_us[at] ?? 0;
+  const us = Math.min(boxes.end_us[at] ?? 0, view.end_us) - Math.max(start_us, view.start_us);
+  const name = functionFirst(slice.names[boxes.name[at] ?? 0] ?? "");
+  return { lane, name, count: boxes.count[at] ?? 1, start_us, us };
 }
 
 function longest(items: Item[]): Item[] {

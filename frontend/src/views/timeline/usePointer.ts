@@ -5,6 +5,7 @@ import type { Rows } from "../../canvas/rows";
 import { HEAD_PX } from "../../canvas/scene";
 import type { Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
+import { sideways } from "../parts/wheel";
 import { stepAt } from "./actions";
 
 export interface Hover {
@@ -95,17 +96,20 @@ export function usePointer(stage: Stage) {
     scroller.current?.scrollTo({ top: drag.scroll + drag.y - y });
   };
 
-  const onPointerUp = (event: PointerEvent<HTMLElement>) => {
-    setDrag(null);
-    if (!drag || drag.moved) return;
-    const { x, y } = spot(event);
-    const found = under(x, y);
-    setSelection(y < HEAD_PX ? stepAt(slice?.steps ?? [], toTime(view, x, width)) : null);
+  const open = (found: Hit | null) => {
     const lane = found ? (slice?.lanes.get(found.row.key)?.index ?? -1) : -1;
     if (!found || found.queued) openGap(null);
     else if (found.gap !== null) openGap({ device: found.row.device, gap: found.gap });
     else if (found.count > 1) setView(aired(found));
     else if (lane >= 0) openEvent({ lane, depth: found.depth, start_us: found.start_us });
+  };
+
+  const onPointerUp = (event: PointerEvent<HTMLElement>) => {
+    setDrag(null);
+    if (!drag || drag.moved) return;
+    const { x, y } = spot(event);
+    setSelection(y < HEAD_PX ? stepAt(slice?.steps ?? [], toTime(view, x, width)) : null);
+    open(under(x, y));
   };
 
   return {
@@ -139,14 +143,10 @@ export function usePointer(stage: Stage) {
 }
 
 /** With the whole trace in view, nothing is left to zoom out: the wheel scrolls the lanes, and back to the top. */
-function scrolls(
-  { deltaX, deltaY, shiftKey }: WheelEvent,
-  canvas: HTMLElement,
-  { view, bounds }: Range,
-): boolean {
-  if (shiftKey || Math.abs(deltaX) > Math.abs(deltaY) || span(view) < span(bounds)) return false;
+function scrolls(event: WheelEvent, canvas: HTMLElement, { view, bounds }: Range): boolean {
+  if (sideways(event) !== null || span(view) < span(bounds)) return false;
   const lanes = canvas.closest(".gd-lanes");
-  return deltaY > 0 || (lanes !== null && lanes.scrollTop > 0);
+  return event.deltaY > 0 || (lanes !== null && lanes.scrollTop > 0);
 }
 
 interface Range {
@@ -177,10 +177,10 @@ export function useWheel({ canvas, view, bounds, width }: Wheeled, onZoom: () =>
       if (!zooms && (event.timeStamp - pageScrolled < PAGE_SCROLL_MS || scrolls(event, element, now))) return;
       event.preventDefault();
       const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? LINE_PX : 1;
-      const sideways = event.shiftKey ? event.deltaY + event.deltaX : event.deltaX;
+      const across = sideways(event);
       const { setView } = usePage.getState();
-      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-        setView(pan(now.view, ((sideways * unit) / now.width) * span(now.view), now.bounds));
+      if (across !== null) {
+        setView(pan(now.view, ((across * unit) / now.width) * span(now.view), now.bounds));
       } else {
         const x = event.clientX - element.getBoundingClientRect().left;
         const factor = Math.exp(event.deltaY * unit * WHEEL_ZOOM);

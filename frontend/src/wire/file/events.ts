@@ -177,12 +177,14 @@ function rowsOf({ rows, lanes }: About): Rows {
 function parentsOf(difference: Float64Array, start_ns: Float64Array, rows: Rows, about: About): Int32Array {
   const { firstOfRow, laneOfRow, depthOfRow } = rows;
   const parent = Int32Array.from(difference, (by) => NONE + by);
+  const first = (row: number) => firstOfRow[row] ?? 0;
+  const start = (at: number) => start_ns[at] ?? 0;
   laneOfRow.forEach((lane, row) => {
     if (about.lanes[lane]?.kind === "stream" || depthOfRow[row] === 0) return;
-    const [low, high, above] = [firstOfRow[row] ?? 0, firstOfRow[row + 1] ?? 0, firstOfRow[row - 1] ?? 0];
+    const [above, low, high] = [first(row - 1), first(row), first(row + 1)];
     let next = above;
     for (let at = low; at < high; at++) {
-      while (next < low && (start_ns[next] ?? 0) <= (start_ns[at] ?? 0)) next++;
+      while (next < low && start(next) <= start(at)) next++;
       if (next > above) parent[at] = next - 1 + (difference[at] ?? 0);
     }
   });

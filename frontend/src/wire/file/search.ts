@@ -12,9 +12,7 @@ export function findEvents(events: FileEvents, query: URLSearchParams): Matches 
   try {
     matches = query.get("regex") === "1" ? pattern(text) : contains(text);
   } catch (error) {
-    const why = error instanceof Error ? error.message.split(": ").at(-1) : "";
-    const what = `Not a valid regular expression: ${why ?? ""}`;
-    return { ...NO_MATCHES, state: "failed", error: { what, where: "text", remedy: "" } };
+    return notValid(error);
   }
   const names = matchingNames(
     events,
@@ -43,6 +41,12 @@ const NO_MATCHES: Matches = {
   ...{ state: "ready", error: undefined, progress: 1 },
   ...{ total: 0, first: 0, events: [], per_part: [], names: 0 },
 };
+
+function notValid(error: unknown): Matches {
+  const why = error instanceof Error ? error.message.split(": ").at(-1) : "";
+  const what = `Not a valid regular expression: ${why ?? ""}`;
+  return { ...NO_MATCHES, state: "failed", error: { what, where: "text", remedy: "" } };
+}
 
 function contains(text: string): (name: string) => boolean {
   const wanted = text.toLowerCase();
