@@ -164,8 +164,10 @@ test("without room for all events, what is in the file is exact and the rest is 
   }
   expect(Math.min(inside, outside)).toBeGreaterThan(0);
   const all = (await source("find", new URLSearchParams({ text: "", kind: "operator" }))) as Matches;
-  const whole = answers.find(([route, { kind, text }]) => route === "find" && kind === "operator" && !text);
-  expect(all.total).toBeLessThan((whole?.[2] as Matches).total);
+  const whole = answers.find(
+    ([route, { kind, text }]) => route === "find" && kind === "operator" && !text,
+  )?.[2];
+  expect(all.total).toBeLessThan((whole as Matches).total);
   expect(all.total).toBeGreaterThan(0);
 });
 

@@ -338,7 +338,7 @@ export async function fetchExport(
   if (!answer.ok || !answer.body) throw await refusal(answer);
   const pieces: Uint8Array<ArrayBuffer>[] = [];
   let bytes = 0;
-  for (const reader = answer.body.getReader(); ;) {
+  for (const reader = answer.body.getReader(); ; ) {
     const { done, value } = await reader.read();
     if (done) break;
     pieces.push(value);

@@ -15,7 +15,7 @@ export function squarify(sizes: readonly number[], within: Rect): Rect[] {
   const areas = sizes.map((size) => size * scale);
   const found: Rect[] = [];
   let left = within;
-  for (let first = 0; first < areas.length;) {
+  for (let first = 0; first < areas.length; ) {
     const side = Math.min(left.width, left.height);
     let end = first + 1;
     while (end < areas.length && worst(areas, first, end + 1, side) <= worst(areas, first, end, side))

@@ -9,7 +9,7 @@ export async function copyText(text: string): Promise<boolean> {
     document.body.append(area);
     area.select();
     // The only way on pages without TLS.
-    // eslint-disable-next-line @typescript-eslint/no-deprecated
+    // oxlint-disable-next-line typescript/no-deprecated
     const copied = document.execCommand("copy");
     area.remove();
     return copied;
