@@ -22,6 +22,8 @@ from setuptools.command.sdist import sdist
 ROOT = Path(__file__).resolve().parent
 FRONTEND = ROOT / "frontend"
 COMPILED = sorted(path.relative_to(ROOT) for path in (ROOT / "tb_gpudiag").rglob("*.pyx"))
+# Cython's code for arrays, which it writes. In each of the modules, it would be nine tenths of them.
+SHARED = Path("tb_gpudiag", "trace", "_memoryviews.c")
 BUILT_MODULE = ROOT / "tb_gpudiag" / "static" / "index.js"
 BUILD_BY_HAND = "cd frontend && npm ci && npm run build"
 
@@ -48,12 +50,21 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     modules: list[Extension] = cythonize(
-        [Extension(".".join(path.with_suffix("").parts), [path.as_posix()]) for path in COMPILED],
+        [
+            *(Extension(_module(path), [path.as_posix()]) for path in COMPILED),
+            Extension(_module(SHARED), [SHARED.as_posix()]),
+        ],
         quiet=True,
+        shared_utility_qualified_name=_module(SHARED),
     )
     for module in modules:
         module.optional = True  # a compiler that fails or is missing is no error; cythonize drops this
+        module.extra_compile_args = ["-g0"]  # Python's own flags ask for debug information
     return modules
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts)
 
 
 class BuildWithFrontend(build_py):
