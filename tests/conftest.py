@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
-from functools import _lru_cache_wrapper
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import _lru_cache_wrapper, cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,11 +69,41 @@ def diagnosed_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
+def torch() -> Any:
+    """Skips the test if torch is not installed. Tests with it come last: importing it takes seconds, and its
+    loggers make every later test slower."""
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="session")
+def gloo(torch: Any) -> None:
+    """Skips the test if ranks cannot communicate on the CPU."""
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        pytest.skip("torch without Gloo")
+
+
+@pytest.fixture(scope="session")
 def shared_traces() -> Path:
     """Folder of real traces. Skips the test if it does not exist."""
     if not SHARED_TRACES.is_dir():
         pytest.skip(f"no real traces at {SHARED_TRACES}")
     return SHARED_TRACES
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Import all test modules, if they all run: each of several workers begins with another one.
+
+    In a new checkout, pytest rewrites the asserts of each module, which takes longer than all else before the
+    first test. This way a worker finds most modules rewritten by the others.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    files = sorted((REPOSITORY / "tests").rglob("test_*.py"))
+    first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for path in (*files[first:], *files[:first]):
+        with suppress(Exception, pytest.skip.Exception):  # collecting tells them
+            import_module(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
@@ -100,20 +132,32 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the benchmarks out. Put tests on one real trace in a row, so that they share what is read.
-
-    Tests on simulated traces that several modules share come first, so that one process simulates them.
-    """
+    """Leave the benchmarks out, and put the tests in order."""
     if not _asked_for_benchmarks(config):
         left_out = [item for item in items if item.get_closest_marker("benchmark")]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
+    _put_in_order(items)
+
+
+def _put_in_order(items: list[pytest.Item]) -> None:
+    """Put tests on one real trace in a row, so that they share what is read.
+
+    Tests on simulated traces that several modules share come first, so that one process simulates them; tests
+    with torch come last, so that one process imports it.
+    """
     folders = {path.name for path in SHARED_TRACES.iterdir()} if SHARED_TRACES.is_dir() else set()
     trace_of = {item: _real_trace(item, folders) for item in items}
     for item, trace in trace_of.items():
         if trace is not None:
             item.add_marker("real")
-    items.sort(key=lambda item: (trace_of[item] is not None, trace_of[item] or "", not _on_simulated(item)))
+
+    def place(item: pytest.Item) -> tuple[bool, bool, str, bool]:
+        trace = trace_of[item]
+        in_front = _on_simulated(item.getparent(pytest.Module))
+        return "torch" in _fixtures(item), trace is not None, trace or "", not in_front
+
+    items.sort(key=place)
 
 
 def _asked_for_benchmarks(config: pytest.Config) -> bool:
@@ -123,9 +167,14 @@ def _asked_for_benchmarks(config: pytest.Config) -> bool:
     return "benchmark" in config.option.markexpr or any(BENCHMARKS in (path, *path.parents) for path in named)
 
 
-def _on_simulated(item: pytest.Item) -> bool:
-    """Return whether the test's module uses simulated traces that others use, too."""
-    names = vars(getattr(item, "module", item)).values()
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
+
+
+@cache
+def _on_simulated(module: pytest.Module | None) -> bool:
+    """Return whether the module uses simulated traces that others use, too."""
+    names = vars(module.obj).values() if module else ()
     return any(getattr(value, "__module__", "") in SHARED_SIMULATIONS for value in names)
 
 
@@ -136,4 +185,4 @@ def _real_trace(item: pytest.Item, folders: set[str]) -> str | None:
         trace = str(value).removeprefix(f"{SHARED_TRACES}/")
         if trace.split("/")[0] in folders:
             return trace
-    return "" if "shared_traces" in getattr(item, "fixturenames", ()) else None
+    return "" if "shared_traces" in _fixtures(item) else None

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
 
 @pytest.mark.benchmark
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("torch")
 def test_training_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.benchmarks.training_cost import ROUNDS, costs, table
 

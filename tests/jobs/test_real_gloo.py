@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,11 +13,7 @@ from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.trace.find import find_traces
 
-torch: Any = pytest.importorskip("torch")
-if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
-    pytest.skip("torch without Gloo", allow_module_level=True)
-
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("gloo")]
 
 PROGRAM = Path(__file__).with_name("gloo_job.py")
 WORLD = 4
@@ -28,7 +23,7 @@ FAULTS = {"loader": ("GD602", "Rank 1"), "work": ("GD603", "Rank 2")}
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(gloo: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of one recording with each fault, all by one process: importing torch costs more than a job."""
     return record(tmp_path_factory.mktemp("recorded"), *FAULTS)
 

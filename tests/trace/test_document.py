@@ -186,8 +186,7 @@ def test_spans_are_sorted_by_start_then_by_file_order() -> None:
     assert trace.events.start_ns.tolist() == [0, 500, 500, 3500]
 
 
-def test_an_execution_trace_is_named_and_refused(tmp_path: Path) -> None:
-    torch: Any = pytest.importorskip("torch")
+def test_an_execution_trace_is_named_and_refused(torch: Any, tmp_path: Path) -> None:
     path = tmp_path / "recorded.et.json"
     observer = torch.profiler.ExecutionTraceObserver().register_callback(str(path))
     observer.start()

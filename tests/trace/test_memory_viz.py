@@ -79,6 +79,7 @@ def test_a_page_is_as_untrusted_as_a_pickle(tmp_path: Path) -> None:
         read_trace(str(path))
 
 
+@pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize("name", SNAPSHOTS)
 def test_figures_equal_those_of_torch(name: str, shared_traces: Path) -> None:
     viz = pytest.importorskip("torch.cuda._memory_viz")
@@ -123,6 +124,7 @@ def _blocks(text: str) -> Iterator[tuple[str, int, int]]:
     yield state, requested, whole
 
 
+@pytest.mark.usefixtures("torch")
 def test_torch_writes_pages_that_are_read(tmp_path: Path) -> None:
     viz: Any = pytest.importorskip("torch.cuda._memory_viz")
     path = tmp_path / "view.html"

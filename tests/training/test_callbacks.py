@@ -15,8 +15,6 @@ from tb_gpudiag import DiagnosisHandler
 from tb_gpudiag.service.child_process import worker_environment
 from tests.training.stage import Diagnosed, handler
 
-torch: Any = pytest.importorskip("torch")
-
 pytestmark = pytest.mark.slow
 
 STEPS, ACTIVE = 8, 3
@@ -25,7 +23,7 @@ STEPS, ACTIVE = 8, 3
 class Stage:
     """A handler, what it diagnosed, and options of the profiler that record steps 2 to 4."""
 
-    def __init__(self, made: DiagnosisHandler, got: Diagnosed, folder: Path) -> None:
+    def __init__(self, torch: Any, made: DiagnosisHandler, got: Diagnosed, folder: Path) -> None:
         self.handler, self.got, self.folder = made, got, folder
         self.options = {
             "activities": [torch.profiler.ProfilerActivity.CPU],
@@ -38,19 +36,19 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(torch: Any, tmp_path: Path) -> Iterator[Stage]:
     got = Diagnosed()
     with handler(tmp_path / "log", on_diagnosis=got) as made:
-        yield Stage(made, got, tmp_path)
+        yield Stage(torch, made, got, tmp_path)
 
 
-def batches() -> Any:
+def batches(torch: Any) -> Any:
     return torch.utils.data.DataLoader(
         torch.utils.data.TensorDataset(torch.rand(STEPS, 4), torch.rand(STEPS, 1)), batch_size=1
     )
 
 
-def test_lightning(stage: Stage) -> None:
+def test_lightning(torch: Any, stage: Stage) -> None:
     lightning = pytest.importorskip("pytorch_lightning")
     from tb_gpudiag.training.lightning_callback import DiagnosisCallback
 
@@ -73,11 +71,11 @@ def test_lightning(stage: Stage) -> None:
         enable_progress_bar=False,
         callbacks=[DiagnosisCallback(stage.handler, **stage.options)],
     )
-    trainer.fit(Module(), batches())
+    trainer.fit(Module(), batches(torch))
     stage.check()
 
 
-def test_transformers(stage: Stage) -> None:
+def test_transformers(torch: Any, stage: Stage) -> None:
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
     from tb_gpudiag.training.transformers_callback import DiagnosisCallback
@@ -110,7 +108,7 @@ def test_transformers(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_accelerate(tmp_path: Path, ranks: int) -> None:
+def test_accelerate(torch: Any, tmp_path: Path, ranks: int) -> None:
     pytest.importorskip("accelerate")
     if ranks > 1 and not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
         pytest.skip("torch without Gloo")

@@ -77,8 +77,8 @@ def test_a_handler_writes_into_a_directory_of_its_own(
     expect(provider(log), "run/gpudiag/rank0", [10, 20, 21])
 
 
+@pytest.mark.usefixtures("torch")
 def test_a_summary_writer_of_torch_keeps_its_own_scalars(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     from torch.utils.tensorboard import SummaryWriter
 
     log = tmp_path / "log"

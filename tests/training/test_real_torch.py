@@ -13,8 +13,6 @@ import pytest
 from tb_gpudiag.service.child_process import worker_environment
 from tests.training.stage import Diagnosed, handler
 
-torch: Any = pytest.importorskip("torch")
-
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("handler_job.py")
@@ -22,7 +20,7 @@ DEADLINE_S = 115
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def jobs(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of jobs of one and of two ranks, run by one process: importing torch costs more than a job."""
     folder = tmp_path_factory.mktemp("jobs")
     gloo = torch.distributed.is_available() and torch.distributed.is_gloo_available()
@@ -67,7 +65,7 @@ def test_rank_0_logs_the_verdict_of_the_job(jobs: Path) -> None:
     assert all(sum(line.startswith("callback ") for line in lines) == 2 for lines in ranks)
 
 
-def test_a_schedule_on_demand_records_the_next_steps(tmp_path: Path) -> None:
+def test_a_schedule_on_demand_records_the_next_steps(torch: Any, tmp_path: Path) -> None:
     got = Diagnosed()
     with handler(tmp_path / "log", on_diagnosis=got) as made:
         schedule = made.on_demand(active=3, warmup=1)

@@ -16,9 +16,6 @@ from tb_gpudiag.trace.read import read_trace
 from tests.rules.memory_stage import only
 from tests.rules.stage import is_clear
 
-torch: Any = pytest.importorskip("torch")
-torch.set_num_threads(1)  # more of them spin while they wait for each other: two thirds of the CPU time
-
 WIDTH, ROWS, STEPS = 64, 32, 6
 FLOAT = 4
 OUTPUT_BYTES = ROWS * WIDTH * FLOAT  # per layer
@@ -27,8 +24,8 @@ OUTPUT_BYTES = ROWS * WIDTH * FLOAT  # per layer
 class Job:
     """A small training job. Leaks go into `kept`."""
 
-    def __init__(self) -> None:
-        nn = torch.nn
+    def __init__(self, torch: Any) -> None:
+        self.torch, nn = torch, torch.nn
         self.model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH))
         self.optimizer = torch.optim.Adam(self.model.parameters())
         self.batch = torch.rand(ROWS, WIDTH)
@@ -59,25 +56,25 @@ def keeps_gradients(job: Job) -> None:
 
 def grows_cache(job: Job) -> None:
     job.train()
-    job.cache = torch.cat([job.cache, torch.zeros(ROWS, WIDTH)])
+    job.cache = job.torch.cat([job.cache, job.torch.zeros(ROWS, WIDTH)])
 
 
 def keeps_metrics(job: Job) -> None:
     job.train()
-    with torch.no_grad():
-        job.kept.append(torch.mm(job.batch.T, job.batch))
+    with job.torch.no_grad():
+        job.kept.append(job.torch.mm(job.batch.T, job.batch))
 
 
 def remembers(job: Job) -> None:
     """Keep a tensor that no module allocated and that is too large for a metric."""
     job.train()
-    job.kept.append(torch.rand(256, 256).exp())
+    job.kept.append(job.torch.rand(256, 256).exp())
 
 
 def keeps_penalties(job: Job) -> None:
     """Keep gradient penalties, which have a graph of the forward and of the backward pass."""
-    batch = torch.rand(ROWS, WIDTH, requires_grad=True)
-    (gradient,) = torch.autograd.grad(job.model(batch).sum(), batch, create_graph=True)
+    batch = job.torch.rand(ROWS, WIDTH, requires_grad=True)
+    (gradient,) = job.torch.autograd.grad(job.model(batch).sum(), batch, create_graph=True)
     job.kept.append((gradient.norm(dim=1) - 1).square().mean())
 
 
@@ -98,12 +95,12 @@ def keeps_outputs_of_a_closure(job: Job) -> None:
 def replaces_the_oldest(job: Job) -> None:
     """Keep the last 64 results in a buffer that was full before the recording."""
     job.train()
-    job.kept = [*(job.kept or [torch.rand(256, 256) for _ in range(64)])[1:], torch.rand(256, 256)]
+    job.kept = [*(job.kept or [job.torch.rand(256, 256) for _ in range(64)])[1:], job.torch.rand(256, 256)]
 
 
 def takes_larger_batches(job: Job) -> None:
     """Keep only the last batch."""
-    job.batch = torch.rand(len(job.batch) + ROWS, WIDTH)
+    job.batch = job.torch.rand(len(job.batch) + ROWS, WIDTH)
     job.train()
 
 
@@ -117,16 +114,19 @@ def keeps_numbers(job: Job) -> None:
 
 def keeps_the_last_two(job: Job) -> None:
     job.train()
-    job.kept = [*job.kept[-1:], torch.rand(256, 256)]
+    job.kept = [*job.kept[-1:], job.torch.rand(256, 256)]
 
 
 def line_of(function: Callable[..., None]) -> int:
     return function.__code__.co_firstlineno
 
 
-def recorded(step: Callable[[Job], None], folder: Path, *, skip: int = 2, hook: bool = False) -> Facts:
+def recorded(
+    torch: Any, step: Callable[[Job], None], folder: Path, *, skip: int = 2, hook: bool = False
+) -> Facts:
     """Facts of STEPS recorded steps, after `skip` unrecorded ones."""
-    job = Job()
+    torch.set_num_threads(1)  # more of them spin while they wait for each other: two thirds of the CPU time
+    job = Job(torch)
     if hook:
         job.model[0].register_forward_hook(lambda _module, _inputs, output: job.kept.append(output.detach()))
     profiler = torch.profiler
@@ -159,24 +159,24 @@ def recorded(step: Callable[[Job], None], folder: Path, *, skip: int = 2, hook: 
     ],
 )
 def test_a_real_leak_is_found_with_size_line_and_cause(
-    step: Callable[[Job], None], cause: str, least_bytes: int, tmp_path: Path
+    step: Callable[[Job], None], cause: str, least_bytes: int, tmp_path: Path, torch: Any
 ) -> None:
-    found = only(check(recorded(step, tmp_path)))
+    found = only(check(recorded(torch, step, tmp_path)))
     assert least_bytes <= found.cost_bytes_per_step <= 1.5 * least_bytes
     assert found.title.partition(": ")[2] == cause
     assert _is_at(found, step)
 
 
-def test_a_real_buffer_that_was_full_before_may_look_like_a_leak(tmp_path: Path) -> None:
+def test_a_real_buffer_that_was_full_before_may_look_like_a_leak(tmp_path: Path, torch: Any) -> None:
     """torch's CPU profiler drops the frees of the old entries."""
-    found = only(check(recorded(replaces_the_oldest, tmp_path)))
+    found = only(check(recorded(torch, replaces_the_oldest, tmp_path)))
     assert not found.sure
     assert found.severity == Severity.WARNING
     assert "before the recording" in found.summary
 
 
-def test_a_real_leaking_hook_is_found(tmp_path: Path) -> None:
-    found = only(check(recorded(keeps_nothing, tmp_path, hook=True)))
+def test_a_real_leaking_hook_is_found(tmp_path: Path, torch: Any) -> None:
+    found = only(check(recorded(torch, keeps_nothing, tmp_path, hook=True)))
     assert found.cost_bytes_per_step == OUTPUT_BYTES
     assert found.title.endswith("retained module outputs")
 
@@ -184,10 +184,10 @@ def test_a_real_leaking_hook_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", [keeps_nothing, keeps_numbers, keeps_the_last_two])
 @pytest.mark.parametrize("skip", [0, 2])
 def test_a_real_job_that_keeps_nothing_is_clear(
-    step: Callable[[Job], None], skip: int, tmp_path: Path
+    step: Callable[[Job], None], skip: int, tmp_path: Path, torch: Any
 ) -> None:
     """Recorded from the first step, which allocates the optimizer state, and from a later one."""
-    assert is_clear(check(recorded(step, tmp_path, skip=skip)))
+    assert is_clear(check(recorded(torch, step, tmp_path, skip=skip)))
 
 
 def _is_at(found: Finding, step: Callable[..., None]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,6 @@ from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.trace.read import read_trace
 
-torch: Any = pytest.importorskip("torch")
-
 pytestmark = pytest.mark.slow
 
 
@@ -22,12 +19,19 @@ Times = dict[tuple[str, str], tuple[float, float, float]]
 """(name, shapes) -> calls, self µs, total µs."""
 
 
-@pytest.mark.parametrize("by_shapes", [False, True])
-def test_operators_are_those_of_key_averages(by_shapes: bool, tmp_path: Path) -> None:
-    profiler = _profiled()
-    path = tmp_path / "host_1.1.pt.trace.json"
+@pytest.fixture(scope="module")
+def recorded(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Facts]:
+    """torch's profiler, and the facts of what it recorded."""
+    profiler = _profiled(torch)
+    path = tmp_path_factory.mktemp("recorded") / "host_1.1.pt.trace.json"
     profiler.export_chrome_trace(str(path))
-    ours = _ours(Facts(read_trace(str(path))), "shapes" if by_shapes else "operator")
+    return profiler, Facts(read_trace(str(path)))
+
+
+@pytest.mark.parametrize("by_shapes", [False, True])
+def test_operators_are_those_of_key_averages(by_shapes: bool, recorded: tuple[Any, Facts]) -> None:
+    profiler, facts = recorded
+    ours = _ours(facts, "shapes" if by_shapes else "operator")
     theirs = _theirs(profiler, by_shapes)
     missing = theirs.keys() - ours.keys()
     assert len(missing) <= len(theirs) // 20, missing
@@ -36,7 +40,7 @@ def test_operators_are_those_of_key_averages(by_shapes: bool, tmp_path: Path) ->
         assert ours[key][1:] == pytest.approx(theirs[key][1:], rel=0.01, abs=1), key
 
 
-def _profiled() -> Any:
+def _profiled(torch: Any) -> Any:
     torch.manual_seed(0)
     model = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 30 * 30, 10)
