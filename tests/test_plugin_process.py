@@ -74,16 +74,22 @@ class TensorBoard:
 
 
 def environment_with_plugin(folder: Path) -> dict[str, str]:
-    """Return an environment with this checkout as an installed plugin, whether or not it is installed."""
+    """Return an environment with this checkout as an installed plugin, whether or not it is installed.
+
+    boto3 is there for a server of the tests. TensorBoard would import it, which takes it a third of a second.
+    """
     environment = {**worker_environment(), "GPUDIAG_CACHE_DIR": str(folder / "cache")}
+    site = folder / "site"
+    site.mkdir(parents=True, exist_ok=True)
+    (site / "boto3.py").write_text("raise ImportError('boto3 is not installed')\n")
     try:
         importlib.metadata.distribution("tb-gpudiag")
     except importlib.metadata.PackageNotFoundError:
-        info = folder / "site" / "tb_gpudiag-0.0.0.dist-info"
-        info.mkdir(parents=True, exist_ok=True)
+        info = site / "tb_gpudiag-0.0.0.dist-info"
+        info.mkdir(exist_ok=True)
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tb-gpudiag\nVersion: 0.0.0\n")
         (info / "entry_points.txt").write_text("[tensorboard_plugins]\ngpudiag = tb_gpudiag.loader:Loader\n")
-        environment["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), environment["PYTHONPATH"]])
+    environment["PYTHONPATH"] = os.pathsep.join([str(site), environment["PYTHONPATH"]])
     return environment
 
 
@@ -117,13 +123,11 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-# Each combination that TensorBoard allows, once: its fast loading does not support a spec, and "auto" does
-# not use it then.
+# Each option once: TensorBoard's fast loading does not support a spec, so "auto" is "false" with one.
 WAYS = [
     ("--load_fast=true", "", "logdir"),
     ("--load_fast=auto", "--path_prefix=/a/b", "logdir_spec"),
-    ("--load_fast=false", "", "logdir_spec"),
-    ("--load_fast=false", "--path_prefix=/a/b", "logdir"),
+    ("--load_fast=false", "", "logdir"),
 ]
 
 
