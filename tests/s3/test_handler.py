@@ -72,6 +72,7 @@ def test_an_outage_is_logged_once_and_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(uploads, "PAUSE_S", 0.01)
+    monkeypatch.setattr(uploads, "ATTEMPTS", 2)  # s3fs makes several of each
     caplog.set_level(logging.INFO, "tb_gpudiag.training")
     store.proxy.set("503")
     recorded = uploads.MOST_WAITING + 4
@@ -108,6 +109,7 @@ def test_what_is_not_uploaded_at_the_end_stays(
     assert store.names() == []
 
 
+@pytest.mark.usefixtures("diagnosed_in_process")
 def test_rank_0_reads_the_others_in_the_store(
     store: Store,
     temporary: Path,
