@@ -125,7 +125,7 @@ class Commands:
 def soak_team(
     folder: Path, seconds: float, seed: int = 0, commands: int = COMMANDS, small: bool = False
 ) -> Soaked:
-    """Soak a team for so long. small: each command runs once, on few files, and few pages are open."""
+    """Soak a team for so long. small: one TensorBoard with one page, and commands run once, on few files."""
     storage, found, stop = folder / "storage", Soaked(), threading.Event()
     log, shared = storage / "log", storage / "team"
     for made in (log, shared):
@@ -136,7 +136,7 @@ def soak_team(
     environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], str(REPOSITORY)])
     slow = slow_python_path(folder / "slow", storage, CALL_S, environment["PYTHONPATH"])
     team = {**LIMITS, "GPUDIAG_SHARED_CACHE_DIR": str(shared), "PYTHONPATH": slow}
-    running = [_tensorboard(folder / user, log, team) for user in ("ana", "ben")]
+    running = [_tensorboard(folder / user, log, team) for user in ("ana", "ben")[: 1 if small else None]]
     disturber = TeamDisturber(log, shared, recorded, seed, SMALL_FILES if small else MOST_FILES)
     for _ in range(SMALL_FILES if small else 4):
         disturber.record()

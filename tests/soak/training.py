@@ -58,13 +58,13 @@ def soak_training(
 ) -> Soaked:
     """Train for so long, with so many recordings. The samples are of the training's process.
 
-    small: few different recordings, of which few are kept, and one open page.
+    small: few different recordings, of which few are kept, and nobody watches.
     """
     log, found, stop = folder / "log", Soaked(), threading.Event()
     recorded = contents(small=small)
     expected = expected_reports(folder / "alone", recorded)
     (log / "run").mkdir(parents=True)
-    tensorboard = TensorBoard(folder, f"--logdir={log}", **LIMITS)
+    watching = [] if small else [TensorBoard(folder, f"--logdir={log}", **LIMITS)]
     environment = environment_with_plugin(folder)
     every_s = max(LEAST_EVERY_S, seconds / recordings)
     keep = SMALL_FILES if small else KEEP
@@ -80,7 +80,8 @@ def soak_training(
     disturber = TrainingDisturber(log / "run", folder / "cache", recorded, training.pid, seed)
     pages = [
         threading.Thread(target=visit, args=(tensorboard, found, stop, n))
-        for n in range(1 if small else PAGES)
+        for tensorboard in watching
+        for n in range(PAGES)
     ]
     try:
         for page in pages:
@@ -92,10 +93,11 @@ def soak_training(
         for page in pages:
             page.join()
         said, _ = training.communicate(timeout=ENDS_WITHIN_S)
-        check_reports(tensorboard, {"": str(log)}, found)
+        for tensorboard in watching:
+            check_reports(tensorboard, {"": str(log)}, found)
     finally:
         stop.set()
-        for process in (training, tensorboard.process):
+        for process in (training, *(tensorboard.process for tensorboard in watching)):
             process.kill()
             process.wait()
     if training.returncode:
