@@ -49,12 +49,20 @@ def start() -> Iterator[Callable[..., Slices]]:
     started = []
 
     def make(*command: str) -> Slices:
-        started.append(Slices(command or COMMAND))
+        started.append(Slices(command))
         return started[-1]
 
     yield make
     for each in started:
         each.close()
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[Slices]:
+    """Slices from the real process, which starts once for all tests. A cut off entry may end it."""
+    made = Slices(COMMAND)
+    yield made
+    made.close()
 
 
 def shown(content: bytes) -> Any:
@@ -81,19 +89,17 @@ def starts(folder: Path) -> int:
     return len((folder / "starts").read_text().splitlines())
 
 
-def test_each_kind_of_slice_is_cut(start: Callable[..., Slices], entry: Path) -> None:
-    here = start()
-    timeline = shown(here.get(Question(str(entry), "timeline", WHOLE)))
+def test_each_kind_of_slice_is_cut(real: Slices, entry: Path) -> None:
+    timeline = shown(real.get(Question(str(entry), "timeline", WHOLE)))
     assert [lane["kind"] for lane in timeline["lanes"]] == ["gaps", "stream", "queue", "thread"]
-    memory = shown(here.get(Question(str(entry), "memory", (0, *WHOLE))))
+    memory = shown(real.get(Question(str(entry), "memory", (0, *WHOLE))))
     assert memory["allocated"]["high"] == [0, 1024]
-    assert shown(here.get(Question(str(entry), "gap", (0, 0))))["state"] == "ready"
+    assert shown(real.get(Question(str(entry), "gap", (0, 0))))["state"] == "ready"
 
 
-def test_an_error_of_the_request_arrives_unchanged(start: Callable[..., Slices], entry: Path) -> None:
-    here = start()
+def test_an_error_of_the_request_arrives_unchanged(real: Slices, entry: Path) -> None:
     with pytest.raises(UsageError, match="GPU 7 has no gap 1"):
-        here.get(Question(str(entry), "gap", (7, 1)))
+        real.get(Question(str(entry), "gap", (7, 1)))
 
 
 def test_a_slice_that_is_asked_for_again_is_not_cut_again(
@@ -117,23 +123,19 @@ def test_slices_that_are_kept_are_bounded(
 
 
 @pytest.mark.parametrize("place", [0, 10, 5000, -1])
-def test_an_entry_that_is_cut_off_while_it_is_open_is_corrupt(
-    start: Callable[..., Slices], entry: Path, place: int
-) -> None:
-    here = start()
-    here.get(Question(str(entry), "timeline", WHOLE))
+def test_an_entry_that_is_cut_off_while_it_is_open_is_corrupt(real: Slices, entry: Path, place: int) -> None:
+    real.get(Question(str(entry), "timeline", WHOLE))
     os.truncate(entry, place % entry.stat().st_size)
     for part in range(3):
         with pytest.raises(CorruptEntry):
-            here.get(Question(str(entry), "timeline", (part, part + 100, 512)))
+            real.get(Question(str(entry), "timeline", (part, part + 100, 512)))
 
 
-def test_an_entry_that_is_gone_is_corrupt(start: Callable[..., Slices], entry: Path) -> None:
-    here = start()
-    here.get(Question(str(entry), "timeline", WHOLE))
+def test_an_entry_that_is_gone_is_corrupt(real: Slices, entry: Path) -> None:
+    real.get(Question(str(entry), "timeline", WHOLE))
     entry.unlink()
     with pytest.raises(CorruptEntry):
-        here.get(Question(str(entry), "timeline", (1, 2, 512)))
+        real.get(Question(str(entry), "timeline", (1, 2, 512)))
 
 
 def test_a_process_that_dies_is_replaced_and_asked_again(

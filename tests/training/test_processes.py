@@ -19,7 +19,7 @@ from tests.training.stage import Diagnosed, FakeProfiler, content_of, handler
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("forked_job.py")
-RECORDINGS = 400
+RECORDINGS = 200
 BURST = 8 * diagnosis_queue.MOST_WAITING
 MIB = 1 << 20
 
