@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -35,7 +36,14 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     simulate("input_pipeline").write(folder / "log" / "slow")
     simulate("leak_kept_graph").write(folder / "log" / "leaking")
     simulate(SHORT).write(folder / "outside")
+    age(folder)
     return folder / "log"
+
+
+def age(folder: Path) -> None:
+    """Make files old: a new one might still grow, so an analysis would wait for some seconds."""
+    for path in folder.rglob("*.json*"):
+        os.utime(path, (1_700_000_000, 1_700_000_000))
 
 
 @pytest.fixture
@@ -142,6 +150,7 @@ def test_a_long_list_continues_where_it_ends(tmp_path: Path, in_process: None) -
         name = f"kernel_{i:03}_" + "x" * 5_000
         main_thread.launch(name, at=10 + 60 * i, us=5, runs_at=20 + 60 * i, runs_us=10)
     trace.write(tmp_path / "log" / "run")
+    age(tmp_path)
     with closing(Service([Root(str(tmp_path / "log"))], Settings(tmp_path / "cache"))) as service:
         assistant = Assistant(service, wait_s=60)
         (row,) = assistant.list_runs()["traces"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import os
 import pickle
 import tempfile
 import zlib
@@ -193,6 +194,7 @@ def _server() -> tuple[Server, str]:
     folder = tempfile.mkdtemp(prefix="gpudiag-fuzz-")
     path = Path(folder) / "host_1.1.pt.trace.json"
     path.write_bytes(simulate(SMALL, seed=0).bytes("C2"))
+    os.utime(path, (1_700_000_000, 1_700_000_000))  # a new file might still grow
     server = Server(logdir=folder)
     trace_id = server.only_id()
     server.ready(f"report?id={trace_id}")

@@ -18,8 +18,8 @@ SOME_TESTS = ("tests/rules/test_rules.py", "tests/rules/launches/test_quite_new.
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A copy of the package and of the tests of rules."""
-    ignore = shutil.ignore_patterns("__pycache__", "static")
+    """A copy of the package and of the tests of rules, with their __pycache__: compiling takes seconds."""
+    ignore = shutil.ignore_patterns("static")
     shutil.copytree(REPOSITORY / "tb_gpudiag", tmp_path / "tb_gpudiag", ignore=ignore)
     (tmp_path / "tests").mkdir()
     for name in ("__init__.py", "conftest.py"):
