@@ -167,11 +167,11 @@ export const usePage = create<PageState>()((set) => ({
   },
 }));
 
-/** Return the view of a link; null if it names neither a view nor a trace. */
 function range(start_us: number | undefined, end_us: number | undefined): Viewport | null {
   return start_us !== undefined && end_us !== undefined ? { start_us, end_us } : null;
 }
 
+/** Return the view of a link; null if it names neither a view nor a trace. */
 function viewOf(link: Link): ViewName | null {
   if (link.view !== undefined) return link.view;
   if (link.trace === undefined) return null;
