@@ -64,10 +64,11 @@ NAMED = [
 ]
 NOT_SLOW = ["-m", "not slow"]
 
-# Pytest and what conftest.py needs are imported once, and each command line has a process of its own.
+# Pytest and what conftest.py needs are imported once, and each command line has a process of its own. Of the
+# plugins that are installed, it has the one that pyproject.toml has settings of.
 PROGRAM = """
 import json, os, sys
-import hypothesis, pytest, tb_gpudiag.service.guarded_memory
+import hypothesis, pytest, pytest_timeout, tb_gpudiag.service.guarded_memory
 for arguments in json.loads(sys.argv[1]):
     print("arguments", json.dumps(arguments), flush=True)
     child = os.fork()
@@ -93,7 +94,8 @@ def selected(project: Path) -> Selected:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps([[], NOT_SLOW, of_make_quick(), *NAMED])],
         cwd=project,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_timeout"},
         capture_output=True,
         text=True,
         check=True,

@@ -93,6 +93,15 @@ def environment_with_plugin(folder: Path) -> dict[str, str]:
     return environment
 
 
+def path_with_patch(folder: Path, program: str) -> str:
+    """Return a PYTHONPATH with which the process of TensorBoard runs this program first."""
+    patch = folder / "patch"
+    patch.mkdir()
+    start = 'import sys\nif "tensorboard" in " ".join(sys.orig_argv):\n'
+    (patch / "sitecustomize.py").write_text(start + textwrap.indent(textwrap.dedent(program), "    "))
+    return os.pathsep.join([str(patch), environment_with_plugin(folder)["PYTHONPATH"]])
+
+
 @pytest.fixture(scope="module")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """For tests on how TensorBoard starts: only the first one analyzes the trace."""
@@ -192,17 +201,13 @@ def test_tensorboard_exits_at_once_and_stops_a_running_analysis(
     write_trace(tmp_path / "log", "a", "hang")
     starts = tmp_path / "starts"
     # The real plugin, with an analysis process that hangs.
-    patch = tmp_path / "patch"
-    patch.mkdir()
-    (patch / "sitecustomize.py").write_text(
-        textwrap.dedent(f"""
-            import sys
-            if "tensorboard" in " ".join(sys.orig_argv):
-                from tb_gpudiag.service import service
-                service.Service.__init__.__kwdefaults__["command"] = {FAKE_WORKER!r}
-        """)
+    path = path_with_patch(
+        tmp_path,
+        f"""
+        from tb_gpudiag.service import service
+        service.Service.__init__.__kwdefaults__["command"] = {FAKE_WORKER!r}
+        """,
     )
-    path = os.pathsep.join([str(patch), environment_with_plugin(tmp_path)["PYTHONPATH"]])
     tensorboard = start(f"--logdir={tmp_path / 'log'}", PYTHONPATH=path, GPUDIAG_TEST_STARTS=str(starts))
     (trace,) = eventually(tensorboard.traces)
     eventually(lambda: tensorboard.ask(f"report?id={trace['id']}")["stage"] == "working")

@@ -15,7 +15,7 @@ from tests.plugin.server import Server
 from tests.report.reports import slow_loader
 from tests.s3.server import KEY_ID, SECRET, Store
 from tests.service.helpers import eventually, hasten, write_trace
-from tests.test_plugin_process import TensorBoard
+from tests.test_plugin_process import TensorBoard, path_with_patch
 
 pytestmark = pytest.mark.slow
 
@@ -126,7 +126,16 @@ def test_a_stalled_read_is_tried_again(store: Store, monkeypatch: pytest.MonkeyP
 
 def test_tensorboards_own_process(store: Store, tmp_path: Path) -> None:
     store.put("log/run/rank0.1.pt.trace.json", slow_loader().write(tmp_path).read_bytes())
-    tensorboard = TensorBoard(tmp_path, f"--logdir={store.url('log')}", **store.environment)
+    path = path_with_patch(
+        tmp_path,
+        """
+        from tb_gpudiag.service import index
+        from tb_gpudiag.trace import remote
+        index.SETTLED_AFTER_S = 0.3
+        remote.ATTEMPTS = 1  # s3fs makes several of each
+        """,
+    )
+    tensorboard = TensorBoard(tmp_path, f"--logdir={store.url('log')}", **store.environment, PYTHONPATH=path)
     try:
         (trace,) = eventually(tensorboard.traces, "listed")
         assert trace["run"] == "run"

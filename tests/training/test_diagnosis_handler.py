@@ -65,7 +65,7 @@ def test_a_spawned_process_gets_a_handler_of_its_own(tmp_path: Path) -> None:
     assert again._options == {"on_diagnosis": print, "keep": 2, "writer": tmp_path}
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("diagnosed_in_process")
 def test_each_recording_is_diagnosed_and_logged_in_two_lines(
     tmp_path: Path, profiler: FakeProfiler, caplog: pytest.LogCaptureFixture
 ) -> None:
