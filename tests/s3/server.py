@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -66,18 +67,23 @@ def running_server() -> Iterator[int]:
 @contextmanager
 def store_at(port: int, bucket: str) -> Iterator[Store]:
     """Make a bucket, and a proxy that is closed at the end."""
+    client = _client(port)
+    client.create_bucket(Bucket=bucket)
+    with proxy_to(port) as proxy:
+        yield Store(bucket, proxy, client, environment_of(proxy.address))
+
+
+@cache
+def _client(port: int) -> Any:
     import boto3
 
-    client = boto3.client(
+    return boto3.client(
         "s3",
         endpoint_url=f"http://127.0.0.1:{port}",
         aws_access_key_id=KEY_ID,
         aws_secret_access_key=SECRET,
         region_name="us-east-1",
     )
-    client.create_bucket(Bucket=bucket)
-    with proxy_to(port) as proxy:
-        yield Store(bucket, proxy, client, environment_of(proxy.address))
 
 
 def environment_of(address: str) -> dict[str, str]:

@@ -137,7 +137,6 @@ def test_a_helper_that_is_killed_is_replaced(
     store: Store, temporary: Path, profiler: FakeProfiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uploads, "PAUSE_S", 0.01)
-    profiler.content += b" " * (60 << 20)  # in parts
     with handler(store.url("run")) as made:
         store.proxy.set("stall", times=1)
         made(profiler)

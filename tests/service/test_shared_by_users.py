@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -66,26 +67,32 @@ STEPS: Mapping[str, Callable[[Path], None]] = {
     step.__name__: step for step in (share, use_and_replace, try_in_vain, open_trace, open_trace_in_vain)
 }
 
-# Everything is imported first: these users cannot read this checkout.
+# Everything is imported first: these users cannot read this checkout. Each is a fork, so it is imported once.
 PROGRAM = """
-import os, sys
+import json, os, sys
 from pathlib import Path
 from tests.service.test_shared_by_users import STEPS
 
-name, path, user, group = sys.argv[1:]
-os.setgroups([int(group)])
-os.setgid(int(user))
-os.setuid(int(user))
-os.umask(0o077)
-STEPS[name](Path(path))
+for user, group, name in json.loads(sys.argv[2]):
+    child = os.fork()
+    if not child:
+        os.setgroups([group])
+        os.setgid(user)
+        os.setuid(user)
+        os.umask(0o077)
+        STEPS[name](Path(sys.argv[1]))
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(1)
 """
 
 
-def as_user(user: int, step: Callable[[Path], None], path: Path) -> None:
-    """Run a step in a process of this user; fail if it fails there."""
+def as_users(path: Path, *steps: tuple[int, Callable[[Path], None]]) -> None:
+    """Run each step in a process of its user; fail if one fails there."""
     environment = worker_environment()
     environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), environment["PYTHONPATH"]])
-    command = [sys.executable, "-c", PROGRAM, step.__name__, str(path), str(user), str(GROUPS[user])]
+    named = json.dumps([(user, GROUPS[user], step.__name__) for user, step in steps])
+    command = [sys.executable, "-c", PROGRAM, str(path), named]
     done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -109,9 +116,7 @@ def team(open_folder: Path) -> Path:
 
 
 def test_members_of_the_group_share_entries_and_others_do_not(team: Path) -> None:
-    as_user(ANA, share, team)
-    as_user(EVE, try_in_vain, team)
-    as_user(BEN, use_and_replace, team)
+    as_users(team, (ANA, share), (EVE, try_in_vain), (BEN, use_and_replace))
 
 
 def test_a_user_who_cannot_open_the_trace_has_no_fingerprint_to_ask_with(open_folder: Path) -> None:
@@ -119,5 +124,4 @@ def test_a_user_who_cannot_open_the_trace_has_no_fingerprint_to_ask_with(open_fo
     os.chown(path, ANA, GROUP)
     path.chmod(0o640)
     path.parent.chmod(0o755)
-    as_user(BEN, open_trace, path)
-    as_user(EVE, open_trace_in_vain, path)
+    as_users(path, (BEN, open_trace), (EVE, open_trace_in_vain))
