@@ -140,7 +140,7 @@ def test_exports_of_ranks_are_a_job(tmp_path: Path, capsys: pytest.CaptureFixtur
             variable = f'{name}="{value}"'
             export.add("META_DATA_CAPTURE", name="PROCESS_0:ENVIRONMENT_VARIABLE", value=variable)
         export.write(tmp_path / f"rank{rank}.sqlite")
-    assert main(["job", str(tmp_path), "--format", "json"]) == 0
+    assert main(["job", str(tmp_path), "--format", "json", "--processes", "1"]) == 0
     (job,) = json.loads(capsys.readouterr().out)["jobs"]
     assert [rank["rank"] for rank in job["ranks"]] == [0, 1]
     assert "GD602" in [found["rule"] for found in job["findings"]]
