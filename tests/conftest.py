@@ -5,9 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import _lru_cache_wrapper, cache
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,22 +86,6 @@ def shared_traces() -> Path:
     if not SHARED_TRACES.is_dir():
         pytest.skip(f"no real traces at {SHARED_TRACES}")
     return SHARED_TRACES
-
-
-def pytest_collection(session: pytest.Session) -> None:
-    """Import all test modules, if they all run: each of several workers begins with another one.
-
-    In a new checkout, pytest rewrites the asserts of each module, which takes longer than all else before the
-    first test. This way a worker finds most modules rewritten by the others.
-    """
-    worker = getattr(session.config, "workerinput", None)
-    if worker is None or session.config.args != session.config.getini("testpaths"):
-        return
-    files = sorted((REPOSITORY / "tests").rglob("test_*.py"))
-    first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
-    for path in (*files[first:], *files[:first]):
-        with suppress(Exception, pytest.skip.Exception):  # collecting tells them
-            import_module(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
