@@ -135,8 +135,7 @@ def _timestamps(timed: Timed, generation: Generation) -> str:
 
 
 def _decimal_us(ns: int) -> str:
-    us, rest = divmod(abs(ns), 1000)
-    return f"{'-' if ns < 0 else ''}{us}.{rest:03d}"
+    return f"{ns // 1000}.{ns % 1000:03d}" if ns >= 0 else f"-{_decimal_us(-ns)}"
 
 
 def _with_numbers(timed: Timed, generation: Generation) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def test_hosts_bound_the_step_after_a_fix(
     fault: tuple[FaultKind, float, tuple[str, ...]],
 ) -> None:
     """Without the fault, GPUs wait for their hosts half of the time. A slow rank hides that."""
-    check_fix(replace(DDP, steps=5, layer_us=60, layer_mib=4), fault)
+    check_fix(replace(DDP, steps=5, layers=6, layer_us=60, layer_mib=4), fault)
 
 
 def slowdown(run: SimulatedJob) -> tuple[float, JobSlowdown]:

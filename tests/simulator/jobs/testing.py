@@ -16,15 +16,15 @@ from tests.simulator.jobs.settings import DistributedJob
 from tests.trace.support import read_bytes
 
 JOBS = {
-    "ddp": DistributedJob("ddp", ranks=4),
-    "ddp on two hosts": DistributedJob("ddp", ranks=4, hosts=2, steps=4),
-    "fsdp": DistributedJob("fsdp", ranks=4, hosts=2, steps=3),
-    "fsdp within hosts": DistributedJob("fsdp", ranks=4, hosts=2, degree=2, steps=3),
+    "ddp": DistributedJob("ddp", ranks=4, layers=4),
+    "ddp on two hosts": DistributedJob("ddp", ranks=4, hosts=2, layers=5, steps=4),
+    "fsdp": DistributedJob("fsdp", ranks=4, hosts=2, layers=3, steps=3),
+    "fsdp within hosts": DistributedJob("fsdp", ranks=4, hosts=2, degree=2, layers=3, steps=3),
     "pp": DistributedJob("pp", ranks=4, hosts=2, degree=4, layers=1, steps=3),
     "pp with replicas": DistributedJob("pp", ranks=4, degree=2, layers=1, steps=3),
-    "tp": DistributedJob("tp", ranks=2, degree=2, steps=3),
-    "tp with replicas": DistributedJob("tp", ranks=4, hosts=2, degree=2, steps=3),
-    "ep": DistributedJob("ep", ranks=4, hosts=2, degree=2, steps=3),
+    "tp": DistributedJob("tp", ranks=2, degree=2, layers=3, steps=3),
+    "tp with replicas": DistributedJob("tp", ranks=4, hosts=2, degree=2, layers=3, steps=3),
+    "ep": DistributedJob("ep", ranks=4, hosts=2, degree=2, layers=3, steps=3),
 }
 """Healthy jobs of every parallelism."""
 
