@@ -125,7 +125,7 @@ OTHERS = st.fixed_dictionaries({"ph": st.sampled_from("sfMC"), "name": st.text(m
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(
-    st.lists(SPANS | MEMORY | OTHERS, max_size=25),
+    st.lists(SPANS | MEMORY | OTHERS, max_size=12),
     st.integers(1, 400),
     st.sampled_from([None, 1, 4]),
     st.booleans(),

@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,11 @@ SCENARIOS = [
 """Without those in which the GPU itself waits for something that is not in the trace."""
 
 
+@cache
+def _simulated(name: str) -> Simulated:
+    return simulate(name, seed=3, noise=0.1)
+
+
 def _facts(run: Simulated, folder: Path) -> Facts:
     return Facts(read_trace(str(run.write(folder, gzipped=False))))
 
@@ -80,7 +86,7 @@ def _delayed(gpu: list[GpuSpan], share: float, seed: int) -> list[GpuSpan]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_simulated_job_is_predicted(name: str, tmp_path: Path) -> None:
-    replay = _facts(simulate(name, seed=3, noise=0.1), tmp_path).replay
+    replay = _facts(_simulated(name), tmp_path).replay
     assert replay.error < WORST_ERROR
     assert not why_not_replayed(replay)
 
@@ -89,9 +95,9 @@ def test_a_simulated_job_is_predicted(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("share", [1.0, 0.1])
 @pytest.mark.parametrize("name", ["input_pipeline", "host_bound", "host_sync", "launch_bound"])
 def test_random_delays_on_starts_fail_the_gate(name: str, share: float, tmp_path: Path) -> None:
-    run = simulate(name, seed=3, noise=0.1)
-    run.recording.gpu[:] = _delayed(run.recording.gpu, share, seed=1)
-    facts = _facts(run, tmp_path)
+    run = _simulated(name)
+    late = replace(run.recording, gpu=_delayed(run.recording.gpu, share, seed=1))
+    facts = _facts(replace(run, recording=late), tmp_path)
     assert facts.replay.unchanged.window_ns == pytest.approx(facts.replay.measured.window_ns, rel=0.01)
     assert trusted_replay(facts) is None
     for found in run_rules(facts).findings:

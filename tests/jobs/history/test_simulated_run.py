@@ -17,7 +17,7 @@ from tests.simulator.scenarios import FAULTS, HEALTHY
 
 pytestmark = pytest.mark.slow
 
-RECORDINGS = 16
+RECORDINGS = 12
 HOUR_NS = 3_600 * 10**9
 MIB = 1 << 20
 LEAK_PER_HOUR = 3 * MIB
@@ -62,9 +62,9 @@ def test_a_healthy_run(tmp_path: Path) -> None:
 def test_a_loader_that_becomes_slow(tmp_path: Path) -> None:
     slow = replace(INPUT.planted(1.0), steps=6, blocks=4)
     healthy = INPUT.fixed(slow)
-    made = [recorded(healthy if number < 10 else slow, number, tmp_path) for number in range(RECORDINGS)]
+    made = [recorded(healthy if number < 6 else slow, number, tmp_path) for number in range(RECORDINGS)]
     (history,) = histories(made)
     (change,) = history.changes
-    assert (change.what, change.point) == ("step", 10)
+    assert (change.what, change.point) == ("step", 6)
     assert change.causes[0].cause == "input"
     assert "GD101 input_pipeline" in change.sentence
