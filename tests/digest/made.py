@@ -48,11 +48,13 @@ ABOUT = About(
 
 Row = Mapping[str, Any]
 
+EMPTY = {name: schema.empty_table() for name, schema in TABLES.items()}
+
 
 def table(name: str, rows: Sequence[Row]) -> pa.Table:
     """Make a table of rows. What a row lacks is 0, False, "" or no time of any cause."""
     if not rows:
-        return TABLES[name].empty_table()
+        return EMPTY[name]
     columns = []
     for field in TABLES[name]:
         columns.append(pa.array([row.get(field.name, _nothing(field.type)) for row in rows], field.type))

@@ -42,10 +42,15 @@ def test_the_patterns_are_found() -> None:
     assert "kernel_names.COMMUNICATION_KERNEL" in PATTERNS
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_recorded_names(pattern: str) -> None:
+@pytest.fixture(scope="module")
+def recorded() -> list[str]:
     lines = RECORDED.read_text(encoding="utf-8").splitlines()
-    check(["", *(line.split(maxsplit=1)[-1] for line in lines)], PATTERNS[pattern])
+    return ["", *(line.split(maxsplit=1)[-1] for line in lines)]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_recorded_names(pattern: str, recorded: list[str]) -> None:
+    check(recorded, PATTERNS[pattern])
 
 
 @pytest.mark.parametrize("pattern", FOR_RE2)
