@@ -99,8 +99,13 @@ OLD_PLUGIN := torch-tb-profiler==0.4.3 pandas python-dateutil pytz six tzdata
 	$(UV) --no-deps --target $@ $(OLD_PLUGIN) || $(PIP) --no-deps --upgrade --target $@ $(OLD_PLUGIN) || \
 		echo "test: torch-tb-profiler is not available: its test is skipped"
 
+# pytest compiles each module of tests with its own form of assert. Workers that start together would each do it.
+.make/compiled-tests: .make/venv
+	$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true  # test-python says what is wrong
+	@touch $@
+
 # What tests of Python need apart from the environment itself.
-FOR_PYTHON_TESTS := $(STATIC) .make/torch-tb-profiler $(if $(CI),.make/torch-for-tests)
+FOR_PYTHON_TESTS := $(STATIC) .make/torch-tb-profiler .make/compiled-tests $(if $(CI),.make/torch-for-tests)
 
 # Continuous integration tries a failed test a second time, and says so: processes of its own may take long there.
 # Two phases, each on all cores: what downloads, next to what needs only Node.js; then what needs both.
