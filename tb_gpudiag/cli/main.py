@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from tb_gpudiag.cli.output import DEFECT, LineFormatter, report_bug, tell
 from tb_gpudiag.errors import GpudiagError, is_out_of_memory
-from tb_gpudiag.service.child_process import ONE_THREAD, without_collecting
+from tb_gpudiag.service.child_process import use_environment, without_collecting
 from tb_gpudiag.version import __version__
 
 COMMANDS = {
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"(Raise the limit to {LEAST_ADDRESS_SPACE_MB} MB or more: `ulimit -v`.)"
         )
         return UNUSABLE
-    os.environ.update({**ONE_THREAD, **os.environ})
+    use_environment()
     with without_collecting():  # and import only the subcommand that runs: `explain` needs no protobuf
         command = importlib.import_module(f"tb_gpudiag.cli.{parsed.command}")
     try:
