@@ -34,6 +34,8 @@ _WORKERS: Final = 2
 _CHUNKS_AHEAD: Final = 4
 
 _CUT: Final = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
+# Probably: a list of objects in an event ends like this, too.
+_ARRAY_END: Final = re.compile(rb"\}[ \t\r\n]*\][ \t\r\n]*(?:\}|,[ \t\r\n]*\")")
 _AFTER_ELEMENT: Final = re.compile(rb"\A[ \t\r\n]*,")
 _BRACE: Final = ord("{")
 _FIRST_LOOK_BYTES: Final = 8 << 10
@@ -214,24 +216,36 @@ class EventArray:
                 size += len(block)
                 weight += weight_of_block
             if self._stream_ended:
-                # The end of the array is in here, or the file is cut off: as it is, it does not parse.
-                self._carry = b""
-                return _Chunk(b"".join((b"[", *pieces, b"]")), b"", None)
+                return self._last_chunk(b"".join(pieces))
             text, before = pieces[-1], pieces[:-1]
             cut = _last_cut(text)
             if cut is None:
                 text, before = b"".join(pieces), []
                 cut = _last_cut(text)
             if cut is not None:
-                self._carry = text[cut.end() :]
-                end = cut.start() + 1
-                body = b"".join((b"[", *before, memoryview(text)[:end], b"]"))
-                return _Chunk(body, text[end : cut.end()], self._workers.parse(body))
+                return self._chunk(before, text, cut)
             if size > self._limits.max_element_bytes or weight > 2 * size:
                 self._carry = b""
                 return _Chunk(b"".join((b"[", text, b"]")), b"", None)
             pieces = [text]
             target = weight + self._limits.chunk_bytes
+
+    def _last_chunk(self, text: bytes) -> _Chunk:
+        """Cut the last text before the array's last event. The next call gets the rest: it has the end of the
+        array, or the file is cut off, so it does not parse as it is."""
+        end = _ARRAY_END.search(text)
+        cut = _last_cut(text, end.start() if end else len(text))
+        if cut is not None:
+            return self._chunk([], text, cut)
+        self._carry = b""
+        return _Chunk(b"".join((b"[", text, b"]")), b"", None)
+
+    def _chunk(self, before: list[bytes], text: bytes, cut: re.Match[bytes]) -> _Chunk:
+        """Parse what precedes the cut in `text`, and what precedes that."""
+        self._carry = text[cut.end() :]
+        end = cut.start() + 1
+        body = b"".join((b"[", *before, memoryview(text)[:end], b"]"))
+        return _Chunk(body, text[end : cut.end()], self._workers.parse(body))
 
     def _light_block(self) -> tuple[bytes, int]:
         """Return the next block of the stream, or its first part if it has too many events for one chunk; and
@@ -254,13 +268,15 @@ class EventArray:
         return max(len(text), braces * self._limits.least_event_bytes)
 
 
-def _last_cut(text: bytes) -> re.Match[bytes] | None:
-    """Find the last place in `text` where an event probably ends and another begins."""
+def _last_cut(text: bytes, before: int | None = None) -> re.Match[bytes] | None:
+    """Find the last place in `text`, or in its part up to `before`, where an event probably ends and another
+    begins."""
+    end = len(text) if before is None else before
     look = _FIRST_LOOK_BYTES
     while True:
-        begin = max(len(text) - look, 0)
+        begin = max(end - look, 0)
         last = None
-        for last in _CUT.finditer(text, begin):  # noqa: B007  (only the last match is needed)
+        for last in _CUT.finditer(text, begin, end):  # noqa: B007  (only the last match is needed)
             pass
         if last is not None or begin == 0:
             return last

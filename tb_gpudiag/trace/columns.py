@@ -27,7 +27,7 @@ from tb_gpudiag.trace.events import (
     UInt8,
     are_among,
 )
-from tb_gpudiag.trace.fields import Fields, Rows
+from tb_gpudiag.trace.fields import Fields, Rows, all_empty
 from tb_gpudiag.trace.grids import blocks_of
 from tb_gpudiag.trace.messages import message_texts
 from tb_gpudiag.trace.snapshot_segments import MOST_BYTES
@@ -253,7 +253,7 @@ def _texts_where(
     take much memory."""
     keeps = np.array([kept(n) for n in name.dictionary.to_pylist()] or [False], np.bool_)
     if fields is None or not keeps.any():
-        return pa.DictionaryArray.from_arrays(np.zeros(len(name), np.int32), [""])
+        return all_empty(len(name))
     return fields.texts(field, rows, where=keeps[name.indices.to_numpy()], most=_LONGEST_SHAPES)
 
 

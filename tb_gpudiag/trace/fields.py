@@ -81,7 +81,7 @@ class ParsedFields:
         if most:
             texts = pc.if_else(pc.fill_null(pc.less_equal(pc.binary_length(texts), most), False), texts, "")
         if len(texts) and texts.null_count == len(texts):
-            return pa.DictionaryArray.from_arrays(np.zeros(len(texts), np.int32), _one_empty(texts.type))
+            return all_empty(len(texts), texts.type)
         encoded = pc.fill_null(texts, scalar("", texts.type)).dictionary_encode()
         return shortened(encoded, cut) if cut else encoded
 
@@ -155,6 +155,13 @@ def indices32(codes: Int32) -> pa.Array:
 def scalar(value: int | float | str, kind: pa.DataType) -> pa.Scalar:
     """Return a value for Arrow. Cached: pyarrow looks for pandas here, too."""
     return pa.scalar(value, kind)
+
+
+def all_empty(count: int, kind: pa.DataType | None = None) -> pa.DictionaryArray:
+    """Return so many empty texts."""
+    return pa.DictionaryArray.from_arrays(
+        indices32(np.zeros(count, np.int32)), _one_empty(kind or pa.string())
+    )
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.events import NONE, Message
-from tb_gpudiag.trace.fields import Fields, Rows, indices
+from tb_gpudiag.trace.fields import Fields, Rows, all_empty, indices
 from tb_gpudiag.trace.vocabulary.kernel_names import communicates
 from tb_gpudiag.trace.vocabulary.operators import COLLECTIVE_PARAMETERS
 
@@ -32,7 +32,7 @@ def message_texts(fields: Fields, rows: Rows, name: pa.DictionaryArray) -> pa.Di
     has = np.array([_has_message(n) for n in name.dictionary.to_pylist()] or [False], np.bool_)
     found = fields.group("messages") if has.any() else None
     if found is None:
-        return pa.DictionaryArray.from_arrays(np.zeros(len(name), np.int32), [""])
+        return all_empty(len(name))
     own = np.flatnonzero(has[name.indices.to_numpy()])
     columns = [found.texts(key, rows[own]).dictionary_decode() for key in kineto.SELDOM["messages"]]
     joined = pc.binary_join_element_wise(*columns, _SEPARATOR)

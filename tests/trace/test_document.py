@@ -29,6 +29,8 @@ SMALL_CHUNKS = Limits(chunk_bytes=16)
         f'{{"a": "traceEvents\\": [", "traceEvents": {EVENTS}}}',
         f'{{"trace\\u0045vents": {EVENTS}}}',
         f'{{"traceEvents": {EVENTS}, "deviceProperties": []}}',
+        f'{{"traceEvents": {EVENTS}, "deviceProperties": [{{"id": 0}}, {{"id": 1}}], "x": [{{}}, {{}}]}}',
+        f'{{"traceEvents": {EVENTS[:-2]}, "args": {{"a": [{{"b": 1}}, {{"b": 2}}], "c": 3}}}}], "x": 1}}',
         f'{{"x": 1, "x": 2, "traceEvents": {EVENTS}, "x": 3}}',
         f'{{"x": NaN, "y": -Infinity, "traceEvents": {EVENTS}, "z": inf}}',
         json.dumps({"k": 1, "traceEvents": json.loads(EVENTS), "z": {"a": [[]]}}, indent=4),
