@@ -19,7 +19,10 @@ ONE_PASS = "one pass of yyjson"  # with DuckDB, on one core; it keeps no values
 READ = "read_trace"
 DIAGNOSE = "whole diagnosis"
 
+# As the command and the analyses of the tab do it, in a process of their own.
 DIAGNOSIS = """
+from tb_gpudiag.service.child_process import use_environment
+use_environment()
 from tb_gpudiag.report.diagnosis import diagnose_path  # with all imports
 # measured
 result = diagnose_path(path).trace.events
