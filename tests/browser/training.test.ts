@@ -58,7 +58,9 @@ it.skipIf(!hasTorch())(
     await frame.getByRole("navigation", { name: "Views" }).getByRole("button", { name: "Runs" }).click();
     await row("plain").waitFor();
     await expect
-      .poll(() => frame.getByText(/being analyzed|waiting for analysis|not analyzed/).count())
+      .poll(() => frame.getByText(/being analyzed|waiting for analysis|not analyzed/).count(), {
+        timeout: 60_000, // several analyses, next to other tests
+      })
       .toBe(0);
     const listed = (await tensorboard.get("traces")) as { traces: { run: string; state: string }[] };
     expect(listed.traces.filter(({ run }) => run === "kept")).toHaveLength(2);

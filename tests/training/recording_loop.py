@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trac
 from tb_gpudiag import DiagnosisHandler
 
 STEPS, WIDTH, ROWS, LAYERS = 4, 512, 64, 12
-EVERY_S = 2.0
+EVERY_S = 4.0
 KEPT = 2
 
 
