@@ -50,7 +50,7 @@ def worker_environment() -> dict[str, str]:
 def use_environment() -> None:
     """Set ENVIRONMENT for this process, which has not imported numpy, and those that it starts."""
     os.environ.update({**ENVIRONMENT, **os.environ})
-    with contextlib.suppress(OSError, AttributeError, ValueError):  # another C library
+    with contextlib.suppress(OSError, AttributeError, TypeError, ValueError):  # another C library or system
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, int(os.environ["MALLOC_ARENA_MAX"]))
 
 

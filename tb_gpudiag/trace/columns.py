@@ -166,9 +166,8 @@ def _spans(
     duration_ns = np.where(duration_known & ~negative, duration_ns, 0)
     paired = (begin | end)[rows]
     work = are_among(category, *GPU_WORK_CATEGORIES)
-    copies = are_among(
-        category, Category.MEMCPY, Category.MEMSET
-    )  # on ROCm, the calls that start copies have bytes, too
+    # On ROCm, the calls that start copies have bytes, too.
+    copies = are_among(category, Category.MEMCPY, Category.MEMSET)
     of_copies = fields.group("copies") if copies.any() else None
     sizes = of_copies.numbers("copied_bytes", rows) if of_copies else np.full(len(rows), NONE, np.int64)
     sizes[~copies] = NONE
