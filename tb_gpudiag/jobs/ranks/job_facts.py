@@ -20,10 +20,10 @@ from tb_gpudiag.jobs.ranks.operations import RankOperations, operations_of
 from tb_gpudiag.jobs.ranks.own_time import OwnTime, own_time_of
 from tb_gpudiag.jobs.ranks.parallelism import parallelisms
 from tb_gpudiag.jobs.ranks.waits import Waits, waits_of
-from tb_gpudiag.jobs.what_if_digests import job_work
-from tb_gpudiag.jobs.what_if_replay import JobReplay
-from tb_gpudiag.jobs.what_if_slowdown import JobSlowdown, slowdown_of
-from tb_gpudiag.jobs.what_if_work import JobWork
+from tb_gpudiag.jobs.replay.digest_work import job_work
+from tb_gpudiag.jobs.replay.job_replay import JobReplay
+from tb_gpudiag.jobs.replay.rank_work import JobWork
+from tb_gpudiag.jobs.replay.slowdown import JobSlowdown, slowdown_of
 from tb_gpudiag.trace.events import Int64, Recorder
 
 # Digests are untrusted: times can be any numbers.

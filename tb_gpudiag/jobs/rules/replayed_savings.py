@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, Change
+from tb_gpudiag.jobs.replay.peers import SHARED
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, find_uneven
-from tb_gpudiag.jobs.what_if_peers import SHARED
-from tb_gpudiag.jobs.what_if_replay import UNCHANGED, Change
 from tb_gpudiag.rules.rule import Saving
 from tb_gpudiag.rules.run import Found
 

@@ -13,10 +13,10 @@ import pytest
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.jobs.what_if_digests import job_work
-from tb_gpudiag.jobs.what_if_replay import UNCHANGED, WITHOUT_STRAGGLING, Change, JobReplay
-from tb_gpudiag.jobs.what_if_slowdown import TRANSFER, slowdown_of
-from tb_gpudiag.jobs.what_if_work import JobWork
+from tb_gpudiag.jobs.replay.digest_work import job_work
+from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, WITHOUT_STRAGGLING, Change, JobReplay
+from tb_gpudiag.jobs.replay.rank_work import JobWork
+from tb_gpudiag.jobs.replay.slowdown import TRANSFER, slowdown_of
 from tb_gpudiag.trace.events import NONE
 from tests.digest.made import parts
 from tests.jobs.ranks import stage

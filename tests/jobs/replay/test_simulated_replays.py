@@ -7,10 +7,10 @@ from functools import cache
 
 import pytest
 
-from tb_gpudiag.jobs.what_if_digests import job_work
-from tb_gpudiag.jobs.what_if_replay import UNCHANGED, Change, JobReplay
-from tb_gpudiag.jobs.what_if_slowdown import TRANSFER, JobSlowdown, slowdown_of
-from tb_gpudiag.jobs.what_if_work import JobWork
+from tb_gpudiag.jobs.replay.digest_work import job_work
+from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, Change, JobReplay
+from tb_gpudiag.jobs.replay.rank_work import JobWork
+from tb_gpudiag.jobs.replay.slowdown import TRANSFER, JobSlowdown, slowdown_of
 from tests.simulator.jobs import DistributedJob, JobFault, SimulatedJob
 from tests.simulator.jobs.settings import FaultKind
 from tests.simulator.jobs.testing import JOBS, job_facts, simulated_job

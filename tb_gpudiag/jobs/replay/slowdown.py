@@ -1,4 +1,7 @@
-"""What stragglers cost a job whose ranks left digests, and what fixing one rank or one kind of work saves."""
+"""What stragglers cost a job whose ranks left digests, and what fixing one rank or one kind of work saves.
+
+The slowdown is that of "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI'25).
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.jobs.what_if_replay import UNCHANGED, WITHOUT_STRAGGLING, Change, JobReplay
-from tb_gpudiag.jobs.what_if_work import JobWork
+from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, WITHOUT_STRAGGLING, Change, JobReplay
+from tb_gpudiag.jobs.replay.rank_work import JobWork
 from tb_gpudiag.trace.events import NONE
 
 Float64 = npt.NDArray[np.float64]

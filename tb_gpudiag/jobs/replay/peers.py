@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.jobs.what_if_work import COMPUTING, COPYING, JobWork, Pieces, lanes
+from tb_gpudiag.jobs.replay.rank_work import COMPUTING, COPYING, JobWork, Pieces, lanes
 from tb_gpudiag.trace.events import NONE, Int64
 
 Float64 = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ from tb_gpudiag.digest.digest import Digest, numbers, per_cause, texts
 from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.operations import COMPUTING, IN_COLLECTIVE, RankOperations
 from tb_gpudiag.jobs.ranks.waits import Waits
-from tb_gpudiag.jobs.what_if_work import JobWork
+from tb_gpudiag.jobs.replay.rank_work import JobWork
 from tb_gpudiag.trace.events import NONE, Int64
 
 OTHER: Final = "other"
