@@ -21,10 +21,10 @@ PACKAGE = Path(tb_gpudiag.__file__).parent
 LAYERS = ("trace", "facts", "wording", "rules", "report", "digest", "jobs", "service", "training", "cli")
 """From the bottom up: a module may import from its own layer and from those before it."""
 
-SAME_AS = {"plugin": "cli", "query": "cli", "loader": "cli", "__main__": "cli", "fleet": "service"}
+SAME_AS = {"plugin": "cli", "query": "cli", "loader": "cli", "__main__": "cli"}
 """Modules and packages that stand on the level of another."""
 
-OPEN_TO_ALL = {"errors", "version"}
+OPEN_TO_ALL = {"arrays", "errors", "version"}
 
 REASONS = {
     "trace": "reading has no opinions: it knows bytes and columns, and nothing of what they mean",

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.trace.events import Int64, Recorder
+from tb_gpudiag.trace.events import Recorder
 
 VERSION: Final = 1
 """Rises when a column changes its meaning."""

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.account import Account, window_account
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause
@@ -18,7 +19,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, clip, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.trace.events import Bool, Events
+from tb_gpudiag.trace.events import Events
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.account import Account, step_account
 from tb_gpudiag.facts.core.busy import communication_kernels
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
@@ -49,7 +50,7 @@ from tb_gpudiag.facts.waiting.job_kind import JobKind, job_kind
 from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost, recorder_cost
 from tb_gpudiag.facts.waiting.small_operators import in_small_operators
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited, stream_waits
-from tb_gpudiag.trace.events import NONE, Bool, Int64, Trace
+from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.vocabulary.kernel_names import amd_architecture
 
 

@@ -13,9 +13,10 @@ from enum import IntEnum
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.replay.replay import Change
-from tb_gpudiag.trace.events import NONE, Kind
+from tb_gpudiag.trace.events import Kind
 from tb_gpudiag.trace.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.wording.quantity import Quantity
 

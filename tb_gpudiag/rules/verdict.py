@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.steady import Steady
 from tb_gpudiag.facts.device_facts import DeviceFacts
@@ -18,7 +19,7 @@ from tb_gpudiag.rules.shared.nsys_advice import sentences_for
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.unseen_time import MOSTLY, unseen
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
-from tb_gpudiag.trace.events import Bool, Kind
+from tb_gpudiag.trace.events import Kind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 from tb_gpudiag.wording.kinds import FILE_KINDS
 from tb_gpudiag.wording.vocabulary import LIMITERS

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.digest import Digest, numbers, per_cause
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.trace.events import Int64
 
 
 def run_row(digest: Digest) -> pb.RunRow:

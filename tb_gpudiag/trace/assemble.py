@@ -9,18 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.counters import Collector, devices_by_pid
 from tb_gpudiag.trace.devices import MOST_DEVICES, of_read_devices
 from tb_gpudiag.trace.events import (
     GPU_WORK_CATEGORIES,
     HOST_CATEGORIES,
-    NONE,
-    Bool,
     Counter,
     Events,
-    Int32,
-    Int64,
     MemoryAction,
     MemoryEvents,
     Thread,

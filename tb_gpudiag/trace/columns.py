@@ -14,19 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.counters import Samples, event_samples
-from tb_gpudiag.trace.events import (
-    GPU_WORK_CATEGORIES,
-    NONE,
-    Bool,
-    Category,
-    Float32,
-    Int32,
-    Int64,
-    UInt8,
-    are_among,
-)
+from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, Category, are_among
 from tb_gpudiag.trace.fields import Fields, Rows, all_empty
 from tb_gpudiag.trace.grids import blocks_of
 from tb_gpudiag.trace.messages import message_texts

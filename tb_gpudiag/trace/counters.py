@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tb_gpudiag.arrays import NONE, Bool, Float64, Int32, Int64
 from tb_gpudiag.trace import kineto
-from tb_gpudiag.trace.events import NONE, Bool, Counter, Float64, Int32, Int64
+from tb_gpudiag.trace.events import Counter
 from tb_gpudiag.trace.fields import Fields
 from tb_gpudiag.trace.stray import within
 

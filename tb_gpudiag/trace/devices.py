@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.trace.events import NONE, Bool, Int32
+from tb_gpudiag.arrays import NONE, Bool, Int32
 
 # A node has up to 16 GPUs.
 MOST_DEVICES: Final = 64

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.columns import Part, part_of
-from tb_gpudiag.trace.events import Bool
 from tb_gpudiag.trace.fields import ParsedFields
 from tb_gpudiag.trace.structure import MOST_ELEMENTS, most_elements
 

@@ -11,17 +11,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Bool, Float32, Float64, Int32, Int64, UInt8
 from tb_gpudiag.trace.name_matcher import NameMatcher
-
-Int64 = npt.NDArray[np.int64]
-Int32 = npt.NDArray[np.int32]
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
-UInt8 = npt.NDArray[np.uint8]
-Bool = npt.NDArray[np.bool_]
-
-NONE = -1
-"""Value of a column where the trace says nothing."""
 
 
 class Message(NamedTuple):

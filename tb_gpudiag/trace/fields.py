@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tb_gpudiag.trace.events import NONE, Bool, Float64, Int32, Int64
+from tb_gpudiag.arrays import NONE, Bool, Float64, Int32, Int64
 
 Rows = Int64
 """Places of events in a chunk, ascending."""

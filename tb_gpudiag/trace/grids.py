@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tb_gpudiag.arrays import Bool, Float32, UInt8
 from tb_gpudiag.trace import kineto
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Bool, Category, Float32, UInt8, are_among
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Category, are_among
 from tb_gpudiag.trace.fields import Fields, Rows
 
 _SIDES = (("grid", "block"), ("launch_grid", "launch_block"))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from tb_gpudiag.trace.events import NONE, Category, Metadata
+from tb_gpudiag.arrays import NONE
+from tb_gpudiag.trace.events import Category, Metadata
 from tb_gpudiag.trace.vocabulary.kernel_families import GRID_IN_THREADS
 
 FIELDS: Final = {

@@ -14,18 +14,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.errors import NotATrace
-from tb_gpudiag.trace.events import (
-    NONE,
-    Bool,
-    DeviceType,
-    Int64,
-    MemoryAction,
-    MemoryEvents,
-    MemoryPurpose,
-    Metadata,
-    Trace,
-)
+from tb_gpudiag.trace.events import DeviceType, MemoryAction, MemoryEvents, MemoryPurpose, Metadata, Trace
 from tb_gpudiag.trace.snapshot_marks import spans
 from tb_gpudiag.trace.snapshot_segments import MOST_BYTES
 from tb_gpudiag.trace.stray import note_of, reach, settled

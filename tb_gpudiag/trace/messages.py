@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.trace import kineto
-from tb_gpudiag.trace.events import NONE, Message
+from tb_gpudiag.trace.events import Message
 from tb_gpudiag.trace.fields import Fields, Rows, all_empty, indices
 from tb_gpudiag.trace.vocabulary.kernel_names import communicates
 from tb_gpudiag.trace.vocabulary.operators import COLLECTIVE_PARAMETERS

@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.trace.columns import Part
-from tb_gpudiag.trace.events import Category, Int64
+from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.nsys_database import Database
 from tb_gpudiag.trace.nsys_parts import Processes, encoded, host_part, named
 from tb_gpudiag.trace.nsys_spans import Covered

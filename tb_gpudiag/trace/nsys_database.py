@@ -15,9 +15,9 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unreadable
 from tb_gpudiag.trace.columns import LONGEST_NAME
-from tb_gpudiag.trace.events import Int64
 from tb_gpudiag.trace.limits import Limits
 
 MISSING: Final = -(2**63)

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tb_gpudiag.arrays import NONE, Float32, Int32, Int64
 from tb_gpudiag.trace.columns import Memory, Part
-from tb_gpudiag.trace.events import NONE, Category, DeviceType, Float32, Int32, Int64
+from tb_gpudiag.trace.events import Category, DeviceType
 from tb_gpudiag.trace.nsys_database import MISSING, Database, Rows
 from tb_gpudiag.trace.nsys_parts import Processes, encoded, gpu_threads, memory_part, named, part, small
 from tb_gpudiag.trace.snapshot_segments import MOST_BYTES

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tb_gpudiag.arrays import NONE, Int32, Int64, UInt8
 from tb_gpudiag.trace.columns import EARLIEST_NS, LATEST_NS, LONGEST_NS, Memory, Part, Spans
 from tb_gpudiag.trace.counters import Samples
-from tb_gpudiag.trace.events import NONE, Category, Int32, Int64, UInt8
+from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.nsys_database import MISSING, Database
 
 _UNNAMED: Final = "[unnamed]"

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.trace.columns import LONGEST_NAME, Part
-from tb_gpudiag.trace.events import NONE, Category, Int64, UInt8
+from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.nsys_database import MISSING, Database
 from tb_gpudiag.trace.nsys_parts import encoded, host_part
 from tb_gpudiag.trace.nsys_spans import Covered

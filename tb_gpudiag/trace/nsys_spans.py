@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.trace.events import Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64
 
 
 class Covered:

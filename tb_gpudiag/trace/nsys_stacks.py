@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.trace.nsys_database import MISSING, Database
 
 # `py::Trainer.step:/home/me/train.py`

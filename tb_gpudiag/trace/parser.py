@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.trace import scanned
 from tb_gpudiag.trace.columns import Part, part_of
-from tb_gpudiag.trace.events import Bool
 from tb_gpudiag.trace.scanned import GivenUp, Scanner
 from tb_gpudiag.trace.structure import MOST_ELEMENTS
 

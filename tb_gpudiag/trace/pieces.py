@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.trace.events import Int32, Int64
+from tb_gpudiag.arrays import Int32, Int64
 from tb_gpudiag.trace.parser import Parser
 from tb_gpudiag.trace.structure import Marks, segmented
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tb_gpudiag.arrays import NONE, Bool, Float64, Int32, Int64
 from tb_gpudiag.trace import kineto
-from tb_gpudiag.trace.events import NONE, Bool, Float64, Int32, Int64
 from tb_gpudiag.trace.fields import Rows, compacted, indices32, scalar, shortened
 
 try:

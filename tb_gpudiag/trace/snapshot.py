@@ -18,21 +18,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.devices import MOST_DEVICES
-from tb_gpudiag.trace.events import (
-    NONE,
-    Bool,
-    DeviceType,
-    Int32,
-    Int64,
-    MemoryAction,
-    MemoryEvents,
-    Metadata,
-    Segments,
-    Trace,
-    UInt8,
-)
+from tb_gpudiag.trace.events import DeviceType, MemoryAction, MemoryEvents, Metadata, Segments, Trace
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.snapshot_marks import LATEST_US, Mark, marks, spans
 from tb_gpudiag.trace.snapshot_pickle import load_plain

@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import Int32, Int64
 from tb_gpudiag.trace.devices import MOST_DEVICES
-from tb_gpudiag.trace.events import Int32, Int64, Segments
+from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.trace.snapshot_stacks import Stacks
 
 # A petabyte. Sums of many of these still fit 64 bits.

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tb_gpudiag.trace.events import NONE, Int32
+from tb_gpudiag.arrays import NONE, Int32
 
 # The innermost frames are kept. With C++ frames, about forty are between an allocation and the user's line.
 FRAMES_LIMIT: Final = 128

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.trace.events import Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64
 
 # All events this close to the median time of the trace are kept. Recordings take seconds to minutes, rarely
 # hours. Kineto counts time from a date that changes every three months, so 0 is nearly always further away.

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.trace.events import Bool, Int32, Int64
+from tb_gpudiag.arrays import Bool, Int32, Int64
 
 _QUOTE: Final = ord('"')
 _BACKSLASH: Final = ord("\\")

@@ -16,14 +16,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.trace.events import (
-    NONE,
     Category,
     DeviceType,
     Events,
-    Int64,
     MemoryAction,
     MemoryEvents,
     Metadata,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.sites import floor_table
-from tb_gpudiag.trace.events import NONE
 
 
 def assert_invariants(facts: Facts) -> None:

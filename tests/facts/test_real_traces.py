@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.trace.events import NONE
 from tests.facts.invariants import assert_invariants
 from tests.real_traces import FILES, first_in, real_facts
 

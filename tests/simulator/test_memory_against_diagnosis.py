@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.trace.events import NONE
 from tests.simulator import MemoryTruth, scenarios
 from tests.simulator.diagnosed import simulated, simulated_facts
 

@@ -13,9 +13,10 @@ from unittest import mock
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int32
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.trace import scanned
-from tb_gpudiag.trace.events import Category, Int32, Trace
+from tb_gpudiag.trace.events import Category, Trace
 from tb_gpudiag.trace.limits import Limits
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.trace.vocabulary.shaped_operators import has_cost

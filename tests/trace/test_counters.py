@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.trace import counters
-from tb_gpudiag.trace.events import NONE, Counter, Trace
+from tb_gpudiag.trace.events import Counter, Trace
 from tests.trace.support import read_bytes
 
 GPU, HOST = 0, 100

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.trace.events import NONE, Category
+from tb_gpudiag.arrays import NONE
+from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import GENERATIONS, Generation, TraceBuilder
 from tests.trace.support import document, memory_rows, names, read_bytes, rows, slow_read, span

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.trace.events import NONE, DeviceType, MemoryAction, MemoryPurpose, Trace
+from tb_gpudiag.trace.events import DeviceType, MemoryAction, MemoryPurpose, Trace
 from tb_gpudiag.trace.read import read_trace
 
 PREEXISTING, CREATE, CHANGE_OF_VERSION, DESTROY = 1, 2, 3, 4

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tb_gpudiag.trace.events import NONE, Message, Trace
+from tb_gpudiag.arrays import NONE
+from tb_gpudiag.trace.events import Message, Trace
 from tests.trace.support import document, read_bytes, span
 
 ARGS = {

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import NotATrace, TraceError
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.trace.events import NONE, DeviceType, MemoryAction, Trace
+from tb_gpudiag.trace.events import DeviceType, MemoryAction, Trace
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.builder.snapshot import START_US, Shape

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.digest.building.collective_table import collective_table
 from tb_gpudiag.digest.building.parts import part_columns, table, waiting_marked
 from tb_gpudiag.digest.building.report_tables import device_memory, memory_table, site_table, without_ranges
@@ -17,7 +18,6 @@ from tb_gpudiag.facts.core.paths import Paths
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.trace.find import TraceFile
 from tb_gpudiag.wording.format import one_line
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.digest.building.parts import part_columns, table, waiting_marked
 from tb_gpudiag.digest.digest import COLLECTIVES
 from tb_gpudiag.facts.core.causes import Cause
@@ -20,7 +21,6 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.collective_calls import on_cpu, on_device
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.launching.collective_launches import collective_launches
-from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
 from tb_gpudiag.trace.vocabulary.marks import STEP
 from tb_gpudiag.wording.format import one_line

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.building.parts import lists, table
 from tb_gpudiag.digest.building.report_tables import device_memory, memory_table, site_table, without_ranges
 from tb_gpudiag.digest.digest import STEPS, TABLES, About, Digest
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.busiest import busiest
-from tb_gpudiag.trace.events import NONE
 
 _WORK: Final = ("computing", "copying", "communicating")
 

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.digest.building.parts import table
 from tb_gpudiag.digest.digest import KERNELS, OPERATORS, PATH_SEPARATOR, REST
 from tb_gpudiag.facts.core.host import Host
@@ -15,7 +16,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.paths import Paths
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Category, Events
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
 from tb_gpudiag.trace.vocabulary.shaped_operators import has_cost
 from tb_gpudiag.wording.format import one_line

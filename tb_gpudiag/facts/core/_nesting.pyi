@@ -1,4 +1,4 @@
-from tb_gpudiag.trace.events import Bool, Int32, Int64
+from tb_gpudiag.arrays import Bool, Int32, Int64
 
 def nest(
     starts: Int64, closes: Int64, depth: Int64, parents: Int64, opened_by: Int64, last: Int64

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.idle import Ledger
 from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.core.steps import Steps, Window
-from tb_gpudiag.trace.events import Int64
 
 
 @dataclass(frozen=True)

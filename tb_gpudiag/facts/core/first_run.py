@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Steps
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Category, Events
 from tb_gpudiag.trace.vocabulary.api_calls import ALLOCATOR_CALL, INITIALIZING_CALL, MODULE_LOAD_CALL
 
 # Once a context exists, device queries and stream creation take 1-100 us in public traces. The call that

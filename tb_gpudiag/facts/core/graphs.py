@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.idle import TURNAROUND_NS, UNRECORDED_NS
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Steps
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Events, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Events
 from tb_gpudiag.trace.vocabulary import api_calls
 
 # A synchronization returns within about 20 us of the end of the last work. If nothing recorded ran for longer

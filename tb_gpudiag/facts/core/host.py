@@ -7,12 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.steps import Steps, Window
 from tb_gpudiag.facts.core.threads import Activity, HostTree
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64, UInt8
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Category, Events
 from tb_gpudiag.trace.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
 from tb_gpudiag.trace.vocabulary.frames import Frame, is_installed, place_frame, stack_place
 

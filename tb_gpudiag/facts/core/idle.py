@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, Trigger
 from tb_gpudiag.facts.core.first_run import LOADING_CALL_NS
@@ -22,7 +23,7 @@ from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, covera
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import NONE, Bool, Events, Int32, Int64, UInt8
+from tb_gpudiag.trace.events import Events
 from tb_gpudiag.trace.vocabulary.api_calls import COPY_CALL
 
 # On every GPU in the public traces, queued work starts this soon after the work before it or after its launch

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.trace.events import Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64
 
 
 class Intervals(NamedTuple):

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import CALL_CATEGORIES, GPU_WORK_CATEGORIES, NONE, Bool, Category, Events, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category, Events
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.trace.events import NONE, Category, Events, Int64, UInt8
+from tb_gpudiag.trace.events import Category, Events
 
 # Host and GPU clocks differ by up to this much: a wait may seem to return before the work that it waits for
 # ends.

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tb_gpudiag.trace.events import Bool, Events, Int64
+from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.trace.events import Events
 from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tb_gpudiag.trace.events import NONE, Bool, Int32, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 
 try:
     from tb_gpudiag.facts.core import _nesting

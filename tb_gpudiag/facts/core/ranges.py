@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64
 
 MOST_RANGES = 5
 """Enough for one row of a table."""

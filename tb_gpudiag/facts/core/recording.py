@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.steps import Steps, Window
-from tb_gpudiag.trace.events import NONE, UNREAD_ACCELERATORS, Category, Trace
+from tb_gpudiag.trace.events import UNREAD_ACCELERATORS, Category, Trace
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.trace.events import Category, Events, Int64
+from tb_gpudiag.trace.events import Category, Events
 from tb_gpudiag.trace.vocabulary.marks import STEP
 
 

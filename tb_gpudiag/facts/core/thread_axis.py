@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int32, Int64
 from tb_gpudiag.facts.core.intervals import distinct
-from tb_gpudiag.trace.events import Int32, Int64
 
 # Twice as many places as this, and one more, fit 64 bits: nesting doubles them.
 _MOST_PLACES = 2**61

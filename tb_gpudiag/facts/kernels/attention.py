@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
 from tb_gpudiag.trace.vocabulary.operators import BATCHED_MATMUL
 

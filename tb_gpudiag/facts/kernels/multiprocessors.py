@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.device_properties import DeviceProperties
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.trace.events import NONE, Bool, Int64
 
 # Most resident blocks per multiprocessor, by compute capability: CUDA C++ Programming Guide, "Technical
 # Specifications per Compute Capability".

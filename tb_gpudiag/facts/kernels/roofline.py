@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.operator_costs import Cost, Kind, operator_cost
 from tb_gpudiag.facts.kernels.peaks import Peaks
-from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.trace.vocabulary.operators import EIGHT_BITS, HALF_PRECISION
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import kind_by_name, match
-from tb_gpudiag.trace.events import NONE, Category, Int64, UInt8
+from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.vocabulary import marks, operators, torch_frames
 from tb_gpudiag.trace.vocabulary.collective_kinds import NAMES, Collective
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, union
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.trace.events import NONE, Bool, Category, Int64
+from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.vocabulary import ddp_names
 
 

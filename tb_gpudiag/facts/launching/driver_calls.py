@@ -6,11 +6,12 @@ import re
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES
 
 
 class DriverCalls:

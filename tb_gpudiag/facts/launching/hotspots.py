@@ -7,10 +7,11 @@ from typing import Literal
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.ranges import MOST_RANGES, Ranges
 from tb_gpudiag.facts.launching.launch_costs import LaunchCosts
-from tb_gpudiag.trace.events import NONE, Events, Int64
+from tb_gpudiag.trace.events import Events
 from tb_gpudiag.trace.vocabulary.marks import module_name
 
 Kind = Literal["operator", "module", "line", "kernel"]

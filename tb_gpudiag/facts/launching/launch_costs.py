@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
@@ -16,7 +17,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.queue_depth import FullQueue
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import NOTHING
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Int32, Int64, UInt8
+from tb_gpudiag.trace.events import CALL_CATEGORIES
 
 # Idle time that a launch itself causes: it came late by the time spent on issuing it.
 _ISSUING = np.array([Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, clip, coverage, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.trace.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.trace.vocabulary.marks import COMPILED_CODE
 

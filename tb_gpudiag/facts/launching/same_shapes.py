@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Steps
-from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.trace.vocabulary.operators import MATMUL_FACTORS
 
 

@@ -7,9 +7,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Int32, Int64
 from tb_gpudiag.facts.memory.context import MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve
-from tb_gpudiag.trace.events import NONE, Int32, Int64, MemoryAction, MemoryEvents
+from tb_gpudiag.trace.events import MemoryAction, MemoryEvents
 
 
 class Allocations:

@@ -6,11 +6,12 @@ from functools import cached_property
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.memory.phase import Phase, phase_of_spans, phase_of_stack
-from tb_gpudiag.trace.events import NONE, Category, Int64, MemoryEvents, UInt8
+from tb_gpudiag.trace.events import Category, MemoryEvents
 from tb_gpudiag.trace.vocabulary.operators import GETS_MEMORY
 
 

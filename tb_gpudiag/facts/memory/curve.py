@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryAction, MemoryEvents
+from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.trace.events import MemoryAction, MemoryEvents
 
 
 @dataclass(frozen=True)

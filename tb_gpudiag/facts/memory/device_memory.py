@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.device_properties import device_properties
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.steps import Steps
@@ -23,7 +24,7 @@ from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
 from tb_gpudiag.facts.memory.sites import GrowingSite, growing_sites
 from tb_gpudiag.facts.memory.survivors import Survivors, largest_survivors
 from tb_gpudiag.facts.memory.windows import windows
-from tb_gpudiag.trace.events import NONE, Category, DeviceType, Int64, Trace
+from tb_gpudiag.trace.events import Category, DeviceType, Trace
 
 MOST_GPUS = 64
 """A node has up to 16."""

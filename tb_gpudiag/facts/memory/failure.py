@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.context import MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.facts.memory.peak import Peak, find_peak
 from tb_gpudiag.facts.memory.sites import span_name
-from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryAction, MemoryEvents, Segments
+from tb_gpudiag.trace.events import MemoryAction, MemoryEvents, Segments
 from tb_gpudiag.trace.vocabulary.frames import Frame, innermost_place
 
 MOST_CHANGES = 20_000

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from tb_gpudiag.arrays import Bool, Float64, Int64
 from tb_gpudiag.facts.core.steps import Steps
 from tb_gpudiag.facts.memory.curve import Curve
-from tb_gpudiag.trace.events import Bool, Int64
-
-Float64 = npt.NDArray[np.float64]
 
 MOST_FLOORS = 2_000
 """Most floors that a trend is computed from; of more steps, evenly spaced ones. Two million pairs are

@@ -7,12 +7,13 @@ from enum import Enum
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import groups, span_name
-from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryEvents, MemoryPurpose, UInt8
+from tb_gpudiag.trace.events import MemoryEvents, MemoryPurpose
 from tb_gpudiag.trace.vocabulary.frames import Frame, innermost_place
 from tb_gpudiag.trace.vocabulary.marks import module_class
 

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import groups
-from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryEvents, UInt8
+from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.trace.vocabulary.torch_frames import MODULE_FRAME
 
 FEWEST_BORDERS = 4

@@ -6,19 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.memory.curve import Curve
-from tb_gpudiag.trace.events import (
-    CALL_CATEGORIES,
-    NONE,
-    Int32,
-    Int64,
-    MemoryAction,
-    MemoryEvents,
-    Segments,
-    UInt8,
-)
+from tb_gpudiag.trace.events import CALL_CATEGORIES, MemoryAction, MemoryEvents, Segments
 from tb_gpudiag.trace.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
 
 MOST_SEGMENTS = 100

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Float64, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.floor import Float64, Floors, evenly, theil_sen
+from tb_gpudiag.facts.memory.floor import Floors, evenly, theil_sen
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.trace.events import NONE, Category, Int64, MemoryEvents, UInt8
+from tb_gpudiag.trace.events import Category, MemoryEvents
 from tb_gpudiag.trace.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
 from tb_gpudiag.trace.vocabulary.marks import module_class, module_name
 from tb_gpudiag.trace.vocabulary.operators import JOINS

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import site_keys, span_name
-from tb_gpudiag.trace.events import NONE, MemoryEvents, UInt8
+from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.trace.vocabulary.frames import Frame, innermost_place
 
 PARTS = 8

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.operators.merged import MergedTree, merge
-from tb_gpudiag.trace.events import HOST_CATEGORIES, NONE, Bool, Category, Events, Int64
+from tb_gpudiag.trace.events import HOST_CATEGORIES, Category, Events
 from tb_gpudiag.trace.vocabulary import marks
 from tb_gpudiag.trace.vocabulary.frames import parse_frame
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.trace.events import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-from tb_gpudiag.trace.events import Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64
 
 def simulate(
     now: int,

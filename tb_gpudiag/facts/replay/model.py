@@ -7,11 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.intervals import distinct, numbered
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Events, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Events
 from tb_gpudiag.trace.vocabulary.api_calls import EVENT_RECORD, EVENT_WAIT
 
 # Work that began this soon after other work ended, and later than its launch explains, waited for that work.

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.replay.model import Calls, Streams
-from tb_gpudiag.trace.events import NONE, Int64
 
 try:
     from tb_gpudiag.facts.replay import _simulation

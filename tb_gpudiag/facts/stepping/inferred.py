@@ -7,6 +7,7 @@ from enum import Enum
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.account import Account, account_of
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.host import Host
@@ -17,7 +18,7 @@ from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.stepping.repetition import Repetition, find_repetition
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Events, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Category, Events
 from tb_gpudiag.trace.vocabulary.api_calls import BLOCKING_CALL
 from tb_gpudiag.trace.vocabulary.marks import MODULE
 

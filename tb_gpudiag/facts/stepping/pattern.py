@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 
-from tb_gpudiag.trace.events import Bool, Int64
-
-Float64 = npt.NDArray[np.float64]
+from tb_gpudiag.arrays import Bool, Float64, Int64
 
 # Steady steps of public traces are within 6% of their median, uneven ones 20 to 35% above it.
 SLOW_RATIO = 1.2

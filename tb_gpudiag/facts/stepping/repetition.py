@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.trace.events import Bool, Int32, Int64
+from tb_gpudiag.arrays import Bool, Float64, Int32, Int64
 
 Numbers = Int32
-Float64 = npt.NDArray[np.float64]
 
 FEWEST = 3
 """Fewest repetitions. Two of anything can be chance."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.account import Account, account_of
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause
@@ -19,7 +20,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Steps
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
-from tb_gpudiag.trace.events import NONE, Bool, Events, Int64
+from tb_gpudiag.trace.events import Events
 from tb_gpudiag.trace.vocabulary.frames import parse_frame, place_frame, with_any_numbers
 from tb_gpudiag.trace.vocabulary.marks import OPTIMIZER_STEP, STEP
 

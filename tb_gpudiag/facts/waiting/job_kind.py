@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.matching import match_some, occurs
-from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, NONE, Category, Events
+from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, Category, Events
 from tb_gpudiag.trace.vocabulary import api_calls, job_names, marks, operators, torch_frames
 
 

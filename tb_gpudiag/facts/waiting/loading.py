@@ -7,10 +7,11 @@ from enum import IntEnum
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import NONE, Bool, Category, Int64
+from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.vocabulary import operators, torch_frames
 from tb_gpudiag.trace.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Category, Events, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Category, Events
 from tb_gpudiag.trace.vocabulary.marks import STREAM_WAIT_EVENT
 
 

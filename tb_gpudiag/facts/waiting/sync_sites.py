@@ -7,6 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import Ledger
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, union
@@ -14,7 +15,7 @@ from tb_gpudiag.facts.core.matching import kind_by_name, match_some
 from tb_gpudiag.facts.core.ranges import Ranges, longest
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.transfers import Transfers
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Category, Int64, UInt8
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Category
 from tb_gpudiag.trace.vocabulary import api_calls, operators, torch_frames
 
 

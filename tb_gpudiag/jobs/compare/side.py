@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.digest import Digest, numbers, per_cause, texts
 from tb_gpudiag.jobs.part_words import OTHER
-from tb_gpudiag.trace.events import Int64
 
 WORK: Final = ("computing", "copying", "communicating")
 

@@ -7,9 +7,8 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from tb_gpudiag.arrays import Float64
 
 # A change shows in at least two recordings before it and two after it.
 LEAST_SIDE: Final = 2

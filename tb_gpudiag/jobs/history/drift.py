@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tb_gpudiag.arrays import Float64
 from tb_gpudiag.facts.memory.floor import MOST_FLOORS, evenly, theil_sen
 from tb_gpudiag.jobs.history.recordings import Recording, is_cpu
-
-Float64 = npt.NDArray[np.float64]
 
 _HOUR_NS: Final = 3_600e9
 

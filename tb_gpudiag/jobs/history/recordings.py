@@ -8,13 +8,10 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.digest.digest import DeviceMemory, Digest, numbers, texts
 from tb_gpudiag.jobs.compare.side import Side
-from tb_gpudiag.trace.events import NONE, Int64
-
-Float64 = npt.NDArray[np.float64]
 
 # Clocks that were never set count from 1970, or from when the machine started.
 _EARLIEST_NS: Final = 1_000_000_000 * 10**9  # September 2001

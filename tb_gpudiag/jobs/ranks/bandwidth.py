@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.jobs.ranks.channels import SEND, Channels
 from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.jobs.ranks.row_groups import row_groups
 from tb_gpudiag.jobs.ranks.waits import Waits
-from tb_gpudiag.trace.events import NONE, Int64
 
 
 def bus_factor(kind: str, ranks: int) -> float:

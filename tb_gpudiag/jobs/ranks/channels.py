@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int32
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.jobs.ranks.row_groups import row_groups
-from tb_gpudiag.trace.events import NONE, Bool, Int32
 
 SEND = "send"
 RECEIVE = "recv"

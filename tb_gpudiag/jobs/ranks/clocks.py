@@ -8,15 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Bool, Float64, Int32, Int64
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.ranks.channels import RECEIVE, SEND
 from tb_gpudiag.jobs.ranks.collective_matching import Matching
 from tb_gpudiag.jobs.ranks.operations import RankOperations
-from tb_gpudiag.trace.events import NONE, Bool, Int32, Int64
-
-Float64 = npt.NDArray[np.float64]
 
 ONE_HOST: Final = "ONE_HOST"
 COLLECTIVES: Final = "COLLECTIVES"

@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.jobs.ranks.channels import Channels, is_pair
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.jobs.ranks.row_groups import row_groups
-from tb_gpudiag.trace.events import NONE, Bool, Int32, Int64
 
 # Kinds whose message has the same size on all ranks.
 SAME_BYTES: Final = frozenset(

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.jobs.ranks.bandwidth import SizeClass, size_classes
 from tb_gpudiag.jobs.ranks.channels import Channels, channels_of
@@ -24,7 +25,7 @@ from tb_gpudiag.jobs.replay.digest_work import job_work
 from tb_gpudiag.jobs.replay.job_replay import JobReplay
 from tb_gpudiag.jobs.replay.rank_work import JobWork
 from tb_gpudiag.jobs.replay.slowdown import JobSlowdown, slowdown_of
-from tb_gpudiag.trace.events import Int64, Recorder
+from tb_gpudiag.trace.events import Recorder
 
 # Digests are untrusted: times can be any numbers.
 _NOT_REPLAYED = (TraceError, ValueError, OverflowError, IndexError, FloatingPointError)

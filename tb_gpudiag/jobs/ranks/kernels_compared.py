@@ -10,9 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.digest.digest import REST, Digest, numbers, texts
-from tb_gpudiag.jobs.ranks.clocks import Float64
-from tb_gpudiag.trace.events import Int64
 
 ROWS_COMPARED: Final = 400
 """Rows of each rank's table of kernels, those with most time."""

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.jobs.ranks.waits import Waits
-from tb_gpudiag.trace.events import NONE, Int64
 
 # How many operations before a collective its lateness is looked for.
 _BACK: Final = (1, 2, 3, 5, 8, 13)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.jobs.ranks.waits import Waits
-from tb_gpudiag.trace.events import NONE, Bool, Int64
 
 
 @dataclass(frozen=True)

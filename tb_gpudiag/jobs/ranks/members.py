@@ -9,9 +9,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.digest import About, Digest
 from tb_gpudiag.jobs.ranks.kernels_compared import ROWS_COMPARED
-from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.wording.format import count, one_line
 from tb_gpudiag.wording.good_recording import RECORDERS
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.digest.digest import Digest, numbers, per_cause
-from tb_gpudiag.trace.events import NONE, Bool, Int32, Int64
 
 COMPUTING: Final = 0
 COPYING: Final = 1

@@ -11,12 +11,12 @@ from functools import cached_property
 
 import numpy as np
 
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import Parts, RankOperations
 from tb_gpudiag.jobs.ranks.roles import roles_of
 from tb_gpudiag.jobs.ranks.waits import Waits
-from tb_gpudiag.trace.events import Bool, Int64
 
 
 @dataclass(frozen=True)

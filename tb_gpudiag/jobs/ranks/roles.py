@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import RankOperations
 from tb_gpudiag.jobs.ranks.row_groups import row_groups
 from tb_gpudiag.jobs.ranks.waits import Waits
-from tb_gpudiag.trace.events import Int64
 
 
 def roles_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.arrays import Int64
 
 
 def row_groups(*columns: Int64) -> tuple[Int64, Int64]:

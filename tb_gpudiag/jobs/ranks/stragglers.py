@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tb_gpudiag.jobs.ranks.clocks import Float64
+from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
-from tb_gpudiag.trace.events import Int64
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.collective_matching import Matching
 from tb_gpudiag.jobs.ranks.operations import RankOperations
-from tb_gpudiag.trace.events import NONE, Bool, Int32, Int64
 
 
 @dataclass(frozen=True)

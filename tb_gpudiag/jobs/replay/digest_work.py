@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.digest.digest import Digest, numbers, per_cause, texts
 from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.operations import COMPUTING, IN_COLLECTIVE, RankOperations
 from tb_gpudiag.jobs.ranks.waits import Waits
 from tb_gpudiag.jobs.replay.rank_work import JobWork
-from tb_gpudiag.trace.events import NONE, Int64
 
 OTHER: Final = "other"
 """The part of the time that the digest does not account for."""

@@ -14,15 +14,12 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.jobs.replay.peers import Peers, PeerTimes, peers_of
 from tb_gpudiag.jobs.replay.rank_work import JobWork, Pieces, cut, cut_host
 from tb_gpudiag.jobs.replay.schedule import Schedule, schedule
-from tb_gpudiag.trace.events import NONE, Int64
-
-Float64 = npt.NDArray[np.float64]
 
 CELLS: Final = 4_000_000
 """Durations in memory at once: as many changes are replayed together as fit."""

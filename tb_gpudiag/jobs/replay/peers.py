@@ -8,12 +8,9 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.jobs.replay.rank_work import COMPUTING, COPYING, JobWork, Pieces, lanes
-from tb_gpudiag.trace.events import NONE, Int64
-
-Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tb_gpudiag.trace.events import NONE, Bool, Int64
-
-Float64 = npt.NDArray[np.float64]
+from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
 
 COMPUTING: Final = "computing"
 COPYING: Final = "copying"

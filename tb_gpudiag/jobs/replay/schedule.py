@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.errors import TraceError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Int64 = NDArray[np.int64]
-    Float64 = NDArray[np.float64]
+    pass
 
 
 @dataclass(frozen=True)

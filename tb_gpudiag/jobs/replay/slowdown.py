@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Float64
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, WITHOUT_STRAGGLING, Change, JobReplay
 from tb_gpudiag.jobs.replay.rank_work import JobWork
-from tb_gpudiag.trace.events import NONE
-
-Float64 = npt.NDArray[np.float64]
 
 TRANSFER: Final = "transfer"
 """The kind of work that collectives do once all ranks have arrived."""

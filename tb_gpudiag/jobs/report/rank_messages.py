@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.digest import Digest, numbers, per_cause
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import us
-from tb_gpudiag.trace.events import Int64
 from tb_gpudiag.wording.format import one_line
 
 FINDINGS_LIMIT = 3

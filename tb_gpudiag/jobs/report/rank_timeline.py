@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.digest import Digest, numbers, per_cause
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import COMMUNICATING, COMPUTING, WORK, Parts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import us
-from tb_gpudiag.trace.events import Int64
 
 LANES_LIMIT: Final = 64
 

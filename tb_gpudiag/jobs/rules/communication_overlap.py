@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import FSDP, tensor_channels
@@ -13,7 +14,6 @@ from tb_gpudiag.jobs.rules.job_words import not_matched
 from tb_gpudiag.jobs.rules.slow_transfers import find_slow_links
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
-from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.wording.format import share
 
 # Below this, a fix is hardly noticed.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.rules.rule import CannotTell, Evidence
-from tb_gpudiag.trace.events import Int64
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.term import term
 from tb_gpudiag.wording.vocabulary import CAUSES

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import capitalized, culprits_text, not_matched, ranks_evidence
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix
-from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import (
     RECORD_STEPS,
@@ -18,7 +19,6 @@ from tb_gpudiag.jobs.rules.job_words import (
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven, find_uneven
 from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Place, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
-from tb_gpudiag.trace.events import Int64
 from tb_gpudiag.wording.format import count, figures, one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
 

@@ -11,11 +11,10 @@ from typing import Literal
 
 import numpy as np
 
-from tb_gpudiag.jobs.ranks.clocks import Float64
+from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
 from tb_gpudiag.jobs.ranks.stragglers import main_part, other_sizes, stragglers_of
-from tb_gpudiag.trace.events import Int64
 
 # Below this, a fix is hardly noticed. Ranks of healthy jobs, simulated and real, differ by up to 1% over some
 # steps.

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Floors, Trend, evenly
 from tb_gpudiag.facts.memory.peak import Owner
@@ -15,7 +16,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, place, us
 from tb_gpudiag.rules.rule import place_at
 from tb_gpudiag.rules.shared.leak_state import floor_state, until_full
-from tb_gpudiag.trace.events import NONE, Events
+from tb_gpudiag.trace.events import Events
 from tb_gpudiag.trace.vocabulary.frames import Frame
 from tb_gpudiag.wording.format import one_line
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.transfers import Transfers
@@ -10,7 +11,6 @@ from tb_gpudiag.facts.waiting.sync_sites import SyncSite, sync_sites
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, place, time_ranges, us
 from tb_gpudiag.rules.rule import place_at
-from tb_gpudiag.trace.events import Int64
 
 SITES_LIMIT = 20
 

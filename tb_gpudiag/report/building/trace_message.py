@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import without_url_secrets
 from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.device_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.units import UINT32_MAX, us
-from tb_gpudiag.trace.events import NONE, Trace
+from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.find import TraceFile
 from tb_gpudiag.wording.format import one_line
 

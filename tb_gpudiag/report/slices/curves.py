@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.core.intervals import expand
-from tb_gpudiag.trace.events import Int64
 
 # Points per block, and blocks per block of the level above. Larger blocks make slices slower and take less
 # memory.

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.links import LinkKind
 from tb_gpudiag.report.slices.curves import unpack
@@ -28,7 +29,7 @@ from tb_gpudiag.report.slices.timeline_levels import Boxes
 from tb_gpudiag.report.slices.timeline_range import MOST_ROWS
 from tb_gpudiag.report.slices.timeline_search import KINDS, MOST_MATCHES, PARTS
 from tb_gpudiag.report.slices.timeline_shown import Shown
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Category
 from tb_gpudiag.trace.vocabulary.marks import MODULE_PREFIX
 
 # More than fit into any file. To pack them only to find that out takes long.

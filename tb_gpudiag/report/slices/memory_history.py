@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.steps import Window
@@ -19,7 +20,7 @@ from tb_gpudiag.facts.memory.sites import site_keys, span_name
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid, pack
 from tb_gpudiag.report.slices.prepared import pack_meta
 from tb_gpudiag.report.slices.timeline_text import TextTable
-from tb_gpudiag.trace.events import NONE, Int64, MemoryEvents
+from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.trace.vocabulary.frames import LineKind, innermost_place
 
 # Distinct pairs of operator and line, most bytes first. All others share a group without a name. A large

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.curves import slice_curve, unpack
 from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
@@ -21,7 +22,6 @@ from tb_gpudiag.report.slices.prepared import (
     step_marks,
 )
 from tb_gpudiag.report.slices.timeline_text import text_at
-from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.trace.vocabulary.frames import LineKind
 
 MOST_SITES = 50

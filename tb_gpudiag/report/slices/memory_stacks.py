@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.operators.merged import MergedTree, merge
 from tb_gpudiag.report.slices.timeline_text import TextTable
-from tb_gpudiag.trace.events import NONE, Category, Int64
+from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.vocabulary.marks import merged_name
 
 MOST_STACKS = 5_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.curves import slice_curve, unpack
@@ -12,7 +13,6 @@ from tb_gpudiag.report.slices.memory_slice import site_of
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta, requested_span
 from tb_gpudiag.report.slices.timeline_text import text_at
 from tb_gpudiag.report.slices.tree_nodes import heaviest_nodes
-from tb_gpudiag.trace.events import NONE, Int64
 
 MOST_NODES = 4_000
 MOST_BLOCKS = 50

@@ -8,7 +8,7 @@ import gzip
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.trace.events import Int64, UInt8
+from tb_gpudiag.arrays import Int64, UInt8
 
 _BITS = 7
 _MOST_BYTES = 10

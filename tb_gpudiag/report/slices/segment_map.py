@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
@@ -19,7 +20,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta, requested_span
 from tb_gpudiag.report.slices.timeline_text import text_at
-from tb_gpudiag.trace.events import NONE, Bool, Int64, MemoryAction, MemoryEvents, Segments
+from tb_gpudiag.trace.events import MemoryAction, MemoryEvents, Segments
 
 MOST_ROWS: Final = 2_000
 MOST_BOXES: Final = 30_000

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.causes import Cause, Trigger
 from tb_gpudiag.facts.core.host import Host
@@ -26,7 +27,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta
 from tb_gpudiag.report.slices.timeline_lanes import name_index, thread_title
 from tb_gpudiag.report.slices.timeline_text import TextTable, text_at
-from tb_gpudiag.trace.events import NONE, Events, Int64
+from tb_gpudiag.trace.events import Events
 
 # A gap of a second in a launch-bound job has thousands of segments. The largest of them explain it.
 MOST_SEGMENTS = 60

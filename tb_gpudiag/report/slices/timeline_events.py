@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.links import LinkKind, Links
@@ -21,7 +22,7 @@ from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
 from tb_gpudiag.report.slices.timeline_chains import LONGEST_STACK, MOST_FRAMES, texts_of
 from tb_gpudiag.report.slices.timeline_shown import Shown
 from tb_gpudiag.report.slices.timeline_text import TextTable
-from tb_gpudiag.trace.events import NONE, Category, Events, Int64
+from tb_gpudiag.trace.events import Category, Events
 from tb_gpudiag.trace.vocabulary.marks import module_label
 
 # Links of one event: a CUDA graph's launch starts thousands of kernels.

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.queue_depth import Queue
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid
 from tb_gpudiag.report.slices.timeline_levels import Boxes
-from tb_gpudiag.trace.events import NONE, Bool, Category, Counter, Events, Int32, Int64
+from tb_gpudiag.trace.events import Category, Counter, Events
 
 # Real jobs use up to some fifty streams, most of them hardly: those with least work share a lane.
 MOST_STREAMS = 32

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import expand
-from tb_gpudiag.trace.events import Bool, Int32, Int64, UInt8
 
 # Resolution of level 1, far below what a screen shows at the deepest zoom. A power of two.
 FINEST_NS = 256

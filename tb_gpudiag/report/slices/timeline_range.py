@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Intervals, clip, subtract, union
 from tb_gpudiag.report import report_pb2 as pb
@@ -13,7 +14,7 @@ from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, requested_spa
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
 from tb_gpudiag.report.slices.timeline_levels import Boxes
 from tb_gpudiag.report.slices.timeline_shown import Shown
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Category
 
 # Rows of a table. The others are one row.
 MOST_ROWS = 100

@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.errors import LimitReached, UsageError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
 from tb_gpudiag.report.slices.timeline_shown import Shown
-from tb_gpudiag.trace.events import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Bool, Category, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
 from tb_gpudiag.trace.vocabulary.marks import MODULE_PREFIX
 
 LONGEST_TEXT = 200

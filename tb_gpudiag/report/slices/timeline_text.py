@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.trace.events import Int64, UInt8
+from tb_gpudiag.arrays import Int64, UInt8
 
 # Mangled C++ names have up to thousands of characters. Longer ones are cut off.
 LONGEST = 300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.trace.events import Int64
+from tb_gpudiag.arrays import Int64
 
 
 def heaviest_nodes(nodes: Int64, weight: Int64, most: int) -> Int64:

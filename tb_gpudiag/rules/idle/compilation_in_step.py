@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
@@ -33,7 +34,6 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.evidence import part_time, window_time
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
-from tb_gpudiag.trace.events import NONE, Bool
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import Quantity, duration, number
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
@@ -43,7 +44,6 @@ from tb_gpudiag.rules.shared.launch_gaps import LEAST_REMOVED, LONGEST_GAP_NS, i
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places, removing
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
 from tb_gpudiag.rules.shared.unseen_time import MOSTLY, located, unseen
-from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.wording.format import one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number
 

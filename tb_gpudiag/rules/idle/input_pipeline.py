@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
@@ -28,7 +29,6 @@ from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, PIPELINE_FI
 from tb_gpudiag.rules.shared.loader_savings import loader_removable
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
-from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.trace.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.quantity import duration, number
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.rules.rule import (
@@ -20,7 +21,6 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
-from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.kinds import FAMILIES
 from tb_gpudiag.wording.quantity import number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.concurrency import alone
@@ -23,7 +24,6 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
-from tb_gpudiag.trace.events import Bool
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import mean, number, share_of
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.concurrency import unused_ns
@@ -26,7 +27,6 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence
 from tb_gpudiag.rules.shared.slow_shapes import why_slow
-from tb_gpudiag.trace.events import NONE, Bool
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import mean, number
 

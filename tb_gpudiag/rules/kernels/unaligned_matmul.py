@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.matmuls import matrices, time_by_shapes
@@ -21,7 +22,6 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
 from tb_gpudiag.rules.shared.slow_shapes import MULTIPLE, unaligned_sizes
-from tb_gpudiag.trace.events import NONE, Bool
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import duration, number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.attention import UnfusedAttention
 from tb_gpudiag.facts.kernels.roofline import Roofline
@@ -18,7 +19,6 @@ from tb_gpudiag.rules.rule import (
     Saving,
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
-from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.wording.quantity import Quantity, duration, number
 
 # Public traces with unfused attention spend 22% of the window between the two matmuls, or less than 1%. No

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
@@ -33,7 +34,6 @@ from tb_gpudiag.rules.shared.launch_advice import COMPILE_URL, LaunchAdvice, lau
 from tb_gpudiag.rules.shared.launch_gaps import in_short_dry_gaps
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
-from tb_gpudiag.trace.events import NONE, Bool
 from tb_gpudiag.wording.format import count, one_line, share
 from tb_gpudiag.wording.quantity import duration, number
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.kernels.roofline import OperatorTime, Roofline
 from tb_gpudiag.rules.rule import Claimed, Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, peak_evidence
 from tb_gpudiag.rules.shared.slow_shapes import why_slow
-from tb_gpudiag.trace.events import Bool
 
 # An empty kernel takes 2 to 3 µs, one that fills the GPU needs some more to ramp up and drain, and one that
 # moves little has its data in the cache. Below this the size is the problem (GD201, GD504), not the rate. A

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import Evidence
-from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.wording.quantity import bandwidth
 
 # Reading back a loss or a few statistics is a copy too, but it costs a wait (host_sync), whatever memory it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
@@ -13,7 +14,6 @@ from tb_gpudiag.rules.rule import Evidence, Finding, Fix, Saving
 from tb_gpudiag.rules.shared.evidence import per_step, window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import Lost, places
-from tb_gpudiag.trace.events import NONE, Bool
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract
 from tb_gpudiag.facts.core.steps import Window
@@ -16,7 +17,6 @@ from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.rules.rule import Claimed, Evidence, Place, Range
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import longest, places
-from tb_gpudiag.trace.events import Bool, Int64
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import throughput
 

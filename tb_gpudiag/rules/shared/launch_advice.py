@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import Evidence
 from tb_gpudiag.rules.shared.evidence import part_time
 from tb_gpudiag.rules.shared.lost_time import Lost
-from tb_gpudiag.trace.events import Bool
 from tb_gpudiag.trace.vocabulary.job_names import Server
 from tb_gpudiag.wording.format import count, share
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.causes import Trigger
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost
-from tb_gpudiag.trace.events import Bool
 
 # From the end of one operator to the kernel of the next takes 5 to 200 us. In a gap over a millisecond the
 # host did something other than launching, and other rules cover that.

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.trace.events import NONE
 
 # Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.
 LEAST_BYTES_PER_STEP = 4 * 2**10

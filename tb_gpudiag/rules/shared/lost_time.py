@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.handover import CauseSpans
 from tb_gpudiag.facts.core.host import Host
@@ -15,7 +16,6 @@ from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Place, Range, Removable, place_at
-from tb_gpudiag.trace.events import NONE, Bool, Int64, UInt8
 from tb_gpudiag.wording.format import share
 
 # A page shows a handful. Longer lists go unread.

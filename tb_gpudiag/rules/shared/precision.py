@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
-from tb_gpudiag.trace.events import Bool
 
 # A kernel that waits for memory takes half as long with numbers of half the size.
 HALF_THE_BYTES = 0.5

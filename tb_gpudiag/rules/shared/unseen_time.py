@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.rules.shared.lost_time import Lost
-from tb_gpudiag.trace.events import NONE, Bool
 
 # Between two operators Python takes microseconds. Without stacks, a stretch of a millisecond without any
 # operator or call may be Python, a sleep, a lock or another library.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, clip, intersect, subtract, union
 from tb_gpudiag.facts.core.steps import Window
@@ -29,7 +30,6 @@ from tb_gpudiag.rules.shared.copies import LEAST_BYTES, speed
 from tb_gpudiag.rules.shared.evidence import per_step, window_time
 from tb_gpudiag.rules.shared.launch_gaps import in_short_dry_gaps
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, longest, lost_time, places
-from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number, share_of, size
 

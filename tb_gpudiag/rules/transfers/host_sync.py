@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import union
@@ -33,7 +34,6 @@ from tb_gpudiag.rules.shared.evidence import part_time, window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.launch_gaps import LONGEST_GAP_NS
 from tb_gpudiag.rules.shared.lost_time import Lost, longest, lost_time, places
-from tb_gpudiag.trace.events import NONE, Int64, UInt8
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number
 from tb_gpudiag.wording.vocabulary import CAUSES

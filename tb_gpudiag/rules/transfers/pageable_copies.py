@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect, subtract, union
@@ -26,7 +27,6 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned, waits_with
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
-from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
 

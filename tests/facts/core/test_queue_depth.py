@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT, Queue
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.trace.events import NONE
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of
 from tests.facts.any_traces import any_traces

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.arrays import NONE
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 

@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.threads import HostTree
-from tb_gpudiag.trace.events import NONE, Category, Events, Thread
+from tb_gpudiag.trace.events import Category, Events, Thread
 
 LIMIT = 30
 spans = st.lists(

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tb_gpudiag.arrays import NONE, UInt8
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.ranges import MOST_RANGES
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.hotspots import KINDS
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, UInt8
+from tb_gpudiag.trace.events import CALL_CATEGORIES
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.facts.any_traces import any_traces

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.allocations import pair
-from tb_gpudiag.trace.events import NONE, MemoryAction
+from tb_gpudiag.trace.events import MemoryAction
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 

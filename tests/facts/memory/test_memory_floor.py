@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.facts.memory.floor import MOST_FLOORS, Periods, floors, theil_sen, trend
 from tb_gpudiag.facts.memory.windows import FALLS, windows
-from tb_gpudiag.trace.events import Int64
 
 
 def curve_of(time_ns: list[int], allocated: list[int], start_bytes: int = 0) -> Curve:

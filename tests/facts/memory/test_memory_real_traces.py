@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.trace.events import NONE
 from tests.facts.memory.memory_replay import replay
 from tests.real_traces import real_facts
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.peak import MemoryKind
-from tb_gpudiag.trace.events import NONE
 from tests.builder import Generation
 from tests.simulator.diagnosed import simulated, simulated_facts
 from tests.trace.support import read_bytes

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.operators.call_tree import CallTree
-from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.facts.any_traces import any_traces

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.replay import simulation
 from tb_gpudiag.facts.replay.model import Calls, Stream, Streams
-from tb_gpudiag.trace.events import NONE, Int64
 
 pytestmark = pytest.mark.skipif(not simulation.available(), reason="the replay is not compiled")
 

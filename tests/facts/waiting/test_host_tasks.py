@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
-from tb_gpudiag.trace.events import NONE
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.trace.events import NONE
+from tb_gpudiag.arrays import NONE
 from tests.real_traces import real_facts
 
 Event = dict[str, Any]

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.jobs.replay.digest_work import job_work
 from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, WITHOUT_STRAGGLING, Change, JobReplay
 from tb_gpudiag.jobs.replay.rank_work import JobWork
 from tb_gpudiag.jobs.replay.slowdown import TRANSFER, slowdown_of
-from tb_gpudiag.trace.events import NONE
 from tests.digest.made import parts
 from tests.jobs.ranks import stage
 from tests.jobs.ranks.stage import MS, facts_of

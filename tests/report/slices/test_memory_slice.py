@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
@@ -26,7 +27,6 @@ from tb_gpudiag.report.slices.memory_history import (
 from tb_gpudiag.report.slices.memory_slice import MOST_SITES, slice_memory
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.wire import from_json, to_json
-from tb_gpudiag.trace.events import NONE
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.real_traces import first_in

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.report.slices.tree_nodes import heaviest_nodes
-from tb_gpudiag.trace.events import NONE, Int64
 
 
 def test_few_nodes_are_all_there() -> None:

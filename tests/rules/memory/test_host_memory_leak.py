@@ -3,12 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.rules.memory import memory_leak
 from tb_gpudiag.rules.memory.host_memory_leak import check
 from tb_gpudiag.rules.rule import CannotTell, Severity
 from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP
 from tb_gpudiag.rules.verdict import find_verdict
-from tb_gpudiag.trace.events import NONE
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.real_traces import real_facts

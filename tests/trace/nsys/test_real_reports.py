@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Category
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Category
 from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.trace.events import NONE, Category, MemoryAction, Trace
+from tb_gpudiag.trace.events import Category, MemoryAction, Trace
 from tb_gpudiag.trace.read import read_trace
 from tests.builder.nsys import DOMAIN, SESSION_START_NS, START_END, Export
 from tests.builder.recording import DeviceProperties

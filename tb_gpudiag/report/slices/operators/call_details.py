@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.ranges import heaviest
 from tb_gpudiag.report import report_pb2 as pb
@@ -19,7 +20,6 @@ from tb_gpudiag.report.slices.operators.call_groups import (
 from tb_gpudiag.report.slices.operators.call_stacks import stack_of
 from tb_gpudiag.report.slices.operators.call_weights import CallData
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
-from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.trace.vocabulary.marks import module_name
 
 MOST_STACKS = 20

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report.slices.operators.call_weights import CallData
-from tb_gpudiag.trace.events import CALL_CATEGORIES, NONE, Bool, Category, Int64
+from tb_gpudiag.trace.events import CALL_CATEGORIES, Category
 from tb_gpudiag.trace.vocabulary.marks import module_name
 
 KINDS: Mapping[str, tuple[Category, ...]] = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_weights import CallData
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
 from tb_gpudiag.report.slices.tree_nodes import heaviest_nodes
-from tb_gpudiag.trace.events import NONE, Int64
 
 MOST_NODES = 4_000
 """More than a screen shows: it has some thousand pixels a row, and most rows have few nodes."""

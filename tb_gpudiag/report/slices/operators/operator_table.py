@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_groups import (
@@ -24,7 +25,6 @@ from tb_gpudiag.report.slices.operators.call_groups import (
 from tb_gpudiag.report.slices.operators.call_stacks import short_stack
 from tb_gpudiag.report.slices.operators.call_weights import CallData, Floats
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
-from tb_gpudiag.trace.events import NONE, Bool, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.trace.vocabulary.marks import module_name
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, pack_meta, read_meta
-from tb_gpudiag.trace.events import NONE, Int64
 from tb_gpudiag.trace.vocabulary.kernel_families import Family
 
 MOST_POINTS = 500
