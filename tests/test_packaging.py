@@ -121,7 +121,7 @@ def test_the_sdist_contains_the_built_frontend_and_its_sources(sdist: Path) -> N
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert str(BUILT_MODULE) in names
     assert {"LICENSE", "README.md", "setup.py", "pyproject.toml", "frontend/package-lock.json"} <= names
-    assert {"tests/builder/story.py", "demo/input_pipeline.py", "tb_gpudiag/trace/_scan.pyx"} <= names
+    assert {"tests/builder/story.py", "demo/input_pipeline.py", "tb_gpudiag/trace/kineto/_scan.pyx"} <= names
     assert not any("node_modules" in name or name.startswith(".git") for name in names)
 
 

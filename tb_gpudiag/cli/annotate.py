@@ -13,7 +13,7 @@ from tb_gpudiag.report.annotate import annotate
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.report.slices.timeline import prepare_timeline
-from tb_gpudiag.trace.copying import refuse_same_file, whole_file
+from tb_gpudiag.trace.files.copying import refuse_same_file, whole_file
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from tb_gpudiag.cli.output import DEFECT, tell
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.file import SUFFIX, to_bytes
 from tb_gpudiag.errors import Defect, GpudiagError, Unreadable
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_PART = 60

@@ -12,7 +12,7 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import find_digests, read_digest
 from tb_gpudiag.digest.file import SUFFIX
 from tb_gpudiag.errors import GpudiagError, NothingToRead
-from tb_gpudiag.trace.find import TraceFile, find_traces
+from tb_gpudiag.trace.files.find import TraceFile, find_traces
 
 if TYPE_CHECKING:
     from tb_gpudiag.service.digests import Digested

@@ -16,7 +16,7 @@ from tb_gpudiag.report.wire import dump
 from tb_gpudiag.service.roots import roots_from
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import settings_from
-from tb_gpudiag.trace.source import is_remote
+from tb_gpudiag.trace.files.source import is_remote
 from tb_gpudiag.version import __version__
 
 if TYPE_CHECKING:

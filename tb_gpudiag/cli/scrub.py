@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from tb_gpudiag.cli.output import tell
-from tb_gpudiag.trace.scrubbed_copy import scrub
+from tb_gpudiag.trace.credentials.scrubbed_copy import scrub
 from tb_gpudiag.wording.credential_words import described
 from tb_gpudiag.wording.format import count, one_line
 

@@ -19,7 +19,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.plugin import ENTRY_MODULE, GpudiagPlugin
-from tb_gpudiag.trace.source import is_remote
+from tb_gpudiag.trace.files.source import is_remote
 
 DEFAULT_PORT: Final = 6060
 

@@ -14,7 +14,7 @@ from tb_gpudiag.service.diagnoses import Diagnosis, Result, diagnose_whole
 from tb_gpudiag.service.reuse import Marker, has_sidecar, known_diagnosis, share, write_sidecar
 from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.service.shared_cache import SharedCache
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 
 class TraceReader:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.trace.events import Recorder
+from tb_gpudiag.vocabulary.recorded import Recorder
 
 VERSION: Final = 1
 """Rises when a column changes its meaning."""

@@ -10,9 +10,9 @@ from typing import Final
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.file import MOST_BYTES, SUFFIX, from_bytes
 from tb_gpudiag.errors import TooLarge, Unreadable
-from tb_gpudiag.trace.opening import follows_links, is_below
-from tb_gpudiag.trace.remote import RemoteFile, listed
-from tb_gpudiag.trace.source import Readable, is_remote, unreadable
+from tb_gpudiag.trace.files.opening import follows_links, is_below
+from tb_gpudiag.trace.files.remote import RemoteFile, listed
+from tb_gpudiag.trace.files.source import Readable, is_remote, unreadable
 
 # A directory of digests has one file per rank, or per rank and recording.
 MOST_FILES: Final = 1 << 20

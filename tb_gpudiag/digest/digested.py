@@ -7,7 +7,7 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import Progress, read_facts
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 
 def digest_file(file: TraceFile, progress: Progress | None = None) -> tuple[pb.Report, Digest]:

@@ -15,7 +15,7 @@ from tb_gpudiag.digest.digest import TABLES, VERSION, About, DeviceMemory, Diges
 from tb_gpudiag.errors import NotATrace, TooLarge
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import refuse_not_finite
-from tb_gpudiag.trace.events import Recorder
+from tb_gpudiag.vocabulary.recorded import Recorder
 from tb_gpudiag.wording.format import one_line
 
 SUFFIX: Final = ".gpudiag-digest"

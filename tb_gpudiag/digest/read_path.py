@@ -7,7 +7,7 @@ from tb_gpudiag.digest.digest_files import find_digests, read_digest
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.digest.file import SUFFIX
 from tb_gpudiag.errors import LinksNotFollowed
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 
 
 def digests_at(path: str) -> list[Digest]:

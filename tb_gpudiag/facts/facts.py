@@ -51,7 +51,7 @@ from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost, recorder_cost
 from tb_gpudiag.facts.waiting.small_operators import in_small_operators
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited, stream_waits
 from tb_gpudiag.trace.events import Trace
-from tb_gpudiag.trace.vocabulary.kernel_names import amd_architecture
+from tb_gpudiag.vocabulary.kernel_names import amd_architecture
 
 
 class Facts:

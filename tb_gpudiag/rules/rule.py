@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.replay.replay import Change
-from tb_gpudiag.trace.events import Kind
-from tb_gpudiag.trace.vocabulary.frames import Frame, LineKind
+from tb_gpudiag.vocabulary.frames import Frame, LineKind
+from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -172,8 +172,8 @@ Claimed = Mapping[int, Intervals]
 NOTHING_CLAIMED: Claimed = {}
 
 
-TRACES: frozenset[Kind] = frozenset({"trace"})
-MEMORY_FILES: frozenset[Kind] = frozenset({"snapshot", "memory_timeline"})
+TRACES: frozenset[FileKind] = frozenset({"trace"})
+MEMORY_FILES: frozenset[FileKind] = frozenset({"snapshot", "memory_timeline"})
 
 
 FAMILIES = {
@@ -240,7 +240,7 @@ class Rule(AnyRule):
     """A rule on one trace. `about` names the kinds of files that it applies to."""
 
     check: Check
-    about: frozenset[Kind] = field(default=TRACES, kw_only=True)
+    about: frozenset[FileKind] = field(default=TRACES, kw_only=True)
 
     @property
     def package(self) -> str:

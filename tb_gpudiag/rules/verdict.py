@@ -19,7 +19,7 @@ from tb_gpudiag.rules.shared.nsys_advice import sentences_for
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.unseen_time import MOSTLY, unseen
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
-from tb_gpudiag.trace.events import Kind
+from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, share, size_bytes, time_ns
 from tb_gpudiag.wording.kinds import FILE_KINDS
 from tb_gpudiag.wording.vocabulary import LIMITERS
@@ -198,7 +198,7 @@ _FIRST_RUN = (
 )
 
 
-def _memory_file(kind: Kind, memory: DeviceMemory | None) -> Verdict:
+def _memory_file(kind: FileKind, memory: DeviceMemory | None) -> Verdict:
     """A file about memory alone. Memory limits a job that ran out of it."""
     start = f"This is {FILE_KINDS[kind].noun}: it shows memory, not time."
     if memory is None:

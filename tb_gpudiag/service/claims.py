@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from tb_gpudiag.service.shared_cache import SharedCache
 from tb_gpudiag.service.trace_content import content_key
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 # A smaller trace takes a second or two: to wait for another process is not worth it.
 LEAST_BYTES: Final = 2 << 20

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tb_gpudiag.errors import GpudiagError, JobFailed, UsageError
 from tb_gpudiag.service.digests import Digested, digest_content, outcome
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 # A scheduler on the same network answers at once.
 CONNECT_S: Final = 15

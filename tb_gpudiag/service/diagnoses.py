@@ -27,7 +27,7 @@ from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.entry import Unpacked
 from tb_gpudiag.service.run_rows import run_row
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 DIGEST: Final = "digest"
 """Name of the array of a diagnosis's entry that is its digest."""

@@ -25,7 +25,7 @@ from tb_gpudiag.service.guarded_memory import MemoryLimit
 from tb_gpudiag.service.reuse import known_digest, new_digest, share
 from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
 from tb_gpudiag.service.shared_cache import SharedCache
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 # Reading a trace takes some 300 MB for libraries and chunks, and up to four times the size of the file, which
 # may be packed ten to one. With less memory than this for each, fewer processes run.

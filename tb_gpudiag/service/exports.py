@@ -19,7 +19,7 @@ from tb_gpudiag.errors import JobFailed, LimitReached
 from tb_gpudiag.service.entry import CorruptEntry
 from tb_gpudiag.service.piped_process import end, start
 from tb_gpudiag.service.protocol import error_of
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 # Each takes one core, and for HTML the memory of the timeline.
 MOST_AT_ONCE = 2

@@ -18,8 +18,8 @@ from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.service.records import Record, RecordReader
 from tb_gpudiag.service.remote_root import RemoteRoot
 from tb_gpudiag.service.roots import Root
-from tb_gpudiag.trace.find import Found, Tell, TraceFile, find_traces, sort_files
-from tb_gpudiag.trace.source import is_remote
+from tb_gpudiag.trace.files.find import Found, Tell, TraceFile, find_traces, sort_files
+from tb_gpudiag.trace.files.source import is_remote
 
 # With a page open, a new file appears after this time plus the time of the scan.
 SCAN_EVERY_S = 2.0

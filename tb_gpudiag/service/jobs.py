@@ -26,8 +26,8 @@ from tb_gpudiag.service.entry import Entry
 from tb_gpudiag.service.process_end import listen, log_last_output, why_no_result
 from tb_gpudiag.service.protocol import TRANSIENT, Done, Failed, Progress, Task, parse
 from tb_gpudiag.service.settings import Settings
-from tb_gpudiag.trace.find import TraceFile
-from tb_gpudiag.trace.source import WAITING_FOR_STORE
+from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.trace.files.source import WAITING_FOR_STORE
 
 # A visible page asks about every second. A hidden page stops asking, but its user may come back. After this
 # long without a question, the analysis is stopped.

@@ -9,7 +9,7 @@ from typing import IO
 
 from tb_gpudiag import errors
 from tb_gpudiag.errors import GpudiagError, JobFailed
-from tb_gpudiag.trace.file_names import TraceFile
+from tb_gpudiag.trace.files.file_names import TraceFile
 
 # Longer than any message of our worker.
 LINE_BYTES = 64 * 1024

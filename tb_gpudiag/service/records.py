@@ -23,7 +23,7 @@ from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.record_rows import record_row
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 # TensorBoard reads its event files every 5 s, or less often.
 READ_EVERY_S = 5.0

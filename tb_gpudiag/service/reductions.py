@@ -19,7 +19,7 @@ from tb_gpudiag.service.jobs import Jobs
 from tb_gpudiag.service.pending import Pending, diagnosis_key
 from tb_gpudiag.service.protocol import BETWEEN_SIDES
 from tb_gpudiag.service.records import Record
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 Group = Sequence[TraceEntry]
 

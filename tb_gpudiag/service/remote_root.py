@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tb_gpudiag.errors import GpudiagError, Unreadable
-from tb_gpudiag.trace.find import Found
+from tb_gpudiag.trace.files.find import Found
 
 # A listing takes at most this share of the time: stores charge for each call. But a listing that was slow, as
 # calls were repeated must not delay the next one for minutes.

@@ -18,10 +18,10 @@ from tb_gpudiag.service.diagnoses import DIGEST, Diagnosis, Result, diagnosis_in
 from tb_gpudiag.service.entry import CorruptEntry, Unpacked, unpack, write_to
 from tb_gpudiag.service.shared_cache import SharedCache, owner
 from tb_gpudiag.service.trace_content import content_key, fingerprint
-from tb_gpudiag.trace.copying import whole_file
-from tb_gpudiag.trace.find import TraceFile
-from tb_gpudiag.trace.opening import open_local
-from tb_gpudiag.trace.source import is_remote
+from tb_gpudiag.trace.files.copying import whole_file
+from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.trace.files.source import is_remote
 
 SIDECAR_SUFFIX: Final = ".gpudiag"
 

@@ -7,7 +7,7 @@ import posixpath
 from dataclasses import dataclass
 
 from tb_gpudiag.errors import GpudiagError, without_url_secrets
-from tb_gpudiag.trace.find import parse_logdir_spec
+from tb_gpudiag.trace.files.find import parse_logdir_spec
 
 
 @dataclass(frozen=True)

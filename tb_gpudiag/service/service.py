@@ -27,7 +27,7 @@ from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.service.shared_cache import SharedCache
 from tb_gpudiag.service.slice_messages import Argument, Question
 from tb_gpudiag.service.slices import Busy, Slices
-from tb_gpudiag.trace.source import is_remote
+from tb_gpudiag.trace.files.source import is_remote
 from tb_gpudiag.version import __version__
 
 Found = TypeVar("Found")

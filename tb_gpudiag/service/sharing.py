@@ -19,7 +19,7 @@ from tb_gpudiag.service.entry import CorruptEntry, Entry, open_entry
 from tb_gpudiag.service.runs import gain_of
 from tb_gpudiag.service.shared_cache import SharedCache
 from tb_gpudiag.service.trace_content import content_key, fingerprint
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 # Results that wait for a slow storage. More are not shared: the next user analyzes those traces again.
 MOST_WAITING: Final = 100

@@ -11,9 +11,9 @@ from typing import Final
 
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.service.cache import entry_key
-from tb_gpudiag.trace.find import TraceFile
-from tb_gpudiag.trace.opening import open_local
-from tb_gpudiag.trace.source import is_remote
+from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.trace.files.source import is_remote
 
 _END_BYTES: Final = 64 << 10
 

@@ -10,20 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
-from tb_gpudiag.trace.columns import Part
 from tb_gpudiag.trace.counters import Collector, devices_by_pid
 from tb_gpudiag.trace.devices import MOST_DEVICES, of_read_devices
-from tb_gpudiag.trace.events import (
-    GPU_WORK_CATEGORIES,
-    HOST_CATEGORIES,
-    Counter,
-    Events,
-    MemoryAction,
-    MemoryEvents,
-    Thread,
-)
-from tb_gpudiag.trace.messages import message_of
+from tb_gpudiag.trace.events import Counter, Events, MemoryEvents, Thread
+from tb_gpudiag.trace.kineto.columns import Part
+from tb_gpudiag.trace.kineto.messages import message_of
 from tb_gpudiag.trace.stray import reach, within
+from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, HOST_CATEGORIES, MemoryAction
 
 REPAIRED_NOTE: Final = (
     "text that is not JSON (bare backslashes, control characters, N/A, broken UTF-8) was repaired"

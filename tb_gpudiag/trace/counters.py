@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int32, Int64
-from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.events import Counter
-from tb_gpudiag.trace.fields import Fields
+from tb_gpudiag.trace.kineto import kineto
+from tb_gpudiag.trace.kineto.fields import Fields
 from tb_gpudiag.trace.stray import within
 
 MOST_COUNTERS: Final = 64

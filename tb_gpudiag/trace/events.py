@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -13,6 +12,12 @@ import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Float32, Float64, Int32, Int64, UInt8
 from tb_gpudiag.trace.name_matcher import NameMatcher
+from tb_gpudiag.vocabulary.recorded import (
+    Category,
+    Credential,
+    FileKind,
+    Recorder,
+)
 
 
 class Message(NamedTuple):
@@ -31,44 +36,7 @@ class Message(NamedTuple):
     destination: int
 
 
-class Category(IntEnum):
-    """Kind of an event, the same for all generations of the format (see kineto.py)."""
-
-    OTHER = 0
-    CPU_OP = 1
-    USER_ANNOTATION = 2
-    PYTHON_FUNCTION = 3
-    RUNTIME = 4
-    DRIVER = 5
-    KERNEL = 6
-    MEMCPY = 7
-    MEMSET = 8
-    GPU_USER_ANNOTATION = 9
-    OVERHEAD = 10
-    CUDA_SYNC = 11
-    INSTANT = 12
-    # 13 is communication kernels on the wire: see box_kind in report.proto.
-    MTIA = 14  # of accelerators that are recognized but not read
-    ASCEND = 15
-
-
-HOST_CATEGORIES = (
-    Category.CPU_OP,
-    Category.USER_ANNOTATION,
-    Category.PYTHON_FUNCTION,
-    Category.RUNTIME,
-    Category.DRIVER,
-)
-"""Categories of a host thread's spans. Of two that start and end together, the first listed is the outer."""
-
-CALL_CATEGORIES = (Category.RUNTIME, Category.DRIVER)
-GPU_WORK_CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
-
-UNREAD_ACCELERATORS = {Category.MTIA: "Meta's MTIA", Category.ASCEND: "an Ascend NPU"}
-"""Accelerators whose activity no fact is computed from."""
-
 Status = Literal["COMPLETE", "PARTIAL", "WRITING"]
-Kind = Literal["trace", "snapshot", "memory_timeline"]
 
 
 @dataclass(frozen=True)
@@ -220,38 +188,6 @@ class Events:
         return NameMatcher(self.names)
 
 
-class MemoryAction(IntEnum):
-    """What an allocator did."""
-
-    ALLOCATE = 0
-    FREE = 1
-    GROW = 2  # it got a segment from the driver
-    SHRINK = 3  # it returned a segment to the driver
-    OUT_OF_MEMORY = 4
-
-
-class DeviceType(IntEnum):
-    """PyTorch's numbers for kinds of devices, as in memory events."""
-
-    CPU = 0
-    CUDA = 1
-    HIP = 6
-    XPU = 12
-
-
-class MemoryPurpose(IntEnum):
-    """What memory is used for. The values are those of torch's memory timelines."""
-
-    PARAMETER = 0
-    OPTIMIZER_STATE = 1
-    INPUT = 2
-    TEMPORARY = 3
-    ACTIVATION = 4
-    GRADIENT = 5
-    AUTOGRAD_DETAIL = 6
-    UNKNOWN = 7
-
-
 @dataclass(frozen=True)
 class MemoryEvents:
     """What the allocators did, in time order: `[memory]` events, or the history of a memory snapshot.
@@ -318,18 +254,6 @@ class Segments:
     block_stack: Int32  # index into MemoryEvents.stacks, or NONE
 
 
-class Credential(NamedTuple):
-    """A credential in a trace: what it is called and looks like, never its value. One of the two may be
-    empty."""
-
-    name: str  # of the entry, variable or option
-    form: str  # such as "GitHub token"
-
-
-Recorder = Literal["torch", "nsys"]
-"""What recorded a trace: torch.profiler, or Nsight Systems."""
-
-
 @dataclass(frozen=True)
 class Metadata:
     """Top-level values of the file, other than its events."""
@@ -359,7 +283,7 @@ class Trace:
     events_read: int  # whole elements of traceEvents, of all phases
     malformed_events: int  # skipped
     start_ns: int  # timestamp of the earliest event: add it (and base_time_ns) to get absolute times
-    kind: Kind = "trace"
+    kind: FileKind = "trace"
     segments: Segments | None = None  # of a snapshot
     notes: list[str] = field(default_factory=list)  # what was skipped or repaired, one line each
     credentials: Mapping[Credential, int] = field(default_factory=dict)  # how often each is in the file

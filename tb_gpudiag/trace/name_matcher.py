@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 
 # Lookarounds, conditions, references to groups, and the end of the text as `re` writes it.
 _UNKNOWN_TO_RE2: Final = re.compile(r"\(\?(?:[=!(]|<[=!]|P=)|\\[1-9Z]")

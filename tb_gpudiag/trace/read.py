@@ -8,22 +8,22 @@ from itertools import chain
 from typing import Final
 
 from tb_gpudiag.errors import NotATrace, TooLarge
-from tb_gpudiag.trace import kineto
 from tb_gpudiag.trace.assemble import Assembly
-from tb_gpudiag.trace.chunks import EventArray, Workers
-from tb_gpudiag.trace.credential_search import CredentialSearch
-from tb_gpudiag.trace.credentials import remove_credentials
+from tb_gpudiag.trace.credentials.credential_search import CredentialSearch
+from tb_gpudiag.trace.credentials.credentials import remove_credentials
 from tb_gpudiag.trace.events import Status, Thread, Trace
-from tb_gpudiag.trace.limits import DEFAULT_LIMITS, Limits
-from tb_gpudiag.trace.memory_timeline import is_memory_timeline, read_memory_timeline
-from tb_gpudiag.trace.memory_viz_page import is_memory_viz_page, pickle_of_page
-from tb_gpudiag.trace.nsys_file import is_database, is_report, report_refused
-from tb_gpudiag.trace.parser import Parser
-from tb_gpudiag.trace.settle import Settler
-from tb_gpudiag.trace.snapshot import read_snapshot
-from tb_gpudiag.trace.snapshot_pickle import is_pickle
-from tb_gpudiag.trace.source import WAITING_FOR_STORE, Source
-from tb_gpudiag.trace.top import Stream, TopLevel
+from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
+from tb_gpudiag.trace.files.source import WAITING_FOR_STORE, Source
+from tb_gpudiag.trace.kineto import kineto
+from tb_gpudiag.trace.kineto.chunks import EventArray, Workers
+from tb_gpudiag.trace.kineto.parser import Parser
+from tb_gpudiag.trace.kineto.settle import Settler
+from tb_gpudiag.trace.kineto.top import Stream, TopLevel
+from tb_gpudiag.trace.memory.memory_timeline import is_memory_timeline, read_memory_timeline
+from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page, pickle_of_page
+from tb_gpudiag.trace.memory.snapshot import read_snapshot
+from tb_gpudiag.trace.memory.snapshot_pickle import is_pickle
+from tb_gpudiag.trace.nsys.nsys_file import is_database, is_report, report_refused
 
 __all__ = ["Limits", "read_trace"]
 
@@ -94,7 +94,7 @@ def _read(path: str, folder: str, limits: Limits, report: Callable[[float, str],
         first = next(blocks, b"")
         blocks = chain([first], blocks)
         if is_database(first):
-            from tb_gpudiag.trace.nsys import read_export  # and SQLite: other traces need neither
+            from tb_gpudiag.trace.nsys.nsys import read_export  # and SQLite: other traces need neither
 
             return read_export(source, blocks, limits, report)
         if is_report(path):

@@ -27,7 +27,7 @@ def check_store(url: str) -> None:
         raise ValueError(f"no file system is known for {scheme}:// (see fsspec)")
     module = known_implementations[scheme]["class"].partition(".")[0]
     if importlib.util.find_spec(module) is None:
-        from tb_gpudiag.trace.remote import how_to_install
+        from tb_gpudiag.trace.files.remote import how_to_install
 
         raise ValueError(f"{scheme}:// needs {module}, which is not installed: {how_to_install(url)}")
 
@@ -47,7 +47,7 @@ def lives_in_this_process(url: str) -> bool:
 
 def answer(request: dict[str, Any]) -> Answer:
     """Do what the request asks, with the file at its `url`. Raises nothing."""
-    from tb_gpudiag.trace.source import unreadable
+    from tb_gpudiag.trace.files.source import unreadable
 
     url = request["url"]
     try:

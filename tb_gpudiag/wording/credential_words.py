@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.trace.events import Credential
+from tb_gpudiag.vocabulary.recorded import Credential
 
 
 def described(credential: Credential) -> str:

@@ -19,16 +19,8 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.trace.events import (
-    Category,
-    DeviceType,
-    Events,
-    MemoryAction,
-    MemoryEvents,
-    Metadata,
-    Thread,
-    Trace,
-)
+from tb_gpudiag.trace.events import Events, MemoryEvents, Metadata, Thread, Trace
+from tb_gpudiag.vocabulary.recorded import Category, DeviceType, MemoryAction
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tb_gpudiag.trace.structure import elements
+from tb_gpudiag.trace.kineto.structure import elements
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 

@@ -13,7 +13,7 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.report.reports import slow_loader
 from tests.wording.plain import plain

@@ -15,7 +15,7 @@ from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.errors import JobFailed, NotATrace, Unreadable
 from tb_gpudiag.service import reuse
 from tb_gpudiag.service.digests import digest_all
-from tb_gpudiag.trace.find import TraceFile, find_traces
+from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
 
 

@@ -13,7 +13,7 @@ from tb_gpudiag.digest.file import from_bytes, to_bytes
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report.building.build import build_report
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES

@@ -39,7 +39,7 @@ from tb_gpudiag.report.views.markdown import to_markdown
 from tb_gpudiag.report.views.text import to_text
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.trace.events import Trace
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.read import read_trace
 from tests.facts.invariants import assert_invariants
 from tests.plugin.server import Server

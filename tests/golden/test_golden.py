@@ -15,7 +15,7 @@ from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.views.text import to_text
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.read import read_trace
 from tests.simulator import simulate
 

@@ -11,7 +11,7 @@ import pytest
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("gloo")]
 

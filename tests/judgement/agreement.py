@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_file
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 
 LABELS = Path(__file__).with_name("labels.json")
 ADVICE = Path(__file__).with_name("advice.json")

@@ -16,7 +16,7 @@ from tensorboard.plugins import base_plugin
 from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE
 from tb_gpudiag.loader import Loader
 from tb_gpudiag.service.index import LogIndex
-from tb_gpudiag.trace.find import Found
+from tb_gpudiag.trace.files.find import Found
 from tests.plugin.server import Server
 from tests.service.helpers import eventually
 

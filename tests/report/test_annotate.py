@@ -15,7 +15,7 @@ from tb_gpudiag.report.annotate import FINDING_CATEGORY, IDLE_CATEGORY, PROCESS,
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import diagnose_path, only_trace, read_facts
 from tb_gpudiag.report.slices.timeline import prepare_timeline
-from tb_gpudiag.trace.kineto import QUEUE_CATEGORY
+from tb_gpudiag.trace.kineto.kineto import QUEUE_CATEGORY
 from tb_gpudiag.wording.vocabulary import CAUSES
 from tests.builder import GENERATIONS, Generation, SnapshotBuilder, TraceBuilder
 from tests.conftest import SHARED_TRACES

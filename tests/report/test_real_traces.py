@@ -12,7 +12,7 @@ from tb_gpudiag.report.views.html import to_html
 from tb_gpudiag.report.views.markdown import to_markdown
 from tb_gpudiag.report.views.text import to_text
 from tb_gpudiag.report.wire import from_json, to_json
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tests.conftest import SHARED_TRACES
 from tests.real_traces import real_facts
 from tests.report.building.test_build import assert_it_adds_up

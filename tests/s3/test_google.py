@@ -12,9 +12,9 @@ import pytest
 
 import tb_gpudiag
 from tb_gpudiag.errors import Unreadable
-from tb_gpudiag.trace import remote
-from tb_gpudiag.trace.find import find_traces
-from tb_gpudiag.trace.remote import RemoteFile
+from tb_gpudiag.trace.files import remote
+from tb_gpudiag.trace.files.find import find_traces
+from tb_gpudiag.trace.files.remote import RemoteFile
 from tb_gpudiag.training.store import answer
 from tests.report.reports import slow_loader
 from tests.s3.proxy import Proxy, proxy_to

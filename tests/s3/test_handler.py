@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.training import diagnosis_handler, diagnosis_queue, uploads
 from tests.report.reports import slow_loader

@@ -20,10 +20,10 @@ from tb_gpudiag.digest.file import SUFFIX, to_bytes
 from tb_gpudiag.errors import TraceError, Unreadable
 from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.report.wire import to_dict
-from tb_gpudiag.trace import remote
-from tb_gpudiag.trace.find import Found, find_traces
+from tb_gpudiag.trace.files import remote
+from tb_gpudiag.trace.files.find import Found, find_traces
+from tb_gpudiag.trace.files.remote import RemoteFile
 from tb_gpudiag.trace.read import read_trace
-from tb_gpudiag.trace.remote import RemoteFile
 from tests.builder import SnapshotBuilder
 from tests.report.reports import slow_loader
 from tests.s3.server import KEY_ID, SECRET, Store

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.service import jobs, remote_root
-from tb_gpudiag.trace import remote
+from tb_gpudiag.trace.files import remote
 from tests.builder import TraceBuilder
 from tests.plugin.server import Server
 from tests.report.reports import slow_loader
@@ -130,7 +130,7 @@ def test_tensorboards_own_process(store: Store, tmp_path: Path) -> None:
         tmp_path,
         """
         from tb_gpudiag.service import index
-        from tb_gpudiag.trace import remote
+        from tb_gpudiag.trace.files import remote
         index.SETTLED_AFTER_S = 0.3
         remote.ATTEMPTS = 1  # s3fs makes several of each
         """,

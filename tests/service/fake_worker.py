@@ -46,7 +46,7 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
     elif word == "silent":
         raise NoAnswer("the store does not answer", where=task.file.path, remedy="check the connection")
     elif word == "stalled":
-        from tb_gpudiag.trace.source import WAITING_FOR_STORE
+        from tb_gpudiag.trace.files.source import WAITING_FOR_STORE
 
         progress(0.5, WAITING_FOR_STORE)
         time.sleep(600)

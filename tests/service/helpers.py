@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tb_gpudiag.service import index, jobs
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 

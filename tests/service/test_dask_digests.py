@@ -15,7 +15,7 @@ import pytest
 from tb_gpudiag.digest.digest import texts
 from tb_gpudiag.errors import JobFailed, NotATrace, UsageError
 from tb_gpudiag.service.dask_digests import digest_on_cluster
-from tb_gpudiag.trace.find import TraceFile, find_traces
+from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
 
 pytestmark = [

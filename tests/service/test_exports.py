@@ -10,7 +10,7 @@ import pytest
 
 from tb_gpudiag.errors import JobFailed
 from tb_gpudiag.service.exports import MOST_AT_ONCE, READY, Exports, Order
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 
 ORDER = Order("entry", TraceFile("trace.json", ".", "worker", "", 1, 0, "id"), "json", 1 << 30, os.getpid())
 

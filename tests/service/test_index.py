@@ -14,7 +14,7 @@ from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.service import index as index_module
 from tb_gpudiag.service.index import LogIndex, Snapshot
 from tb_gpudiag.service.roots import Root
-from tb_gpudiag.trace.find import Found, Tell, TraceFile
+from tb_gpudiag.trace.files.find import Found, Tell, TraceFile
 from tests.service.helpers import eventually, hasten, write_trace
 
 

@@ -22,8 +22,8 @@ from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.service.jobs import COMMAND, Jobs, JobState
 from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.settings import MIB, Settings
-from tb_gpudiag.trace.find import TraceFile
-from tb_gpudiag.trace.source import WAITING_FOR_STORE
+from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.trace.files.source import WAITING_FOR_STORE
 from tests.service.helpers import FAKE_WORKER, eventually, hasten, is_alive, trace_file, write_trace
 
 pytestmark = pytest.mark.slow  # each test starts processes and waits for them

@@ -11,7 +11,7 @@ from tb_gpudiag.service import remote_root
 from tb_gpudiag.service.index import LogIndex
 from tb_gpudiag.service.remote_root import RemoteRoot
 from tb_gpudiag.service.roots import Root
-from tb_gpudiag.trace.find import Found, Tell, TraceFile
+from tb_gpudiag.trace.files.find import Found, Tell, TraceFile
 from tests.service.helpers import eventually
 
 URL = "s3://bucket/log"

@@ -31,7 +31,7 @@ from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.service.shared_cache import SharedCache, owner
 from tb_gpudiag.service.tasks import do
-from tb_gpudiag.trace.find import TraceFile, find_traces
+from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder import SnapshotBuilder
 from tests.service.helpers import eventually, hasten
 from tests.simulator import simulate

@@ -14,8 +14,8 @@ import pytest
 from tb_gpudiag.service import index as index_module
 from tb_gpudiag.service.index import LogIndex
 from tb_gpudiag.service.roots import Root
-from tb_gpudiag.trace import local_search
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files import local_search
+from tb_gpudiag.trace.files.find import find_traces
 from tests.service.helpers import eventually, hasten, write_trace
 
 RUNS, FILES = 20, 5

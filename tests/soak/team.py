@@ -17,7 +17,7 @@ from typing import Any
 
 from tb_gpudiag.report.diagnosis import diagnose_file
 from tb_gpudiag.report.wire import to_dict
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tests.slow_storage import slow_python_path
 from tests.soak.disturb import DAY_S, MOST_FILES, Disturber
 from tests.soak.soak import SMALL_FILES, Soaked, check_reports, contents, disturb, visit

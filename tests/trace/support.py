@@ -15,11 +15,12 @@ import numpy as np
 
 from tb_gpudiag.arrays import Int32
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.trace import scanned
-from tb_gpudiag.trace.events import Category, Trace
-from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.kineto import scanned
 from tb_gpudiag.trace.read import read_trace
-from tb_gpudiag.trace.vocabulary.shaped_operators import has_cost
+from tb_gpudiag.vocabulary.recorded import Category
+from tb_gpudiag.vocabulary.shaped_operators import has_cost
 
 LONG_AGO_S = 1_000_000_000.0
 

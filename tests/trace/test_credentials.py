@@ -11,11 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tb_gpudiag.trace import credential_places
-from tb_gpudiag.trace.credentials import CredentialFilter
-from tb_gpudiag.trace.events import Credential
-from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.vocabulary.credential_names import (
+from tb_gpudiag.trace.credentials import credential_places
+from tb_gpudiag.trace.credentials.credentials import CredentialFilter
+from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.vocabulary.credential_names import (
     FORM_START,
     MARK,
     NAME_WORD,
@@ -23,7 +22,8 @@ from tb_gpudiag.trace.vocabulary.credential_names import (
     is_credential,
     kind_of_name,
 )
-from tb_gpudiag.trace.vocabulary.credential_text import IN_NAMES, IN_VALUES, MAYBE, SITE
+from tb_gpudiag.vocabulary.credential_text import IN_NAMES, IN_VALUES, MAYBE, SITE
+from tb_gpudiag.vocabulary.recorded import Credential
 from tests.trace.support import document, read_bytes, span
 
 HUGGING_FACE = "hf_" + "a1B2" * 8

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.errors import EmptyFile, NotATrace, TooDeep, TraceError
-from tb_gpudiag.trace.find import find_traces
-from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.files.find import find_traces
+from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.read import read_trace
 from tests.trace.support import document, names, read_bytes, rows, span
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.vocabulary.recorded import Category
 from tests.builder import GENERATIONS, Generation, TraceBuilder
 from tests.trace.support import document, memory_rows, names, read_bytes, rows, slow_read, span
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_gpudiag.trace.columns import LONGEST_NS
-from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.kineto.columns import LONGEST_NS
 from tests.trace.support import document, memory_rows, nanoseconds, read_bytes, rows, slow_read, span
 
 # Of one recording: since the profiler's base time, since boot, since 1970, and slightly negative.

@@ -15,9 +15,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry
 
 from tb_gpudiag.errors import Unreadable
-from tb_gpudiag.trace import local_search
-from tb_gpudiag.trace.find import Found, find_traces, parse_logdir_spec
-from tb_gpudiag.trace.opening import FOLLOW_LINKS
+from tb_gpudiag.trace.files import local_search
+from tb_gpudiag.trace.files.find import Found, find_traces, parse_logdir_spec
+from tb_gpudiag.trace.files.opening import FOLLOW_LINKS
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.trace.support import document, span

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.trace.inserted_copy import copy_with_events
-from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.kineto.inserted_copy import copy_with_events
 from tests.trace.support import document, read_bytes, span
 
 NEW = [b'{"ph":"M","name":"first"}', b'{"ph":"M","name":"second"}']

@@ -9,9 +9,9 @@ import pytest
 
 from tb_gpudiag.digest.digest_files import find_digests
 from tb_gpudiag.errors import GpudiagError, LinksNotFollowed, Unreadable
-from tb_gpudiag.trace import local_search
-from tb_gpudiag.trace.find import Found, find_traces
-from tb_gpudiag.trace.opening import FOLLOW_LINKS, open_local
+from tb_gpudiag.trace.files import local_search
+from tb_gpudiag.trace.files.find import Found, find_traces
+from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, open_local
 from tb_gpudiag.trace.read import read_trace
 from tests.trace.support import document, span
 from tests.trace.test_find import keys, put

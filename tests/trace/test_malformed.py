@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.repair import repaired
+from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.kineto.repair import repaired
 from tests.trace.support import document, names, read_bytes, span
 
 # The size of chunks decides where the text is cut. The result must not depend on it.

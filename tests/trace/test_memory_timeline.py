@@ -13,8 +13,9 @@ import pytest
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.trace.events import DeviceType, MemoryAction, MemoryPurpose, Trace
+from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction, MemoryPurpose
 
 PREEXISTING, CREATE, CHANGE_OF_VERSION, DESTROY = 1, 2, 3, 4
 WEIGHT, TEMPORARY, GRADIENT = MemoryPurpose.PARAMETER, MemoryPurpose.TEMPORARY, MemoryPurpose.GRADIENT

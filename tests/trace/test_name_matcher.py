@@ -1,4 +1,4 @@
-"""NameMatcher matches what `re` matches, with every pattern of trace/vocabulary/."""
+"""NameMatcher matches what `re` matches, with every pattern of vocabulary/."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_gpudiag.trace import vocabulary
+from tb_gpudiag import vocabulary
 from tb_gpudiag.trace.name_matcher import NameMatcher
-from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 from tests.real_traces import FILES, real_facts
 
 MODULES = [
@@ -29,7 +29,7 @@ PATTERNS: dict[str, re.Pattern[str]] = {
     if isinstance(value, re.Pattern) and isinstance(value.pattern, str)
 }
 FOR_RE2 = [name for name, pattern in PATTERNS.items() if "(?" not in pattern.pattern.replace("(?:", "")]
-RECORDED = Path(__file__).parent / "vocabulary" / "kernel_names.txt"
+RECORDED = Path(__file__).parents[1] / "vocabulary" / "kernel_names.txt"
 
 
 def check(names: Sequence[str], pattern: re.Pattern[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tests.conftest import SHARED_TRACES
 from tests.real_traces import first_in, real_facts
 from tests.trace.support import memory_rows, rows, slow_read

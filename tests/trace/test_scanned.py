@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_gpudiag.trace import scanned
 from tb_gpudiag.trace.assemble import Assembly
-from tb_gpudiag.trace.columns import Part, part_of
-from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.parser import Parser
+from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.kineto import scanned
+from tb_gpudiag.trace.kineto.columns import Part, part_of
+from tb_gpudiag.trace.kineto.parser import Parser
+from tb_gpudiag.trace.kineto.scanned import GivenUp, Scanner
 from tb_gpudiag.trace.read import read_trace
-from tb_gpudiag.trace.scanned import GivenUp, Scanner
 from tests.builder import GENERATIONS, Generation, TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.fuzz.__main__ import CORPUS

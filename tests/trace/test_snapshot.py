@@ -13,8 +13,9 @@ import pytest
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.errors import NotATrace, TraceError
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.trace.events import DeviceType, MemoryAction, Trace
+from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction
 from tests.builder import SnapshotBuilder
 from tests.builder.snapshot import START_US, Shape
 

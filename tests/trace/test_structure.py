@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.trace.structure import Scanner, elements, most_elements, segmented
+from tb_gpudiag.trace.kineto.structure import Scanner, elements, most_elements, segmented
 
 TEXTS = st.binary(max_size=80) | st.text('{}[]"\\,a', max_size=80).map(str.encode)
 

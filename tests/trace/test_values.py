@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_gpudiag.trace import duckdb_parser, parser, settle
-from tb_gpudiag.trace.limits import Limits
-from tb_gpudiag.trace.structure import MOST_ELEMENTS
+from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.kineto import duckdb_parser, parser, settle
+from tb_gpudiag.trace.kineto.structure import MOST_ELEMENTS
 from tests.trace.support import document, names, read_bytes, span
 
 GOOD = "GOOD"

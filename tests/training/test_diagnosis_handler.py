@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import tb_gpudiag
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.training import diagnosis_queue, helper_process
 from tb_gpudiag.training.answers import Answer
 from tb_gpudiag.training.helper_process import HelperProcess

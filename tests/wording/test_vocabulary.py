@@ -20,8 +20,8 @@ from tb_gpudiag.report.building.host_messages import KINDS as HOST_KINDS
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
 from tb_gpudiag.rules.shared.leak_state import State
 from tb_gpudiag.rules.shared.window_parts import WindowParts
-from tb_gpudiag.trace.events import Category, Kind
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.recorded import Category, FileKind
 from tb_gpudiag.wording import kinds, vocabulary
 from tb_gpudiag.wording.generate import GENERATED, TABLES
 from tb_gpudiag.wording.kinds import collective
@@ -46,7 +46,7 @@ ENUMS: dict[str, tuple[Table, set[str]]] = {
     "phases": (kinds.PHASES, {phase.label for phase in Phase} - {""}),
     "trend states": (kinds.TREND_STATES, set(get_args(State))),
     "saving bases": (kinds.SAVING_BASES, {"at most", "estimate", "replayed"}),  # rules/rule.py, Saving
-    "file kinds": (kinds.FILE_KINDS, {*get_args(Kind), "record"}),
+    "file kinds": (kinds.FILE_KINDS, {*get_args(FileKind), "record"}),
     "comparison verdicts": (kinds.COMPARISON_VERDICTS, {FASTER, SLOWER, SAME, CANNOT_TELL}),
     "memory figures": (kinds.MEMORY_FIGURES, set(FIGURES)),
 }

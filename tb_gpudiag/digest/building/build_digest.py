@@ -18,7 +18,7 @@ from tb_gpudiag.facts.core.paths import Paths
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.wording.format import one_line
 
 # Recordings have some tens of steps.

@@ -21,8 +21,8 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.collective_calls import on_cpu, on_device
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.launching.collective_launches import collective_launches
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
-from tb_gpudiag.trace.vocabulary.marks import STEP
+from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.marks import STEP
 from tb_gpudiag.wording.format import one_line
 
 # Steps of large jobs have some hundred collectives each, and recordings have some tens of steps.

@@ -16,9 +16,10 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.paths import Paths
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Category, Events
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
-from tb_gpudiag.trace.vocabulary.shaped_operators import has_cost
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
+from tb_gpudiag.vocabulary.shaped_operators import has_cost
 from tb_gpudiag.wording.format import one_line
 
 # Models with thousands of layers have this many distinct kernels by path. The rest takes little time.

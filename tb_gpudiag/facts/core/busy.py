@@ -11,8 +11,9 @@ from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import Category, Events
-from tb_gpudiag.trace.vocabulary.kernel_names import COMMUNICATION_KERNEL
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.kernel_names import COMMUNICATION_KERNEL
+from tb_gpudiag.vocabulary.recorded import Category
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Steps
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Category, Events
-from tb_gpudiag.trace.vocabulary.api_calls import ALLOCATOR_CALL, INITIALIZING_CALL, MODULE_LOAD_CALL
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL, INITIALIZING_CALL, MODULE_LOAD_CALL
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 # Once a context exists, device queries and stream creation take 1-100 us in public traces. The call that
 # creates the context or loads a library takes 10 ms to 30 s.

@@ -18,8 +18,9 @@ from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Steps
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Events
-from tb_gpudiag.trace.vocabulary import api_calls
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary import api_calls
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 
 # A synchronization returns within about 20 us of the end of the last work. If nothing recorded ran for longer
 # than this while the host was in it, right after a graph launch, the graph was running.

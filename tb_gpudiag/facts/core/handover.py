@@ -16,8 +16,9 @@ from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import NOTHING
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Category, Events
-from tb_gpudiag.trace.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 # A launching thread that waits hands over to another launching thread. Jobs have one or two of them per
 # device; looking at more than this only costs time.

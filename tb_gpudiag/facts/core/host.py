@@ -13,9 +13,10 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.steps import Steps, Window
 from tb_gpudiag.facts.core.threads import Activity, HostTree
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Category, Events
-from tb_gpudiag.trace.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
-from tb_gpudiag.trace.vocabulary.frames import Frame, is_installed, place_frame, stack_place
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
+from tb_gpudiag.vocabulary.frames import Frame, is_installed, place_frame, stack_place
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 UNDECIDED = np.uint8(255)
 """Cause of an activity that alone says nothing: the thread may be waiting for another one."""

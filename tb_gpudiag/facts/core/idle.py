@@ -24,7 +24,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.trace.vocabulary.api_calls import COPY_CALL
+from tb_gpudiag.vocabulary.api_calls import COPY_CALL
 
 # On every GPU in the public traces, queued work starts this soon after the work before it or after its launch
 # returned, unless it waits for something: back-to-back kernels follow in 1-3 us, dependent ones across

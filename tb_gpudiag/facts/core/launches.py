@@ -8,7 +8,8 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category, Events
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Events by name: each distinct name is compared once with a pattern of trace/vocabulary/."""
+"""Events by name: each distinct name is compared once with a pattern of vocabulary/."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 
 
 def match(events: Events, pattern: re.Pattern[str]) -> Bool:

@@ -9,8 +9,8 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.trace.events import Category
-from tb_gpudiag.trace.vocabulary.marks import MODULE, module_name
+from tb_gpudiag.vocabulary.marks import MODULE, module_name
+from tb_gpudiag.vocabulary.recorded import Category
 
 # Models nest modules and operators some 20 levels deep. What is deeper has the path of this level.
 _MOST_LEVELS: Final = 60

@@ -9,8 +9,8 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import numbered
-from tb_gpudiag.trace.vocabulary.frames import Frame
-from tb_gpudiag.trace.vocabulary.marks import module_name
+from tb_gpudiag.vocabulary.frames import Frame
+from tb_gpudiag.vocabulary.marks import module_name
 
 
 class PlaceTime(NamedTuple):

@@ -8,7 +8,8 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.steps import Steps, Window
-from tb_gpudiag.trace.events import UNREAD_ACCELERATORS, Category, Trace
+from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.vocabulary.recorded import UNREAD_ACCELERATORS, Category
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ import numpy as np
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.trace.events import Category, Events
-from tb_gpudiag.trace.vocabulary.marks import STEP
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.marks import STEP
+from tb_gpudiag.vocabulary.recorded import Category
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.nesting import Descent, nest, segments
 from tb_gpudiag.facts.core.thread_axis import ThreadAxis
-from tb_gpudiag.trace.events import HOST_CATEGORIES, Category, Events
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES, Category
 
 # Of spans that begin and end together, the outer kind comes first: user annotations enclose Python functions,
 # which enclose operators; calls into the driver are innermost.

@@ -11,8 +11,9 @@ from tb_gpudiag.facts.core.intervals import Intervals, clip, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import Category, Events
-from tb_gpudiag.trace.vocabulary import gpu_copies
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary import gpu_copies
+from tb_gpudiag.vocabulary.recorded import Category
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.trace.vocabulary.kernel_names import WHOLE_GRAPH
+from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
-from tb_gpudiag.trace.vocabulary.operators import BATCHED_MATMUL
+from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.operators import BATCHED_MATMUL
 
 # Scale, mask, cast, dropout and the like, between the softmax and each matmul.
 _MOST_BETWEEN = 8

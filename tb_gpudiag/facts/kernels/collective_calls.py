@@ -13,10 +13,11 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.trace.events import Category, Message
-from tb_gpudiag.trace.vocabulary.collective_kinds import BACK_END_MARK, operation
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
-from tb_gpudiag.trace.vocabulary.operators import COLLECTIVE_PARAMETERS, NUMBER_BYTES, number_format
+from tb_gpudiag.trace.events import Message
+from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, operation
+from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS, NUMBER_BYTES, number_format
+from tb_gpudiag.vocabulary.recorded import Category
 
 _UNSAID: Final = Message("", "", (), NONE, NONE, NONE, NONE, "", NONE, NONE)
 

@@ -10,8 +10,8 @@ from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.intervals import Intervals, clip, intersect
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
-from tb_gpudiag.trace.vocabulary.kernel_names import collective_kind
+from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.kernel_names import collective_kind
 
 
 @dataclass(frozen=True)

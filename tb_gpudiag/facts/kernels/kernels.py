@@ -13,9 +13,10 @@ from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ranges import Ranges, longest
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import Category, Events
-from tb_gpudiag.trace.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
-from tb_gpudiag.trace.vocabulary.kernel_names import LAYOUT_KERNEL, read_name
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
+from tb_gpudiag.vocabulary.kernel_names import LAYOUT_KERNEL, read_name
+from tb_gpudiag.vocabulary.recorded import Category
 
 
 @dataclass(frozen=True)

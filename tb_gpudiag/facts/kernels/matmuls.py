@@ -11,7 +11,7 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.vocabulary.operators import LINEAR, MATMUL_FACTORS
+from tb_gpudiag.vocabulary.operators import LINEAR, MATMUL_FACTORS
 
 # No tensor has a longer dimension. Larger numbers are from a hostile trace, and would overflow.
 _LARGEST = 2**40

@@ -10,9 +10,9 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import kind_by_name, match_some
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.trace.events import HOST_CATEGORIES
-from tb_gpudiag.trace.vocabulary import gpu_copies, operators
-from tb_gpudiag.trace.vocabulary.kernel_names import LAYOUT_KERNEL
+from tb_gpudiag.vocabulary import gpu_copies, operators
+from tb_gpudiag.vocabulary.kernel_names import LAYOUT_KERNEL
+from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES
 
 
 class Move(IntEnum):

@@ -10,8 +10,8 @@ from enum import IntEnum
 from typing import Any
 
 from tb_gpudiag.facts.kernels.matmuls import is_shape
-from tb_gpudiag.trace.vocabulary.operators import EIGHT_BITS, MATMUL_FACTORS, NUMBER_BYTES, number_format
-from tb_gpudiag.trace.vocabulary.shaped_operators import (
+from tb_gpudiag.vocabulary.operators import EIGHT_BITS, MATMUL_FACTORS, NUMBER_BYTES, number_format
+from tb_gpudiag.vocabulary.shaped_operators import (
     CONVOLUTIONS,
     EXPERTS,
     attention_row,

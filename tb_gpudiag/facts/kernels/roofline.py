@@ -13,8 +13,8 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.operator_costs import Cost, Kind, operator_cost
 from tb_gpudiag.facts.kernels.peaks import Peaks
-from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
-from tb_gpudiag.trace.vocabulary.operators import EIGHT_BITS, HALF_PRECISION
+from tb_gpudiag.vocabulary.kernel_families import Arithmetic
+from tb_gpudiag.vocabulary.operators import EIGHT_BITS, HALF_PRECISION
 
 
 @dataclass(frozen=True)

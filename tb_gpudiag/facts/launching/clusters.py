@@ -14,9 +14,9 @@ from tb_gpudiag.facts.core.intervals import Intervals, expand, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.vocabulary.kernel_families import MATRIX_FAMILIES, Family
-from tb_gpudiag.trace.vocabulary.kernel_names import read_name
-from tb_gpudiag.trace.vocabulary.marks import PARAMETER_LOOP
+from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Family
+from tb_gpudiag.vocabulary.kernel_names import read_name
+from tb_gpudiag.vocabulary.marks import PARAMETER_LOOP
 
 LONGEST_PERIOD = 6
 """Most launches in one iteration of a loop: an optimizer without foreach has one to six per parameter."""

@@ -10,9 +10,9 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import kind_by_name, match
-from tb_gpudiag.trace.events import Category
-from tb_gpudiag.trace.vocabulary import marks, operators, torch_frames
-from tb_gpudiag.trace.vocabulary.collective_kinds import NAMES, Collective
+from tb_gpudiag.vocabulary import marks, operators, torch_frames
+from tb_gpudiag.vocabulary.collective_kinds import NAMES, Collective
+from tb_gpudiag.vocabulary.recorded import Category
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, union
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.trace.events import Category
-from tb_gpudiag.trace.vocabulary import ddp_names
+from tb_gpudiag.vocabulary import ddp_names
+from tb_gpudiag.vocabulary.recorded import Category
 
 
 @dataclass(frozen=True)

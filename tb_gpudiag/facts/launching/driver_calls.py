@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import CALL_CATEGORIES
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 
 
 class DriverCalls:

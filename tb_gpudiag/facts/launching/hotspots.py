@@ -12,7 +12,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.ranges import MOST_RANGES, Ranges
 from tb_gpudiag.facts.launching.launch_costs import LaunchCosts
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.trace.vocabulary.marks import module_name
+from tb_gpudiag.vocabulary.marks import module_name
 
 Kind = Literal["operator", "module", "line", "kernel"]
 KINDS: tuple[Kind, ...] = ("operator", "module", "line", "kernel")

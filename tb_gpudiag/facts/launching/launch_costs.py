@@ -17,7 +17,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.queue_depth import FullQueue
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import NOTHING
-from tb_gpudiag.trace.events import CALL_CATEGORIES
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 
 # Idle time that a launch itself causes: it came late by the time spent on issuing it.
 _ISSUING = np.array([Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY], np.uint8)

@@ -12,8 +12,8 @@ from tb_gpudiag.facts.core.intervals import Intervals, clip, coverage, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.vocabulary.api_calls import GRAPH_LAUNCH
-from tb_gpudiag.trace.vocabulary.marks import COMPILED_CODE
+from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
+from tb_gpudiag.vocabulary.marks import COMPILED_CODE
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.steps import Steps
-from tb_gpudiag.trace.vocabulary.operators import MATMUL_FACTORS
+from tb_gpudiag.vocabulary.operators import MATMUL_FACTORS
 
 
 def same_shapes(host: Host, work: Work, steps: Steps) -> bool | None:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from tb_gpudiag.arrays import NONE, Int32, Int64
 from tb_gpudiag.facts.memory.context import MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve
-from tb_gpudiag.trace.events import MemoryAction, MemoryEvents
+from tb_gpudiag.trace.events import MemoryEvents
+from tb_gpudiag.vocabulary.recorded import MemoryAction
 
 
 class Allocations:

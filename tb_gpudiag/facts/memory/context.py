@@ -11,8 +11,9 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.memory.phase import Phase, phase_of_spans, phase_of_stack
-from tb_gpudiag.trace.events import Category, MemoryEvents
-from tb_gpudiag.trace.vocabulary.operators import GETS_MEMORY
+from tb_gpudiag.trace.events import MemoryEvents
+from tb_gpudiag.vocabulary.operators import GETS_MEMORY
+from tb_gpudiag.vocabulary.recorded import Category
 
 
 class MemoryContext:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.trace.events import MemoryAction, MemoryEvents
+from tb_gpudiag.trace.events import MemoryEvents
+from tb_gpudiag.vocabulary.recorded import MemoryAction
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
 from tb_gpudiag.facts.memory.sites import GrowingSite, growing_sites
 from tb_gpudiag.facts.memory.survivors import Survivors, largest_survivors
 from tb_gpudiag.facts.memory.windows import windows
-from tb_gpudiag.trace.events import Category, DeviceType, Trace
+from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 
 MOST_GPUS = 64
 """A node has up to 16."""

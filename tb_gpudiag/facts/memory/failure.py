@@ -14,8 +14,9 @@ from tb_gpudiag.facts.memory.context import MemoryContext
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.facts.memory.peak import Peak, find_peak
 from tb_gpudiag.facts.memory.sites import span_name
-from tb_gpudiag.trace.events import MemoryAction, MemoryEvents, Segments
-from tb_gpudiag.trace.vocabulary.frames import Frame, innermost_place
+from tb_gpudiag.trace.events import MemoryEvents, Segments
+from tb_gpudiag.vocabulary.frames import Frame, innermost_place
+from tb_gpudiag.vocabulary.recorded import MemoryAction
 
 MOST_CHANGES = 20_000
 """Most changes of segments after a failure that are undone. A job that handles it has a few of them."""

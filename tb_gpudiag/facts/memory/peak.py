@@ -13,9 +13,10 @@ from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.curve import Curve
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import groups, span_name
-from tb_gpudiag.trace.events import MemoryEvents, MemoryPurpose
-from tb_gpudiag.trace.vocabulary.frames import Frame, innermost_place
-from tb_gpudiag.trace.vocabulary.marks import module_class
+from tb_gpudiag.trace.events import MemoryEvents
+from tb_gpudiag.vocabulary.frames import Frame, innermost_place
+from tb_gpudiag.vocabulary.marks import module_class
+from tb_gpudiag.vocabulary.recorded import MemoryPurpose
 
 
 class MemoryKind(Enum):

@@ -11,9 +11,9 @@ from tb_gpudiag.arrays import NONE, Bool, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.transfers import Transfers
-from tb_gpudiag.trace.events import Category
-from tb_gpudiag.trace.vocabulary import marks, operators, torch_frames
-from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary import marks, operators, torch_frames
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary.recorded import Category
 
 
 class Phase(IntEnum):

@@ -19,7 +19,7 @@ from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import groups
 from tb_gpudiag.trace.events import MemoryEvents
-from tb_gpudiag.trace.vocabulary.torch_frames import MODULE_FRAME
+from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
 FEWEST_BORDERS = 4
 """Three steps, as many as a trend takes."""

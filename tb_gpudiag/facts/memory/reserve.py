@@ -10,8 +10,9 @@ from tb_gpudiag.arrays import NONE, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.memory.curve import Curve
-from tb_gpudiag.trace.events import CALL_CATEGORIES, MemoryAction, MemoryEvents, Segments
-from tb_gpudiag.trace.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
+from tb_gpudiag.trace.events import MemoryEvents, Segments
+from tb_gpudiag.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, MemoryAction
 
 MOST_SEGMENTS = 100
 """Most segments that are listed; a device has hundreds."""

@@ -17,11 +17,12 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.floor import Floors, evenly, theil_sen
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.trace.events import Category, MemoryEvents
-from tb_gpudiag.trace.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
-from tb_gpudiag.trace.vocabulary.marks import module_class, module_name
-from tb_gpudiag.trace.vocabulary.operators import JOINS
-from tb_gpudiag.trace.vocabulary.torch_frames import in_no_grad, is_optimizer_state
+from tb_gpudiag.trace.events import MemoryEvents
+from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
+from tb_gpudiag.vocabulary.marks import module_class, module_name
+from tb_gpudiag.vocabulary.operators import JOINS
+from tb_gpudiag.vocabulary.recorded import Category
+from tb_gpudiag.vocabulary.torch_frames import in_no_grad, is_optimizer_state
 
 MOST_COLUMNS = 250
 """Most floors at which sites are measured; of more, evenly spaced ones."""

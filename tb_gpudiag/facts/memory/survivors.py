@@ -12,7 +12,7 @@ from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import site_keys, span_name
 from tb_gpudiag.trace.events import MemoryEvents
-from tb_gpudiag.trace.vocabulary.frames import Frame, innermost_place
+from tb_gpudiag.vocabulary.frames import Frame, innermost_place
 
 PARTS = 8
 """The recording is divided into this many parts with as many allocations each."""

@@ -16,9 +16,10 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.operators.merged import MergedTree, merge
-from tb_gpudiag.trace.events import HOST_CATEGORIES, Category, Events
-from tb_gpudiag.trace.vocabulary import marks
-from tb_gpudiag.trace.vocabulary.frames import parse_frame
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary import marks
+from tb_gpudiag.vocabulary.frames import parse_frame
+from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES, Category
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.replay.model import HANDSHAKE_NS, NOISE_NS, Calls, Streams, waits_for_its_own
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.trace.vocabulary.api_calls import DEVICE_WAIT, EVENT_WAIT, STREAM_WAIT
+from tb_gpudiag.vocabulary.api_calls import DEVICE_WAIT, EVENT_WAIT, STREAM_WAIT
 
 # Fewer values have no usual one.
 FEWEST = 3

@@ -12,8 +12,9 @@ from tb_gpudiag.facts.core.intervals import distinct, numbered
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.queue_depth import QUEUE_LIMIT
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Events
-from tb_gpudiag.trace.vocabulary.api_calls import EVENT_RECORD, EVENT_WAIT
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.api_calls import EVENT_RECORD, EVENT_WAIT
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 
 # Work that began this soon after other work ended, and later than its launch explains, waited for that work.
 # Turnarounds on a stream take 1-3 us, waits across streams 2-10 us.

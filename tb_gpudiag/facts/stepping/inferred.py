@@ -18,9 +18,10 @@ from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.stepping.repetition import Repetition, find_repetition
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Category, Events
-from tb_gpudiag.trace.vocabulary.api_calls import BLOCKING_CALL
-from tb_gpudiag.trace.vocabulary.marks import MODULE
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL
+from tb_gpudiag.vocabulary.marks import MODULE
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 
 class StepEvidence(Enum):

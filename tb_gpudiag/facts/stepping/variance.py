@@ -21,8 +21,8 @@ from tb_gpudiag.facts.core.steps import Steps
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.trace.vocabulary.frames import parse_frame, place_frame, with_any_numbers
-from tb_gpudiag.trace.vocabulary.marks import OPTIMIZER_STEP, STEP
+from tb_gpudiag.vocabulary.frames import parse_frame, place_frame, with_any_numbers
+from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, STEP
 
 
 @dataclass(frozen=True)

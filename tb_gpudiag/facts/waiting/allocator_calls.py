@@ -9,9 +9,9 @@ import numpy as np
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.steps import Window
-from tb_gpudiag.trace.events import CALL_CATEGORIES
-from tb_gpudiag.trace.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
-from tb_gpudiag.trace.vocabulary.torch_frames import EMPTY_CACHE
+from tb_gpudiag.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
+from tb_gpudiag.vocabulary.torch_frames import EMPTY_CACHE
 
 
 @dataclass(frozen=True)

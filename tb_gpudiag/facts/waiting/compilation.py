@@ -13,9 +13,9 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.core.steps import Steps, Window
 from tb_gpudiag.facts.core.thread_axis import ThreadAxis
-from tb_gpudiag.trace.events import HOST_CATEGORIES
-from tb_gpudiag.trace.vocabulary import compile_spans
-from tb_gpudiag.trace.vocabulary.marks import COMPILED_REGION
+from tb_gpudiag.vocabulary import compile_spans
+from tb_gpudiag.vocabulary.marks import COMPILED_REGION
+from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES
 
 
 class CompileKind(IntEnum):

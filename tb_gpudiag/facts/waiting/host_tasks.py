@@ -11,9 +11,9 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import kind_by_name
 from tb_gpudiag.facts.core.threads import HostTree
-from tb_gpudiag.trace.events import HOST_CATEGORIES
-from tb_gpudiag.trace.vocabulary import host_libraries
-from tb_gpudiag.trace.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary import host_libraries
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES
 
 
 class HostTask(IntEnum):

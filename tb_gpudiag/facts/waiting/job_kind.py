@@ -8,8 +8,9 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.matching import match_some, occurs
-from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES, Category, Events
-from tb_gpudiag.trace.vocabulary import api_calls, job_names, marks, operators, torch_frames
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary import api_calls, job_names, marks, operators, torch_frames
+from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, Category
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.trace.events import Category
+from tb_gpudiag.vocabulary.recorded import Category
 
 # Of the times between a frame and the first frame inside it, the shortest ones contain little but the
 # recorder. The very shortest are rounding.

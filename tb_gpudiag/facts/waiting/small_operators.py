@@ -8,7 +8,8 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.trace.events import Category, Events
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.recorded import Category
 
 # Dispatching an operator takes some microseconds, more while it is recorded. In 20 µs one core computes about
 # a million operations: such an operator may still be mostly overhead.

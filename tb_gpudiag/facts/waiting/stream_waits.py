@@ -10,8 +10,9 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Category, Events
-from tb_gpudiag.trace.vocabulary.marks import STREAM_WAIT_EVENT
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.marks import STREAM_WAIT_EVENT
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from tb_gpudiag.facts.core.matching import kind_by_name, match_some
 from tb_gpudiag.facts.core.ranges import Ranges, longest
 from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.core.transfers import Transfers
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Category
-from tb_gpudiag.trace.vocabulary import api_calls, operators, torch_frames
+from tb_gpudiag.vocabulary import api_calls, operators, torch_frames
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 
 class SyncKind(IntEnum):

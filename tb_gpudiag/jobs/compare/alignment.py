@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.kernel_families import Family
 
 MOST_FUSED: Final = 8
 """Kernels of different families under one ancestor are paired as one group if they have at most so many

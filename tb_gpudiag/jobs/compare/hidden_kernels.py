@@ -6,7 +6,7 @@ from typing import Final
 
 from tb_gpudiag.digest.digest import numbers, texts
 from tb_gpudiag.jobs.compare.side import Side
-from tb_gpudiag.trace.vocabulary.kernel_names import WHOLE_GRAPH
+from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH
 from tb_gpudiag.wording.format import share, time_ns
 
 # As for the rules about kernels: see rules/shared/nsys_advice.py.

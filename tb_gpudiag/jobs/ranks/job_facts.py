@@ -25,7 +25,7 @@ from tb_gpudiag.jobs.replay.digest_work import job_work
 from tb_gpudiag.jobs.replay.job_replay import JobReplay
 from tb_gpudiag.jobs.replay.rank_work import JobWork
 from tb_gpudiag.jobs.replay.slowdown import JobSlowdown, slowdown_of
-from tb_gpudiag.trace.events import Recorder
+from tb_gpudiag.vocabulary.recorded import Recorder
 
 # Digests are untrusted: times can be any numbers.
 _NOT_REPLAYED = (TraceError, ValueError, OverflowError, IndexError, FloatingPointError)

@@ -23,7 +23,7 @@ from tb_gpudiag.report.building.sync_messages import sync_site_messages
 from tb_gpudiag.report.building.trace_message import trace_message
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import Verdict, find_verdict
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import one_line
 

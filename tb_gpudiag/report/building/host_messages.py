@@ -13,7 +13,7 @@ from tb_gpudiag.facts.core.ranges import longest
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import place, time_ranges, us
 from tb_gpudiag.rules.shared.lost_time import places
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Category
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 from tb_gpudiag.wording.format import one_line
 
 HOST_LIMIT = 20

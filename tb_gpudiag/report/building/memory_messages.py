@@ -17,7 +17,7 @@ from tb_gpudiag.report.building.units import UINT32_MAX, place, us
 from tb_gpudiag.rules.rule import place_at
 from tb_gpudiag.rules.shared.leak_state import floor_state, until_full
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.trace.vocabulary.frames import Frame
+from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.wording.format import one_line
 
 FLOORS_LIMIT = 2_000

@@ -14,7 +14,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.device_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.units import UINT32_MAX, us
 from tb_gpudiag.trace.events import Trace
-from tb_gpudiag.trace.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.wording.format import one_line
 
 NOTES_LIMIT = 50

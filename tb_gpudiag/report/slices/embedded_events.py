@@ -29,8 +29,8 @@ from tb_gpudiag.report.slices.timeline_levels import Boxes
 from tb_gpudiag.report.slices.timeline_range import MOST_ROWS
 from tb_gpudiag.report.slices.timeline_search import KINDS, MOST_MATCHES, PARTS
 from tb_gpudiag.report.slices.timeline_shown import Shown
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Category
-from tb_gpudiag.trace.vocabulary.marks import MODULE_PREFIX
+from tb_gpudiag.vocabulary.marks import MODULE_PREFIX
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 # More than fit into any file. To pack them only to find that out takes long.
 _MOST_EVENTS: Final = 600_000

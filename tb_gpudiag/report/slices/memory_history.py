@@ -21,7 +21,7 @@ from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid, pack
 from tb_gpudiag.report.slices.prepared import pack_meta
 from tb_gpudiag.report.slices.timeline_text import TextTable
 from tb_gpudiag.trace.events import MemoryEvents
-from tb_gpudiag.trace.vocabulary.frames import LineKind, innermost_place
+from tb_gpudiag.vocabulary.frames import LineKind, innermost_place
 
 # Distinct pairs of operator and line, most bytes first. All others share a group without a name. A large
 # training script has some hundreds.

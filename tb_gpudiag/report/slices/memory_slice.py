@@ -22,7 +22,7 @@ from tb_gpudiag.report.slices.prepared import (
     step_marks,
 )
 from tb_gpudiag.report.slices.timeline_text import text_at
-from tb_gpudiag.trace.vocabulary.frames import LineKind
+from tb_gpudiag.vocabulary.frames import LineKind
 
 MOST_SITES = 50
 """Rows of the table of allocation sites."""

@@ -15,8 +15,8 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.operators.merged import MergedTree, merge
 from tb_gpudiag.report.slices.timeline_text import TextTable
-from tb_gpudiag.trace.events import Category
-from tb_gpudiag.trace.vocabulary.marks import merged_name
+from tb_gpudiag.vocabulary.marks import merged_name
+from tb_gpudiag.vocabulary.recorded import Category
 
 MOST_STACKS = 5_000
 """Stacks of a snapshot with most bytes. A training script has some hundreds."""

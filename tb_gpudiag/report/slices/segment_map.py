@@ -20,7 +20,8 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.memory_history import NEVER_NS, device_index
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta, requested_span
 from tb_gpudiag.report.slices.timeline_text import text_at
-from tb_gpudiag.trace.events import MemoryAction, MemoryEvents, Segments
+from tb_gpudiag.trace.events import MemoryEvents, Segments
+from tb_gpudiag.vocabulary.recorded import MemoryAction
 
 MOST_ROWS: Final = 2_000
 MOST_BOXES: Final = 30_000

@@ -22,8 +22,9 @@ from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
 from tb_gpudiag.report.slices.timeline_chains import LONGEST_STACK, MOST_FRAMES, texts_of
 from tb_gpudiag.report.slices.timeline_shown import Shown
 from tb_gpudiag.report.slices.timeline_text import TextTable
-from tb_gpudiag.trace.events import Category, Events
-from tb_gpudiag.trace.vocabulary.marks import module_label
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.marks import module_label
+from tb_gpudiag.vocabulary.recorded import Category
 
 # Links of one event: a CUDA graph's launch starts thousands of kernels.
 MOST_LINKS = 50

@@ -16,7 +16,8 @@ from tb_gpudiag.facts.core.queue_depth import Queue
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid
 from tb_gpudiag.report.slices.timeline_levels import Boxes
-from tb_gpudiag.trace.events import Category, Counter, Events
+from tb_gpudiag.trace.events import Counter, Events
+from tb_gpudiag.vocabulary.recorded import Category
 
 # Real jobs use up to some fifty streams, most of them hardly: those with least work share a lane.
 MOST_STREAMS = 32

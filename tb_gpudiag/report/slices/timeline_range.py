@@ -14,7 +14,7 @@ from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, requested_spa
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
 from tb_gpudiag.report.slices.timeline_levels import Boxes
 from tb_gpudiag.report.slices.timeline_shown import Shown
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Category
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 # Rows of a table. The others are one row.
 MOST_ROWS = 100

@@ -19,8 +19,8 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
 from tb_gpudiag.report.slices.timeline_shown import Shown
-from tb_gpudiag.trace.events import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
-from tb_gpudiag.trace.vocabulary.marks import MODULE_PREFIX
+from tb_gpudiag.vocabulary.marks import MODULE_PREFIX
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
 
 LONGEST_TEXT = 200
 LONGEST_REASON = 300

@@ -22,7 +22,7 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.evidence import per_step, window_time
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
-from tb_gpudiag.trace.vocabulary.api_calls import ALLOCATOR_CALL
+from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number
 

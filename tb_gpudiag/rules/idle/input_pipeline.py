@@ -29,7 +29,7 @@ from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, PIPELINE_FI
 from tb_gpudiag.rules.shared.loader_savings import loader_removable
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places
 from tb_gpudiag.rules.shared.recording_overhead import with_recording_overhead
-from tb_gpudiag.trace.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
+from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.quantity import duration, number
 
 # Fetching a batch should cost the GPU next to nothing, since it can overlap with computing. 5% of the step is

@@ -35,7 +35,7 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places
-from tb_gpudiag.trace.vocabulary.frames import parse_frame
+from tb_gpudiag.vocabulary.frames import parse_frame
 from tb_gpudiag.wording.format import count, one_line, ordinal, time_ns
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio
 from tb_gpudiag.wording.vocabulary import CAUSES

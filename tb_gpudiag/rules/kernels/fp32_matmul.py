@@ -19,7 +19,7 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.kernel_time import kernel_time, stated_peaks
 from tb_gpudiag.rules.shared.precision import half_saving_ns, tf32_saving_ns
-from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
+from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
 # Public traces of GPUs with TF32 spend at most 0.2% of the window here, traces of Volta 37 to 61%. Below 5% a

@@ -21,7 +21,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.kinds import FAMILIES
 from tb_gpudiag.wording.quantity import number
 

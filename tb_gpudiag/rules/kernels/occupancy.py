@@ -24,7 +24,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import mean, number, share_of
 
 # Public traces of healthy convolutional training lose 4 to 6% to last waves, and spend less than 1% in

@@ -20,7 +20,7 @@ from tb_gpudiag.rules.shared.below_roofline import below_roofline
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
 from tb_gpudiag.rules.shared.roofline_evidence import achieved
 from tb_gpudiag.rules.shared.slow_shapes import why_slow
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.format import share
 
 # In public traces large matmuls reach 50 to 75% of the roofline on H100, 40 to 50% on MI300X and 70 to 97%

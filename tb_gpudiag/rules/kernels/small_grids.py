@@ -27,7 +27,7 @@ from tb_gpudiag.rules.rule import (
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence
 from tb_gpudiag.rules.shared.slow_shapes import why_slow
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import mean, number
 
 # Public training traces lose 1 to 1.5% of the window this way, one of a small model in a CUDA graph 8%.

@@ -22,7 +22,7 @@ from tb_gpudiag.rules.rule import (
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
 from tb_gpudiag.rules.shared.slow_shapes import MULTIPLE, unaligned_sizes
-from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
+from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import duration, number
 

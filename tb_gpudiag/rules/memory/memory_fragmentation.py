@@ -23,7 +23,7 @@ from tb_gpudiag.rules.rule import (
     place_at,
 )
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
-from tb_gpudiag.trace.vocabulary.api_calls import GRAPH_LAUNCH
+from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.wording.quantity import number, ratio, share_of, size
 
 # The usual rule of thumb. In public traces reserved memory is 1.01 to 1.33 times the allocated memory at the

@@ -37,7 +37,7 @@ from tb_gpudiag.rules.shared.out_of_memory import (
     requesting_place,
 )
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
-from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
+from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.wording.kinds import MEMORY_KINDS, PHASES
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
 

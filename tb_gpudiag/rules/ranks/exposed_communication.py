@@ -26,8 +26,8 @@ from tb_gpudiag.rules.shared.collective_fixes import LATE_HOSTS, collective_fix
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.rules.shared.kernel_time import kernel_time
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest
-from tb_gpudiag.trace.vocabulary.collective_kinds import Collective
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.collective_kinds import Collective
+from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.format import one_line, share, time_ns
 from tb_gpudiag.wording.kinds import collective
 from tb_gpudiag.wording.quantity import duration, number, share_of

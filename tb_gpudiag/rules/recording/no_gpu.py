@@ -15,7 +15,7 @@ from tb_gpudiag.rules.rule import (
     Severity,
 )
 from tb_gpudiag.rules.shared.recording_advice import record_again
-from tb_gpudiag.trace.vocabulary.api_calls import LAUNCH_CALL
+from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.wording.quantity import number
 
 

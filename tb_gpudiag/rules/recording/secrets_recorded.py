@@ -13,9 +13,9 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Rule,
 )
-from tb_gpudiag.trace.credential_search import MOST_COUNTED
-from tb_gpudiag.trace.events import Credential
-from tb_gpudiag.trace.vocabulary.credential_names import Name, kind_of_name
+from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
+from tb_gpudiag.vocabulary.credential_names import Name, kind_of_name
+from tb_gpudiag.vocabulary.recorded import Credential
 from tb_gpudiag.wording.credential_words import described
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import Fix
-from tb_gpudiag.trace.vocabulary.collective_kinds import Collective
+from tb_gpudiag.vocabulary.collective_kinds import Collective
 
 _SLOW_RANK = """
 # Compare the ranks' traces: a rank that arrives last shows short collectives, the others long ones.

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import Evidence
 from tb_gpudiag.rules.shared.evidence import part_time
 from tb_gpudiag.rules.shared.lost_time import Lost
-from tb_gpudiag.trace.vocabulary.job_names import Server
+from tb_gpudiag.vocabulary.job_names import Server
 from tb_gpudiag.wording.format import count, share
 
 # Advice is about compiled code if at least half of the finding's time, or of the step window, is in it. Below

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.trace.vocabulary.operators import JOINS, LOSS, OWN_COPY
-from tb_gpudiag.trace.vocabulary.torch_frames import MODULE_FRAME
+from tb_gpudiag.vocabulary.operators import JOINS, LOSS, OWN_COPY
+from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
 # A cause is named if it explains more than half of the growth.
 CAUSE_SHARE = 0.5

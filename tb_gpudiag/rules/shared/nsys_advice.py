@@ -9,7 +9,7 @@ from itertools import takewhile
 from tb_gpudiag.facts.core.whole_graphs import WholeGraphs
 from tb_gpudiag.rules.rule import Answer, CannotTell, Finding, Fix
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
-from tb_gpudiag.trace.events import Recorder
+from tb_gpudiag.vocabulary.recorded import Recorder
 from tb_gpudiag.wording.format import sentences, share
 from tb_gpudiag.wording.good_recording import (
     NSYS_RECORDING,

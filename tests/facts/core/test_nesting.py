@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tb_gpudiag.facts.core import nesting
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.threads import HostTree
-from tb_gpudiag.trace.events import Category, Events, Thread
+from tb_gpudiag.trace.events import Events, Thread
+from tb_gpudiag.vocabulary.recorded import Category
 
 pytestmark = pytest.mark.skipif(not nesting.available(), reason="nesting is not compiled")
 

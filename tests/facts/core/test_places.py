@@ -9,7 +9,7 @@ import pytest
 
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.places import PlaceTime, by_place
-from tb_gpudiag.trace.vocabulary.frames import Frame, LineKind
+from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tests.builder import TraceBuilder
 from tests.real_traces import FILES, real_facts
 from tests.rules.stage import facts_of

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.facts.core.thread_axis import ThreadAxis
 from tb_gpudiag.facts.core.threads import HostTree
-from tb_gpudiag.trace.columns import EARLIEST_NS, LATEST_NS, LONGEST_NS
-from tb_gpudiag.trace.events import Category, Events, Thread
+from tb_gpudiag.trace.events import Events, Thread
+from tb_gpudiag.trace.kineto.columns import EARLIEST_NS, LATEST_NS, LONGEST_NS
+from tb_gpudiag.vocabulary.recorded import Category
 
 FURTHEST_NS = LATEST_NS - EARLIEST_NS
 KINDS = (Category.CPU_OP, Category.USER_ANNOTATION, Category.PYTHON_FUNCTION)

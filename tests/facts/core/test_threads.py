@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.threads import HostTree
-from tb_gpudiag.trace.events import Category, Events, Thread
+from tb_gpudiag.trace.events import Events, Thread
+from tb_gpudiag.vocabulary.recorded import Category
 
 LIMIT = 30
 spans = st.lists(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.facts.kernels.concurrency import alone, exposed, unused_ns
 from tb_gpudiag.facts.kernels.kernels import Kernels
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.kernel_families import Family
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 

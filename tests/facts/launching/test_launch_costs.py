@@ -15,7 +15,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.ranges import MOST_RANGES
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.hotspots import KINDS
-from tb_gpudiag.trace.events import CALL_CATEGORIES
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.facts.any_traces import any_traces

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.allocations import pair
-from tb_gpudiag.trace.events import MemoryAction
+from tb_gpudiag.vocabulary.recorded import MemoryAction
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.shared.leak_state import until_full
-from tb_gpudiag.trace.events import MemoryAction, MemoryEvents, Trace
+from tb_gpudiag.trace.events import MemoryEvents, Trace
+from tb_gpudiag.vocabulary.recorded import MemoryAction
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.facts.invariants import assert_invariants

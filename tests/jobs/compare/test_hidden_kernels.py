@@ -7,7 +7,7 @@ import pytest
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tests.conftest import SHARED_TRACES
 from tests.jobs.compare.sides import finding, trace
 

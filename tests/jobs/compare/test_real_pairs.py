@@ -17,7 +17,7 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tests.conftest import SHARED_TRACES
 from tests.real_traces import real_facts
 

@@ -13,7 +13,7 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tests.simulator import simulate
 from tests.simulator.job import Job
 from tests.simulator.scenarios import FAULTS, HEALTHY, Fault, one_per_rule

@@ -10,7 +10,7 @@ import pytest
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.jobs.history.run_history import histories
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tests.simulator import simulate
 from tests.simulator.job import Job
 from tests.simulator.scenarios import FAULTS, HEALTHY

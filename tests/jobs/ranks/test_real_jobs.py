@@ -15,7 +15,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets
 from tb_gpudiag.report.building.build import build_report
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES
 

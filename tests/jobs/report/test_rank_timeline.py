@@ -13,7 +13,7 @@ from tb_gpudiag.jobs.ranks.operations import WORK
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_json
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tests.conftest import SHARED_TRACES
 from tests.jobs.ranks.stage import job
 from tests.simulator.jobs.testing import JOBS, rank_digests

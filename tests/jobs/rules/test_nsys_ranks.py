@@ -16,8 +16,8 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.html import document_html
 from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.report.wire import to_json
-from tb_gpudiag.trace.events import Recorder
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
+from tb_gpudiag.vocabulary.recorded import Recorder
 from tests.builder.nsys import export_of
 from tests.jobs.ranks.stage import facts_of, job
 from tests.rules.torch_options import assert_no_option_of_torch

@@ -14,7 +14,7 @@ from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.slices.memory_history import prepare_memory
 from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.format import size_bytes
 from tests.builder import SnapshotBuilder

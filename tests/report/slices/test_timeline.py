@@ -21,8 +21,8 @@ from tb_gpudiag.report.slices.timeline import (
 )
 from tb_gpudiag.report.slices.timeline_lanes import MOST_COUNTERS
 from tb_gpudiag.report.wire import from_json, to_json
-from tb_gpudiag.trace.events import Category
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.vocabulary.recorded import Category
 from tests.builder import BASE_NS, EPOCH_NS, TraceBuilder
 from tests.real_traces import first_in, real_facts
 

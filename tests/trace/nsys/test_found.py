@@ -8,7 +8,7 @@ from pathlib import Path
 
 import fsspec
 
-from tb_gpudiag.trace.find import find_traces
+from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.read import read_trace
 from tests.builder.nsys import Export
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unreadable
-from tb_gpudiag.trace import nsys_database, nsys_stacks
-from tb_gpudiag.trace.events import Category
-from tb_gpudiag.trace.limits import Limits
+from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.nsys import nsys_database, nsys_stacks
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.vocabulary.recorded import Category
 from tests.builder.nsys import Export
 
 

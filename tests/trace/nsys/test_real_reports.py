@@ -15,8 +15,8 @@ import pytest
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Category
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 from tests.conftest import SHARED_TRACES
 
 REPORTS = SHARED_TRACES.parent / "nsys"

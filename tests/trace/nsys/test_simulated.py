@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.trace.events import GPU_WORK_CATEGORIES
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES
 from tests.builder.nsys import export_of
 from tests.builder.recording import Recording
 from tests.builder.write import TopLevel, to_bytes

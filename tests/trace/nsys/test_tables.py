@@ -9,8 +9,9 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.trace.events import Category, MemoryAction, Trace
+from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.vocabulary.recorded import Category, MemoryAction
 from tests.builder.nsys import DOMAIN, SESSION_START_NS, START_END, Export
 from tests.builder.recording import DeviceProperties
 

@@ -20,7 +20,7 @@ from tb_gpudiag.report.slices.operators.call_groups import (
 from tb_gpudiag.report.slices.operators.call_stacks import stack_of
 from tb_gpudiag.report.slices.operators.call_weights import CallData
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
-from tb_gpudiag.trace.vocabulary.marks import module_name
+from tb_gpudiag.vocabulary.marks import module_name
 
 MOST_STACKS = 20
 MOST_PARTS = 10

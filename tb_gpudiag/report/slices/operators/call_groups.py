@@ -9,8 +9,8 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report.slices.operators.call_weights import CallData
-from tb_gpudiag.trace.events import CALL_CATEGORIES, Category
-from tb_gpudiag.trace.vocabulary.marks import module_name
+from tb_gpudiag.vocabulary.marks import module_name
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 KINDS: Mapping[str, tuple[Category, ...]] = {
     "operator": (Category.CPU_OP,),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_weights import CallData
-from tb_gpudiag.trace.events import Category
-from tb_gpudiag.trace.vocabulary.frames import LineKind, old_call_stack, parse_frame, place_frame
+from tb_gpudiag.vocabulary.frames import LineKind, old_call_stack, parse_frame, place_frame
+from tb_gpudiag.vocabulary.recorded import Category
 
 MOST_FRAMES = 64
 """Innermost frames. Those further out are the same everywhere in a script."""

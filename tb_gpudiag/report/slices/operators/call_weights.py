@@ -13,8 +13,8 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.report.slices.operators.prepare_calls import TimeUnit
 from tb_gpudiag.report.slices.prepared import Prepared, Span, read_meta, requested_span
 from tb_gpudiag.report.slices.timeline_text import text_at
-from tb_gpudiag.trace.events import Category
-from tb_gpudiag.trace.vocabulary.marks import merged_name
+from tb_gpudiag.vocabulary.marks import merged_name
+from tb_gpudiag.vocabulary.recorded import Category
 
 Floats = npt.NDArray[np.float64]
 

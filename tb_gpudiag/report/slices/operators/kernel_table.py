@@ -10,7 +10,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_groups import cell_keys, cell_operators, matching
 from tb_gpudiag.report.slices.operators.call_weights import CallData
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
-from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic, Family
+from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 
 MOST_ROWS = 2_000
 

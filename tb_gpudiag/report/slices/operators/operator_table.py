@@ -25,8 +25,8 @@ from tb_gpudiag.report.slices.operators.call_groups import (
 from tb_gpudiag.report.slices.operators.call_stacks import short_stack
 from tb_gpudiag.report.slices.operators.call_weights import CallData, Floats
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
-from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic
-from tb_gpudiag.trace.vocabulary.marks import module_name
+from tb_gpudiag.vocabulary.kernel_families import Arithmetic
+from tb_gpudiag.vocabulary.marks import module_name
 
 MOST_ROWS = 2_000
 

@@ -24,9 +24,9 @@ from tb_gpudiag.report.slices.operators.roofline_plot import prepare_roofline
 from tb_gpudiag.report.slices.prepared import pack_meta
 from tb_gpudiag.report.slices.timeline_lanes import name_index, thread_title
 from tb_gpudiag.report.slices.timeline_text import TextTable
-from tb_gpudiag.trace.events import Category
-from tb_gpudiag.trace.vocabulary.kernel_families import Arithmetic, Family
-from tb_gpudiag.trace.vocabulary.kernel_names import read_name
+from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
+from tb_gpudiag.vocabulary.kernel_names import read_name
+from tb_gpudiag.vocabulary.recorded import Category
 
 _UNIT_BITS = 32
 

@@ -12,7 +12,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, pack_meta, read_meta
-from tb_gpudiag.trace.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.kernel_families import Family
 
 MOST_POINTS = 500
 """Operators with the most time. Models have some tens to hundreds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.trace.vocabulary.frames import Frame, LineKind
+from tb_gpudiag.vocabulary.frames import Frame, LineKind
 
 
 def code_place(where: pb.Place) -> str:

@@ -1,0 +1,1 @@
+"""Credentials in the text of a trace: found, and removed."""

@@ -1,0 +1,49 @@
+"""Search a file for credentials in a thread of its own, while others parse it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from tb_gpudiag.trace.credentials.credentials import CredentialFilter
+from tb_gpudiag.vocabulary.recorded import Credential
+
+MOST_COUNTED: Final = 10_000
+"""With this many, a trace is not searched any further."""
+
+# Blocks that may wait for the search.
+_BLOCKS_BEHIND: Final = 4
+
+
+class CredentialSearch:
+    """Searches the blocks that pass through it."""
+
+    def __init__(self) -> None:
+        self._filter = CredentialFilter()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="gpudiag-search")
+        self._pending: deque[Future[None]] = deque()
+
+    def through(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the blocks, and search each one meanwhile."""
+        for block in blocks:
+            if len(self._pending) == _BLOCKS_BEHIND:
+                self._pending.popleft().result()
+            self._pending.append(self._pool.submit(self._search, block))
+            yield block
+
+    def found(self) -> Mapping[Credential, int]:
+        """Return how often each credential was found in the blocks so far, which are the last."""
+        while self._pending:
+            self._pending.popleft().result()
+        self._filter.end()
+        return dict(self._filter.found)
+
+    def close(self) -> None:
+        """Drop what is not searched yet."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _search(self, block: bytes) -> None:
+        if self._filter.found.total() < MOST_COUNTED:
+            self._filter.search(block)

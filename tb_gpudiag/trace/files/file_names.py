@@ -1,0 +1,109 @@
+"""Describe a file of a log directory by its name."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from tb_gpudiag.errors import GpudiagError
+
+if TYPE_CHECKING:
+    from tb_gpudiag.vocabulary.recorded import FileKind
+
+_TRACE_NAME: Final = re.compile(
+    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pt\.trace\.json(?:\.gz)?", re.DOTALL
+)
+_SNAPSHOT_NAME: Final = re.compile(
+    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.(?:pickle(?:\.gz)?|html)", re.DOTALL
+)
+# `export_memory_timeline` takes any name. No other files have these names.
+_TIMELINE_NAME: Final = re.compile(
+    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.raw\.json\.gz|(?<=memory_timeline)\.json(?:\.gz)?)",
+    re.DOTALL,
+)
+# `export_chrome_trace` takes any name, and other programs write JSON and pickles, too: the content decides.
+ANY_JSON: Final = re.compile(r".*\.json(?:\.gz)?", re.DOTALL)
+ANY_DATABASE: Final = re.compile(r".*\.sqlite(?:\.gz)?", re.DOTALL)
+_JSON_NAME: Final = re.compile(
+    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json|\.sqlite)?(?:\.gz)?", re.DOTALL
+)
+# Each version of a file is opened once. With more files than this, they are opened again on every scan.
+FILES_REMEMBERED: Final = 1 << 18
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """One trace file below a log directory."""
+
+    path: str  # for read_trace
+    run: str  # its folder relative to the log directory, "." for that itself, as TensorBoard names runs
+    worker: str
+    span: str  # digits; empty if the name has none
+    size_bytes: int
+    modified_ns: int  # since 1970; 0 if the store does not say
+    identity: str  # changes whenever the file does
+    kind: FileKind = "trace"  # by its name; only reading it makes sure
+    folder: str = ""  # see opening.open_local
+
+
+@dataclass
+class Found:
+    """Trace files, sorted by run, worker and span, and the folders and files that could not be read.
+
+    lost: a store could not be asked, so that files may be there.
+    """
+
+    files: list[TraceFile] = field(default_factory=list)
+    problems: list[GpudiagError] = field(default_factory=list)
+    lost: bool = False
+
+
+def trace_file(
+    path: str,
+    run: str,
+    name: str,
+    size_bytes: int,
+    modified_ns: int,
+    content: tuple[object, ...],
+    folder: str = "",
+) -> TraceFile:
+    """Describe a file. content: what differs between its versions."""
+    kind = kind_of(name)
+    match = (_NAMES[kind] if kind else _JSON_NAME).fullmatch(name)
+    worker, span = (match["worker"], match["span"] or "") if match is not None else (name, "")
+    identity = hashlib.blake2b(
+        repr((path, tuple(content))).encode("utf-8", "surrogatepass"), digest_size=16
+    ).hexdigest()
+    return TraceFile(
+        path, _text(run), _text(worker), span, size_bytes, modified_ns, identity, kind or "trace", folder
+    )
+
+
+_NAMES: Final[dict[FileKind, re.Pattern[str]]] = {
+    "trace": _TRACE_NAME,
+    "snapshot": _SNAPSHOT_NAME,
+    "memory_timeline": _TIMELINE_NAME,
+}
+
+
+CERTAIN: Final[frozenset[FileKind]] = frozenset({"trace", "memory_timeline"})
+"""Kinds of which no other program's files have the names."""
+
+
+@lru_cache(FILES_REMEMBERED)
+def kind_of(name: str) -> FileKind | None:
+    """Return what a file in a log directory is by its name; None if the name does not say."""
+    return next((kind for kind, pattern in _NAMES.items() if pattern.fullmatch(name)), None)
+
+
+def may_be_trace(name: str) -> bool:
+    """Return whether a file with this name may be a trace: its content decides."""
+    return (ANY_JSON.fullmatch(name) or ANY_DATABASE.fullmatch(name)) is not None
+
+
+def _text(name: str) -> str:
+    """Make a file name that can be shown and sent: bytes that are not Unicode become question marks."""
+    return name.encode("utf-8", "replace").decode()

@@ -1,0 +1,1 @@
+"""Kineto JSON: text to columns, also of texts that are damaged."""

@@ -1,0 +1,263 @@
+"""Map Kineto's names, old and new, to the columns of `events.py`. No other file knows these names.
+
+Generations of the format write the same thing under different names. After this, no code has to ask which
+version of torch wrote the file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from tb_gpudiag.arrays import NONE
+from tb_gpudiag.trace.events import Metadata
+from tb_gpudiag.vocabulary.kernel_families import GRID_IN_THREADS
+from tb_gpudiag.vocabulary.recorded import Category
+
+FIELDS: Final = {
+    "phase": ("ph", "VARCHAR"),
+    "category": ("cat", "VARCHAR"),
+    "name": ("name", "VARCHAR"),
+    "pid": ("pid", "VARCHAR"),
+    "tid": ("tid", "VARCHAR"),
+    # Exact: DuckDB parses a decimal digit by digit. 19 digits before the point fit any 64-bit timestamp.
+    "start_us": ("ts", "DECIMAL(22,3)"),
+    "duration_us": ("dur", "DECIMAL(22,3)"),
+}
+"""Columns read from the entries of an event: key of the entry and its SQL type."""
+
+ARGUMENTS: Final = {
+    "correlation": ("correlation", "BIGINT"),
+    "external_id": ("External id", "BIGINT"),
+    "device": ("device", "BIGINT"),
+    "stream": ("stream", "BIGINT"),
+    "python_id": ("Python id", "BIGINT"),
+    "python_parent": ("Python parent id", "BIGINT"),
+    "sequence": ("Sequence number", "BIGINT"),
+    "forward_thread": ("Fwd thread id", "BIGINT"),
+    "blocks_per_sm": ("blocks per SM", "DOUBLE"),
+    "warps_per_sm": ("warps per SM", "DOUBLE"),
+    "registers": ("registers per thread", "BIGINT"),
+    "shared_bytes": ("shared memory", "BIGINT"),
+    "call_stack": ("Call stack", "VARCHAR"),
+    "input_shapes": ("Input Dims", "VARCHAR"),
+    "input_types": ("Input type", "VARCHAR"),
+    "memory_bytes": ("Bytes", "BIGINT"),
+    "memory_device_type": ("Device Type", "BIGINT"),
+    "memory_device": ("Device Id", "BIGINT"),
+    "memory_address": ("Addr", "UBIGINT"),
+    "memory_allocated": ("Total Allocated", "BIGINT"),
+    "memory_reserved": ("Total Reserved", "BIGINT"),
+    "thread_name": ("name", "VARCHAR"),
+}
+"""Columns read from the `args` of an event, likewise. SQL ignores case: keys must differ in more."""
+
+SELDOM: Final = {
+    # Differs from `Bytes` of `[memory]` only in case.
+    "copies": {"copied_bytes": ("bytes", "BIGINT")},
+    "grids": {
+        "grid": ("grid", "VARCHAR"),
+        "block": ("block", "VARCHAR"),
+        "launch_grid": ("grid dim", "VARCHAR"),
+        "launch_block": ("block dim", "VARCHAR"),
+    },
+    "waits": {
+        "awaited_stream": ("wait_on_stream", "BIGINT"),
+        "awaited_record": ("wait_on_cuda_event_record_corr_id", "BIGINT"),
+    },
+    "settings": {"settings": ("Concrete Inputs", "VARCHAR")},
+    # In this order, these are the fields of events.Message.
+    "messages": {
+        "collective": ("Collective name", "VARCHAR"),
+        "group": ("Process Group Name", "VARCHAR"),
+        "group_ranks": ("Process Group Ranks", "VARCHAR"),
+        "group_size": ("Group size", "VARCHAR"),
+        "sequence_number": ("Seq", "VARCHAR"),
+        "elements_in": ("In msg nelems", "VARCHAR"),
+        "elements_out": ("Out msg nelems", "VARCHAR"),
+        "element_type": ("dtype", "VARCHAR"),
+        "source": ("Src Rank", "VARCHAR"),
+        "destination": ("Dst Rank", "VARCHAR"),
+    },
+}
+"""Groups of columns that few chunks need: of copies, of kernels without blocks per multiprocessor, of
+synchronization events, of convolutions and attention, and of collectives."""
+
+COUNTERS: Final = {"series": ("id", "VARCHAR"), "values": ("args", "MAP(VARCHAR, DOUBLE)")}
+"""Columns read from counters: entries of the event, likewise. `args` has a value for each series."""
+
+_HIP_LAUNCH: Final = re.compile(r"hip\w*LaunchKernel\w*")
+_LAUNCH_IN_THREADS: Final = re.compile(r"hip(ExtModule|HccModule)Launch\w*")
+_KERNEL_IN_THREADS: Final = re.compile(GRID_IN_THREADS)
+
+_TIMESTAMP: Final = re.compile(rb'("(?:ts|dur)"[ \t\r\n]*:[ \t\r\n]*)(-?[0-9][0-9.eE+-]*)')
+
+_CATEGORIES: Final = {
+    "operator": Category.CPU_OP,
+    "cpu_op": Category.CPU_OP,
+    "user_annotation": Category.USER_ANNOTATION,
+    "python_function": Category.PYTHON_FUNCTION,
+    "runtime": Category.RUNTIME,
+    "cuda_runtime": Category.RUNTIME,
+    "hip_runtime": Category.RUNTIME,
+    "xpu_runtime": Category.RUNTIME,
+    "mtia_runtime": Category.RUNTIME,
+    "privateuse1_runtime": Category.RUNTIME,
+    "cuda_driver": Category.DRIVER,
+    "hip_driver": Category.DRIVER,
+    "xpu_driver": Category.DRIVER,
+    "mtia_driver": Category.DRIVER,
+    "privateuse1_driver": Category.DRIVER,
+    "kernel": Category.KERNEL,
+    "concurrent_kernel": Category.KERNEL,
+    "memcpy": Category.MEMCPY,
+    "gpu_memcpy": Category.MEMCPY,
+    "memset": Category.MEMSET,
+    "gpu_memset": Category.MEMSET,
+    "gpu_user_annotation": Category.GPU_USER_ANNOTATION,
+    "overhead": Category.OVERHEAD,
+    "cuda_sync": Category.CUDA_SYNC,
+    "cpu_instant_event": Category.INSTANT,
+    "mtia_ccp_events": Category.MTIA,
+    "enqueue": Category.ASCEND,
+    "dequeue": Category.ASCEND,
+}
+
+# torch 1.8 to 1.11 had no category for annotations: marks of the profiler, the DataLoader and optimizers were
+# `Operator`s. `gpu_user_annotation` repeats ProfilerStep on the GPU and is never a step of the host.
+_ANNOTATION_OF_OLD: Final = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.")
+
+SYNC_TID_OFFSET: Final = 1_000_000
+"""Newer Kineto shows synchronization events of a stream under a thread of their own: tid = stream + this."""
+
+_STREAM_TID: Final = re.compile(r"(?:stream\s*)?(-?[0-9]+)", re.IGNORECASE)
+
+MEMORY_NAME: Final = "[memory]"
+OUT_OF_MEMORY_NAME: Final = "[OutOfMemory]"
+SPAN_PHASE: Final = "X"
+BEGIN_PHASE: Final = "B"
+END_PHASE: Final = "E"
+MEMORY_PHASES: Final = frozenset({"i", "I", "X"})
+METADATA_PHASE: Final = "M"
+COUNTER_PHASE: Final = "C"
+QUEUE_CATEGORY: Final = "gpudiag_queue"
+"""Of the counters that report/annotate.py adds, which are not read back."""
+RANGE_CATEGORY: Final = "cuda_profiler_range"
+"""Of CUPTI's range profiler: `_ExperimentalConfig(profiler_metrics=...)`. Its `args` are metrics."""
+THREAD_NAME: Final = "thread_name"
+
+TRACE_EVENTS: Final = "traceEvents"
+METADATA_KEYS: Final = frozenset(
+    {
+        "schemaVersion",
+        "baseTimeNanoseconds",
+        "deviceProperties",
+        "distributedInfo",
+        "record_shapes",
+        "profile_memory",
+        "with_stack",
+        "with_flops",
+        "with_modules",
+        "simulated",
+        "host_name",
+    }
+)
+"""Top-level keys that are kept; all others are skipped."""
+
+
+_KINETO_START: Final = re.compile(
+    rb'\s*\{.*"schemaVersion"\s*:.*"(deviceProperties|distributedInfo|traceEvents)"', re.DOTALL
+)
+# `schema`, then pid, time and start_ts in any order, then `nodes`.
+_EXECUTION_TRACE_START: Final = re.compile(
+    rb'\s*\{(?=[^{}\[\]]{0,1000}?"schema"\s*:\s*")[^{}\[\]]{0,1000}?"nodes"\s*:\s*\['
+)
+_EVENTS_START: Final = re.compile(rb'\s*(\[|\{.*"traceEvents"\s*:\s*\[)', re.DOTALL)
+_CATEGORY: Final = re.compile(rb'"cat"\s*:\s*"([^"]+)"')
+
+
+def is_trace(head: bytes) -> bool:
+    """Return whether a file that starts like this is a trace of PyTorch.
+
+    It has Kineto's first keys, or events in its categories: other programs write traces of the same format.
+    """
+    if _KINETO_START.match(head):
+        return True
+    categories = [found.decode("utf-8", "replace").lower() for found in _CATEGORY.findall(head)]
+    return _EVENTS_START.match(head) is not None and any(name in _CATEGORIES for name in categories)
+
+
+def is_execution_trace(head: bytes) -> bool:
+    """Return whether a file that starts like this is what torch's ExecutionTraceObserver writes."""
+    return _EXECUTION_TRACE_START.match(head) is not None
+
+
+def quoted_timestamps(chunk: bytes) -> bytes:
+    """Return the chunk with its timestamps and durations as strings."""
+    return _TIMESTAMP.sub(rb'\1"\2"', chunk)
+
+
+def category(text: str) -> Category:
+    """Return the category that a `cat` means."""
+    return _CATEGORIES.get(text.lower(), Category.OTHER)
+
+
+def is_old_operator(text: str) -> bool:
+    """Return whether this `cat` is from the generation that had no category for annotations."""
+    return text == "Operator"
+
+
+def is_annotation(name: str) -> bool:
+    """Return whether newer traces call an old `Operator` of this name a `user_annotation`."""
+    return _ANNOTATION_OF_OLD.match(name) is not None
+
+
+def is_hip_launch(name: str) -> bool:
+    """Return whether a call of this name launches a kernel on ROCm."""
+    return _HIP_LAUNCH.fullmatch(name) is not None
+
+
+def grid_in_threads(name: str) -> bool:
+    """Return whether the grid of this kernel or launch call is in threads, not in blocks."""
+    return (_LAUNCH_IN_THREADS.fullmatch(name) or _KERNEL_IN_THREADS.match(name)) is not None
+
+
+def number_of(text: str) -> int:
+    """Return the number in a GPU's `pid` or `tid` ("7", "stream 7"), or NONE."""
+    match = _STREAM_TID.fullmatch(text.strip())
+    if match is None:
+        return NONE
+    # Python refuses to convert thousands of digits.
+    number = int(match[1][:12])
+    return number if 0 <= number < 2**31 else NONE
+
+
+def metadata(values: dict[str, Any]) -> Metadata:
+    """Make Metadata of top-level values. Values of an unexpected type are skipped."""
+    properties = values.get("deviceProperties")
+    distributed = values.get("distributedInfo")
+    return Metadata(
+        schema_version=_integer(values.get("schemaVersion")),
+        base_time_ns=_integer(values.get("baseTimeNanoseconds")),
+        device_properties=[p for p in properties if isinstance(p, dict)]
+        if isinstance(properties, list)
+        else [],
+        distributed=distributed if isinstance(distributed, dict) else {},
+        record_shapes=bool(values.get("record_shapes")),
+        profile_memory=bool(values.get("profile_memory")),
+        with_stack=bool(values.get("with_stack")),
+        with_flops=bool(values.get("with_flops")),
+        with_modules=bool(values.get("with_modules")),
+        simulated=values.get("simulated") is True,
+        host_name=values["host_name"] if isinstance(values.get("host_name"), str) else "",
+    )
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, (int, float, str)):
+        try:
+            number = int(value)
+        except (ValueError, OverflowError):
+            return 0
+        return number if abs(number) < 2**63 else 0
+    return 0

@@ -1,0 +1,235 @@
+"""Save the good events of a text in which some are not JSON.
+
+The text is split into pieces where events plausibly start, whatever the quotes and brackets before that place
+say. So one unbalanced quote costs one event, not all the events after it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.arrays import Int32, Int64
+from tb_gpudiag.trace.kineto.parser import Parser
+from tb_gpudiag.trace.kineto.structure import Marks, segmented
+
+_SPACE: Final = b" \t\r\n"
+# A value that is not an event, if it is simple enough for an expression, and the comma after it.
+_VALUE: Final = re.compile(rb"(?:[-+.0-9A-Za-z]+|\"[^\"\\,{}\[\]]*\"|\[[^\",{}\[\]]*\])[ \t\r\n]*,[ \t\r\n]*")
+# Between two events: the end of one, such values, and the start of the next with a key that events have.
+BETWEEN: Final = re.compile(
+    rb"\}(?P<gap>[ \t\r\n]*,[ \t\r\n]*(?:" + _VALUE.pattern + rb"){0,1000})"
+    rb'(?=\{[ \t\r\n]*"(?:ph|cat|name|pid|tid|ts|dur|id|bp|s|args)")'
+)
+_COMMA: Final = re.compile(rb"[ \t\r\n]*,")
+# What may follow the array of events: another key, the end of the object or the end of the file.
+_AFTER_ARRAY: Final = re.compile(rb'[ \t\r\n]*(?:,[ \t\r\n]*"[^"]*"[ \t\r\n]*:|\}[ \t\r\n]*\Z|\Z)')
+# The same after an event so broken that its brackets mean nothing.
+_BROKEN_END: Final = re.compile(
+    rb'(?P<array>\}[ \t\r\n]*\])[ \t\r\n]*(?:,[ \t\r\n]*"[^"]*"[ \t\r\n]*:|\}?[ \t\r\n]*\Z)'
+)
+# An event that contains a list of objects with event-like keys is split, too. Join at most this many pieces.
+_MOST_JOINED: Final = 64
+# If more pieces than this are bad, they are not events with such lists: do not try to join them.
+_MOST_BAD: Final = 10_000
+
+
+@dataclass(frozen=True)
+class Salvaged:
+    """What could be saved of a text."""
+
+    accepted: bytes  # the good elements, separated by commas
+    malformed: int  # pieces that are not JSON, and values between pieces
+    leftover: bytes  # the last piece, if it may continue after the text
+    max_depth: int
+    rest: bytes | None  # what follows the array; None if its end was not found
+
+
+def salvage(text: bytes, parser: Parser, final: bool) -> Salvaged:
+    """Save the good elements of `text`, which starts between two. `final`: nothing follows it in the file."""
+    pieces = _Pieces(text, parser, final)
+    accepted: list[bytes] = []
+    malformed = 0
+    leftover, rest = b"", None
+    done = 0  # pieces dealt with
+    for i in pieces.bad:
+        if i < done:
+            continue  # joined to an earlier piece, or after the array
+        accepted += pieces.texts[done:i]
+        malformed += sum(pieces.values_after[done:i])
+        saved = pieces.save(i)
+        accepted.append(saved.accepted)
+        malformed += saved.malformed + pieces.values_after[saved.next - 1]
+        leftover, rest = saved.leftover, saved.rest
+        done = saved.next
+    accepted += pieces.texts[done:]
+    malformed += sum(pieces.values_after[done:])
+    return Salvaged(
+        accepted=b",".join(filter(None, (piece.strip(_SPACE + b",") for piece in accepted))),
+        malformed=malformed,
+        leftover=leftover,
+        max_depth=pieces.max_depth,
+        rest=rest,
+    )
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """What could be saved of one bad piece."""
+
+    next: int  # the first piece after those used up
+    accepted: bytes = b""
+    malformed: bool = False
+    leftover: bytes = b""
+    rest: bytes | None = None
+
+
+class _Pieces:
+    """A text split where events plausibly start, and which pieces of it the parser refuses."""
+
+    def __init__(self, text: bytes, parser: Parser, final: bool) -> None:
+        gaps = [match.span("gap") for match in BETWEEN.finditer(text)]
+        self.values_after = [*(len(_VALUE.findall(text, *gap)) for gap in gaps), 0]
+        starts = [0, *(end for _, end in gaps)]
+        stops = [*(start for start, _ in gaps), len(text)]
+        marks = segmented(text, np.array(starts, np.int64))
+        self.texts = [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
+        bad = np.flatnonzero(~_elements(parser, self.texts))
+        self.bad: list[int] = bad.tolist()
+        self.max_depth = int(marks.depth.max(initial=0))
+        self._text = text
+        self._final = final
+        self._stops = stops
+        self._depth_after = _last_depths(marks, len(self.texts))
+        self._array_ends = _array_ends(text, marks, starts)
+        self._joins = _joins(self._depth_after, bad)
+        firsts = _firsts(text, marks, starts)
+        # What each bad piece may give: the text before the end of the array, its first element, or the piece
+        # joined with later ones. Only what the parser accepts is here.
+        self._to_end = self._good(parser, {i: end.at for i, end in self._array_ends.items()})
+        self._first = self._good(parser, firsts)
+        self._joined = _passing(parser, {i: text[starts[i] : stops[j]] for i, j in self._joins.items()})
+
+    def _good(self, parser: Parser, stops: dict[int, int]) -> dict[int, bytes]:
+        """Those bad pieces that are elements up to their stop."""
+        return _passing(parser, {i: self.texts[i][: stops[i]] for i in self.bad if i in stops})
+
+    def save(self, i: int) -> _Saved:
+        """Save what is good of the bad piece `i`."""
+        end = self._array_ends.get(i)
+        if end is not None and (i in self._to_end or end.plausible):
+            return self._save_to_end(i, end)
+        if i in self._joined:
+            return _Saved(self._joins[i] + 1, self._joined[i])
+        if i == len(self.texts) - 1:
+            return self._save_last(i)
+        return _Saved(i + 1, self._first.get(i, b""), malformed=True)
+
+    def _save_to_end(self, i: int, end: _ArrayEnd) -> _Saved:
+        """The array ends in the piece: no later piece is part of it."""
+        return _Saved(
+            len(self.texts),
+            self._to_end.get(i) or self._first.get(i, b""),
+            malformed=i not in self._to_end,
+            rest=self.texts[i][end.at + 1 :] + self._text[self._stops[i] :],
+        )
+
+    def _save_last(self, i: int) -> _Saved:
+        piece = self.texts[i]
+        if not self._final:
+            return _Saved(i + 1, leftover=piece)
+        end = broken_end(piece)
+        whole = bool(self._depth_after[i] == 0) and piece.rstrip(_SPACE).endswith(b"}")
+        return _Saved(
+            i + 1,
+            self._first.get(i, b""),
+            malformed=end >= 0 or whole,  # otherwise the file is cut off inside it
+            rest=piece[end:] if end >= 0 else None,
+        )
+
+
+def ends_array(text: bytes, at: int) -> bool:
+    """Return whether the text from `at` looks like the end of the array of events."""
+    return text[at : at + 1] == b"]" and _AFTER_ARRAY.match(text, at + 1) is not None
+
+
+def broken_end(text: bytes) -> int:
+    """Find the end of the array inside an element too broken for brackets to show it; -1 if there is none.
+
+    Going by the quotes and brackets before it, such an end is inside a string, or closes everything open. The
+    result is the position just after it.
+    """
+    marks = segmented(text, np.zeros(1, np.int64))
+    for match in _BROKEN_END.finditer(text):
+        end = match.end("array")
+        mark = int(np.searchsorted(marks.at, end - 1))
+        outside_strings = mark < len(marks.at) and int(marks.at[mark]) == end - 1
+        if not outside_strings or int(marks.depth[mark]) <= 0:
+            return end
+    return -1
+
+
+@dataclass(frozen=True)
+class _ArrayEnd:
+    at: int  # position of the `]` in its piece
+    plausible: bool  # it follows a `}`, so it ends the array even if the text before it is not JSON
+
+
+def _elements(parser: Parser, pieces: list[bytes]) -> npt.NDArray[np.bool_]:
+    """Mask of the pieces that are an element, or several separated by commas. Shape (len(pieces),)."""
+    return parser.valid([b"[" + piece + b"]" for piece in pieces])
+
+
+def _passing(parser: Parser, pieces: dict[int, bytes]) -> dict[int, bytes]:
+    """Keep the pieces that are elements."""
+    passes = _elements(parser, list(pieces.values()))
+    return {i: piece for (i, piece), good in zip(pieces.items(), passes.tolist(), strict=True) if good}
+
+
+def _firsts(text: bytes, marks: Marks, starts: list[int]) -> dict[int, int]:
+    """End of the first element, for pieces in which another one follows it by the brackets."""
+    closed = np.flatnonzero(marks.depth == 0)
+    segments, first = np.unique(marks.segment[closed], return_index=True)
+    ends = (marks.at[closed[first]] + 1).tolist()
+    return {
+        segment: end - starts[segment]
+        for segment, end in zip(segments.tolist(), ends, strict=True)
+        if _COMMA.match(text, end)
+    }
+
+
+def _array_ends(text: bytes, marks: Marks, starts: list[int]) -> dict[int, _ArrayEnd]:
+    """End of the array, for pieces with a `]` that closes more than they open and looks like that end."""
+    below = np.flatnonzero(marks.depth < 0)
+    segments, first = np.unique(marks.segment[below], return_index=True)
+    ends: dict[int, _ArrayEnd] = {}
+    for segment, mark in zip(segments.tolist(), below[first].tolist(), strict=True):
+        at = int(marks.at[mark])
+        if ends_array(text, at):
+            before = text[starts[segment] : at].rstrip(_SPACE)
+            ends[segment] = _ArrayEnd(at - starts[segment], before.endswith(b"}"))
+    return ends
+
+
+def _last_depths(marks: Marks, pieces: int) -> Int32:
+    """Depth at the end of each piece, shape (pieces,)."""
+    depths = np.zeros(pieces, np.int32)
+    depths[marks.segment] = marks.depth  # the last mark of each segment wins
+    return depths
+
+
+def _joins(depth_after: Int32, bad: Int64) -> dict[int, int]:
+    """For bad pieces that end inside brackets: the later piece at whose end all of these are closed."""
+    joins: dict[int, int] = {}
+    if len(bad) > _MOST_BAD:
+        return joins
+    total = np.cumsum(depth_after)
+    for i in bad[depth_after[bad] > 0].tolist():
+        closed = np.flatnonzero(total[i + 1 : i + 1 + _MOST_JOINED] <= total[i] - depth_after[i])
+        if len(closed):
+            joins[i] = i + 1 + int(closed[0])
+    return joins

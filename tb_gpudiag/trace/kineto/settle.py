@@ -1,0 +1,125 @@
+"""Read the events of a text that does not parse as it is.
+
+There are three reasons for that: the array ends in it, it is cut inside an element, or something in it is not
+JSON. First, scan its brackets for the end of the array and the last whole element, and parse the text up to
+there. If that fails, repair the text (`repair`) and try again. If that fails too, save the events one by one
+(`pieces`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.kineto.columns import Part
+from tb_gpudiag.trace.kineto.parser import Parser
+from tb_gpudiag.trace.kineto.pieces import BETWEEN, broken_end, ends_array, salvage
+from tb_gpudiag.trace.kineto.repair import repaired
+from tb_gpudiag.trace.kineto.structure import MOST_ELEMENTS, Elements, elements
+from tb_gpudiag.trace.kineto.top import too_deep
+
+_SPACE: Final = b" \t\r\n"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What was read from a text."""
+
+    parts: list[Part]  # the whole elements
+    malformed: int = 0  # elements skipped, in addition to those that `parts` count
+    repaired: bool = False  # something was not JSON and could be repaired
+    leftover: bytes = b""  # the start of an element that ends after the text
+    ended: bool = False  # the array ends in the text
+    rest: bytes = b""  # the text after the end of the array
+
+
+class Settler:
+    """Settles texts of one file."""
+
+    def __init__(self, parser: Parser, limits: Limits, path: str) -> None:
+        self._parser = parser
+        self._limits = limits
+        self._path = path
+
+    def settle(self, text: bytes, final: bool) -> Settled:
+        """Settle text that starts between two elements. `final`: nothing follows it in the file.
+
+        Raises TooDeep.
+        """
+        settled = self._by_structure(text, final)
+        if settled is not None:
+            return settled
+        fixed = repaired(text)
+        if fixed != text:
+            settled = self._by_structure(fixed, final)
+            if settled is not None:
+                return replace(settled, repaired=True)
+        settled = self._by_pieces(fixed, final)
+        return replace(settled, repaired=text.translate(None, _SPACE) != fixed.translate(None, _SPACE))
+
+    def give_up(self, text: bytes) -> Settled:
+        """Settle text that may be one endless element. The leftover is that element, if there is one."""
+        if b"{" not in text:  # no events, and perhaps millions of numbers
+            return Settled([], leftover=text)
+        return self._by_pieces(repaired(text), final=False)
+
+    def _by_structure(self, text: bytes, final: bool) -> Settled | None:
+        """Settle text whose whole elements are all JSON; return None if they are not."""
+        found = elements(text)
+        if found.array_end >= 0:
+            return self._ended_array(text, found, final)
+        return self._open_array(text, found, final)
+
+    def _ended_array(self, text: bytes, found: Elements, final: bool) -> Settled | None:
+        """Settle text that ends the array, by its brackets."""
+        end = found.array_end
+        if not ends_array(text, end):
+            if text[end : end + 1] != b"]" or BETWEEN.search(text, end):
+                return None  # more events follow: a stray bracket
+            if not final and len(text) <= self._limits.max_element_bytes:
+                return Settled([], leftover=text)  # more text shows whether events follow
+        parts = self._parsed(text[:end], found)
+        return None if parts is None else Settled(parts, ended=True, rest=text[end + 1 :])
+
+    def _open_array(self, text: bytes, found: Elements, final: bool) -> Settled | None:
+        """Settle text after which the array continues."""
+        parts = self._parsed(text[: found.last_end], found)
+        if parts is None:
+            return None
+        leftover = text[found.last_end :].lstrip(_SPACE).removeprefix(b",").lstrip(_SPACE)
+        if BETWEEN.search(leftover) or broken_end(leftover) >= 0:
+            # An unbalanced quote or bracket may have swallowed events. The depth inside it means nothing.
+            return None if final else Settled(parts, leftover=leftover)
+        self._check_depth(found.open_depth)
+        return Settled(parts, leftover=leftover)
+
+    def _parsed(self, whole_elements: bytes, found: Elements) -> list[Part] | None:
+        """Parse elements, a bounded number at a time; return None if they are not JSON."""
+        parts = []
+        begin = 0
+        commas = found.commas[found.commas < len(whole_elements)]
+        for end in [*commas[MOST_ELEMENTS - 1 :: MOST_ELEMENTS].tolist(), len(whole_elements)]:
+            part = self._parser.parse(b"[" + whole_elements[begin:end] + b"]")
+            if part is None:
+                return None
+            parts.append(part)
+            begin = end + 1
+        self._check_depth(found.depth)
+        return parts
+
+    def _check_depth(self, depth: int) -> None:
+        if depth > self._limits.max_depth:
+            raise too_deep(self._path, self._limits)
+
+    def _by_pieces(self, text: bytes, final: bool) -> Settled:
+        """Settle text in which some elements are not JSON."""
+        salvaged = salvage(text, self._parser, final)
+        self._check_depth(salvaged.max_depth)
+        return Settled(
+            self._parsed(salvaged.accepted, elements(salvaged.accepted)) or [],
+            salvaged.malformed,
+            leftover=salvaged.leftover,
+            ended=salvaged.rest is not None,
+            rest=salvaged.rest or b"",
+        )

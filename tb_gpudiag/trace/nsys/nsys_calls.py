@@ -1,0 +1,87 @@
+"""Host calls that Nsight Systems recorded: of CUDA, of the system's libraries, and its own overhead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.arrays import Int64
+from tb_gpudiag.trace.kineto.columns import Part
+from tb_gpudiag.trace.nsys.nsys_database import Database
+from tb_gpudiag.trace.nsys.nsys_parts import Processes, encoded, host_part, named
+from tb_gpudiag.trace.nsys.nsys_spans import Covered
+from tb_gpudiag.trace.nsys.nsys_stacks import Stacks
+from tb_gpudiag.vocabulary.recorded import Category
+
+_CALL: Final = ("start", "end", "globalTid", "nameId")
+# CUPTI appends the version that brought the call in this form, and says which default stream it uses.
+_SUFFIX: Final = re.compile(r"((_ptsz|_ptds)?_v\d{4,5}|_ptsz|_ptds)\Z")
+_DRIVER: Final = re.compile(r"cu(?!da)")
+# A thread that is off the CPU for less than this was interrupted, and does not notice.
+_LEAST_OFF_NS: Final = 10_000
+# States of a thread that leaves the CPU.
+_OFF: Final = {1: "preempted (OS)", 2: "waiting (OS)", 3: "page fault or disk (OS)"}
+_OFF_UNKNOWN: Final = "off the CPU (OS)"
+# Calls shorter than this are not waits, and the profiler itself makes many of them.
+_LEAST_WAIT_NS: Final = 1_000
+
+
+def api_calls(database: Database, processes: Processes, covered: Covered, stacks: Stacks) -> Iterator[Part]:
+    """Read the calls of CUDA's runtime and driver. `covered` learns when each thread was in one."""
+    for rows in database.chunks("CUPTI_ACTIVITY_KIND_RUNTIME", (*_CALL, "correlationId", "callchainId")):
+        at = rows.numbers
+        name = named(database, at["nameId"], lambda text: _SUFFIX.sub("", text))
+        drivers = np.array([_DRIVER.match(n) is not None for n in name.dictionary.to_pylist()], np.bool_)
+        category = np.where(
+            drivers[name.indices.to_numpy()], np.uint8(Category.DRIVER), np.uint8(Category.RUNTIME)
+        )
+        correlation = processes.correlation(at["globalTid"], at["correlationId"])
+        covered.add(at["globalTid"], at["start"], at["end"])
+        called = stacks.of(at["globalTid"], at["start"], at["end"], at["callchainId"])
+        yield host_part(category, name, at, {"correlation": correlation}, stacks=called)
+
+
+def overhead(database: Database) -> Iterator[Part]:
+    """Read the profiler's own work, such as allocating its buffers."""
+    for rows in database.chunks("PROFILER_OVERHEAD", _CALL):
+        yield host_part(Category.OVERHEAD, named(database, rows.numbers["nameId"]), rows.numbers)
+
+
+def system_calls(database: Database, threads_kept: Int64, covered: Covered) -> Iterator[Part]:
+    """Read calls of the system's libraries in which a thread waits, such as `poll (OS)`, as annotations.
+
+    Only those of threads that call CUDA or have ranges (global ids), and outside of CUDA's calls and of
+    operators: inside, they are how those wait. `covered` learns of them.
+    """
+    for rows in database.chunks("OSRT_API", _CALL):
+        at = rows.numbers
+        chosen = np.isin(at["globalTid"], threads_kept) & (at["end"] - at["start"] >= _LEAST_WAIT_NS)
+        chosen &= ~covered.contains(at["globalTid"], at["start"], at["end"])
+        if chosen.any():
+            own = {key: values[chosen] for key, values in at.items()}
+            covered.add(own["globalTid"], own["start"], own["end"])
+            name = named(database, own["nameId"], lambda text: f"{text} (OS)")
+            yield host_part(Category.USER_ANNOTATION, name, own)
+
+
+def off_cpu(database: Database, threads_kept: Int64, covered: Covered) -> Iterator[Part]:
+    """Read when a thread was not running, of which nothing else says why: another process took its CPU, or it
+    waited for memory, a disk or a lock. Nothing begins or ends on the thread meanwhile.
+    """
+    at = database.whole("SCHED_EVENTS", ("start", "isSchedIn", "globalTid", "threadState")).numbers
+    order = np.lexsort((at["start"], at["globalTid"]))
+    start, thread, running, state = (
+        at[key][order] for key in ("start", "globalTid", "isSchedIn", "threadState")
+    )
+    out = np.flatnonzero((running[:-1] == 0) & (running[1:] == 1) & (thread[:-1] == thread[1:]))
+    thread, begin, end, state = thread[out], start[out], start[out + 1], state[out]
+    chosen = np.isin(thread, threads_kept) & (end - begin >= _LEAST_OFF_NS)
+    chosen &= ~covered.contains(thread, begin, end)
+    if chosen.any():
+        kinds, code = np.unique(state[chosen], return_inverse=True)
+        name = encoded(code.astype(np.int32), [_OFF.get(kind, _OFF_UNKNOWN) for kind in kinds.tolist()])
+        own = {"globalTid": thread[chosen], "start": begin[chosen], "end": end[chosen]}
+        yield host_part(Category.USER_ANNOTATION, name, own)

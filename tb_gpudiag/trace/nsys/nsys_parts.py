@@ -1,0 +1,213 @@
+"""Make parts of a trace (columns.py) of the rows of an export of Nsight Systems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tb_gpudiag.arrays import NONE, Int32, Int64, UInt8
+from tb_gpudiag.trace.counters import Samples
+from tb_gpudiag.trace.kineto.columns import EARLIEST_NS, LATEST_NS, LONGEST_NS, Memory, Part, Spans
+from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
+from tb_gpudiag.vocabulary.recorded import Category
+
+_UNNAMED: Final = "[unnamed]"
+_ID_BITS: Final = 24
+_ID_MASK: Final = (1 << _ID_BITS) - 1
+# Correlations count the calls of one process.
+_CORRELATION_BITS: Final = 40
+
+
+class Processes:
+    """Numbers the processes of a report in the order in which they appear. Ids are CUPTI's per process."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def number(self, global_id: Int64) -> Int64:
+        """Return the number of each process, from the global id of the process or of a thread of it.
+
+        GPU work of old versions has none: it is of the first process.
+        """
+        ids, own = np.unique(global_id >> _ID_BITS, return_inverse=True)
+        numbers = [
+            0 if i == MISSING >> _ID_BITS else self._known.setdefault(i, len(self._known))
+            for i in ids.tolist()
+        ]
+        return np.array(numbers, np.int64)[own]
+
+    def correlation(self, global_id: Int64, correlation: Int64) -> Int64:
+        """Return correlations that are different in different processes; NONE where there is none."""
+        known = (correlation > 0) & (correlation < 1 << _CORRELATION_BITS)
+        return np.where(
+            known, (self.number(global_id) << _CORRELATION_BITS) | np.where(known, correlation, 0), NONE
+        )
+
+
+def host_threads(global_tid: Int64) -> tuple[Int32, list[tuple[str, str]]]:
+    """Return the thread of each row as an index, and (pid, tid) of each thread."""
+    ids, own = np.unique(global_tid, return_inverse=True)
+    return own.astype(np.int32), [(str(i >> _ID_BITS & _ID_MASK), str(i & _ID_MASK)) for i in ids.tolist()]
+
+
+def gpu_threads(device: Int32, stream: Int32) -> tuple[Int32, list[tuple[str, str]]]:
+    """Return the stream of each row as an index, and (device, stream) of each, as Kineto names threads."""
+    pairs, own = np.unique(np.stack([device, stream], axis=1), axis=0, return_inverse=True)
+    return own.reshape(-1).astype(np.int32), [(str(d), str(s)) for d, s in pairs.tolist()]
+
+
+def named(database: Database, ids: Int64, shown: Callable[[str], str] = str) -> pa.DictionaryArray:
+    """Return the texts with these ids. shown: changes each text."""
+    known = database.strings(ids)
+    distinct, own = np.unique(ids, return_inverse=True)
+    return encoded(own.astype(np.int32), [shown(known.get(i) or _UNNAMED) for i in distinct.tolist()])
+
+
+def encoded(codes: Int32, texts: list[str]) -> pa.DictionaryArray:
+    """Return a dictionary array of texts that may be the same."""
+    index: dict[str, int] = {}
+    new = np.array([index.setdefault(text, len(index)) for text in texts], np.int32)
+    return pa.DictionaryArray.from_arrays(new[codes] if len(codes) else codes, list(index))
+
+
+def one_text(text: str, rows: int) -> pa.DictionaryArray:
+    """Return the same text for each row."""
+    return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [text])
+
+
+def small(values: Int64) -> Int32:
+    """Values as 32 bits; NONE for those that are missing or do not fit."""
+    return np.where((values >= 0) & (values < 2**31), values, NONE).astype(np.int32)
+
+
+def part(
+    category: Category | UInt8,
+    name: pa.DictionaryArray,
+    start: Int64,
+    end: Int64,
+    thread: Int32,
+    threads: list[tuple[str, str]],
+    columns: Mapping[str, npt.NDArray[Any]] | None = None,
+    *,
+    shapes: pa.DictionaryArray | None = None,
+    stacks: pa.DictionaryArray | None = None,
+    thread_names: dict[tuple[str, str], str] | None = None,
+) -> Part:
+    """Make a part of spans. Times are in ns, MISSING if unknown; rows without a start are malformed.
+
+    columns: those of Spans that differ from "not stated", by name.
+    """
+    good = (start >= EARLIEST_NS) & (start <= LATEST_NS)
+    ends = (end >= EARLIEST_NS) & (end <= LATEST_NS)
+    duration = np.where(ends & good, end - np.where(good, start, 0), 0)
+    timed = ends & (duration <= LONGEST_NS)
+    negative = timed & (duration < 0)
+    rows = len(start)
+    given = dict(columns or {})
+
+    def column(key: str, value: float, kind: Any) -> npt.NDArray[Any]:
+        return given[key].astype(kind, copy=False)[good] if key in given else np.full(good.sum(), value, kind)
+
+    empty = one_text("", int(good.sum()))
+    keep = pa.array(good)
+    spans = Spans(
+        phase_end=np.zeros(good.sum(), np.bool_),
+        phase_begin=np.zeros(good.sum(), np.bool_),
+        category=category[good]
+        if isinstance(category, np.ndarray)
+        else np.full(good.sum(), category, np.uint8),
+        name=name.filter(keep),
+        thread=thread[good],
+        start_ns=start[good],
+        duration_ns=np.where(timed & ~negative, duration, 0)[good],
+        device=column("device", NONE, np.int32),
+        stream=column("stream", NONE, np.int32),
+        bytes=column("bytes", NONE, np.int64),
+        numbers={
+            key: column(key, NONE, np.int64)
+            for key in (
+                "correlation",
+                "external_id",
+                "python_id",
+                "python_parent",
+                "sequence",
+                "forward_thread",
+            )
+        },
+        blocks_per_sm=column("blocks_per_sm", np.nan, np.float32),
+        blocks=column("blocks", np.nan, np.float32),
+        warps_per_block=column("warps_per_block", 0, np.uint8),
+        registers=column("registers", 0, np.uint8),
+        shared_bytes=column("shared_bytes", NONE, np.int32),
+        call_stack=empty if stacks is None else stacks.filter(keep),
+        shapes=empty if shapes is None else shapes.filter(keep),
+        types=empty,
+        settings=empty,
+        messages=empty,
+    )
+    return Part(
+        read=int(good.sum()),
+        malformed=rows - int(good.sum()),
+        negative_durations=int(negative[good].sum()),
+        missing_durations=int((~timed & good).sum()),
+        spans=spans,
+        memory=_no_memory(),
+        threads=threads,
+        thread_names=thread_names or {},
+    )
+
+
+def host_part(
+    category: Category | UInt8,
+    name: pa.DictionaryArray,
+    at: Mapping[str, Int64],
+    columns: Mapping[str, npt.NDArray[Any]] | None = None,
+    *,
+    suffix: str = "",
+    shapes: pa.DictionaryArray | None = None,
+    stacks: pa.DictionaryArray | None = None,
+) -> Part:
+    """Make a part of spans of host threads. at: their columns start, end and globalTid.
+
+    suffix: of the names of threads that are not the program's own.
+    """
+    thread, threads = host_threads(at["globalTid"])
+    threads = [(pid, tid + suffix) for pid, tid in threads]
+    return part(
+        category, name, at["start"], at["end"], thread, threads, columns, shapes=shapes, stacks=stacks
+    )
+
+
+def _no_memory() -> Memory:
+    none, small_none = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    return Memory(
+        none,
+        none,
+        np.zeros(0, np.uint64),
+        small_none,
+        small_none,
+        none,
+        none,
+        small_none,
+        np.zeros(0, np.bool_),
+    )
+
+
+def memory_part(memory: Memory, threads: list[tuple[str, str]]) -> Part:
+    """Make a part of memory events."""
+    return replace(_no_spans(), read=len(memory.time_ns), memory=memory, threads=threads)
+
+
+def counter_part(samples: Samples) -> Part:
+    """Make a part of counters."""
+    return replace(_no_spans(), read=len(samples.value), counters=samples)
+
+
+def _no_spans() -> Part:
+    nothing = np.zeros(0, np.int64)
+    return part(Category.OTHER, one_text("", 0), nothing, nothing, np.zeros(0, np.int32), [])

@@ -1,0 +1,94 @@
+"""Calls of the runtime and driver APIs of GPUs, and CUPTI's records of overhead.
+
+The names are those of the C functions: `cuda...` and `hip...` of the runtimes, `cu...` of NVIDIA's driver.
+Intel GPUs have `ur...` of SYCL's Unified Runtime, `pi...` of the interface before it, `ze...` of Level Zero.
+"""
+
+from __future__ import annotations
+
+from tb_gpudiag.vocabulary.patterns import any_of
+
+# Calls that return only when the device has caught up. Asynchronous copies that block all the same (to or
+# from pageable memory) show it on the GPU's side only: see facts/core/handover.py.
+BLOCKING_CALL = any_of(
+    r"(cuda|hip)(Stream|Device|Event|Thread)Synchronize",
+    r"cu(Stream|Ctx|Event)Synchronize",
+    r"(cuda|hip)Memcpy(2D|3D|(To|From)\w+(?<!Async)|DtoH|HtoD|DtoD|WithStream)?",
+    r"cuMemcpy(DtoH|HtoD|DtoD)?(_v2)?",
+    r"(ur|pi)(Queue(Finish|Synchronize)|Events?Wait)",
+    r"ze(Event|Fence|CommandList)HostSynchronize",
+    r"zeCommandQueueSynchronize",
+)
+DEVICE_WAIT = any_of(r"((cuda|hip)(Device|Thread)|cuCtx)Synchronize")
+EVENT_WAIT = any_of(r"(cuda|hip|cu)EventSynchronize", r"(ur|pi)Events?Wait", r"zeEventHostSynchronize")
+STREAM_WAIT = any_of(
+    r"(cuda|hip|cu)StreamSynchronize",
+    r"(ur|pi)Queue(Finish|Synchronize)",
+    r"ze(CommandQueueSynchronize|CommandListHostSynchronize)",
+)
+
+COPY_CALL = any_of(
+    r"(cuda|hip|cu)Memcpy\w*", r"(ur|pi)\w*Mem(cpy|Buffer(Copy|Read|Write))\w*", r"ze\w*MemoryCopy\w*"
+)
+EVENT_RECORD = any_of(r"(cuda|hip|cu)EventRecord\w*")
+
+LAUNCH_CALL = any_of(
+    r"\w*(Launch|Memcpy|Memset)\w*",
+    r"(ur|pi)\w*Enqueue\w*(Fill|Copy|Read|Write)\w*",
+    r"zeCommandListAppendMemory\w*",
+)
+GRAPH_LAUNCH = any_of(r"(cuda|cu|hip)GraphLaunch\w*")
+CAPTURE_BEGIN = any_of(r"(cuda|cu|hip)StreamBeginCapture\w*")
+CAPTURE_END = any_of(r"(cuda|cu|hip)StreamEndCapture\w*")
+
+# Anything that gets memory from the driver, returns it, or maps it.
+ALLOCATOR_CALL = any_of(
+    r"(cuda|hip)(Malloc|Free|HostAlloc|HostMalloc|HostFree|FreeHost|HostRegister|HostUnregister)\w*",
+    r"(cuda|hip)(ExtMalloc|MemPool)\w*",
+    r"cuMem(Alloc|Free|Create|Release|Map|Unmap|AddressReserve|AddressFree|HostAlloc|SetAccess)\w*",
+    r"hipMem(Create|Map|Unmap|Release)\w*",
+    r"(ur|piext)USM(Device|Host|Shared)Alloc",
+    r"(ur|piext)USMFree",
+    r"zeMem(Alloc(Device|Host|Shared)|Free)",
+)
+# The ones among them by which the caching allocator gets device memory and returns it.
+DEVICE_ALLOCATION = any_of(
+    r"(cuda|hip)(Malloc|MallocAsync)",
+    r"cuMem(Create|Alloc(_v2)?)",
+    r"hipMemCreate",
+    r"(ur|piext)USMDeviceAlloc",
+    r"zeMemAllocDevice",
+)
+DEVICE_FREE = any_of(
+    r"(cuda|hip)(Free|FreeAsync)",
+    r"cuMem(Release|Free(_v2)?)",
+    r"hipMemRelease",
+    r"(ur|piext)USMFree",
+    r"zeMemFree",
+)
+
+# Calls that load, link or compile GPU code.
+MODULE_LOAD_CALL = any_of(
+    r"(cu|cuda|hip)(Module|Library)(Load|GetFunction|GetKernel)\w*",
+    r"cuLink\w*",
+    r"(nv|hip)rtc\w*",
+    r"(ur|pi)Program(Build|Compile|Link|Create)\w*",
+    r"zeModule(Create|DynamicLink)\w*",
+)
+
+# Calls that create a context, query a device or set up a stream: over in microseconds unless they are the
+# first to touch the device or a library.
+INITIALIZING_CALL = any_of(
+    r"(cuda|hip)((Get|Set)Device|DeviceGet|Init|DriverGetVersion|RuntimeGetVersion)\w*",
+    r"(cuda|hip)((Stream|Event)Create|Func(Get|Set)|Occupancy)\w*",
+    r"cu(Init|DeviceGet|DevicePrimaryCtx|Ctx(Create|GetDevice|SetCurrent)|(Stream|Event)Create)\w*",
+    r"cu(GetProcAddress|FuncGet|FuncSet|Occupancy)\w*",
+    r"(ur|pi)(Context|Queue|Platform|Device)(Create|Get)\w*",
+    r"ze(Init|Context|Driver|Device|CommandQueueCreate|CommandListCreate)\w*",
+)
+
+LAZY_LOADING = "Lazy Function Loading"
+"""CUPTI's `overhead` record of the driver loading a kernel at its first use."""
+
+COMMAND_BUFFER_FULL = "Command Buffer Full"
+"""CUPTI's `overhead` record of a launch queue at its bound."""

@@ -1,0 +1,68 @@
+"""Kinds of collectives, from the names of c10d's operators, of the back ends' marks, and of kernels."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+from tb_gpudiag.vocabulary.patterns import any_of
+
+
+class Collective(IntEnum):
+    """Collectives that have the same fix."""
+
+    ALL_REDUCE = 0
+    SHARDED = 1  # all-gather and reduce-scatter: weights and gradients in shards
+    ALL_TO_ALL = 2
+    POINT_TO_POINT = 3  # send and receive
+    BROADCAST = 4
+    OTHER = 5
+
+
+_ANY = re.I | re.S
+
+# NCCL runs both all-to-all and point-to-point in kernels named SendRecv: those names decide nothing.
+NAMES = (
+    (Collective.SHARDED, any_of(r".*(all_?gather|reduce_?scatter).*", flags=_ANY)),
+    (
+        Collective.ALL_TO_ALL,
+        any_of(
+            r".*(all_?to_?all|all2all|deep_ep|(\b|_)ep::|internode|intranode|mori::|ulysses).*", flags=_ANY
+        ),
+    ),
+    (Collective.ALL_REDUCE, any_of(r".*(all_?reduce|cross_device_reduce).*", flags=_ANY)),
+    (Collective.BROADCAST, any_of(r".*broadcast.*", flags=_ANY)),
+    (Collective.POINT_TO_POINT, any_of(r"(c10d::|\w+:)(batch_)?i?(send|recv)(_|\b).*", flags=_ANY)),
+)
+"""The first row that matches the whole name decides."""
+
+
+BACK_END_MARK = any_of(r"(nccl|rccl|gloo|mpi|ucc|xccl|hccl):.*")
+"""A back end's mark around its operation: on the host for NCCL, while the operation runs for those on the
+CPU."""
+
+_OPERATIONS = tuple(
+    (name, re.compile(pattern, re.I))
+    for name, pattern in (
+        ("reduce_scatter", r"reduce_?scatter"),
+        ("all_gather", r"all_?gather"),
+        ("all_reduce", r"all_?reduce|cross_device_reduce"),
+        ("all_to_all", r"all_?to_?all|all2all"),
+        ("send_recv", r"send_?recv"),
+        ("send", r"(^|:|_|\b)i?send"),
+        ("recv", r"(^|:|_|\b)i?recv"),
+        ("broadcast", r"broadcast"),
+        ("barrier", r"barrier"),
+        ("scatter", r"scatter"),
+        ("gather", r"gather"),
+        ("reduce", r"reduce"),
+    )
+)
+_LONGEST_NAME = 200
+
+
+def operation(name: str) -> str:
+    """Return the operation that a name of c10d, of a back end or of a kernel contains, such as `all_reduce`;
+    "" if it contains none."""
+    shown = name[:_LONGEST_NAME]
+    return next((found for found, pattern in _OPERATIONS if pattern.search(shown)), "")

@@ -1,0 +1,165 @@
+"""Python frames: how a name spells one, and which frames are a place in the user's code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
+
+_FRAME = re.compile(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.S)
+
+# Frames of the interpreter and of libraries, whose lines the user cannot change: the place is the nearest
+# other frame.
+_PLUMBING_FOLDERS = (
+    "torch",
+    "numpy",
+    "scipy",
+    "triton",
+    "threading",
+    "torch_xla",
+    "PIL",
+    "cv2",
+    "pandas",
+    "einops",
+    "tqdm",
+    "sympy",
+)
+# Packages between the user's code and torch. The profiler cuts a path to where packages are installed, so
+# only its first folder shows that a file is not the user's. Their functions are places, because the user
+# chooses how to call them.
+_LIBRARY_FOLDER = re.compile(
+    r"accelerate|albumentations|apex|av|bitsandbytes|composer|datasets|decord|deepspeed|"
+    r"detectron2|dgl|diffusers|evaluate|fairscale|fastai|fastapi|flash_attn|fsspec|gradio|"
+    r"huggingface_hub|hydra|ignite|imageio|imgaug|jax|joblib|keras|kornia|librosa|lightgbm|"
+    r"lightning|lightning_fabric|lightning_utilities|litgpt|matplotlib|megatron|mlflow|mmcv|mmdet|"
+    r"mmengine|monai|nltk|omegaconf|open_clip|openai|optimum|optuna|packaging|peft|pyarrow|"
+    r"pydantic|pytorch_lightning|pytorch_metric_learning|ray|requests|safetensors|segment_anything|"
+    r"sentence_transformers|sentencepiece|setfit|sglang|skimage|sklearn|soundfile|spacy|streaming|"
+    r"tensorboard|tensorboardX|tensorflow|tiktoken|timm|tokenizers|torch_geometric|torch_scatter|"
+    r"torchaudio|torchdata|torchmetrics|torchtext|torchtitan|torchtune|torchvision|tornado|"
+    r"transformer_engine|transformers|trl|typer|ultralytics|urllib3|vllm|wandb|webdataset|"
+    r"werkzeug|xformers|xgboost|zarr"
+)
+# Modules of the standard library that, as a bare file name, are far more often the user's own script.
+_USERS_OWN = frozenset(
+    {"test", "code", "profile", "trace", "main", "this", "statistics", "token", "select", "types"}
+)
+_SITE = re.compile(r".*[/\\](site-packages|dist-packages)[/\\]|.*[/\\]lib[/\\]python\d\.\d+[/\\]")
+_GENERATED = re.compile(r"[/\\]torchinductor_\w+[/\\]")  # written by torch.compile
+
+_NUMBER = r"(0x[0-9a-fA-F]+|\d+)"
+
+
+class LineKind(IntEnum):
+    """What the number in a frame is. Numbered as in report.proto."""
+
+    UNKNOWN = 0
+    DEFINITION = 1  # where the function is defined: Python frames of torch 1.12 and later
+    RUNNING = 2  # the line that ran: call stacks of torch 1.11 and earlier, memory snapshots
+
+
+class Frame(NamedTuple):
+    """A Python frame. Fields that are unknown are empty. The frontend's `codePlace` writes the same text."""
+
+    file: str
+    line: int
+    function: str
+    line_kind: LineKind = LineKind.DEFINITION
+
+    def __str__(self) -> str:
+        """`train.py:119 in evaluate` if that line ran, else `resize (image.py, defined at line 390)`."""
+        if self.file and self.line and self.line_kind is not LineKind.DEFINITION:
+            spot = f"{self.file}:{self.line}"
+            return f"{spot} in {self.function}" if self.function else spot
+        where = f"{self.file}, defined at line {self.line}" if self.file and self.line else self.file
+        return f"{self.function} ({where})" if self.function and where else self.function or where
+
+    @property
+    def preposition(self) -> str:
+        """`at` a line that ran, `in` a function."""
+        return "at" if self.line and self.line_kind is LineKind.RUNNING else "in"
+
+    def without_line(self) -> Frame:
+        """Return the frame of the same function at no line."""
+        return self._replace(line=0, line_kind=LineKind.UNKNOWN)
+
+
+def parse_frame(name: str, line_kind: LineKind = LineKind.DEFINITION) -> Frame | None:
+    """Parse `file(line): function`; return None for built-ins, modules and anything else."""
+    found = _FRAME.fullmatch(name, 0, LONGEST_MATCHED)
+    if found is None or name.startswith("<built-in"):
+        return None
+    return Frame(found["file"], int(found["line"][:9]), found["function"], line_kind)
+
+
+@lru_cache(maxsize=65_536)
+def place_frame(name: str, line_kind: LineKind = LineKind.DEFINITION) -> Frame | None:
+    """Parse a frame, unless it is plumbing: torch, NumPy and the like, the standard library."""
+    frame = parse_frame(name, line_kind)
+    if frame is None:
+        return None
+    file = _SITE.sub("", frame.file)
+    head, rest = _head(file)
+    if head.startswith("<") or head in _PLUMBING_FOLDERS or _GENERATED.search(file):
+        return None
+    module = head.removesuffix(".py")
+    relative = file[:1] not in "/\\" and file[1:2] != ":"
+    if relative and module in sys.stdlib_module_names and (rest or module not in _USERS_OWN):
+        return None
+    return frame
+
+
+def is_installed(frame: Frame) -> bool:
+    """Return whether a frame that is a place is in an installed package, not in the user's project."""
+    if _SITE.match(frame.file):
+        return True
+    relative = frame.file[:1] not in "/\\" and frame.file[1:2] != ":"
+    head, rest = _head(frame.file)
+    return relative and bool(rest) and _LIBRARY_FOLDER.fullmatch(head) is not None
+
+
+def _head(file: str) -> tuple[str, str]:
+    """Split a path after its first folder."""
+    head, _, rest = file.replace("\\", "/").lstrip("./").partition("/")
+    return head, rest
+
+
+def old_call_stack(call_stack: str) -> list[str]:
+    """Split an old trace's `Call stack` into the names of its frames, innermost first."""
+    return [part.strip() for part in call_stack.split(";")]
+
+
+@lru_cache(maxsize=65_536)
+def stack_place(call_stack: str) -> Frame | None:
+    """Return the innermost frame of an old trace's `Call stack` that is not plumbing."""
+    for name in old_call_stack(call_stack):
+        frame = place_frame(name, LineKind.RUNNING)
+        if frame is not None and _SITE.match(frame.file) is None:
+            return frame
+    return None
+
+
+def innermost_place(stack: str) -> Frame | None:
+    """Return the innermost frame of a snapshot's stack that a user could change.
+
+    stack: Python and C++ frames, one per line, outermost first.
+    """
+    for line in reversed(stack.split("\n")):
+        frame = place_frame(line, LineKind.RUNNING)
+        if frame is not None and frame.file.endswith(".py"):
+            return frame
+    return None
+
+
+def with_any_numbers(name: str) -> re.Pattern[str]:
+    """Return a pattern for the name with any number in place of each of its numbers and addresses.
+
+    A Python frame matches only itself: its number is a line.
+    """
+    if parse_frame(name) is not None:
+        return re.compile(re.escape(name))
+    return re.compile(_NUMBER.join(map(re.escape, re.split(r"0x[0-9a-fA-F]+|\d+", name))))

@@ -1,0 +1,83 @@
+"""Marks around stretches of host time: those of torch.profiler, optimizers, Lightning, and torch.compile."""
+
+from __future__ import annotations
+
+import re
+
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of
+
+# torch.profiler's schedule: one for each step().
+STEP = any_of(r"ProfilerStep\s?#\d+")
+
+# Kineto's synchronization event of a stream that waits for another stream's event.
+STREAM_WAIT_EVENT = any_of(r"Stream Wait Event")
+
+MODULE_PREFIX = "nn.Module: "
+
+# torch.profiler with stacks: each call of a module, such as `nn.Module: Linear_3`.
+MODULE = any_of(MODULE_PREFIX + ".*", flags=re.S)
+_MODULE_PARTS = re.compile(MODULE_PREFIX + r"(.*?)(_\d+)?", re.S)
+
+# torch.optim marks its methods, such as `Optimizer.step#SGD.step`; Lightning its hooks.
+OPTIMIZER_STEP = any_of(r"Optimizer\.step#.*", r"\[pl\]\[.*optimizer_step.*", flags=re.S)
+ZERO_GRAD = any_of(r"Optimizer\.zero_grad#.*", r"\[pl\]\[.*optimizer_zero_grad.*", flags=re.S)
+
+# Marks inside which the same operators run for one parameter after another: the optimizer's methods (`what`
+# says which), and autograd's node that adds a gradient to the one that is already there.
+PARAMETER_LOOP = any_of(
+    r"Optimizer\.(?P<what>step|zero_grad)#.*", r"torch::autograd::AccumulateGrad", flags=re.S
+)
+
+# A function that torch.compile compiled, as it runs: its number, and how often it had been compiled before.
+COMPILED_REGION = any_of(r"Torch-Compiled Region: (?P<function>.*\d+)/(?P<before>\d+)")
+
+# Marks and operators around code that torch.compile wrote, as it runs, forward and backward.
+COMPILED_CODE = any_of(
+    r"Torch-Compiled Region.*",
+    r"## Call CompiledFxGraph .*",
+    r"CompiledFunction(Backward)?",
+    flags=re.S,
+)
+
+
+# Marks that torch, its libraries and Lightning set. All others are the user's `record_function`.
+NOT_OWN_RANGE = any_of(
+    r"ProfilerStep\s?#\d+",
+    r"(Optimizer|DistributedDataParallel|FullyShardedDataParallel|FSDP|DDP)(\.|::).*",
+    r"enumerate\(DataLoader\)#.*",
+    r"\[pl\].*",
+    r"Torch-Compiled Region.*",
+    r"## Call .*",
+    r"CompiledFunction(Backward)?",
+    r".*\(dynamo_timed\)",
+    r"TorchDynamo .*",
+    r"(nccl|gloo|mpi|ucc|xccl|hccl|rccl|c10d|record_param_comms)\b.*",
+    r"(Iteration Start|PyTorch Profiler).*",
+    flags=re.S,
+)
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def merged_name(name: str) -> str:
+    """Return the name without what differs from call to call: the number of a step, addresses of objects."""
+    if STEP.fullmatch(name):
+        return "ProfilerStep"
+    return _ADDRESS.sub("", name) if " at 0x" in name else name
+
+
+def module_name(name: str) -> str:
+    """Return `Linear_3` for `nn.Module: Linear_3`, and any other name as it is."""
+    return name.removeprefix(MODULE_PREFIX)
+
+
+def module_class(name: str) -> str:
+    """Return `Linear` for `nn.Module: Linear_3`, and any other name as it is."""
+    found = _MODULE_PARTS.fullmatch(name, 0, LONGEST_MATCHED)
+    return found[1] if found else name
+
+
+def module_label(name: str) -> str:
+    """Return `Linear_3` for `nn.Module: Linear_3`, and "" for what is not a module."""
+    return name.removeprefix(MODULE_PREFIX) if name.startswith(MODULE_PREFIX) else ""

@@ -1,0 +1,95 @@
+"""Operators as PyTorch's dispatcher and autograd name them: `aten::...`, `c10d::...`, autograd's nodes."""
+
+from __future__ import annotations
+
+import re
+
+from tb_gpudiag.vocabulary.patterns import any_of
+
+# Matrix products and the layers that consist of one.
+BATCHED_MATMUL = any_of(r"aten::(bmm|baddbmm_?|_baddbmm\w*|matmul|einsum)")
+LINEAR = any_of(r"aten::linear")
+
+MATMUL_FACTORS = {
+    "aten::mm": (0, False),
+    "aten::bmm": (0, False),
+    "aten::addmm": (1, False),
+    "aten::baddbmm": (1, False),
+    "aten::linear": (0, True),
+    "aten::matmul": (0, False),
+    "aten::_scaled_mm": (0, False),
+}
+"""Operator -> (index of the first of the two inputs that it multiplies, whether the second is transposed)."""
+
+NUMBER_BYTES = {
+    "double": 8,
+    "float": 4,
+    "half": 2,
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2": 1,
+    "float8_e5m2fnuz": 1,
+    "long": 8,
+    "long int": 8,
+    "int": 4,
+    "short": 2,
+    "short int": 2,
+    "unsigned char": 1,
+    "signed char": 1,
+    "char": 1,
+    "byte": 1,
+    "bool": 1,
+}
+"""Number format of an input -> bytes of one number, under the names that number_format returns."""
+
+HALF_PRECISION = frozenset({"half", "bfloat16"})
+EIGHT_BITS = frozenset(name for name in NUMBER_BYTES if name.startswith("float8"))
+
+
+def number_format(name: str) -> str:
+    """Return a number format under the name that NUMBER_BYTES has. Profilers write `c10::BFloat16`,
+    `BFloat16` or `bfloat16`."""
+    return name.removeprefix("c10::").lower()
+
+
+# Operators that move data without computing, by what they are called for.
+CAST = any_of(r"aten::(to|_to_copy|type_as|float|half|bfloat16|double)")
+LAYOUT_CHANGE = any_of(r"aten::(contiguous|clone|reshape|flatten|_reshape_copy|unfold)")
+COPY = any_of(r"aten::copy_")
+# c10d records each collective, with what it sends, as this.
+COLLECTIVE_PARAMETERS = "record_param_comms"
+# What all of these call in the end to launch the kernel or the copy.
+DATA_MOVER = any_of(r"aten::(copy_|clone|_to_copy)")
+# What may copy between host and device.
+DEVICE_COPY = any_of(r"aten::(to|_to_copy|copy_|cuda|_copy_from|pin_memory|_pin_memory)")
+
+# Operators that make the host wait for a value from the GPU.
+DATA_DEPENDENT_SIZE = any_of(r"aten::(nonzero(_numpy)?|argwhere|masked_select|_?unique\w*|repeat_interleave)")
+CONDITION = any_of(r"aten::is_nonzero")
+SINGLE_VALUE = any_of(r"aten::(item|_local_scalar_dense|equal)")
+
+# Operators that only get memory, for the operator that called them.
+GETS_MEMORY = any_of(r"aten::(_?empty\w*|new_empty\w*|resize_\w*|set_|_resize_output_?)")
+# Operators that make one larger tensor of several.
+JOINS = any_of(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", flags=re.S)
+# Operators with which a job makes a copy of its own to keep. A graph keeps batches: copies to a device.
+OWN_COPY = any_of(r"aten::(clone|detach_copy|_?cat|_?stack)")
+# Operators that a loss ends with.
+LOSS = any_of(r"aten::(\w*loss\w*|cross_entropy\w*|sum|mean|binary_cross_entropy\w*|kl_div|norm)", flags=re.S)
+
+# Without Python frames, what default_collate and pinning look like.
+COLLATE = any_of(r"aten::(_?stack|_?cat)")
+PIN = any_of(r"aten::_?pin_memory")
+
+# Autograd's engine running one node of the backward pass.
+BACKWARD_NODE = any_of(r"autograd::engine::evaluate_function.*", flags=re.S)
+
+# Collective operations of c10d and its back ends, on the host's side.
+COLLECTIVE = any_of(
+    r"(nccl|rccl|gloo|mpi|ucc):.*",
+    r"c10d::.*",
+    r"_c10d_functional::.*",
+    r"record_param_comms",
+    r"ncclGroup\w+",
+)

@@ -1,0 +1,90 @@
+"""What a trace can hold: categories of events, kinds of memory operations, and who recorded it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Literal, NamedTuple
+
+
+class Category(IntEnum):
+    """Kind of an event, the same for all generations of the format (see kineto.py)."""
+
+    OTHER = 0
+    CPU_OP = 1
+    USER_ANNOTATION = 2
+    PYTHON_FUNCTION = 3
+    RUNTIME = 4
+    DRIVER = 5
+    KERNEL = 6
+    MEMCPY = 7
+    MEMSET = 8
+    GPU_USER_ANNOTATION = 9
+    OVERHEAD = 10
+    CUDA_SYNC = 11
+    INSTANT = 12
+    # 13 is communication kernels on the wire: see box_kind in report.proto.
+    MTIA = 14  # of accelerators that are recognized but not read
+    ASCEND = 15
+
+
+HOST_CATEGORIES = (
+    Category.CPU_OP,
+    Category.USER_ANNOTATION,
+    Category.PYTHON_FUNCTION,
+    Category.RUNTIME,
+    Category.DRIVER,
+)
+"""Categories of a host thread's spans. Of two that start and end together, the first listed is the outer."""
+
+CALL_CATEGORIES = (Category.RUNTIME, Category.DRIVER)
+
+GPU_WORK_CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
+
+UNREAD_ACCELERATORS = {Category.MTIA: "Meta's MTIA", Category.ASCEND: "an Ascend NPU"}
+"""Accelerators whose activity no fact is computed from."""
+
+FileKind = Literal["trace", "snapshot", "memory_timeline"]
+
+
+class MemoryAction(IntEnum):
+    """What an allocator did."""
+
+    ALLOCATE = 0
+    FREE = 1
+    GROW = 2  # it got a segment from the driver
+    SHRINK = 3  # it returned a segment to the driver
+    OUT_OF_MEMORY = 4
+
+
+class DeviceType(IntEnum):
+    """PyTorch's numbers for kinds of devices, as in memory events."""
+
+    CPU = 0
+    CUDA = 1
+    HIP = 6
+    XPU = 12
+
+
+class MemoryPurpose(IntEnum):
+    """What memory is used for. The values are those of torch's memory timelines."""
+
+    PARAMETER = 0
+    OPTIMIZER_STATE = 1
+    INPUT = 2
+    TEMPORARY = 3
+    ACTIVATION = 4
+    GRADIENT = 5
+    AUTOGRAD_DETAIL = 6
+    UNKNOWN = 7
+
+
+class Credential(NamedTuple):
+    """A credential in a trace: what it is called and looks like, never its value. One of the two may be
+    empty."""
+
+    name: str  # of the entry, variable or option
+    form: str  # such as "GitHub token"
+
+
+Recorder = Literal["torch", "nsys"]
+"""What recorded a trace: torch.profiler, or Nsight Systems."""

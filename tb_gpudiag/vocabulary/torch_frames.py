@@ -1,0 +1,122 @@
+"""Frames of PyTorch's own Python files that say what the host is doing, and the built-ins next to them.
+
+The paths are those of the torch package, from 1.8 to 2.13. Snapshots spell frames the same way.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tb_gpudiag.vocabulary.patterns import IN_FILE, LONGEST_MATCHED, PATH, any_of
+
+_DATA = PATH + r"torch/utils/data/"
+_MODULES = PATH + r"torch/nn/modules/"
+
+# A batch is fetched, or the loader's workers start.
+LOADER = any_of(
+    r"enumerate\(DataLoader\)#.*__next__",  # the annotation that torch puts around a batch
+    _DATA + r"dataloader\.py\(\d+\): (__next__|__iter__|_next_data|_get_iterator)",
+    r"\[pl\]\[profile\].*dataloader_next",  # Lightning
+)
+# Those of the loader's spans that fetch a batch.
+BATCH = any_of(r".*(__next__|_next_data|dataloader_next)", flags=re.S)
+
+# Which iterator of torch.utils.data fetches: found anywhere in a name.
+SINGLE_PROCESS_ITERATOR = "_SingleProcessDataLoaderIter"
+MULTI_PROCESS_ITERATOR = "_MultiProcessingDataLoaderIter"
+
+# What fetching a batch consists of.
+LOADER_START = any_of(_DATA + r"dataloader\.py\(\d+\): (_get_iterator|__init__)", flags=re.S)
+LOADER_WAIT = any_of(_DATA + r"dataloader\.py\(\d+\): (_try_get_data|_get_data)", flags=re.S)
+LOADER_FETCH = any_of(_DATA + r"_utils/fetch\.py\(\d+\): .*", flags=re.S)
+LOADER_COLLATE = any_of(_DATA + r"_utils/collate\.py\(\d+\): .*", flags=re.S)
+LOADER_PIN = any_of(_DATA + r"_utils/pin_memory\.py\(\d+\): .*", flags=re.S)
+# Unpickling a batch, this process asks the worker for the file descriptors of its tensors. A thread of the
+# worker answers when the worker, busy with the next batch, lets it run.
+LOADER_ANSWER = any_of(PATH + r"multiprocessing/(resource_sharer|connection)\.py\(\d+\): .*", flags=re.S)
+# Inside the queue that workers fill: a batch that has arrived is unpickled, and its tensors are mapped.
+LOADER_RECEIVE = any_of(
+    r"<built-in function loads>", PATH + r"torch/multiprocessing/reductions\.py.*", flags=re.S
+)
+
+# The thread that called backward() is here while autograd's own threads work.
+_ENGINE_WAIT = (
+    r"<built-in method run_backward of .*",
+    PATH + r"torch/autograd/\w+\.py\(\d+\): (_engine_run_backward|backward)",
+    PATH + r"torch/_tensor\.py\(\d+\): backward",
+)
+ENGINE_WAIT = any_of(*_ENGINE_WAIT)
+
+PROFILER_FRAME = any_of(
+    PATH + r"torch/(profiler|autograd)/(profiler|_utils|kineto)\.py\(\d+\): .*",
+    r"<built-in (method|function) _record_function_\w+.*",
+    r"profiler::_record_function_\w+",
+)
+
+# The caching allocator returns its unused memory to the driver.
+EMPTY_CACHE = any_of(
+    PATH + r"torch/(cuda|accelerator)/memory\.py\(\d+\): empty_cache",
+    r"<built-in (function|method) _(cuda|accelerator)_emptyCache.*",
+)
+
+# A tensor becomes text.
+TENSOR_PRINT = any_of(PATH + r"torch/_tensor_str\.py\(\d+\): .*", flags=re.S)
+
+# Passes of a training step, in traces and in the stacks of snapshots. Annotations begin inside a frame of the
+# profiler and end outside of it, so they enclose next to nothing; `wrapper` is around every optimizer's step.
+OPTIMIZER_FRAME = any_of(
+    PATH + r"torch/optim/optimizer\.py\(\d+\): wrapper",
+    PATH + r"\w*optim\w*/(?!lr_scheduler)[^(]*\(\d+\): (step|_\w+_step)",
+    flags=re.S,
+)
+ZERO_GRAD_FRAME = any_of(PATH + r"torch/(optim|nn)/.*\(\d+\): zero_grad", flags=re.S)
+BACKWARD_FRAME = any_of(
+    *_ENGINE_WAIT,
+    r".*\(\d+\): torch::autograd::(Engine|generated|python::PythonEngine)::.*",
+    flags=re.S,
+)
+PARAMETER_FRAME = any_of(
+    _MODULES + r"module\.py\(\d+\): (to|cuda|half|float|double|bfloat16|_apply)",
+    _MODULES + r"\w+\.py\(\d+\): (__init__|reset_parameters)",
+    flags=re.S,
+)
+FORWARD_FRAME = any_of(
+    r"nn\.Module: .*",
+    _MODULES + r"\w+\.py\(\d+\): (forward|_call_impl|_wrapped_call_impl)",
+    flags=re.S,
+)
+# Searched for in a whole stack of a snapshot, in which modules have no frames of their own.
+MODULE_FRAME = any_of(r"torch/nn/modules/\w+\.py\(\d+\): (forward|_\w*call_impl)")
+
+# torch's own optimizers, all files of torch, and decorators such as `@torch.inference_mode()`.
+_OPTIMIZER_FILE = any_of(PATH + r"torch/optim/\w+" + IN_FILE, flags=re.S)
+_OWN_FILE = any_of(PATH + r"torch/.*" + IN_FILE, flags=re.S)
+_DECORATED = any_of(PATH + r"torch/utils/_contextlib\.py\(\d+\): decorate_context", flags=re.S)
+
+# Inside an optimizer's step, a closure runs forward and backward.
+CLOSURE_FRAME = any_of(r".*\(\d+\): .*closure.*", PATH + r"\w*closure\.py\(\d+\): .*", flags=re.S)
+
+
+def is_optimizer_state(stack: str) -> bool:
+    """Return whether torch's optimizer itself allocates: the stack ends in it, and in no closure."""
+    for line in reversed(stack.split("\n")):
+        if _OPTIMIZER_FILE.fullmatch(line, 0, LONGEST_MATCHED):
+            return True
+        if not _OWN_FILE.fullmatch(line, 0, LONGEST_MATCHED):
+            return False
+    return False
+
+
+def in_no_grad(stack: str) -> bool:
+    """Return whether a decorator turned autograd off. An optimizer's own turns it on, for the closure."""
+    for line in stack.split("\n"):
+        if OPTIMIZER_FRAME.fullmatch(line, 0, LONGEST_MATCHED):
+            return False
+        if _DECORATED.fullmatch(line, 0, LONGEST_MATCHED):
+            return True
+    return False
+
+
+def is_closure(frame: str) -> bool:
+    """Return whether a frame inside an optimizer's step is the closure."""
+    return CLOSURE_FRAME.fullmatch(frame, 0, LONGEST_MATCHED) is not None
