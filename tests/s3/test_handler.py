@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.training import diagnosis_handler, diagnosis_queue, uploads
 from tests.report.reports import slow_loader
 from tests.s3.server import KEY_ID, SECRET, Store
-from tests.service.helpers import eventually
+from tests.service.helpers import children, eventually
 from tests.simulator.jobs import DistributedJob, simulate_job
 from tests.training.stage import Diagnosed, FakeProfiler, content_of, handler
 
@@ -97,10 +98,11 @@ def test_what_is_not_uploaded_at_the_end_stays(
     store: Store, temporary: Path, profiler: FakeProfiler, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.proxy.set("stall")
-    with handler(store.url("run")) as made:
+    got = Diagnosed()
+    with handler(store.url("run"), on_diagnosis=got) as made:
         made(profiler)
         eventually(lambda: store.proxy.stalled, "stalled")
-        made._queue.close(90)
+        got.expect(1)
         made.close(0.1)
         (left,) = temporary.glob("gpudiag-*/*.json")
         assert left.read_bytes() == profiler.content
@@ -137,13 +139,13 @@ def test_a_helper_that_is_killed_is_replaced(
     store: Store, temporary: Path, profiler: FakeProfiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uploads, "PAUSE_S", 0.01)
+    others = children()
     with handler(store.url("run")) as made:
         store.proxy.set("stall", times=1)
         made(profiler)
         eventually(lambda: store.proxy.stalled, "stalled")
-        assert made._uploads is not None
-        assert made._uploads._helper is not None
-        made._uploads._helper.kill()
+        (helper,) = children() - others
+        os.kill(helper, signal.SIGKILL)
         (name,) = eventually(store.names, "uploaded")
     assert store.get(name) == profiler.content
     assert os.listdir(temporary) == []

@@ -47,6 +47,12 @@ def is_alive(pid: int) -> bool:
     return state.split()[0] != "Z"
 
 
+def children(pid: int | str = "self") -> set[int]:
+    """Return the process ids of a process's children: of all that its threads have started."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return {int(child) for task in tasks for child in task.read_text().split()}
+
+
 def trace_file(path: Path, **more: str) -> TraceFile:
     status = path.stat()
     given: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """A job with a handler, in processes that are forked or spawned.
 
-`python forked_job.py FOLDER TRACE fork|spawn|hang`. hang: print the helper's process id, and wait.
+`python forked_job.py FOLDER TRACE fork|spawn|hang`. hang: say so when a helper runs, and wait.
 """
 
 from __future__ import annotations
@@ -43,21 +43,19 @@ def spawned(folder: Path, source: Path) -> None:
 
 def main(folder: Path, source: Path, how: str) -> None:
     """Run the job."""
-    handler = DiagnosisHandler(folder)
+    reports: list[object] = []
+    handler = DiagnosisHandler(folder, on_diagnosis=reports.append)
     child: multiprocessing.process.BaseProcess
     if how == "spawn":
         child = multiprocessing.get_context("spawn").Process(target=spawned, args=(folder, source))
         child.start()
         record(handler, source, 1)
     else:
-        reports: list[object] = []
-        handler._on_diagnosis = reports.append
-        handler._queue._with_report = True
         handler(Copies(source))
         while not reports:
             time.sleep(0.01)
         if how == "hang":
-            print(handler._queue._helper.pid, flush=True)
+            print("diagnosed", flush=True)
             time.sleep(600)
         # Forked while the helper and its thread are there.
         child = multiprocessing.get_context("fork").Process(target=record, args=(handler, source, 2))

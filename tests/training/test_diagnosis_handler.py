@@ -24,8 +24,8 @@ from tb_gpudiag.training import diagnosis_queue, helper_process
 from tb_gpudiag.training.answers import Answer
 from tb_gpudiag.training.helper_process import HelperProcess
 from tests.report.reports import slow_loader
-from tests.service.helpers import eventually, is_alive
-from tests.training.stage import Diagnosed, FakeProfiler, content_of, handler
+from tests.service.helpers import children, eventually, is_alive
+from tests.training.stage import DEADLINE_S, Diagnosed, FakeProfiler, content_of, handler
 
 LOGGER = "tb_gpudiag.training"
 
@@ -38,10 +38,6 @@ def profiler(tmp_path: Path) -> FakeProfiler:
 @pytest.fixture(autouse=True)
 def all_messages(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
-
-
-def helper_of(made: tb_gpudiag.DiagnosisHandler) -> HelperProcess:
-    return made._queue._helper
 
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -58,11 +54,19 @@ def test_it_takes_the_arguments_of_torchs_handler() -> None:
         tb_gpudiag.DiagnosisHandler("log", keep=0)
 
 
-def test_a_spawned_process_gets_a_handler_of_its_own(tmp_path: Path) -> None:
-    made = tb_gpudiag.DiagnosisHandler(tmp_path, "rank0", keep=2, on_diagnosis=print, writer=tmp_path)
+@pytest.mark.usefixtures("diagnosed_in_process")
+def test_a_spawned_process_gets_a_handler_of_its_own(
+    tmp_path: Path, profiler: FakeProfiler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    made = tb_gpudiag.DiagnosisHandler(log, "rank0", keep=2, on_diagnosis=print, writer=tmp_path / "events")
     again = pickle.loads(pickle.dumps(made))
-    assert again._arguments == (tmp_path, "rank0", False)
-    assert again._options == {"on_diagnosis": print, "keep": 2, "writer": tmp_path}
+    for _ in range(3):
+        again(profiler)
+    again.close(DEADLINE_S)
+    assert [path.name.split(".")[0] for path in log.iterdir()] == ["rank0"] * 2
+    assert 'name: "input_pipeline"' in capsys.readouterr().out
+    assert len(list((tmp_path / "events" / "gpudiag").iterdir())) == 1
 
 
 @pytest.mark.usefixtures("diagnosed_in_process")
@@ -154,7 +158,7 @@ def test_failures_of_others_do_not_stop_it(
     tmp_path: Path, profiler: FakeProfiler, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A broken recording, a callback that raises, and a helper that is killed."""
-    got = Diagnosed()
+    got, others = Diagnosed(), children()
 
     def on_diagnosis(report: object) -> None:
         got(report)  # type: ignore[arg-type]
@@ -164,7 +168,7 @@ def test_failures_of_others_do_not_stop_it(
         made(FakeProfiler(b"not a trace"))
         made(profiler)
         got.expect(1)
-        pid = eventually(lambda: helper_of(made).pid)
+        (pid,) = children() - others
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: not is_alive(pid))
         made(profiler)
@@ -182,12 +186,12 @@ def test_the_helper_ends_when_it_is_idle_and_starts_again(
     tmp_path: Path, profiler: FakeProfiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(diagnosis_queue, "IDLE_S", 0.05)
-    got = Diagnosed()
+    got, others = Diagnosed(), children()
     with handler(tmp_path / "log", on_diagnosis=got) as made:
         for count in (1, 2):
             made(profiler)
             got.expect(count)
-            eventually(lambda: helper_of(made).pid is None)
+            eventually(lambda: not children() - others)
             eventually(lambda: not any(t.name == "gpudiag-training" for t in threading.enumerate()))
 
 
@@ -275,25 +279,23 @@ def test_recordings_with_findings_stay_longest(tmp_path: Path, profiler: FakePro
 
 @pytest.mark.slow
 def test_the_helper_does_not_load_torch(tmp_path: Path, profiler: FakeProfiler) -> None:
-    got = Diagnosed()
+    got, others = Diagnosed(), children()
     with handler(tmp_path / "log", on_diagnosis=got) as made:
         made(profiler)
         got.expect(1)
-        pid = eventually(lambda: helper_of(made).pid)
+        (pid,) = children() - others
         assert not re.search(r"libtorch|libcuda|libc10", Path(f"/proc/{pid}/maps").read_text())
     assert not is_alive(pid)
 
 
 @pytest.mark.slow
-def test_the_helper_has_the_lowest_priority_from_its_start() -> None:
-    helper = HelperProcess()
-    assert helper_process.COMMAND[1:] == ("-m", "tb_gpudiag.training.helper")
-    process = helper._start()
-    try:
-        eventually(lambda: os.getpriority(os.PRIO_PROCESS, process.pid) == 19)
-    finally:
-        process.kill()
-        process.communicate()
+def test_the_helper_has_the_lowest_priority(tmp_path: Path, profiler: FakeProfiler) -> None:
+    made, others = tb_gpudiag.DiagnosisHandler(tmp_path / "log"), children()
+    made(profiler)
+    (pid,) = eventually(lambda: children() - others)
+    eventually(lambda: os.getpriority(os.PRIO_PROCESS, pid) == 19)
+    made.close(0.01)
+    eventually(lambda: not is_alive(pid))
 
 
 @pytest.mark.parametrize("module", ["diagnosis_handler", "helper"])
@@ -304,9 +306,13 @@ def test_the_training_and_a_helper_that_starts_import_little(module: str) -> Non
     assert done.stdout.strip() == ""
 
 
-def test_a_helper_that_ends_is_reported_with_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = "import os, sys, time; sys.stdin.readline(); os.close(1); time.sleep(0.3); os._exit(3)"
+def test_a_helper_that_ends_is_reported_with_its_own_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = "import os, sys, time; sys.stdin.readline(); os.close(1); time.sleep(0.1); os._exit(3)"
     monkeypatch.setattr(helper_process, "COMMAND", (sys.executable, "-c", program))
-    helper = HelperProcess()
-    assert helper.ask({}, 60.0) == Answer(False, "the helper process ended (exit code 3)")
-    assert helper.pid is None
+    made, others = tb_gpudiag.DiagnosisHandler(tmp_path / "log"), children()
+    made(FakeProfiler(b"{}"))
+    made.close(DEADLINE_S)
+    assert messages(caplog)[0].endswith("was not diagnosed: the helper process ended (exit code 3)")
+    assert children() == others

@@ -13,8 +13,8 @@ import pytest
 from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.training import diagnosis_queue
 from tests.report.reports import slow_loader
-from tests.service.helpers import eventually, is_alive
-from tests.training.stage import Diagnosed, FakeProfiler, content_of, handler
+from tests.service.helpers import children, eventually, is_alive
+from tests.training.stage import FakeProfiler, content_of, handler
 
 pytestmark = pytest.mark.slow
 
@@ -49,11 +49,11 @@ def test_each_process_diagnoses_its_own_recordings(tmp_path: Path, how: str) -> 
 def test_the_helper_ends_with_its_parent_however_that_ends(tmp_path: Path) -> None:
     process = job(tmp_path, "hang")
     assert process.stdout is not None
-    pid = int(process.stdout.readline())
-    assert is_alive(pid)
+    assert process.stdout.readline() == "diagnosed\n"
+    (helper,) = children(process.pid)
     process.kill()
     process.communicate()
-    eventually(lambda: not is_alive(pid))
+    eventually(lambda: not is_alive(helper))
 
 
 def memory_bytes(pid: int | str) -> int:
@@ -63,29 +63,31 @@ def memory_bytes(pid: int | str) -> int:
 def test_hundreds_of_recordings_leave_nothing_behind(tmp_path: Path) -> None:
     """Some are diagnosed, others skipped. Files, threads, processes and memory do not grow."""
     profiler = FakeProfiler(content_of(slow_loader(), tmp_path))
-    got = Diagnosed()
+    diagnosed = 0
+    others = children()
+
+    def count(_: object) -> None:
+        nonlocal diagnosed
+        diagnosed += 1
 
     def state() -> tuple[int, int, int]:
-        tasks = Path("/proc/self/task").glob("*/children")
-        children = sum(len(task.read_text().split()) for task in tasks)
-        return len(os.listdir("/proc/self/fd")), threading.active_count(), children
+        return len(os.listdir("/proc/self/fd")), threading.active_count(), len(children())
 
-    def last_report_is_there() -> bool:
-        got.reports[:-1] = []
-        return not made._queue._waiting and not made._queue._busy
+    def helper_bytes() -> int:
+        (helper,) = children() - others
+        return memory_bytes(helper)
 
-    with handler(tmp_path / "log", on_diagnosis=got, keep=5) as made:
+    with handler(tmp_path / "log", on_diagnosis=count, keep=5) as made:
         for number in range(RECORDINGS):
             made(profiler)
             if number % BURST == 0:
-                eventually(last_report_is_there)
+                eventually(lambda number=number: diagnosed + made.skipped > number)  # type: ignore[misc]
             if number == 2 * BURST:
-                before, memory = state(), memory_bytes("self")
-                helper = memory_bytes(made._queue._helper.pid or "self")
-        eventually(last_report_is_there)
+                before, memory, helper = state(), memory_bytes("self"), helper_bytes()
+        eventually(lambda: diagnosed + made.skipped == RECORDINGS)
         assert state() == before
         assert memory_bytes("self") - memory < 20 * MIB
-        assert memory_bytes(made._queue._helper.pid or "self") - helper < 100 * MIB
+        assert helper_bytes() - helper < 100 * MIB
         assert RECORDINGS / 2 < made.skipped < RECORDINGS * 9 / 10
     assert len(list((tmp_path / "log").iterdir())) == 5
     assert not any(thread.name == "gpudiag-training" for thread in threading.enumerate())

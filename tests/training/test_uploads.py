@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 import os
@@ -20,9 +21,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 import tb_gpudiag
 from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.trace.files.find import find_traces
-from tb_gpudiag.training import helper_process, store, uploads
+from tb_gpudiag.training import helper_process, uploads
 from tb_gpudiag.training.uploads import MOST_WAITING, Uploads
-from tests.service.helpers import eventually
+from tests.service.helpers import children, eventually
 from tests.training.stage import EAGER
 
 
@@ -34,6 +35,7 @@ class FailingFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has n
     pseudo_dirs = [""]  # noqa: RUF012
     error: Exception | None = None
     go_on = threading.Event()
+    began: list[str] = []  # noqa: RUF012
     seen: list[list[str]] = []  # noqa: RUF012
 
     @classmethod
@@ -41,6 +43,7 @@ class FailingFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has n
         return str(super()._strip_protocol(path.replace("failing://", "memory://")))
 
     def put_file(self, lpath: str, rpath: str, **options: Any) -> None:
+        self.began.append(Path(lpath).name)
         self.go_on.wait()
         if self.error is not None:
             raise self.error
@@ -58,6 +61,7 @@ def fast(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setattr(FailingFileSystem, "error", None)
     FailingFileSystem.store.clear()
+    FailingFileSystem.began.clear()
     FailingFileSystem.seen.clear()
     FailingFileSystem.go_on.set()
 
@@ -72,6 +76,15 @@ def made() -> Iterator[Uploads]:
 
 def names() -> list[str]:
     return sorted(Path(path).name for path in FailingFileSystem.store)
+
+
+def begun(name: str) -> bool:
+    return f"{name}.pt.trace.json" in FailingFileSystem.began
+
+
+def left(made: Uploads) -> list[str]:
+    """Return what waits on the local disk."""
+    return os.listdir(made.folder())
 
 
 def record(made: Uploads, name: str, *, diagnosed: bool = True) -> str:
@@ -95,7 +108,7 @@ def test_a_file_appears_whole_and_the_local_one_goes(made: Uploads) -> None:
 def test_what_waits_is_bounded_and_the_newest_stay(made: Uploads, caplog: pytest.LogCaptureFixture) -> None:
     FailingFileSystem.go_on.clear()
     paths = [record(made, "first")]
-    eventually(lambda: made._doing, "begun")
+    eventually(lambda: begun("first"))
     paths += [record(made, str(number)) for number in range(MOST_WAITING + 3)]
     assert [os.path.exists(path) for path in paths] == [True, *[False] * 3, *[True] * MOST_WAITING]
     assert made.lost == 3
@@ -110,35 +123,38 @@ def test_large_recordings_are_bounded_by_their_size(made: Uploads, monkeypatch: 
     monkeypatch.setattr(uploads, "MOST_WAITING_BYTES", 5)
     FailingFileSystem.go_on.clear()
     record(made, "first")
-    eventually(lambda: made._doing, "begun")
+    eventually(lambda: begun("first"))
     paths = [record(made, str(number)) for number in range(4)]
     assert [os.path.exists(path) for path in paths] == [False, False, True, True]
 
 
-def test_a_failure_is_logged_once_and_tried_again(made: Uploads, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_logged_once_and_tried_again(
+    made: Uploads, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "LONG_PAUSE_S", 0.001)
     caplog.set_level(logging.INFO, uploads.logger.name)
     FailingFileSystem.error = OSError(
         "https://key:secret@store/run?X-Amz-Signature=abc refused the connection"
     )
     for number in range(3):
         record(made, str(number))
-        eventually(lambda: made._failures >= uploads.ATTEMPTS, "given up")
+    eventually(lambda: len(FailingFileSystem.began) > 3 * uploads.ATTEMPTS, "tried again")
     (message,) = caplog.messages
     assert "failing://run could not be written: https://store/run refused the connection." in message
     FailingFileSystem.error = None
-    record(made, "3")
-    eventually(lambda: len(names()) == 4, "uploaded")
     eventually(lambda: caplog.messages[1:] == ["gpudiag: failing://run can be written again"], "logged")
-    assert os.listdir(made.folder()) == []
+    eventually(lambda: not left(made), "uploaded")
+    assert len(names()) == 3
+    assert len(caplog.messages) == 2
 
 
-def test_a_long_pause_ends(made: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "LONG_PAUSE_S", 0.01)
+def test_a_new_recording_ends_a_long_pause(made: Uploads, caplog: pytest.LogCaptureFixture) -> None:
     FailingFileSystem.error = OSError("down")
     record(made, "a")
-    eventually(lambda: made._failing, "given up")
+    eventually(lambda: "could not be written" in caplog.text, "given up")
     FailingFileSystem.error = None
-    eventually(lambda: names() == ["a.pt.trace.json"], "uploaded")
+    record(made, "b")
+    eventually(lambda: names() == ["a.pt.trace.json", "b.pt.trace.json"], "uploaded")
 
 
 def test_a_removed_recording_is_gone_wherever_it_was(made: Uploads) -> None:
@@ -146,14 +162,15 @@ def test_a_removed_recording_is_gone_wherever_it_was(made: Uploads) -> None:
     eventually(lambda: names() == ["done.pt.trace.json"], "uploaded")
     FailingFileSystem.go_on.clear()
     doing = record(made, "doing", diagnosed=False)
-    eventually(lambda: made._doing, "begun")
+    eventually(lambda: begun("doing"))
     waiting = record(made, "waiting")
     for path in (done, doing, waiting):
         made.remove(path)
     FailingFileSystem.go_on.set()
-    eventually(lambda: not made._tasks, "done")
+    eventually(lambda: not names(), "removed")
+    assert left(made) == []
+    made.close(30)
     assert names() == []
-    assert os.listdir(made.folder()) == []
 
 
 def test_a_removal_that_is_refused_blocks_nothing(made: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,11 +189,11 @@ def test_many_recordings_leave_nothing_behind(made: Uploads) -> None:
     kept: list[str] = []
     for number in range(100):
         kept.append(record(made, str(number)))
-        eventually(lambda: not made._tasks, "uploaded")
+        eventually(lambda: not left(made), "uploaded")
         if len(kept) > 2:
             made.remove(kept.pop(0))
     eventually(lambda: len(names()) == 2, "removed")
-    assert (made._undiagnosed, os.listdir(made.folder()), made.lost) == (set(), [], 0)
+    assert (left(made), made.lost) == ([], 0)
 
 
 def test_close_is_bounded_and_keeps_what_is_nowhere_else(
@@ -234,7 +251,8 @@ def test_a_fork_has_a_folder_of_its_own(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(store, "_loaded", lambda scheme: False)
+    loaded = importlib.import_module("fsspec.registry")  # the name fsspec.registry is that of a dict
+    monkeypatch.setattr(loaded, "registry", {})
     for url, package in (
         ("s3://bucket/run", r"'tb-gpudiag\[s3\]'"),
         ("gs://bucket/run", r"'tb-gpudiag\[gcs\]'"),
@@ -251,19 +269,12 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         tb_gpudiag.DiagnosisHandler("log", writer="s3://bucket/run")
 
 
-def test_a_url_has_no_file_to_touch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    schedule = tb_gpudiag.DiagnosisHandler("memory://run").on_demand()
-    Path("profile-now").touch()
-    assert schedule._why_armed(idle=True) == ""
-
-
 def test_a_url_of_a_local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Written by the helper: there is more than one process that can."""
     monkeypatch.setattr(helper_process, "COMMAND", EAGER)
-    made = Uploads(f"file://{tmp_path}/run")
-    assert made._helper is not None
+    made, before = Uploads(f"file://{tmp_path}/run"), children()
     record(made, "a")
+    eventually(lambda: children() - before, "started")
     made.close(60)
     assert os.listdir(tmp_path / "run") == ["a.pt.trace.json"]
     assert os.listdir(tmp_path / "temporary") == []
