@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.read import read_trace
-from tb_gpudiag.training import diagnosis_handler, diagnosis_queue, uploads
+from tb_gpudiag.training import diagnosis_queue, uploads
 from tests.report.reports import slow_loader
 from tests.s3.server import KEY_ID, SECRET, Store
 from tests.service.helpers import children, eventually
@@ -35,6 +38,16 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def profiler(tmp_path: Path) -> FakeProfiler:
     return FakeProfiler(content_of(slow_loader(), tmp_path))
+
+
+def distributed(rank: int, ranks: int) -> Any:
+    """Return what a rank of a job has as torch.distributed."""
+    return SimpleNamespace(
+        is_available=lambda: True,
+        is_initialized=lambda: True,
+        get_rank=lambda: rank,
+        get_world_size=lambda: ranks,
+    )
 
 
 def test_a_recording_is_diagnosed_and_uploaded(store: Store, temporary: Path, profiler: FakeProfiler) -> None:
@@ -128,7 +141,7 @@ def test_rank_0_reads_the_others_in_the_store(
         handler(store.url("run"), worker_name="rank1") as other,
     ):
         for rank, made in enumerate((first, other)):
-            monkeypatch.setattr(diagnosis_handler, "_rank_and_world_size", lambda rank=rank: (rank, 2))
+            monkeypatch.setitem(sys.modules, "torch.distributed", distributed(rank, ranks=2))
             made(FakeProfiler(contents[rank]))
         eventually(lambda: "Job 2 ranks: " in caplog.text, "the job's verdict")
     assert os.listdir(temporary) == []

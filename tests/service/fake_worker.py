@@ -1,7 +1,7 @@
 """An analysis process that does what its "trace" says, with the limits of the real one.
 
-The text of the "trace" is one word. Words without a branch in `analyze` succeed. Each start adds a line to
-the file GPUDIAG_TEST_STARTS.
+The text of the "trace" says what to do. Texts without a branch in `analyze` succeed. Each start adds a line
+to the file GPUDIAG_TEST_STARTS.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
     import numpy as np
 
     report = f'{{"state":"ready","progress":1.0,"report":{{"text":"{word}"}}}}'
-    return save(task, gzip.compress(report.encode()), {"x": np.arange(1000)}, {"sentence": word})
+    summary = {"sentence": word}
+    if word.startswith("saves "):
+        summary["row"] = f'{{"saving_share":{word.removeprefix("saves ")}}}'
+    return save(task, gzip.compress(report.encode()), {"x": np.arange(1000)}, summary)
 
 
 def note_start(name: str) -> None:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from tb_gpudiag.service.child_process import worker_environment
 from tb_gpudiag.service.jobs import COMMAND, Jobs, JobState
 from tb_gpudiag.service.protocol import Task
 from tb_gpudiag.service.settings import MIB, Settings
-from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE
 from tests.service.helpers import FAKE_WORKER, eventually, hasten, is_alive, trace_file, write_trace
 
@@ -266,18 +266,45 @@ def test_a_store_that_stalls_until_the_time_limit_is_asked_again(
     assert here.jobs.counts() == {"queued": 0, "running": 0, "failed": 0}
 
 
-@pytest.mark.parametrize(
-    ("failures", "crashes", "waits"),
-    [(1, 0, [30, 400, 1e9]), (2, 0, [400, 1e9]), (9, 2, [400, 1e9]), (3, 3, [])],
-)
-def test_the_wait_before_a_retry_grows(failures: int, crashes: int, waits: list[float]) -> None:
-    """A full disk may be freed at any time. A crash most likely comes again."""
-    path = TraceFile("p", ".", "w", "", 1, 1, "i")
-    error = JobFailed("The result cannot be saved.")
-    failed = jobs._Job(
-        "k", path, 0.0, "failed", error=error, ended_s=100.0, failures=failures, crashes=crashes
-    )
-    assert [s for s in (10, 30, 400, 1e9) if jobs._may_be_retried(failed, 100.0 + s)] == waits
+class Clock:
+    """Time passes only if the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._now_s = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: self._now_s)
+
+    def go_on(self, seconds: float) -> None:
+        self._now_s += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_the_wait_before_a_retry_grows(desk: Callable[..., Desk], clock: Clock) -> None:
+    """A full disk may be freed at any time."""
+    here = desk(command=("/nonexistent/python",))
+    here.failure("a", "fine")
+    for wait_s in (jobs.RETRY_AFTER_S, jobs.RETRY_LATER_S, jobs.RETRY_LATER_S):
+        clock.go_on(wait_s - 1)
+        assert here.ask("a").state == "failed"
+        clock.go_on(2)
+        assert here.ask("a").state == "queued"
+        here.failure("a", "fine")
+
+
+def test_a_file_that_crashes_three_processes_is_not_tried_again(
+    desk: Callable[..., Desk], clock: Clock
+) -> None:
+    here = desk()
+    here.failure("a", "crash")
+    for _ in range(2):
+        clock.go_on(jobs.RETRY_LATER_S + 1)
+        assert here.ask("a").state == "queued"
+        here.failure("a", "crash")
+    clock.go_on(1e9)
+    assert here.ask("a").state == "failed"
 
 
 def test_a_command_that_cannot_be_started_is_a_clear_failure(desk: Callable[..., Desk]) -> None:

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from tb_gpudiag.errors import Unreadable
+from tb_gpudiag.service import index as index_module
 from tb_gpudiag.service import remote_root
 from tb_gpudiag.service.index import LogIndex
 from tb_gpudiag.service.remote_root import RemoteRoot
@@ -122,7 +123,12 @@ def test_a_large_store_is_listed_less_often(seconds: float, pause_s: float) -> N
     assert bucket.asked == 2
 
 
-def test_the_scan_of_other_directories_does_not_wait() -> None:
+def test_the_scan_of_other_directories_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store's answer starts another scan."""
+    for pause in ("SCAN_EVERY_S", "SCAN_EVERY_IDLE_S"):
+        monkeypatch.setattr(index_module, pause, 600.0)
+    monkeypatch.setattr(index_module, "SHARE_OF_TIME", 1.0)
+    monkeypatch.setattr(index_module, "WAIT_FOR_STORES_S", 0.01)
     hangs = threading.Event()
 
     def find(root: str, _tell: Tell) -> Found:
@@ -132,11 +138,15 @@ def test_the_scan_of_other_directories_does_not_wait() -> None:
         return Found([TraceFile(f"{root}/b", ".", "b", "", 1, 0, "v1")])
 
     index = LogIndex([Root(URL, "remote"), Root("/log", "local")], find=find)
-    index.scan()
-    assert [entry.file.run for entry in index.snapshot().entries.values()] == ["local"]
+
+    def runs() -> list[str]:
+        return [entry.file.run for entry in index.snapshot().entries.values()]
+
+    index.start()
+    assert index.wait_for_first_scan(60.0)
+    assert runs() == ["local"]
     assert [problem.what for problem in index.snapshot().problems] == ["the store has not answered yet"]
     hangs.set()
-    eventually(index._wake.is_set, "woken")
-    index.scan()
-    assert [entry.file.run for entry in index.snapshot().entries.values()] == ["remote", "local"]
+    eventually(lambda: runs() == ["remote", "local"])
     assert index.snapshot().problems == ()
+    index.close()

@@ -5,20 +5,21 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service import index, runs
+from tb_gpudiag.service.jobs import Jobs
 from tb_gpudiag.service.pending import Pending
 from tb_gpudiag.service.roots import Root
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
 from tests.builder import SnapshotBuilder
-from tests.service.helpers import FAKE_WORKER, eventually, hasten, write_trace
+from tests.service.helpers import DEADLINE_S, FAKE_WORKER, eventually, hasten, write_trace
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
@@ -261,14 +262,17 @@ def test_the_table_of_runs_asks_for_the_state_of_jobs_without_a_lock(
     """A job that changes takes the two locks in the other order, so that both would wait forever."""
     write_trace(tmp_path / "log" / "run", "worker.7", "hello")
     service = serve()
-    locked = []
+    asking, served = threading.current_thread(), []
 
-    def state(key: str) -> None:
-        locked.append(service._overview._lock.locked())
+    def state(_jobs: Jobs, key: str) -> None:
+        if threading.current_thread() is asking:
+            other = threading.Thread(target=lambda: served.append(service.traces()), daemon=True)
+            other.start()
+            other.join(DEADLINE_S)
 
-    monkeypatch.setattr(service._jobs, "state", state)
+    monkeypatch.setattr(Jobs, "state", state)
     assert len(service.runs().rows) == 1
-    assert locked == [False]
+    assert len(served) == 1
 
 
 def test_the_first_rows_are_those_that_the_page_shows_first_and_the_others_follow(
@@ -276,15 +280,13 @@ def test_the_first_rows_are_those_that_the_page_shows_first_and_the_others_follo
 ) -> None:
     monkeypatch.setattr(runs, "MOST_ROWS", 2)
     savings = {"a/1": 0.1, "b/1": 0.3, "b/2": None, "a/2": 0.5, "b/3": 0.2}
-    for run in savings:
-        write_trace(tmp_path / "log" / run, "worker.7", run)
+    for run, saving in savings.items():
+        write_trace(tmp_path / "log" / run, "worker.7", f"saves {saving}")
     service = serve()
     eventually(lambda: len(service.traces().traces) == len(savings))
     for entry in service.traces().traces:
-        saving = savings[entry.run]
-        if saving is not None:
-            row = to_json(pb.RunRow(run=entry.run, saving_share=saving))
-            service._overview._summaries[service._overview._keys[entry.id]] = {"row": row}
+        if savings[entry.run] is not None:
+            text_of(service, entry.id)
 
     table = service.runs(first=3)
     assert [row.run for row in table.rows] == ["a/2", "a/1", "b/1"]

@@ -146,7 +146,6 @@ def index(log: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogIndex]:
     hasten(monkeypatch)
     monkeypatch.setattr(index_module, "PART_EVERY_S", 0.0)
     found = LogIndex([Root(str(log))])
-    found._next_part_s = 0.0
     yield found
     found.close()
 
