@@ -22,13 +22,13 @@ from tb_gpudiag.errors import GpudiagError, LimitReached, UsageError
 from tb_gpudiag.query import DEFAULT_MATCHES, MOST_FIRST_RUNS, MOST_MATCHES, Query
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_json
+from tb_gpudiag.service.analyses.pending import Pending, problem
 from tb_gpudiag.service.exports import FORMATS
-from tb_gpudiag.service.pending import Pending, problem
-from tb_gpudiag.service.records import RecordReader
-from tb_gpudiag.service.roots import roots_from
+from tb_gpudiag.service.index.records import RecordReader
+from tb_gpudiag.service.index.roots import roots_from
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import settings_from
-from tb_gpudiag.service.slice_messages import Argument
+from tb_gpudiag.service.slices.slice_messages import Argument
 from tb_gpudiag.training.event_records import TAG
 
 PLUGIN_NAME = "gpudiag"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from tb_gpudiag.service import guarded_memory
+from tb_gpudiag.service.processes import guarded_memory
 
 if TYPE_CHECKING:
     from tb_gpudiag.training.answers import Answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.errors import EmptyFile, NotATrace, TraceError, url_secrets, without_url_secrets
-from tb_gpudiag.service.pending import problem
+from tb_gpudiag.service.analyses.pending import problem
 
 
 def test_an_error_says_what_where_and_what_to_do() -> None:

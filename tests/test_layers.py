@@ -286,12 +286,16 @@ def test_every_module_has_its_layer() -> None:
         ("rules.x", "def f():\n    from tb_gpudiag import report", False),
         ("rules.x", "from ..report import build", False),
         ("rules.x", "import tb_gpudiag.cli.main", False),
-        ("rules.x", "import importlib\nimportlib.import_module('tb_gpudiag.service.jobs')", False),
+        (
+            "rules.x",
+            "import importlib\nimportlib.import_module('tb_gpudiag.service.analyses.analysis_queue')",
+            False,
+        ),
         ("facts.x", "from tb_gpudiag.trace.events import Events", True),
         ("facts.x", "if TYPE_CHECKING:\n    from tb_gpudiag.rules.rule import Rule", False),
         ("trace.x", "from tb_gpudiag.errors import TraceError", True),
         ("errors", "from tb_gpudiag.trace import read", False),
-        ("plugin", "from tb_gpudiag.service.jobs import Jobs", True),
+        ("plugin", "from tb_gpudiag.service.analyses.analysis_queue import AnalysisQueue", True),
     ],
 )
 def test_a_breach_is_seen_however_it_is_written(module: str, code: str, allowed: bool) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.service.child_process import worker_environment
+from tb_gpudiag.service.processes.child_process import worker_environment
 from tests.builder import TraceBuilder
 from tests.service.helpers import FAKE_WORKER, eventually, is_alive, write_trace
 

@@ -23,7 +23,7 @@ from tb_gpudiag.cli.assistant_rows import (
 )
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.jobs.rules.job_registry import find_any_rule
-from tb_gpudiag.service.pending import Pending
+from tb_gpudiag.service.analyses.pending import Pending
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.wording.format import one_line
 

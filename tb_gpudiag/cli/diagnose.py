@@ -29,8 +29,8 @@ from tb_gpudiag.report.slices.embedded import embedded
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.wire import to_dict
-from tb_gpudiag.service.guarded_memory import MemoryLimit
-from tb_gpudiag.service.run_rows import job_row, run_row
+from tb_gpudiag.service.index.run_rows import job_row, run_row
+from tb_gpudiag.service.processes.guarded_memory import MemoryLimit
 from tb_gpudiag.trace.files.find import TraceFile
 
 # Programs expect a document, even if nothing could be read.

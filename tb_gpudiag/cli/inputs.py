@@ -15,7 +15,7 @@ from tb_gpudiag.errors import GpudiagError, NothingToRead
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 
 if TYPE_CHECKING:
-    from tb_gpudiag.service.digests import Digested
+    from tb_gpudiag.service.analyses.digests import Digested
 
 Show = Callable[[float, str], None]
 """Called with the number of files done and the name of the stage."""
@@ -120,11 +120,11 @@ def digested(
 ) -> Iterator[Digested]:
     """Digest the files, with a progress bar. Yield them in the order in which they are done."""
     if dask is not None:
-        from tb_gpudiag.service.dask_digests import digest_on_cluster
+        from tb_gpudiag.service.analyses.dask_digests import digest_on_cluster
 
         outcomes = digest_on_cluster(files, dask)
     else:
-        from tb_gpudiag.service.digests import digest_all
+        from tb_gpudiag.service.analyses.digests import digest_all
 
         outcomes = digest_all(files, processes)
     with progress_bar(len(files), quiet=quiet) as show:

@@ -13,7 +13,7 @@ from tb_gpudiag.cli.assistant import Assistant
 from tb_gpudiag.cli.assistant_rows import Answer
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report.wire import dump
-from tb_gpudiag.service.roots import roots_from
+from tb_gpudiag.service.index.roots import roots_from
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.trace.files.source import is_remote

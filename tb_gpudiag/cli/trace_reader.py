@@ -1,4 +1,4 @@
-"""Diagnose a trace for a command, or take what others know of it: see service/reuse.py."""
+"""Diagnose a trace for a command, or take what others know of it: see service/caches/reuse.py."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tb_gpudiag.cli.output import tell
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report.diagnosis import Progress
-from tb_gpudiag.service.claims import claim_of, known_or_claimed
-from tb_gpudiag.service.diagnoses import Diagnosis, Result, diagnose_whole
-from tb_gpudiag.service.reuse import Marker, has_sidecar, known_diagnosis, share, write_sidecar
+from tb_gpudiag.service.analyses.diagnoses import Diagnosis, Result, diagnose_whole
+from tb_gpudiag.service.caches.claims import claim_of, known_or_claimed
+from tb_gpudiag.service.caches.reuse import Marker, has_sidecar, known_diagnosis, share, write_sidecar
+from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.settings import settings_from
-from tb_gpudiag.service.shared_cache import SharedCache
 from tb_gpudiag.trace.files.find import TraceFile
 
 

@@ -18,13 +18,13 @@ from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.views.html import document_html
 from tb_gpudiag.report.views.markdown import document_markdown
 from tb_gpudiag.report.wire import dump, from_json, to_dict
-from tb_gpudiag.service.child_process import lower_priority
-from tb_gpudiag.service.entry import CorruptEntry, Entry, read_entry
+from tb_gpudiag.service.analyses.protocol import line_of_error
+from tb_gpudiag.service.analyses.worker import end_with_parent, first_line
+from tb_gpudiag.service.caches.cache_entry import CorruptEntry, Entry, read_entry
 from tb_gpudiag.service.exports import CORRUPT, READY, Order
-from tb_gpudiag.service.memory_limit import limit_memory
-from tb_gpudiag.service.protocol import line_of_error
+from tb_gpudiag.service.processes.child_process import lower_priority
+from tb_gpudiag.service.processes.memory_limit import limit_memory
 from tb_gpudiag.service.settings import MIB
-from tb_gpudiag.service.worker import end_with_parent, first_line
 
 Write = Callable[[bytes], object]
 

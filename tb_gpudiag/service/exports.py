@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from tb_gpudiag.errors import JobFailed, LimitReached
-from tb_gpudiag.service.entry import CorruptEntry
-from tb_gpudiag.service.piped_process import end, start
-from tb_gpudiag.service.protocol import error_of
+from tb_gpudiag.service.analyses.protocol import error_of
+from tb_gpudiag.service.caches.cache_entry import CorruptEntry
+from tb_gpudiag.service.processes.piped_process import end, start
 from tb_gpudiag.trace.files.find import TraceFile
 
 # Each takes one core, and for HTML the memory of the timeline.

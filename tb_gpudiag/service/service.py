@@ -12,21 +12,21 @@ from typing import Any, TypeVar
 
 from tb_gpudiag.errors import GpudiagError, LimitReached, Unreadable, UsageError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.service.cache import Cache
-from tb_gpudiag.service.entry import CorruptEntry
+from tb_gpudiag.service.analyses.analysis_queue import COMMAND, AnalysisQueue
+from tb_gpudiag.service.analyses.pending import Pending, diagnosis_key
+from tb_gpudiag.service.analyses.reductions import Reduced, Reductions
+from tb_gpudiag.service.caches.cache import Cache
+from tb_gpudiag.service.caches.cache_entry import CorruptEntry
+from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.exports import Export, Exports, Order
-from tb_gpudiag.service.index import LogIndex, TraceEntry
-from tb_gpudiag.service.jobs import COMMAND, Jobs
-from tb_gpudiag.service.overview import Overview
-from tb_gpudiag.service.pending import Pending, diagnosis_key
-from tb_gpudiag.service.records import RecordReader
-from tb_gpudiag.service.reductions import Reduced, Reductions
-from tb_gpudiag.service.related import ranks_of, recordings_of
-from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.index.log_index import LogIndex, TraceEntry
+from tb_gpudiag.service.index.overview import Overview
+from tb_gpudiag.service.index.records import RecordReader
+from tb_gpudiag.service.index.related import ranks_of, recordings_of
+from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.settings import Settings
-from tb_gpudiag.service.shared_cache import SharedCache
-from tb_gpudiag.service.slice_messages import Argument, Question
-from tb_gpudiag.service.slices import Busy, Slices
+from tb_gpudiag.service.slices.slice_messages import Argument, Question
+from tb_gpudiag.service.slices.slices import Busy, Slices
 from tb_gpudiag.trace.files.source import is_remote
 from tb_gpudiag.version import __version__
 
@@ -55,7 +55,7 @@ class Service:
             lambda ranks, there: self._reductions.known_job(ranks, there),
             SharedCache.of(settings),
         )
-        self._jobs = Jobs(
+        self._jobs = AnalysisQueue(
             settings,
             self._cache,
             on_change=self._overview.changed,

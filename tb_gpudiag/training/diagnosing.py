@@ -20,7 +20,7 @@ from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.report.job_view import heading
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import only_trace
-from tb_gpudiag.service.guarded_memory import MemoryLimit
+from tb_gpudiag.service.processes.guarded_memory import MemoryLimit
 from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.training import store
 from tb_gpudiag.training.answers import Answer

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tb_gpudiag.service.child_process import die_with_parent, lower_priority
+from tb_gpudiag.service.processes.child_process import die_with_parent, lower_priority
 
 # The lowest priority: on a busy core, 1.5% of its time.
 NICE: Final = 19

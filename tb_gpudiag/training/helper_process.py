@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Any, Final
 
-from tb_gpudiag.service.child_process import worker_environment
+from tb_gpudiag.service.processes.child_process import worker_environment
 from tb_gpudiag.training.answers import Answer
 
 COMMAND = (sys.executable, "-m", "tb_gpudiag.training.helper")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import IO, Any, Final
 
-from tb_gpudiag.service.child_process import without_collecting
+from tb_gpudiag.service.processes.child_process import without_collecting
 from tb_gpudiag.training.answers import Answer
 
 STORE: Final = "store"

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
 
-from tb_gpudiag.service.index import LogIndex
-from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.index.log_index import LogIndex
+from tb_gpudiag.service.index.roots import Root
 from tests.benchmarks.load import OTHER_ROUTE
 from tests.service.helpers import eventually
 from tests.slow_storage import slow_python_path

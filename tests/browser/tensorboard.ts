@@ -143,7 +143,7 @@ function analyze(logdir: string, cache: string, runs: readonly string[]): void {
   const script = `
 import sys
 from pathlib import Path
-from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
 from tests.service.helpers import eventually

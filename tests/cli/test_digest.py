@@ -13,8 +13,8 @@ from tb_gpudiag.digest.digest import Digest, texts
 from tb_gpudiag.digest.digest_files import find_digests, read_digest
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.errors import JobFailed, NotATrace, Unreadable
-from tb_gpudiag.service import reuse
-from tb_gpudiag.service.digests import digest_all
+from tb_gpudiag.service.analyses.digests import digest_all
+from tb_gpudiag.service.caches import reuse
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
 

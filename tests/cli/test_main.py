@@ -126,7 +126,8 @@ import sys, time
 import numpy as np
 from tb_gpudiag.cli import trace_reader
 from tb_gpudiag.cli.main import main
-from tb_gpudiag.service import guarded_memory, memory_limit
+from tb_gpudiag.service.processes import guarded_memory
+from tb_gpudiag.service.processes import memory_limit
 
 memory_limit.REFUSED_AT = {refused_at}
 guarded_memory.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() + (100 << 20)

@@ -17,7 +17,7 @@ from tb_gpudiag.cli.assistant import Assistant
 from tb_gpudiag.cli.assistant_rows import ANSWER_BYTES
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.errors import UsageError
-from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
 from tests.builder import TraceBuilder

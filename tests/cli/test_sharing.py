@@ -13,7 +13,7 @@ import pytest
 from tb_gpudiag.cli import trace_reader
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.service import reuse
+from tb_gpudiag.service.caches import reuse
 from tb_gpudiag.trace.files.find import TraceFile
 from tests.builder import TraceBuilder
 

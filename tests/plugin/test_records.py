@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.service import records
+from tb_gpudiag.service.index import records
 from tb_gpudiag.training.compact_record import record_of
 from tb_gpudiag.training.event_records import append_to
 from tests.plugin.server import Server

@@ -15,7 +15,7 @@ from tensorboard.plugins import base_plugin
 
 from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE
 from tb_gpudiag.loader import Loader
-from tb_gpudiag.service.index import LogIndex
+from tb_gpudiag.service.index.log_index import LogIndex
 from tb_gpudiag.trace.files.find import Found
 from tests.plugin.server import Server
 from tests.service.helpers import eventually
@@ -233,7 +233,7 @@ def test_loading_does_not_look_at_the_directory(
     def find(root: str) -> Found:
         raise AssertionError("scanned while loading")
 
-    monkeypatch.setattr("tb_gpudiag.service.index.find_traces", find)
+    monkeypatch.setattr("tb_gpudiag.service.index.log_index.find_traces", find)
     serve()
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.service import jobs, remote_root
+from tb_gpudiag.service.analyses import analysis_queue
+from tb_gpudiag.service.index import remote_root
 from tb_gpudiag.trace.files import remote
 from tests.builder import TraceBuilder
 from tests.plugin.server import Server
@@ -99,7 +100,7 @@ def test_a_store_that_never_answered(
 
 @pytest.mark.usefixtures("server")
 def test_a_stalled_read_is_tried_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "RETRY_AFTER_S", 0.5)
+    monkeypatch.setattr(analysis_queue, "RETRY_AFTER_S", 0.5)
     monkeypatch.setenv("GPUDIAG_TIME_LIMIT_S", "6")
     here = Server(logdir=store.url("log"))
     try:
@@ -129,9 +130,9 @@ def test_tensorboards_own_process(store: Store, tmp_path: Path) -> None:
     path = path_with_patch(
         tmp_path,
         """
-        from tb_gpudiag.service import index
+        from tb_gpudiag.service.index import log_index
         from tb_gpudiag.trace.files import remote
-        index.SETTLED_AFTER_S = 0.3
+        log_index.SETTLED_AFTER_S = 0.3
         remote.ATTEMPTS = 1  # s3fs makes several of each
         """,
     )

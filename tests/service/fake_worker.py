@@ -15,9 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tb_gpudiag.errors import NoAnswer, NotATrace
-from tb_gpudiag.service import memory_limit, worker
-from tb_gpudiag.service.protocol import Task
-from tb_gpudiag.service.worker import save
+from tb_gpudiag.service.analyses import worker
+from tb_gpudiag.service.analyses.protocol import Task
+from tb_gpudiag.service.analyses.worker import save
+from tb_gpudiag.service.processes import memory_limit
 
 
 def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
@@ -51,7 +52,7 @@ def analyze(task: Task, progress: Callable[[float, str], None]) -> Path:
         progress(0.5, WAITING_FOR_STORE)
         time.sleep(600)
     elif word == "patient":
-        from tb_gpudiag.service.claims import WAITING
+        from tb_gpudiag.service.caches.claims import WAITING
 
         for _ in range(90):
             progress(0.0, WAITING)

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tb_gpudiag.service import index, jobs
+from tb_gpudiag.service.analyses import analysis_queue
+from tb_gpudiag.service.index import log_index
 from tb_gpudiag.trace.files.find import TraceFile
 
 FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
@@ -77,8 +78,8 @@ def write_trace(folder: Path, name: str, text: str = "fine", *, age_s: float = 3
 
 def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the intervals of scans and checks."""
-    monkeypatch.setattr(index, "SCAN_EVERY_S", 0.05)
-    monkeypatch.setattr(index, "SCAN_EVERY_IDLE_S", 0.05)
-    monkeypatch.setattr(index, "SHARE_OF_TIME", 1.0)
-    monkeypatch.setattr(index, "SETTLED_AFTER_S", 0.3)
-    monkeypatch.setattr(jobs, "TICK_S", 0.02)
+    monkeypatch.setattr(log_index, "SCAN_EVERY_S", 0.05)
+    monkeypatch.setattr(log_index, "SCAN_EVERY_IDLE_S", 0.05)
+    monkeypatch.setattr(log_index, "SHARE_OF_TIME", 1.0)
+    monkeypatch.setattr(log_index, "SETTLED_AFTER_S", 0.3)
+    monkeypatch.setattr(analysis_queue, "TICK_S", 0.02)

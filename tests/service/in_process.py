@@ -17,12 +17,12 @@ from types import SimpleNamespace
 import pytest
 
 from tb_gpudiag.errors import GpudiagError
-from tb_gpudiag.service import jobs, worker
-from tb_gpudiag.service.protocol import Done, Failed, Task
+from tb_gpudiag.service.analyses import analysis_queue, worker
+from tb_gpudiag.service.analyses.protocol import Done, Failed, Task
 from tests.service import fake_worker
 from tests.service.helpers import FAKE_WORKER
 
-ANALYSES = {jobs.COMMAND: worker.analyze, FAKE_WORKER: fake_worker.analyze}
+ANALYSES = {analysis_queue.COMMAND: worker.analyze, FAKE_WORKER: fake_worker.analyze}
 
 
 class Analysis:
@@ -60,7 +60,7 @@ class Analysis:
 def analyses_in_process() -> Iterator[None]:
     """Start threads and not processes within this block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jobs, "subprocess", SimpleNamespace(Popen=Analysis, PIPE=subprocess.PIPE))
+        patch.setattr(analysis_queue, "subprocess", SimpleNamespace(Popen=Analysis, PIPE=subprocess.PIPE))
         yield
 
 

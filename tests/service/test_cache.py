@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_gpudiag.service import cache as cache_module
-from tb_gpudiag.service.cache import Cache, digest_of_code, entry_key
-from tb_gpudiag.service.child_process import worker_environment
-from tb_gpudiag.service.entry import HEAD, Arrays, CorruptEntry, Entry, write_entry
+from tb_gpudiag.service.caches import cache as cache_module
+from tb_gpudiag.service.caches.cache import Cache, digest_of_code, entry_key
+from tb_gpudiag.service.caches.cache_entry import HEAD, Arrays, CorruptEntry, Entry, write_entry
+from tb_gpudiag.service.processes.child_process import worker_environment
 
 
 def fill(draft: Path, text: str = "report", numbers: int = 100) -> None:
@@ -300,7 +300,7 @@ def test_entries_in_temporary_files_are_found_trimmed_and_deleted_at_exit(tmp_pa
     script = """
         import sys
         from pathlib import Path
-        from tb_gpudiag.service.cache import Cache
+        from tb_gpudiag.service.caches.cache import Cache
         from tests.service.test_cache import put
         cache = Cache(None, limit_bytes=250_000)
         entries = [put(cache, key, numbers=12_500) for key in "abc"]
@@ -344,7 +344,7 @@ def test_many_processes_at_once_leave_whole_entries(tmp_path: Path) -> None:
     """All write, drop and trim the same keys while this one reads."""
     script = f"""
         from pathlib import Path
-        from tb_gpudiag.service.cache import Cache
+        from tb_gpudiag.service.caches.cache import Cache
         from tests.service.test_cache import fill
         cache = Cache(Path({str(tmp_path / "cache")!r}), limit_bytes=300_000)
         for turn in range(8):

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.report.diagnosis import only_trace
-from tb_gpudiag.service import claims
-from tb_gpudiag.service.child_process import worker_environment
-from tb_gpudiag.service.claims import Claim, known_or_claimed
-from tb_gpudiag.service.shared_cache import SharedCache
-from tb_gpudiag.service.trace_content import content_key
+from tb_gpudiag.service.caches import claims
+from tb_gpudiag.service.caches.claims import Claim, known_or_claimed
+from tb_gpudiag.service.caches.shared_cache import SharedCache
+from tb_gpudiag.service.caches.trace_content import content_key
+from tb_gpudiag.service.processes.child_process import worker_environment
 from tests.report.reports import slow_loader
 from tests.service.helpers import eventually
 from tests.service.test_shared_cache import KEY, MARK, put
@@ -27,8 +27,8 @@ from tests.test_plugin_process import REPOSITORY, TensorBoard
 OWNER = """
 import sys, time
 from pathlib import Path
-from tb_gpudiag.service import claims
-from tb_gpudiag.service.shared_cache import SharedCache
+from tb_gpudiag.service.caches import claims
+from tb_gpudiag.service.caches.shared_cache import SharedCache
 claims.TOUCH_EVERY_S = 1e9 if sys.argv[3] == "hang" else 0.05
 assert not claims.Claim(SharedCache(Path(sys.argv[1]), 1 << 20), sys.argv[2]).is_anothers()
 print("claimed", flush=True)

@@ -14,7 +14,7 @@ import pytest
 
 from tb_gpudiag.digest.digest import texts
 from tb_gpudiag.errors import JobFailed, NotATrace, UsageError
-from tb_gpudiag.service.dask_digests import digest_on_cluster
+from tb_gpudiag.service.analyses.dask_digests import digest_on_cluster
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
 
@@ -91,6 +91,6 @@ def test_a_lost_scheduler_keeps_what_is_done(cluster: Any, tmp_path: Path) -> No
 
 
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tb_gpudiag.service.dask_digests.CONNECT_S", 1)
+    monkeypatch.setattr("tb_gpudiag.service.analyses.dask_digests.CONNECT_S", 1)
     with pytest.raises(UsageError, match="does not answer"):
         list(digest_on_cluster(write(tmp_path, "a"), "tcp://127.0.0.1:9"))

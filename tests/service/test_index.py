@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.errors import Unreadable
-from tb_gpudiag.service import index as index_module
-from tb_gpudiag.service.index import LogIndex, Snapshot
-from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.index import log_index as index_module
+from tb_gpudiag.service.index.log_index import LogIndex, Snapshot
+from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.trace.files.find import Found, Tell, TraceFile
 from tests.service.helpers import eventually, hasten, write_trace
 

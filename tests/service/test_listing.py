@@ -7,8 +7,8 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.service import listing
-from tb_gpudiag.service.listing import Listing
+from tb_gpudiag.service.index import listing
+from tb_gpudiag.service.index.listing import Listing
 
 
 class Page:

@@ -13,7 +13,7 @@ from tb_gpudiag.digest.building.record_digest import record_digest
 from tb_gpudiag.jobs.history.run_history import histories
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
-from tb_gpudiag.service.records import Record, RecordReader
+from tb_gpudiag.service.index.records import Record, RecordReader
 
 WALL_S = 1_700_000_000.0
 

@@ -10,9 +10,9 @@ import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
-from tb_gpudiag.service import jobs
-from tb_gpudiag.service.pending import Pending
-from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.analyses import analysis_queue
+from tb_gpudiag.service.analyses.pending import Pending
+from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
 from tests.builder import TraceBuilder
@@ -169,7 +169,7 @@ def test_a_trace_that_cannot_be_read_is_the_answer_s_problem(
 def test_a_damaged_digest_is_made_again(
     service: Callable[[], Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "RETRY_AFTER_S", 0.2)
+    monkeypatch.setattr(analysis_queue, "RETRY_AFTER_S", 0.2)
     write(tmp_path / "log" / "a", "w_1", 600, 1)
     served = service()
     (entry,) = served.traces().traces

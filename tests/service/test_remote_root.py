@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from tb_gpudiag.errors import Unreadable
-from tb_gpudiag.service import index as index_module
-from tb_gpudiag.service import remote_root
-from tb_gpudiag.service.index import LogIndex
-from tb_gpudiag.service.remote_root import RemoteRoot
-from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.index import log_index as index_module
+from tb_gpudiag.service.index import remote_root
+from tb_gpudiag.service.index.log_index import LogIndex
+from tb_gpudiag.service.index.remote_root import RemoteRoot
+from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.trace.files.find import Found, Tell, TraceFile
 from tests.service.helpers import eventually
 

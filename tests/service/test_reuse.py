@@ -15,10 +15,11 @@ from tb_gpudiag.digest.file import to_bytes
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json, to_json
-from tb_gpudiag.service.diagnoses import Diagnosis, diagnose_whole
-from tb_gpudiag.service.entry import Unpacked
-from tb_gpudiag.service.protocol import Task
-from tb_gpudiag.service.reuse import (
+from tb_gpudiag.service.analyses.diagnoses import Diagnosis, diagnose_whole
+from tb_gpudiag.service.analyses.protocol import Task
+from tb_gpudiag.service.analyses.tasks import do
+from tb_gpudiag.service.caches.cache_entry import Unpacked
+from tb_gpudiag.service.caches.reuse import (
     SIDECAR_SUFFIX,
     Marker,
     known_diagnosis,
@@ -26,11 +27,10 @@ from tb_gpudiag.service.reuse import (
     share,
     write_sidecar,
 )
-from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.caches.shared_cache import SharedCache, owner
+from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
-from tb_gpudiag.service.shared_cache import SharedCache, owner
-from tb_gpudiag.service.tasks import do
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder import SnapshotBuilder
 from tests.service.helpers import eventually, hasten
@@ -215,7 +215,7 @@ def test_an_entry_of_another_version_is_not_looked_at(
 ) -> None:
     file = only(log)
     shared(file, team)
-    monkeypatch.setattr("tb_gpudiag.service.cache.__version__", "0.0.1")
+    monkeypatch.setattr("tb_gpudiag.service.caches.cache.__version__", "0.0.1")
     assert known_diagnosis(file, team) is None
 
 

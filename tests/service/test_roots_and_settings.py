@@ -9,7 +9,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from tb_gpudiag.service.roots import Root, roots_from
+from tb_gpudiag.service.index.roots import Root, roots_from
 from tb_gpudiag.service.settings import MIB, machine_memory_bytes, settings_from
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.service.runs import change_between
+from tb_gpudiag.service.index.runs import change_between
 
 
 def _row(step_us: float, spread_us: float = 1, memory: float = 0) -> pb.RunRow:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.service import index, runs
-from tb_gpudiag.service.jobs import Jobs
-from tb_gpudiag.service.pending import Pending
-from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.analyses.analysis_queue import AnalysisQueue
+from tb_gpudiag.service.analyses.pending import Pending
+from tb_gpudiag.service.index import log_index, runs
+from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
 from tests.builder import SnapshotBuilder
@@ -119,7 +119,7 @@ def test_a_file_that_is_being_written_is_analyzed_once(
     serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = serve()
-    monkeypatch.setattr(index, "SETTLED_AFTER_S", 600.0)
+    monkeypatch.setattr(log_index, "SETTLED_AFTER_S", 600.0)
     path = write_trace(tmp_path / "log", "a", "grow", age_s=0)
     entry = eventually(lambda: next(iter(service.traces().traces), None))
     assert entry.writing
@@ -127,7 +127,7 @@ def test_a_file_that_is_being_written_is_analyzed_once(
     assert isinstance(waiting, Pending)
     assert (waiting.state, waiting.stage) == ("queued", "The file is still being written.")
     path.write_text("grown", encoding="utf-8")
-    monkeypatch.setattr(index, "SETTLED_AFTER_S", 0.3)
+    monkeypatch.setattr(log_index, "SETTLED_AFTER_S", 0.3)
     assert text_of(service, entry.id) == "grown"
     assert starts() == 1
 
@@ -185,7 +185,7 @@ def test_a_failure_is_shown_in_the_list_with_its_reason(
 def test_a_long_list_comes_in_parts_and_then_as_changes(
     serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tb_gpudiag.service.overview.MOST_LISTED", 3)
+    monkeypatch.setattr("tb_gpudiag.service.index.overview.MOST_LISTED", 3)
     for name in "abcdefgh":
         write_trace(tmp_path / "log", name, "fine")
     service = serve()
@@ -264,13 +264,13 @@ def test_the_table_of_runs_asks_for_the_state_of_jobs_without_a_lock(
     service = serve()
     asking, served = threading.current_thread(), []
 
-    def state(_jobs: Jobs, key: str) -> None:
+    def state(_jobs: AnalysisQueue, key: str) -> None:
         if threading.current_thread() is asking:
             other = threading.Thread(target=lambda: served.append(service.traces()), daemon=True)
             other.start()
             other.join(DEADLINE_S)
 
-    monkeypatch.setattr(Jobs, "state", state)
+    monkeypatch.setattr(AnalysisQueue, "state", state)
     assert len(service.runs().rows) == 1
     assert len(served) == 1
 

@@ -15,10 +15,10 @@ from typing import IO
 import numpy as np
 import pytest
 
-from tb_gpudiag.service import shared_cache
-from tb_gpudiag.service.child_process import worker_environment
-from tb_gpudiag.service.entry import Arrays, write_to
-from tb_gpudiag.service.shared_cache import SharedCache, owner
+from tb_gpudiag.service.caches import shared_cache
+from tb_gpudiag.service.caches.cache_entry import Arrays, write_to
+from tb_gpudiag.service.caches.shared_cache import SharedCache, owner
+from tb_gpudiag.service.processes.child_process import worker_environment
 
 KEY, OTHER = "a" * 32, "b" * 32
 MARK = "c" * 32
@@ -204,7 +204,7 @@ WRITES = """
 import sys
 from pathlib import Path
 from tests.service.test_shared_cache import put, text_of
-from tb_gpudiag.service.shared_cache import SharedCache
+from tb_gpudiag.service.caches.shared_cache import SharedCache
 
 folder, me = Path(sys.argv[1]), int(sys.argv[2])
 cache = SharedCache(folder, 60_000)

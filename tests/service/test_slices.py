@@ -17,14 +17,14 @@ from typing import IO, Any
 import pytest
 
 from tb_gpudiag.errors import Defect, GpudiagError, JobFailed, UsageError
-from tb_gpudiag.service import cutter, slices
-from tb_gpudiag.service.child_process import worker_environment
-from tb_gpudiag.service.cutter import Cutter
-from tb_gpudiag.service.entry import CorruptEntry
-from tb_gpudiag.service.protocol import Task
-from tb_gpudiag.service.slice_messages import Answer, Question
-from tb_gpudiag.service.slices import COMMAND, Busy, Slices
-from tb_gpudiag.service.worker import analyze
+from tb_gpudiag.service.analyses.protocol import Task
+from tb_gpudiag.service.analyses.worker import analyze
+from tb_gpudiag.service.caches.cache_entry import CorruptEntry
+from tb_gpudiag.service.processes.child_process import worker_environment
+from tb_gpudiag.service.slices import cutter, slices
+from tb_gpudiag.service.slices.cutter import Cutter
+from tb_gpudiag.service.slices.slice_messages import Answer, Question
+from tb_gpudiag.service.slices.slices import COMMAND, Busy, Slices
 from tests.builder import TraceBuilder
 from tests.service.helpers import eventually, trace_file
 
@@ -73,7 +73,7 @@ def acting(folder: Path, act: str) -> tuple[str, ...]:
     """Command of a process that acts like this on each question. `turn` counts its starts, from 1."""
     script = f"""
         import os, sys, time
-        from tb_gpudiag.service.slice_messages import Answer, Question
+        from tb_gpudiag.service.slices.slice_messages import Answer, Question
         with open({str(folder / "starts")!r}, "a+") as file:
             print("start", file=file, flush=True)
             file.seek(0)

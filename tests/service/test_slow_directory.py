@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.service import index as index_module
-from tb_gpudiag.service.index import LogIndex
-from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.index import log_index as index_module
+from tb_gpudiag.service.index.log_index import LogIndex
+from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.trace.files import local_search
 from tb_gpudiag.trace.files.find import find_traces
 from tests.service.helpers import eventually, hasten, write_trace

@@ -16,11 +16,11 @@ from tb_gpudiag.digest.file import from_bytes
 from tb_gpudiag.errors import JobFailed, NotATrace
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
-from tb_gpudiag.service.cache import Cache
-from tb_gpudiag.service.entry import read_entry
-from tb_gpudiag.service.private import create_private
-from tb_gpudiag.service.protocol import Done, Failed, Progress, Task, parse
-from tb_gpudiag.service.worker import analyze, save
+from tb_gpudiag.service.analyses.protocol import Done, Failed, Progress, Task, parse
+from tb_gpudiag.service.analyses.worker import analyze, save
+from tb_gpudiag.service.caches.cache import Cache
+from tb_gpudiag.service.caches.cache_entry import read_entry
+from tb_gpudiag.service.caches.private import create_private
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.service.helpers import trace_file
 
@@ -72,7 +72,7 @@ def test_when_a_disk_fills_up_the_next_draft_is_used(tmp_path: Path, monkeypatch
             return os.open("/dev/full", os.O_WRONLY)
         return create_private(path)
 
-    monkeypatch.setattr("tb_gpudiag.service.entry.create_private", full)
+    monkeypatch.setattr("tb_gpudiag.service.caches.cache_entry.create_private", full)
     path = TraceBuilder().write(tmp_path)
     assert save(task(path, first, second), b"report", {"x": np.arange(3)}, {}) == second
     assert not first.exists()

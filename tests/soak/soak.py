@@ -19,8 +19,8 @@ from typing import Any
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.report.diagnosis import diagnose_file
 from tb_gpudiag.report.wire import to_dict
-from tb_gpudiag.service.claims import LEAST_BYTES
-from tb_gpudiag.service.roots import Root
+from tb_gpudiag.service.caches.claims import LEAST_BYTES
+from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder import TraceBuilder
 from tests.s3.server import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from tb_gpudiag.service.child_process import die_with_parent
+from tb_gpudiag.service.processes.child_process import die_with_parent
 from tb_gpudiag.training.serving import serve
 
 if __name__ == "__main__":

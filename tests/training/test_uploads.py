@@ -19,7 +19,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import tb_gpudiag
-from tb_gpudiag.service.child_process import worker_environment
+from tb_gpudiag.service.processes.child_process import worker_environment
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.training import helper_process, uploads
 from tb_gpudiag.training.uploads import MOST_WAITING, Uploads

@@ -1,0 +1,33 @@
+"""Results that are not there yet, and the keys of those that are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tb_gpudiag.errors import GpudiagError
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.service.caches.cache import entry_key
+from tb_gpudiag.service.index.log_index import TraceEntry
+
+
+@dataclass(frozen=True)
+class Pending:
+    """State of an analysis without a result: it is still running, or has failed."""
+
+    state: str  # queued, running, failed
+    progress: float = 0.0
+    stage: str = ""
+    error: GpudiagError | None = None
+
+
+def diagnosis_key(entry: TraceEntry) -> str:
+    """Return the key of the trace's diagnosis in the cache; "" if there is nothing to read."""
+    file = entry.file
+    if not entry.content or entry.record is not None:
+        return ""
+    return entry_key(entry.content, file.run, file.worker, file.span, file.path)
+
+
+def problem(error: GpudiagError) -> pb.Problem:
+    """Convert an error to its message."""
+    return pb.Problem(what=error.what, where=error.where, remedy=error.remedy)

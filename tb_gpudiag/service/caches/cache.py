@@ -1,0 +1,340 @@
+"""Cache of results on local disk: shared by any number of processes, and bounded in size.
+
+An entry is written to a draft and then renamed, so that it is complete or not there at all. If the cache
+cannot be written (read-only, full, no home directory) or others can write to it, entries are kept in
+temporary files until this process ends.
+
+    <cache>/entries/<key>.gpudiag   see entry.py
+    <cache>/drafts/…                being written, or about to be deleted
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import logging
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import tb_gpudiag
+from tb_gpudiag.service.caches.cache_entry import CorruptEntry, Entry, read_entry
+from tb_gpudiag.service.caches.private import why_not_private
+from tb_gpudiag.service.settings import CACHE_MB, MIB
+from tb_gpudiag.version import __version__
+
+# Increase it when the meaning of an entry's files changes.
+SCHEMA = 3
+
+# The parts of the package that a result depends on.
+ANALYSIS_LAYERS = ("trace", "facts", "wording", "rules", "report", "digest", "jobs")
+
+SUFFIX = ".gpudiag"
+DRAFT_PREFIX = "gpudiag-"
+_OURS = {
+    "entries": re.compile(rf".+{re.escape(SUFFIX)}"),
+    "drafts": re.compile(rf"{re.escape(DRAFT_PREFIX)}.+"),
+}
+_EARLIER_ENTRY = re.compile(r"[0-9a-f]{32}")
+
+# Writing an entry never takes this long. Older drafts were left by a process that died.
+DRAFT_ABANDONED_S = 24 * 3600.0
+
+# A job is answered when the digests of all its ranks are there. They are this small, and stay longer than
+# timelines, which are a hundred times as large.
+SMALL_BYTES = 512 * 1024
+SMALL_STAYS_LONGER_S = 7 * 24 * 3600.0
+
+# Precision of the time of last use. Writing it on every request would be too often.
+USED_EVERY_S = 60.0
+
+logger = logging.getLogger("tensorboard")
+
+
+class Cache:
+    """Entries below `directory`. `note` is empty, or one line that says why results are not kept.
+
+    The directory is first looked at on use: it may be on a file system that does not answer.
+    """
+
+    def __init__(self, directory: Path | None, limit_bytes: int = CACHE_MB * MIB) -> None:
+        self._directory = directory
+        self._checked = False
+        self._limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._used_s: dict[str, float] = {}
+        self._temporary: dict[str, Path] = {}  # least recently used first
+        self.note = ""
+        if directory is None:
+            self._cannot_keep("this user has no cache directory")
+        atexit.register(self._remove_temporary)
+
+    def find(self, key: str) -> Entry | None:
+        """Return the entry of this key and mark it as used; None if there is none or it cannot be read."""
+        path = self._path(key)
+        entry = self._read(path) if path is not None else None
+        if entry is not None:
+            self._mark_used(key, entry.path)
+        return entry
+
+    def place(self, key: str) -> Path | None:
+        """Return the file of this key's entry, unread, and mark it as used; None if there is none."""
+        path = self._path(key)
+        if path is None or not os.path.lexists(path):
+            return None
+        self._mark_used(key, path)
+        return path
+
+    def keys(self) -> set[str]:
+        """Return the keys of all entries."""
+        with self._lock:
+            keys = set(self._temporary)
+        return keys | {path.name.removesuffix(SUFFIX) for path in self._listed("entries")}
+
+    def drafts(self) -> list[Path]:
+        """Return files to write a new entry to, in the order to try them.
+
+        Their directories exist, they do not.
+        """
+        name = f"{DRAFT_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
+        drafts = []
+        if self._directory is not None:
+            try:
+                for directory in (self._directory, self._directory / "entries", self._directory / "drafts"):
+                    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                self._cannot_keep(f"{self._directory} cannot be written: {error.strerror or error}")
+            else:
+                self._checked = False  # others may have changed it
+                kept = self._kept()
+                drafts += [kept / "drafts" / name] if kept is not None else []
+        try:
+            drafts.append(Path(tempfile.gettempdir(), name))
+        except OSError:  # no writable temporary directory either
+            pass
+        return drafts
+
+    def commit(self, draft: Path, key: str) -> Entry | None:
+        """Turn a complete draft into the entry of this key.
+
+        Return None if the draft is not complete or cannot be moved.
+        """
+        if self._read(draft) is None:
+            self.discard(draft)
+            return None
+        kept = self._kept()
+        if kept is None or draft.parent != kept / "drafts":
+            if kept is not None:
+                self._cannot_keep(f"{kept} cannot be written, or its disk is full")
+            with self._lock:
+                self._temporary[key] = draft
+            return self._read(draft)
+        place = kept / "entries" / f"{key}{SUFFIX}"
+        try:
+            os.replace(draft, place)
+        except OSError:  # a directory is in the way
+            self._remove(place)
+            try:
+                os.replace(draft, place)
+            except OSError:
+                self.discard(draft)
+        entry = self._read(place)
+        if entry is not None:
+            self._mark_used(key, place)
+        return entry
+
+    def discard(self, draft: Path) -> None:
+        """Delete a draft, if it is there."""
+        _delete(draft)
+
+    def drop(self, path: Path) -> None:
+        """Delete a corrupt entry."""
+        self._remove(path)
+
+    def trim(self) -> None:
+        """Delete the least recently used entries until the rest fits. The last used entry always stays."""
+        with self._lock:
+            temporary = list(self._temporary.items())
+        room_bytes = self._limit_bytes
+        for number, (key, path) in enumerate(reversed(temporary)):
+            room_bytes -= _size_bytes(path)
+            if number > 0 and room_bytes < 0:
+                with self._lock:
+                    self._temporary.pop(key, None)
+                _delete(path)
+        self._remove_leftovers()
+        room_bytes = self._limit_bytes
+        for number, (_, size_bytes, path) in enumerate(
+            sorted(self._on_disk(), key=_kept_until, reverse=True)
+        ):
+            room_bytes -= size_bytes
+            if number > 0 and room_bytes < 0:
+                self._remove(path)
+
+    def size_bytes(self) -> int:
+        """Return the bytes of all entries, in the cache and in temporary files."""
+        with self._lock:
+            temporary = list(self._temporary.values())
+        return sum(size for _, size, _ in self._on_disk()) + sum(_size_bytes(path) for path in temporary)
+
+    def _kept(self) -> Path | None:
+        """Return the cache directory; None if there is none that can be trusted."""
+        if self._directory is None or self._checked:
+            return self._directory
+        self._checked = True
+        for directory in (self._directory, self._directory / "entries", self._directory / "drafts"):
+            try:
+                reason = why_not_private(directory)
+            except OSError:  # it does not exist, or nothing in it can be read
+                continue
+            if reason:
+                self._directory = None
+                self._cannot_keep(reason)
+                return None
+        return self._directory
+
+    def _path(self, key: str) -> Path | None:
+        """Return where the entry of this key is or would be."""
+        with self._lock:
+            temporary = self._temporary.pop(key, None)
+            if temporary is not None:
+                self._temporary[key] = temporary  # now the most recently used
+                return temporary
+        kept = self._kept()
+        return kept / "entries" / f"{key}{SUFFIX}" if kept is not None else None
+
+    def _on_disk(self) -> Iterator[tuple[float, int, Path]]:
+        """Yield (time of last use, bytes, path) of each entry in the cache directory."""
+        for path in self._listed("entries"):
+            try:
+                status = path.lstat()
+            except OSError:  # another process is deleting it
+                continue
+            yield status.st_mtime, status.st_size, path
+
+    def _listed(self, folder: str) -> list[Path]:
+        """List what we have written to this folder of the cache, and nothing else."""
+        kept = self._kept()
+        if kept is None:
+            return []
+        try:
+            names = os.listdir(kept / folder)
+        except OSError:
+            return []
+        return [kept / folder / name for name in names if _OURS[folder].fullmatch(name)]
+
+    def _read(self, path: Path) -> Entry | None:
+        try:
+            return read_entry(path)
+        except CorruptEntry:
+            self._remove(path)
+        except OSError:
+            pass
+        return None
+
+    def _mark_used(self, key: str, path: Path) -> None:
+        now_s = time.time()
+        if now_s - self._used_s.get(key, 0.0) < USED_EVERY_S:
+            return
+        self._used_s[key] = now_s
+        try:
+            os.utime(path, follow_symlinks=False)
+        except OSError:  # a read-only cache: its owner trims it
+            pass
+
+    def _remove(self, path: Path) -> None:
+        with self._lock:
+            temporary = [key for key, place in self._temporary.items() if place == path]
+            for key in temporary:
+                del self._temporary[key]
+        kept = self._kept()
+        if temporary or kept is None:
+            _delete(path)
+            return
+        # Rename it first, so that no other process sees half an entry.
+        trash = kept / "drafts" / f"{DRAFT_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
+        try:
+            os.rename(path, trash)
+        except OSError:
+            return
+        _delete(trash)
+
+    def _remove_leftovers(self) -> None:
+        """Delete drafts of processes that died, and entries of earlier versions, which were directories."""
+        kept = self._kept()
+        if kept is None:
+            return
+        for draft in self._listed("drafts"):
+            try:
+                if time.time() - draft.lstat().st_mtime > DRAFT_ABANDONED_S:
+                    _delete(draft)
+            except OSError:
+                continue
+        try:
+            earlier = [path for path in (kept / "entries").iterdir() if _EARLIER_ENTRY.fullmatch(path.name)]
+        except OSError:
+            return
+        for path in earlier:
+            self._remove(path)
+
+    def _remove_temporary(self) -> None:
+        for path in self._temporary.values():
+            _delete(path)
+
+    def _cannot_keep(self, reason: str) -> None:
+        if not self.note:
+            self.note = (
+                f"Results are deleted when TensorBoard exits: {reason}. Set GPUDIAG_CACHE_DIR to keep them."
+            )
+            logger.warning("gpudiag: %s", self.note)
+
+
+def _kept_until(entry: tuple[float, int, Path]) -> tuple[float, Path]:
+    """Sort key: entries with the least one are deleted first."""
+    used_s, size_bytes, path = entry
+    return used_s + SMALL_STAYS_LONGER_S * (size_bytes <= SMALL_BYTES), path
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _delete(path: Path) -> None:
+    """Delete whatever has this name, if it can be deleted."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        pass
+    except OSError:  # a directory
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def entry_key(*parts: str) -> str:
+    """Return the key for these parts and this version of the analysis: 32 hexadecimal digits."""
+    text = "\0".join((str(SCHEMA), __version__, _code_digest(), *parts))
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+@cache
+def _code_digest() -> str:
+    """Return a digest of the installed analysis. A checkout changes without its version changing."""
+    return digest_of_code(Path(tb_gpudiag.__file__).parent)
+
+
+def digest_of_code(package: Path) -> str:
+    """Return a digest of the sources that decide what a result is: 32 hexadecimal digits."""
+    digest = hashlib.blake2b(digest_size=16)
+    for layer in ANALYSIS_LAYERS:
+        for path in sorted((package / layer).rglob("*.py")):
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,299 @@
+"""One analyzed trace on disk: one file with the report as it is sent, and the arrays of the timeline.
+
+    head      magic, length and checksum of the header, length of the file
+    header    JSON: summary, and place, checksum and type of each section
+    sections  the report, a gzipped ReportState; the arrays, one after another
+
+Lengths and checksums detect damage by a crash, a full disk or a bad disk.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import re
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_gpudiag.service.caches.private import NotPrivate, create_private, open_private
+from tb_gpudiag.service.settings import MIB
+
+MAGIC = b"gpudiag2"
+HEAD = struct.Struct("<8sIIQ")
+
+# Far above any real one: a longer header or report was not written by us.
+HEADER_BYTES = 1 * MIB
+REPORT_BYTES = 256 * MIB
+ENTRY_BYTES = 4096 * MIB
+
+# Arrays begin at multiples of this, as processors like it.
+ALIGNMENT = 64
+
+# Numbers and truth values only: no objects, which would be unpickled.
+_TYPE = re.compile(r"[<|][biuf][1248]")
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class CorruptEntry(Exception):
+    """The file is not an entry of this user, or has changed since it was written."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the file."""
+
+    offset: int
+    size_bytes: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """An array in the file."""
+
+    section: Section
+    type: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry. `summary` is what the list of traces shows."""
+
+    path: Path
+    size_bytes: int
+    report: Section
+    columns: Mapping[str, Column]
+    summary: Mapping[str, str]
+
+    def report_gz(self) -> bytes:
+        """Read the ReportState, as gzipped JSON.
+
+        Raises:
+            CorruptEntry: the file is missing or has changed.
+            OSError: it cannot be read now.
+        """
+        with open_entry(self.path) as file:
+            return _read(file, self.report, self.path)
+
+    def content(self, name: str) -> bytes:
+        """Read one array's bytes.
+
+        Raises:
+            CorruptEntry: the file is missing or has changed, or has no such array.
+            OSError: it cannot be read now.
+        """
+        column = self.columns.get(name)
+        if column is None:
+            raise CorruptEntry(self.path)
+        with open_entry(self.path) as file:
+            return _read(file, column.section, self.path)
+
+    def arrays(self) -> Arrays:
+        """Map the arrays of the timeline into memory, read-only. They keep one file open.
+
+        If somebody cuts the file off later, reading the arrays kills the process (SIGBUS). So only the
+        process that cuts slices may call this.
+
+        Raises:
+            CorruptEntry: the file is missing or has changed.
+            OSError: it cannot be read now.
+        """
+        with open_entry(self.path) as file:
+            if os.fstat(file.fileno()).st_size != self.size_bytes:
+                raise CorruptEntry(self.path)
+            mapped = memoryview(mmap.mmap(file.fileno(), self.size_bytes, access=mmap.ACCESS_READ))
+        arrays: Arrays = {}
+        for name, column in self.columns.items():
+            place = column.section
+            content = mapped[place.offset : place.offset + place.size_bytes]
+            if zlib.crc32(content) != place.checksum:
+                raise CorruptEntry(self.path)
+            arrays[name] = np.frombuffer(content, column.type).reshape(column.shape)
+        return arrays
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """Content of an entry that was read as a whole and is not damaged."""
+
+    report_gz: bytes
+    arrays: Arrays
+    summary: Mapping[str, str]
+
+    def is_of(self, key: str, fingerprint: str) -> bool:
+        """Return whether it was written for the trace with this fingerprint: see trace_content.py."""
+        return bool(fingerprint) and (self.summary.get("key"), self.summary.get("trace")) == (
+            key,
+            fingerprint,
+        )
+
+
+def write_entry(
+    path: Path, report_gz: bytes, arrays: Mapping[str, npt.NDArray[Any]], summary: Mapping[str, str]
+) -> None:
+    """Create the file and write the entry.
+
+    Raises:
+        OSError: the disk is full, permission is denied, or the file exists.
+    """
+    with os.fdopen(create_private(path), "wb") as file:
+        write_to(file, report_gz, arrays, summary)
+
+
+def write_to(
+    file: IO[bytes],
+    report_gz: bytes,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    summary: Mapping[str, str],
+) -> None:
+    """Write the entry. Raises OSError."""
+    contents = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    report = Section(0, len(report_gz), zlib.crc32(report_gz))
+    columns = {}
+    end = report.size_bytes
+    for name, array in contents.items():
+        offset = _aligned(end)
+        section = Section(offset, array.nbytes, zlib.crc32(array.data.cast("B") if array.size else b""))
+        columns[name] = Column(section, array.dtype.str, array.shape)
+        end = offset + array.nbytes
+    header = _header(report, columns, summary)
+    begin = _aligned(HEAD.size + len(header))
+    file.write(HEAD.pack(MAGIC, len(header), zlib.crc32(header), begin + end))
+    file.write(header)
+    _fill(file, begin)
+    file.write(report_gz)
+    for name, array in contents.items():
+        _fill(file, begin + columns[name].section.offset)
+        file.write(array.data if array.size else b"")
+
+
+def read_entry(path: Path) -> Entry | None:
+    """Read the header of the entry in this file; return None if there is no such file.
+
+    Raises:
+        CorruptEntry: `write_entry` did not write the file, or it has changed.
+        OSError: it cannot be read now.
+    """
+    try:
+        with open_entry(path) as file:
+            return _read_header(file, path)
+    except FileNotFoundError:
+        return None
+
+
+def entry_at(path: str) -> Entry | None:
+    """Return the entry in this file; None if it is gone, damaged or cannot be read."""
+    try:
+        return read_entry(Path(path))
+    except (CorruptEntry, OSError):
+        return None
+
+
+def unpack(file: IO[bytes], path: Path, *, summary_only: bool = False) -> Unpacked:
+    """Read an entry as a whole, from a file that others can change.
+
+    summary_only: leave out the report and the arrays.
+
+    Raises:
+        CorruptEntry: `write_to` did not write the file, or it has changed.
+        OSError: it cannot be read.
+    """
+    entry = _read_header(file, path)
+    if summary_only:
+        return Unpacked(b"", {}, entry.summary)
+    if entry.size_bytes > ENTRY_BYTES:
+        raise CorruptEntry(path)
+    arrays = {
+        name: np.frombuffer(_read(file, column.section, path, ENTRY_BYTES), column.type).reshape(column.shape)
+        for name, column in entry.columns.items()
+    }
+    return Unpacked(_read(file, entry.report, path), arrays, entry.summary)
+
+
+def _read_header(file: IO[bytes], path: Path) -> Entry:
+    head = file.read(HEAD.size)
+    if len(head) < HEAD.size:
+        raise CorruptEntry(path)
+    magic, length, checksum, size_bytes = HEAD.unpack(head)
+    if magic != MAGIC or length > HEADER_BYTES or os.fstat(file.fileno()).st_size != size_bytes:
+        raise CorruptEntry(path)
+    header = file.read(length)
+    if len(header) != length or zlib.crc32(header) != checksum:
+        raise CorruptEntry(path)
+    try:
+        return _parsed(path, size_bytes, header)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise CorruptEntry(path) from error
+
+
+def _header(report: Section, columns: Mapping[str, Column], summary: Mapping[str, str]) -> bytes:
+    header = {
+        "summary": dict(summary),
+        "report": [report.offset, report.size_bytes, report.checksum],
+        "columns": {
+            name: [c.section.offset, c.section.size_bytes, c.section.checksum, c.type, list(c.shape)]
+            for name, c in columns.items()
+        },
+    }
+    return json.dumps(header).encode("ascii")
+
+
+def _parsed(path: Path, size_bytes: int, header: bytes) -> Entry:
+    """Make an Entry of a header. Offsets in the header begin after it."""
+    data = json.loads(header)
+    begin = _aligned(HEAD.size + len(header))
+    columns = {}
+    for name, (offset, length, checksum, kind, shape) in data["columns"].items():
+        shape = tuple(map(int, shape))
+        if not _TYPE.fullmatch(kind) or min(shape) < 0 or prod(shape) * np.dtype(kind).itemsize != length:
+            raise ValueError(name)
+        np.broadcast_to(np.zeros((), kind), shape)  # a shape that no array can have is refused here
+        columns[str(name)] = Column(_section(begin + offset, length, checksum), kind, shape)
+    report = _section(begin + data["report"][0], *data["report"][1:])
+    summary = {str(name): str(value) for name, value in data["summary"].items()}
+    sections = [report, *(column.section for column in columns.values())]
+    if any(s.offset < begin or s.size_bytes < 0 or s.offset + s.size_bytes > size_bytes for s in sections):
+        raise ValueError("a section is outside the file")
+    if sum(section.size_bytes for section in sections) > size_bytes - begin:
+        raise ValueError("sections overlap")  # read one by one, they take more memory than the file
+    return Entry(path, size_bytes, report, columns, summary)
+
+
+def _section(offset: int, size_bytes: int, checksum: int) -> Section:
+    return Section(int(offset), int(size_bytes), int(checksum))
+
+
+def _read(file: IO[bytes], section: Section, path: Path, most_bytes: int = REPORT_BYTES) -> bytes:
+    file.seek(section.offset)
+    content = file.read(min(section.size_bytes, most_bytes))
+    if len(content) != section.size_bytes or zlib.crc32(content) != section.checksum:
+        raise CorruptEntry(path)
+    return content
+
+
+def open_entry(path: Path) -> IO[bytes]:
+    """Open an entry of this user. Raises CorruptEntry or OSError."""
+    try:
+        return os.fdopen(open_private(path), "rb")
+    except NotPrivate as error:
+        raise CorruptEntry(path) from error
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def _fill(file: IO[bytes], offset: int) -> None:
+    """Write zeros up to this offset."""
+    file.write(bytes(offset - file.tell()))

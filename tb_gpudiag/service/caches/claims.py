@@ -1,0 +1,132 @@
+"""Claims of traces in a shared cache, so that two processes do not analyze the same one at once.
+
+A claim is a file that its owner touches while it works. It is advice: whoever waits for it stops when the
+file is not touched any more, or after a while, and analyzes the trace, too. Clocks are not compared: each
+process watches with its own whether the file's time changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from tb_gpudiag.service.caches.shared_cache import SharedCache
+from tb_gpudiag.service.caches.trace_content import content_key
+from tb_gpudiag.trace.files.find import TraceFile
+
+# A smaller trace takes a second or two: to wait for another process is not worth it.
+LEAST_BYTES: Final = 2 << 20
+
+# How often an owner touches its claim. On NFS, others see it some seconds later.
+TOUCH_EVERY_S = 2.0
+
+# The owner of a claim that was not touched for this long has died, or its result comes at any moment.
+ABANDONED_AFTER_S = 10.0
+
+# Most analyses end sooner. A process that hangs may still touch its claim.
+WAIT_AT_MOST_S = 300.0
+
+# A small trace takes tenths of a second. Each pause is twice as long as the one before, up to the last one.
+LOOK_FIRST_S = 0.1
+LOOK_EVERY_S = 1.0
+
+WAITING: Final = "waiting for the result of another process (shared cache)"
+
+T = TypeVar("T")
+
+
+class Claim:
+    """The claim of this process, or another's, of one result in a shared cache. Its methods raise nothing."""
+
+    def __init__(self, shared: SharedCache, key: str) -> None:
+        self._shared = shared
+        self._key = key
+        self._mine = -1  # descriptor
+        # It is never touched after it is closed: its number may be another file's by then.
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._seen: tuple[int, int] | None = None
+        self._seen_s = 0.0
+
+    def is_anothers(self) -> bool:
+        """Return whether another process has the claim and is alive. Otherwise, claim it, if possible."""
+        try:
+            if self._mine < 0:
+                self._claim()
+        except FileExistsError:
+            if not self._is_abandoned():
+                return True
+            self._shared.unclaim(self._key)
+            with contextlib.suppress(OSError):  # another process was faster
+                self._claim()
+        except OSError:  # a directory that is read-only, or gone: analyze without
+            pass
+        return False
+
+    def _claim(self) -> None:
+        self._mine = self._shared.claim(self._key)
+        threading.Thread(target=self._touch, name="gpudiag-claim", daemon=True).start()
+
+    def release(self) -> None:
+        """Let others claim it, if it is ours."""
+        self._ended.set()
+        with self._lock:
+            if self._mine >= 0:
+                self._shared.unclaim(self._key, self._mine)
+                self._mine = -1
+
+    def _is_abandoned(self) -> bool:
+        """Return whether the owner of the claim does not touch it any more, or nobody can see if it does."""
+        try:
+            seen = self._shared.claimed(self._key)
+        except FileNotFoundError:  # just released
+            return False
+        except OSError:
+            return True
+        now_s = time.monotonic()
+        if seen != self._seen:
+            self._seen, self._seen_s = seen, now_s
+        return now_s - self._seen_s > ABANDONED_AFTER_S
+
+    def _touch(self) -> None:
+        with contextlib.suppress(OSError):  # the storage is gone
+            while not self._ended.wait(TOUCH_EVERY_S):
+                with self._lock:
+                    if self._mine >= 0:
+                        os.utime(self._mine)
+
+
+def claim_of(kind: str, file: TraceFile, shared: SharedCache | None) -> Claim | None:
+    """Return the claim of this kind of result of a trace; None if it is not shared, or the trace is small."""
+    key = content_key(kind, file) if shared is not None and file.size_bytes >= LEAST_BYTES else ""
+    return Claim(shared, key) if shared is not None and key else None
+
+
+def known_or_claimed(
+    look: Callable[[], T | None],
+    claim: Claim | None,
+    progress: Callable[[float, str], None],
+    ask: Callable[[Callable[[], Any]], Any] = lambda question: question(),
+) -> T | None:
+    """Return what others know, after waiting for one of them. None: this process has to find it out.
+
+    ask: calls a function that may take long, and returns None if it takes too long.
+    """
+    end_s = time.monotonic() + WAIT_AT_MOST_S
+    pause_s = LOOK_FIRST_S
+    while True:
+        found: T | None = ask(look)
+        if found is not None or claim is None or time.monotonic() > end_s:
+            return found
+        if not ask(claim.is_anothers):
+            found = ask(look)  # it may have come just before the claim
+            if found is not None:
+                claim.release()
+            return found
+        progress(0.0, WAITING)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LOOK_EVERY_S)

@@ -1,0 +1,122 @@
+"""TensorBoard's side of the shared cache: looks for results of others and shares its own ones.
+
+It does so on a thread of its own, which nothing waits for: the storage may be slow, or not answer at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.wire import from_json
+from tb_gpudiag.service.caches.cache_entry import CorruptEntry, Entry, open_entry
+from tb_gpudiag.service.caches.shared_cache import SharedCache
+from tb_gpudiag.service.caches.trace_content import content_key, fingerprint
+from tb_gpudiag.service.index.runs import gain_of
+from tb_gpudiag.trace.files.find import TraceFile
+
+# Results that wait for a slow storage. More are not shared: the next user analyzes those traces again.
+MOST_WAITING: Final = 100
+
+Summary = Mapping[str, str]
+
+logger = logging.getLogger("tensorboard")
+
+
+class Sharing:
+    """Shares results through `shared`; does nothing if that is None.
+
+    on_found(key, summary) is called for each result of another user, on the thread.
+    """
+
+    def __init__(self, shared: SharedCache | None, on_found: Callable[[str, Summary], None]) -> None:
+        self._shared = shared
+        self._on_found = on_found
+        self._changed = threading.Condition()
+        self._wanted: dict[str, TraceFile] = {}  # by key in the private cache
+        self._offered: deque[Entry] = deque(maxlen=MOST_WAITING)
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def note(self) -> str:
+        """One line that says why results are not shared; empty if they are."""
+        return self._shared.note if self._shared is not None else ""
+
+    def look_for(self, wanted: Mapping[str, TraceFile]) -> None:
+        """Look for results of these traces, and no longer for those of other ones."""
+        with self._changed:
+            self._wanted = dict(wanted)
+            self._wake()
+
+    def offer(self, entry: Entry) -> None:
+        """Share a result, if it is of this process and its trace can be recognized."""
+        if entry.summary.get("key"):
+            with self._changed:
+                self._offered.append(entry)
+                self._wake()
+
+    def close(self) -> None:
+        """Stop, without waiting."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _wake(self) -> None:
+        """Have the thread go on. The lock is held."""
+        if self._shared is None or self._closed or not (self._wanted or self._offered):
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, args=(self._shared,), name="gpudiag-share", daemon=True
+            )
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _run(self, shared: SharedCache) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._wanted or self._offered)
+                if self._closed:
+                    return
+                entry = self._offered.popleft() if self._offered else None
+                wanted, self._wanted = (self._wanted, {}) if entry is None else ({}, self._wanted)
+            try:
+                if entry is not None:
+                    _copy(entry, shared)
+                else:
+                    self._look(wanted, shared)
+            except Exception as error:  # the thread must survive unexpected errors
+                logger.warning("gpudiag: results could not be shared: %s", type(error).__name__)
+
+    def _look(self, wanted: Mapping[str, TraceFile], shared: SharedCache) -> None:
+        there = shared.keys()
+        for key, file in wanted.items():
+            if self._closed:
+                return
+            common = content_key("diagnose", file)
+            if common not in there:
+                continue
+            found = shared.find(common, fingerprint(file), summary_only=True)
+            if found is not None and _is_readable(found[0].summary):
+                self._on_found(key, found[0].summary)
+
+
+def _is_readable(summary: Summary) -> bool:
+    try:
+        gain_of(summary["row"])
+        from_json(summary["row"], pb.RunRow)
+    except Exception:  # not a row: the trace is analyzed instead
+        return False
+    return True
+
+
+def _copy(entry: Entry, shared: SharedCache) -> None:
+    with contextlib.suppress(OSError, CorruptEntry), open_entry(entry.path) as source:
+        shared.put(entry.summary["key"], lambda file: shutil.copyfileobj(source, file, 1 << 20))

@@ -1,0 +1,50 @@
+"""Recognize a trace, wherever each user sees it: by its name, size, time, first bytes and last bytes.
+
+The end of a compressed file is a checksum of its whole content, and writing a file sets its time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Final
+
+from tb_gpudiag.errors import TraceError
+from tb_gpudiag.service.caches.cache import entry_key
+from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.trace.files.source import is_remote
+
+_END_BYTES: Final = 64 << 10
+
+
+def content_key(kind: str, file: TraceFile) -> str:
+    """Return the key of a result of this kind for all users of this version; "" if the file has none.
+
+    It needs no look at the file: two traces may have the same. Their fingerprints differ.
+    """
+    if is_remote(file.path) or not file.modified_ns:
+        return ""
+    return entry_key(
+        "content", kind, os.path.basename(file.path), str(file.size_bytes), str(file.modified_ns)
+    )
+
+
+def fingerprint(file: TraceFile) -> str:
+    """Open the trace and return what tells it from others: 32 hexadecimal digits.
+
+    Return "" if this user cannot open it, or if it has changed since it was listed.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        with open_local(file.path, file.folder) as trace:
+            status = os.fstat(trace.fileno())
+            if (status.st_size, status.st_mtime_ns) != (file.size_bytes, file.modified_ns):
+                return ""
+            digest.update(f"{status.st_size} {status.st_mtime_ns} ".encode())
+            digest.update(trace.read(_END_BYTES))
+            trace.seek(max(status.st_size - _END_BYTES, 0))
+            digest.update(trace.read(_END_BYTES))
+    except (OSError, TraceError):
+        return ""
+    return digest.hexdigest()

@@ -1,0 +1,241 @@
+"""The table of runs: a row for each folder with traces, and what has changed since a page last asked."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.wire import from_json
+from tb_gpudiag.service.index.listing import Listing, Part
+from tb_gpudiag.service.index.log_index import TraceEntry
+from tb_gpudiag.service.index.related import time_ns
+from tb_gpudiag.wording.format import share
+
+# Rows in one answer: a quarter of a megabyte, before compression.
+MOST_ROWS = 500
+
+# Smaller changes are noise from recording to recording.
+LEAST_CHANGE = 0.02
+
+
+class Analyses(Protocol):
+    """What is known about traces. Its methods take locks."""
+
+    def described(self, entry: TraceEntry) -> pb.TraceEntry:
+        """Return the trace's entry in the list of traces, with its state."""
+
+    def summary_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
+        """Return what the list shows of an analyzed trace; None for others."""
+
+    def job_of(self, entry: TraceEntry) -> Mapping[str, str] | None:
+        """Return the same of the job that it is a rank of: empty if it is of none, None if not known."""
+
+
+class Changes(NamedTuple):
+    """What has changed: `traces` of each run of `part`, never modified later.
+
+    total: number of all runs. folders: whether several folders have several runs, so that the page shows the
+    runs by folder.
+    """
+
+    part: Part
+    traces: list[list[TraceEntry]]
+    total: int
+    folders: bool
+
+
+class Runs:
+    """Which runs there are, and which of them have changed. Not safe for threads: the caller locks."""
+
+    def __init__(self) -> None:
+        self._listing = Listing()
+        self._traces: dict[str, list[TraceEntry]] = {}  # by run, the newest last
+        self._folders = False
+
+    def changed_in(self, traces: Mapping[str, list[TraceEntry]]) -> list[str]:
+        """Return which of these runs are new or have other traces now."""
+        return [run for run, found in traces.items() if self._traces.get(run) != found]
+
+    def update(self, traces: dict[str, list[TraceEntry]]) -> None:
+        """Take over the runs of a scan."""
+        self._listing.remove(self._traces.keys() - traces.keys())
+        self._listing.change(self.changed_in(traces))
+        self._traces = traces
+        runs_in = Counter(map(_folder, traces))
+        self._folders = sum(count > 1 for count in runs_in.values()) > 1
+
+    def change(self, runs: Iterable[str]) -> None:
+        """Note that the analysis of a trace of these runs has changed."""
+        self._listing.change({run for run in runs if run in self._traces})
+
+    def changes(self, known: int | None) -> Changes | None:
+        """Return the runs that have changed since `known`, as `Listing.since` does; None if none has."""
+        if known == self._listing.number:
+            return None
+        part = self._listing.since(known, MOST_ROWS)
+        return self._changes(part, part.changed)
+
+    def all(self, at_once: int) -> Changes | None:
+        """Return all runs, as changes after which the page knows of none if there are more than `at_once`."""
+        if len(self._traces) <= at_once:
+            return self.changes(None)
+        runs = list(self._traces)
+        return self._changes(Part(runs, [], self._listing.first, whole=True, more=True), runs)
+
+    def _changes(self, part: Part, runs: Iterable[str]) -> Changes:
+        return Changes(part, [self._traces[run] for run in runs], len(self._traces), self._folders)
+
+
+def by_run(entries: Iterable[TraceEntry]) -> dict[str, list[TraceEntry]]:
+    """Return the traces of each run, the oldest first."""
+    traces: dict[str, list[TraceEntry]] = {}
+    for entry in entries:
+        traces.setdefault(entry.file.run, []).append(entry)
+    for found in traces.values():
+        found.sort(key=time_ns)
+    return traces
+
+
+def table_of(changes: Changes, analyses: Analyses) -> pb.RunTable:
+    """Return the rows of the runs that have changed. Call it without a lock."""
+    part = changes.part
+    return pb.RunTable(
+        rows=[_row(traces, analyses) for traces in changes.traces],
+        generation=part.number,
+        total=changes.total,
+        removed=part.removed,
+        whole=part.whole,
+        more=part.more,
+        folders=changes.folders,
+    )
+
+
+def first_rows(changes: Changes, analyses: Analyses, most: int) -> Changes:
+    """Return the runs that the page shows first: with the most to gain, by folder if there are folders."""
+    ordered = sorted(changes.traces, key=lambda traces: _gain(traces, analyses), reverse=True)
+    if changes.folders:
+        places: dict[str, int] = {}
+        for traces in ordered:
+            places.setdefault(_folder(traces[0].file.run), len(places))
+        ordered.sort(key=lambda traces: places[_folder(traces[0].file.run)])
+    return changes._replace(traces=ordered[:most])
+
+
+def _gain(traces: Sequence[TraceEntry], analyses: Analyses) -> tuple[float, float]:
+    """Return what a fix saves in the newest analyzed recording, and its time."""
+    newest = newest_analyzed(traces, analyses.summary_of)
+    found = _row_in(analyses.summary_of(newest))
+    if of_several_ranks(traces, newest):
+        job = analyses.job_of(newest)
+        found = _row_in(job) or (found if job is not None else "")
+    return gain_of(found) if found else (0.0, time_ns(traces[-1]) / 1e9)
+
+
+def newest_analyzed(
+    traces: Sequence[TraceEntry], summary_of: Callable[[TraceEntry], Mapping[str, str] | None]
+) -> TraceEntry:
+    """Return the newest recording that is analyzed, else the newest."""
+    return next((trace for trace in reversed(traces) if _row_in(summary_of(trace))), traces[-1])
+
+
+def of_several_ranks(traces: Sequence[TraceEntry], newest: TraceEntry) -> bool:
+    """Return whether a run has traces of several workers, which may be ranks of a job."""
+    return _kind(newest) == "trace" and len(_workers(traces, newest)) > 1
+
+
+def _workers(traces: Sequence[TraceEntry], newest: TraceEntry) -> Counter[str]:
+    return Counter(trace.file.worker for trace in traces if trace.file.kind == newest.file.kind)
+
+
+def _kind(entry: TraceEntry) -> str:
+    return entry.file.kind if entry.record is None else "record"
+
+
+def _row_in(found: Mapping[str, str] | None) -> str:
+    return found.get("row", "") if found is not None else ""
+
+
+@lru_cache(1 << 17)
+def gain_of(row: str) -> tuple[float, float]:
+    """Return `saving_share` and `time_s` of a RunRow in JSON. Parsing thousands takes a tenth of a second."""
+    fields = json.loads(row)
+    return fields.get("saving_share", 0.0), fields.get("time_s", 0.0)
+
+
+def _folder(run: str) -> str:
+    return run.rpartition("/")[0]
+
+
+def _row(traces: Sequence[TraceEntry], analyses: Analyses) -> pb.RunRow:
+    """Return the row of a run: figures of its newest analyzed recording or job, and the state of the newest
+    one."""
+    newest = newest_analyzed(traces, analyses.summary_of)
+    row = _figures(newest, analyses)
+    before = _recording_before(traces, newest, analyses)
+    change = change_between(before, row) if before is not None else ""
+    state = analyses.described(newest)
+    workers = _workers(traces, newest)
+    row.kind, row.state, row.ranks = state.kind, state.state, len(workers)
+    if of_several_ranks(traces, newest):
+        row = _of_job(row, analyses.job_of(newest))
+    row.id = row.run = newest.file.run
+    row.worker = newest.file.worker
+    row.change = change
+    row.recordings = max(workers.values())
+    row.time_s = row.time_s or time_ns(newest) / 1e9
+    row.trace_id = newest.id
+    if state.HasField("error"):
+        row.error.CopyFrom(state.error)
+    return row
+
+
+def _figures(trace: TraceEntry, analyses: Analyses) -> pb.RunRow:
+    found = _row_in(analyses.summary_of(trace))
+    return from_json(found, pb.RunRow) if found else pb.RunRow()
+
+
+def _recording_before(
+    traces: Sequence[TraceEntry], newest: TraceEntry, analyses: Analyses
+) -> pb.RunRow | None:
+    """Return the figures of the analyzed recording of the same worker before the newest one."""
+    others = [trace for trace in traces[: traces.index(newest)] if trace.file.worker == newest.file.worker]
+    for trace in reversed(others):
+        if _row_in(analyses.summary_of(trace)):
+            return _figures(trace, analyses)
+    return None
+
+
+def _of_job(row: pb.RunRow, job: Mapping[str, str] | None) -> pb.RunRow:
+    """Return the row of the job that `row` is a rank of. One rank's verdict is not the job's."""
+    if job is None:
+        row.kind = "job"
+        if row.state == "ready":
+            row.state = "ranks"
+        for name in ("limiter", "sentence", "first_rule", "first_title", "saving_share", "severity"):
+            row.ClearField(name)
+    elif _row_in(job):
+        found = from_json(job["row"], pb.RunRow)
+        found.state = row.state
+        return found
+    return row
+
+
+def change_between(before: pb.RunRow, now: pb.RunRow) -> str:
+    """Say what changed since the recording before: step time and memory. "" if nothing did.
+
+    A step counts as changed if the middle halves of both recordings' steps do not overlap.
+    """
+    changes = []
+    apart = now.low_step_us > before.high_step_us or now.high_step_us < before.low_step_us
+    if before.step_us > 0 and now.step_us > 0 and apart:
+        ratio = now.step_us / before.step_us - 1
+        if abs(ratio) >= LEAST_CHANGE:
+            changes.append(f"step {share(abs(ratio))} {'slower' if ratio > 0 else 'faster'}")
+    memory = now.memory_share - before.memory_share
+    if before.memory_share > 0 and now.memory_share > 0 and abs(memory) >= LEAST_CHANGE:
+        changes.append(f"memory from {share(before.memory_share)} to {share(now.memory_share)}")
+    return ", ".join(changes)
