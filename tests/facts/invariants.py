@@ -66,8 +66,10 @@ def _assert_memory(facts: Facts, memory: DeviceMemory) -> None:
     assert (floors.bytes <= peak.allocated_bytes).all()
     assert (memory.allocations.freed[memory.allocations.freed != NONE] < len(curve)).all()
     if memory.allocations.paired and (~floors.excused).any():
-        table = floor_table(memory.allocations, floors, facts.host, facts.trace.memory)
-        assert (table.bytes.sum(axis=0) + table.before == floors.bytes[table.column]).all()
+        table = floor_table(memory.allocations, floors, facts.host)
+        last = int(floors.position[table.column[-1]])
+        alive = np.intersect1d(memory.allocations.alive(last), table.alive)
+        assert memory.allocations.bytes[alive].sum() == table.bytes[:, -1].sum()
 
 
 def busy_inside(facts: Facts, device: DeviceFacts, low: int, high: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, Trigger
 from tb_gpudiag.facts.core.first_run import LOADING_CALL_NS
@@ -68,7 +68,6 @@ class Ledger:
     """One device's idle time over the GPU span and the step window together. Segments have shape (s,).
 
     event: the innermost host event that the segment is attributed to, or NONE.
-    thread: the host thread that it is on, or NONE.
     drained_ns: the part of the segment that would not exist, at most, without the blocking call that drained
     the queue, because the host would have been that much earlier. Never more than the segment.
     """
@@ -78,7 +77,6 @@ class Ledger:
     cause: UInt8  # Cause
     gap: Int64  # index into gaps
     event: Int64
-    thread: Int32
     drained_ns: Int64
     in_graph: Bool  # a CUDA graph may have run, whose kernels the trace lacks; the cause is UNRECORDED
     gaps: Gaps
@@ -167,7 +165,7 @@ def build_ledger(
     gaps = Gaps(start, end, trigger, ended_by, launch, blocked_in, blocked)
     drained = _drained(spans, gaps)
     start, end, cause, gap = spans.start_ns, spans.end_ns, spans.cause, spans.gap
-    return Ledger(start, end, cause, gap, spans.event, spans.thread, drained, in_graph, gaps)
+    return Ledger(start, end, cause, gap, spans.event, drained, in_graph, gaps)
 
 
 def _ended_by(events: Events, work: Work, busy: Busy, end: Int64) -> tuple[Int64, Int64]:

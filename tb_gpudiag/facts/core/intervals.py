@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import Int64
 
 
 class Intervals(NamedTuple):
@@ -119,11 +119,3 @@ def _measure_before(intervals: Intervals, at: Int64) -> Int64:
     safe = np.maximum(index, 0)
     inside = np.minimum(at - intervals.start[safe], length[safe])
     return np.where(index < 0, 0, before[safe] + inside)
-
-
-def contains(intervals: Intervals, at: Int64) -> Bool:
-    """Mask of the points that are in the set, shape of `at`."""
-    if not len(intervals.start):
-        return np.zeros(len(at), np.bool_)
-    index = np.searchsorted(intervals.start, at, side="right") - 1
-    return (index >= 0) & (at < intervals.end[np.maximum(index, 0)])

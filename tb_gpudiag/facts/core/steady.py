@@ -38,15 +38,13 @@ class Steady:
     """The window that verdict, costs and savings are over, and the steps in it.
 
     only_first_run: nothing but first-run work was recorded; then the window is the whole recording.
-    first_run_ns, unrecorded_ns: idle time of these causes before the window; trailing_ns: time after the last
-    GPU work that no step claims."""
+    first_run_ns, unrecorded_ns: idle time of these causes before the window."""
 
     window: Window
     steps: Steps
     only_first_run: bool = False
     first_run_ns: int = 0
     unrecorded_ns: int = 0
-    trailing_ns: int = 0
     steps_left_out: int = 0
 
 
@@ -160,6 +158,5 @@ def _left_out(
         steps,
         first_run_ns=_idle(ledger, before, Cause.INITIALIZATION),
         unrecorded_ns=_idle(ledger, before, Cause.UNRECORDED),
-        trailing_ns=recorded.end_ns - window.end_ns,
         steps_left_out=steps_left_out,
     )

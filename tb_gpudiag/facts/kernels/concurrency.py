@@ -28,8 +28,8 @@ def unused_ns(kernels: Kernels, small: Bool) -> Int64:
     computing = _computing(kernels)
     used = np.where(computing, np.nan_to_num(np.minimum(kernels.blocks_per_sm, 1), nan=1.0), 0.0)
     times, segments = _segments(kernels)
-    filled = _running(kernels, used, len(times), segments)
-    number = _running(kernels, small.astype(np.float64), len(times), segments)
+    filled = _running(used, len(times), segments)
+    number = _running(small.astype(np.float64), len(times), segments)
     each = np.where(number > 0.5, np.maximum(1 - filled, 0) / np.maximum(number, 1), 0) * np.diff(
         times, append=0
     )
@@ -42,7 +42,7 @@ def alone(kernels: Kernels) -> Intervals:
     """Return when exactly one kernel computes. Communication kernels, copies and memsets do not count."""
     computing = _computing(kernels)
     times, segments = _segments(kernels)
-    number = _running(kernels, computing.astype(np.float64), len(times), segments)
+    number = _running(computing.astype(np.float64), len(times), segments)
     one = np.flatnonzero(np.rint(number) == 1)
     return union(times[one], times[np.minimum(one + 1, len(times) - 1)])
 
@@ -72,7 +72,7 @@ def _segments(kernels: Kernels) -> tuple[Int64, tuple[Int64, Int64]]:
     return times, (np.searchsorted(times, kernels.start_ns), np.searchsorted(times, kernels.end_ns))
 
 
-def _running(kernels: Kernels, weight: Float64, number: int, segments: tuple[Int64, Int64]) -> Float64:
+def _running(weight: Float64, number: int, segments: tuple[Int64, Int64]) -> Float64:
     """Sum of the weights of the kernels that run from each of the times to the next one."""
     first, last = segments
     change = np.bincount(first, weights=weight, minlength=number)

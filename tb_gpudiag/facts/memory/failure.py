@@ -36,7 +36,6 @@ class Failure:
     held: what was allocated then, as Peak.
     """
 
-    at_ns: int
     requested_bytes: int
     unused_bytes: int
     driver_free_bytes: int
@@ -65,7 +64,6 @@ def find_failure(
     own = segments.device == memory.device[event] if segments is not None else np.zeros(0, np.bool_)
     stack, place = int(memory.stack[event]), int(context.place[event])
     return Failure(
-        at_ns=int(curve.time_ns[position]),
         requested_bytes=max(0, int(memory.bytes[event])),
         unused_bytes=NONE if reserved == NONE else max(0, reserved - int(curve.allocated[position])),
         driver_free_bytes=NONE if memory.driver_free is None else int(memory.driver_free[event]),

@@ -83,27 +83,21 @@ class Trend:
     between all pairs.
 
     low, high: its confidence interval by Sen's method (Sen 1968: ranks of the slopes, with the variance of
-    Kendall's statistic, ties counted), at 95%. Fewer than four floors cannot give 95%: then they are the
-    extremes, and `confidence` is what these give (0.67 for three, 0 for two).
-    rising: share of the differences between neighbors that are above 0.
+    Kendall's statistic, ties counted), at 95%; of fewer than four floors the extremes.
     earlier, later: slope within the first and the second half. A plateau has grown in the first half only.
-    spread_bytes: median distance of the floors from the line.
     """
 
     per_unit: float
     low: float
     high: float
-    confidence: float
     steps: int
     unit: str
     start_ns: int
     start_bytes: float
     end_ns: int
     end_bytes: float
-    rising: float
     earlier: float
     later: float
-    spread_bytes: float
 
 
 def floors(curve: Curve, periods: Periods) -> Floors:
@@ -143,24 +137,21 @@ def trend(found: Floors) -> Trend | None:
         return None
     used = evenly(np.flatnonzero(~found.excused), MOST_FLOORS)
     x, y = found.periods.at[used], found.bytes[used].astype(np.float64)
-    slope, low, high, confidence = theil_sen(x, y)
+    slope, low, high = theil_sen(x, y)
     base = float(np.median(y - slope * x))
     half = (len(used) + 1) // 2
     return Trend(
         per_unit=slope,
         low=low,
         high=high,
-        confidence=confidence,
         steps=len(used),
         unit=found.periods.unit,
         start_ns=int(found.at_ns[used[0]]),
         start_bytes=base + slope * float(x[0]),
         end_ns=int(found.at_ns[used[-1]]),
         end_bytes=base + slope * float(x[-1]),
-        rising=float((np.diff(y) > 0).mean()),
         earlier=theil_sen(x[:half], y[:half])[0] if half > 1 else slope,
         later=theil_sen(x[-half:], y[-half:])[0] if half > 1 else slope,
-        spread_bytes=float(np.median(np.abs(y - (base + slope * x)))),
     )
 
 
@@ -173,24 +164,24 @@ def evenly(items: Int64, most: int) -> Int64:
 
 
 _NORMAL_975 = 1.959963984540054
-_EXTREMES = {2: 0.0, 3: 2 / 3}  # 1 - 2 / n!: confidence that the true slope is between the extremes
+_FEWEST_FOR_95 = 4
 
 
-def theil_sen(x: Float64, y: Float64) -> tuple[float, float, float, float]:
-    """Compute (slope, low, high, confidence) of two points or more; x ascends strictly.
+def theil_sen(x: Float64, y: Float64) -> tuple[float, float, float]:
+    """Compute (slope, low, high) of two points or more; x ascends strictly.
 
-    The interval is that of scipy.stats.theilslopes.
+    The interval is that of scipy.stats.theilslopes at 95%; of fewer than four points the extremes.
     """
     count = len(x)
     i, j = np.triu_indices(count, 1)
     slopes = (y[j] - y[i]) / (x[j] - x[i])
     slopes.sort()
     median = float(np.median(slopes))
-    if count in _EXTREMES:
-        return median, float(slopes[0]), float(slopes[-1]), _EXTREMES[count]
+    if count < _FEWEST_FOR_95:
+        return median, float(slopes[0]), float(slopes[-1])
     _, ties = np.unique(y, return_counts=True)
     variance = (count * (count - 1) * (2 * count + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
     reach = _NORMAL_975 * float(np.sqrt(variance))
     upper = min(round((len(slopes) + reach) / 2), len(slopes) - 1)
     lower = max(round((len(slopes) - reach) / 2) - 1, 0)
-    return median, float(slopes[lower]), float(slopes[upper]), 0.95
+    return median, float(slopes[lower]), float(slopes[upper])

@@ -59,7 +59,6 @@ class Peak:
     at_ns: int
     allocated_bytes: int
     reserved_at_peak_bytes: int  # NONE where the trace does not say
-    peak_reserved_bytes: int
     phase: Phase
     owners: list[Owner]
     kinds: dict[MemoryKind, int]
@@ -103,7 +102,6 @@ def find_peak(
         at_ns=int(curve.time_ns[max(position, 0)]),
         allocated_bytes=total,
         reserved_at_peak_bytes=reserved,
-        peak_reserved_bytes=int(curve.reserved.max()),
         phase=Phase(int(own[position])) if position != NONE else Phase.UNKNOWN,
         owners=sorted(owners, key=lambda owner: -owner.bytes),
         kinds=kinds,
@@ -139,7 +137,6 @@ def _by_purpose(curve: Curve, position: int, total: int, purpose: UInt8, change:
         at_ns=int(curve.time_ns[max(position, 0)]),
         allocated_bytes=total,
         reserved_at_peak_bytes=NONE,
-        peak_reserved_bytes=NONE,
         phase=Phase.UNKNOWN,
         owners=sorted(owners, key=lambda owner: -owner.bytes),
         kinds=kinds,

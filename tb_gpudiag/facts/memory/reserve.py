@@ -41,10 +41,8 @@ class SegmentFacts:
     segments: int
     each: list[Segment]
     expandable: int
-    bytes: int
     largest_free_bytes: int  # the largest free block
     free_in_used_segments_bytes: int  # free in partly used segments: cannot be returned to the driver
-    free_bytes: int
 
 
 @dataclass(frozen=True)
@@ -157,10 +155,8 @@ def _segments(segments: Segments, device: int) -> SegmentFacts:
         segments=int(own.sum()),
         each=_each(segments, np.flatnonzero(own)),
         expandable=int((own & segments.expandable).sum()),
-        bytes=int(segments.bytes[own].sum()),
         largest_free_bytes=int(size[free].max(initial=0)),
         free_in_used_segments_bytes=int(size[free & used[segments.block_segment]].sum()) if len(size) else 0,
-        free_bytes=int(size[free].sum()),
     )
 
 

@@ -50,18 +50,12 @@ class GrowingSite:
     size_bytes: int  # allocations of this size or smaller hold half of the bytes
     even: bool  # these are all of one size
     steps: int  # in which these were allocated
-    old_bytes: int  # of bytes: allocated at least two steps before the last floor's step
-    old_count: int
-    old_steps: int
+    old_count: int  # of count: allocated at least two steps before the last floor's step
     per_unit: float  # Theil-Sen slope of its bytes at the floors, per step or second (Periods.unit)
     low: float  # its confidence interval, as in Trend
     high: float
     count_per_unit: float  # slope of the number alive
     count_later: float  # the same within the second half
-    earlier: float  # slope within the first and the second half
-    later: float
-    first_ns: int  # first and last allocation of those alive at the last floor
-    last_ns: int
     times_ns: Int64  # when those were allocated: at most MOST_TIMES, evenly chosen, shape (t,)
     events: Int64  # their operators' spans, or NONE, shape (t,)
 
@@ -74,9 +68,7 @@ class GrowingSite:
         return self.count_per_unit <= 0
 
 
-def site_keys(
-    allocations: Allocations, host: Host, memory: MemoryEvents, chosen: Int64
-) -> tuple[Int64, Int64]:
+def site_keys(allocations: Allocations, host: Host, chosen: Int64) -> tuple[Int64, Int64]:
     """Group allocations by site: (number of each one's site, one allocation of each site). chosen: shape
     (k,).
 
@@ -123,8 +115,6 @@ class FloorTable:
     alive: allocations that are alive at any of these floors, shape (a,).
     site: site of each of these, shape (a,).
     one: one allocation of each site, shape (g,).
-    before: the rest of each floor: from before the recording, or of sites that are not in the table, shape
-    (c,).
     """
 
     bytes: Int64
@@ -133,12 +123,11 @@ class FloorTable:
     alive: Int64
     site: Int64
     one: Int64
-    before: Int64
 
 
-def floor_table(allocations: Allocations, found: Floors, host: Host, memory: MemoryEvents) -> FloorTable:
+def floor_table(allocations: Allocations, found: Floors, host: Host) -> FloorTable:
     """Compute the table of the floors that are not excused, at most MOST_COLUMNS, and of the sites that
-    changed most, at most MOST_SITES. A column's sum with `before` is its floor."""
+    changed most, at most MOST_SITES."""
     column = evenly(np.flatnonzero(~found.excused), MOST_COLUMNS)
     at = found.position[column]
     count = len(column)
@@ -146,7 +135,7 @@ def floor_table(allocations: Allocations, found: Floors, host: Host, memory: Mem
     high = np.where(allocations.freed == NONE, count, np.searchsorted(at, allocations.freed, side="left"))
     alive = np.flatnonzero(high > low)
     low, high, size = low[alive], high[alive], allocations.bytes[alive]
-    site, one = site_keys(allocations, host, memory, alive)
+    site, one = site_keys(allocations, host, alive)
     held = np.zeros(len(one), np.int64)
     np.add.at(held, site, np.where(high == count, size, 0) - np.where(low == 0, size, 0))
     kept = np.argsort(-np.abs(held), kind="stable")[:MOST_SITES]
@@ -159,8 +148,7 @@ def floor_table(allocations: Allocations, found: Floors, host: Host, memory: Mem
         np.add.at(table[layer], (site, low), weight)
         np.add.at(table[layer], (site, high), -weight)
     table = np.cumsum(table, axis=2)[:, :, :count]
-    before = found.bytes[column] - table[0].sum(axis=0)
-    return FloorTable(table[0], table[1], column, alive, site, one[kept], before)
+    return FloorTable(table[0], table[1], column, alive, site, one[kept])
 
 
 def growing_sites(
@@ -173,24 +161,19 @@ def growing_sites(
     """
     if not allocations.paired or (~found.excused).sum() < 2:
         return []
-    table = floor_table(allocations, found, host, memory)
+    table = floor_table(allocations, found, host)
     x = found.periods.at[table.column]
     sites = []
     for number in range(len(table.one)):
         y = table.bytes[number].astype(np.float64)
         if y[-1] <= y[0]:
             continue
-        slope, low, high, _ = theil_sen(x, y)
+        slope, low, high = theil_sen(x, y)
         half = (len(x) + 1) // 2
         later = theil_sen(x[-half:], y[-half:])[0] if half > 1 else slope
         if low <= 0 or later <= 0:
             continue
-        earlier = theil_sen(x[:half], y[:half])[0] if half > 1 else slope
-        sites.append(
-            _site(
-                allocations, found, host, memory, phase, table, number, x, (slope, low, high, earlier, later)
-            )
-        )
+        sites.append(_site(allocations, found, host, memory, phase, table, number, x, (slope, low, high)))
     return sorted(sites, key=lambda site: -site.per_unit)
 
 
@@ -203,10 +186,10 @@ def _site(
     table: FloorTable,
     number: int,
     x: Float64,
-    slopes: tuple[float, float, float, float, float],
+    slopes: tuple[float, float, float],
 ) -> GrowingSite:
-    """Describe one row of the table. slopes: (slope, low, high, earlier, later)."""
-    slope, low, high, earlier, later = slopes
+    """Describe one row of the table. slopes: (slope, low, high)."""
+    slope, low, high = slopes
     own = table.alive[table.site == number]
     last = int(found.position[table.column[-1]])
     freed = allocations.freed[own]
@@ -214,7 +197,6 @@ def _site(
     size = allocations.bytes[held]
     periods = found.periods
     step = np.searchsorted(periods.start_ns, allocations.time_ns[held], side="right") - 1
-    old = step <= int(table.column[-1]) - 2
     shown = evenly(held, MOST_TIMES)
     one = int(table.one[number])
     operator, stack = int(allocations.operator[one]), int(allocations.stack[one])
@@ -235,18 +217,12 @@ def _site(
         size_bytes=_usual_size(size),
         even=bool((size == size[:1]).all()),
         steps=len(np.unique(step)),
-        old_bytes=int(size[old].sum()),
-        old_count=int(old.sum()),
-        old_steps=len(np.unique(step[old])),
+        old_count=int((step <= int(table.column[-1]) - 2).sum()),
         per_unit=slope,
         low=low,
         high=high,
         count_per_unit=count_per_unit,
         count_later=theil_sen(x[-half:], counts[-half:])[0] if half > 1 else count_per_unit,
-        earlier=earlier,
-        later=later,
-        first_ns=int(allocations.time_ns[held].min(initial=0)) if len(held) else 0,
-        last_ns=int(allocations.time_ns[held].max(initial=0)),
         times_ns=allocations.time_ns[shown],
         events=allocations.operator[shown],
         in_optimizer=is_optimizer_state(text),

@@ -45,7 +45,7 @@ def largest_survivors(
     chosen = np.flatnonzero(kept)
     if not allocations.paired or not len(chosen):
         return None
-    site, one = site_keys(allocations, host, memory, chosen)
+    site, one = site_keys(allocations, host, chosen)
     part = chosen * PARTS // len(allocations)
     parts = np.zeros((len(one), PARTS), np.bool_)
     parts[site, part] = True

@@ -77,7 +77,7 @@ def _joined(used: Sequence[Recording], device: str) -> Growth | None:
     floors = floors[first]
     if len(hours) < 2 or _kendall(floors) < _LEAST_KENDALL:
         return None
-    slope, low, high, _ = theil_sen(hours, floors)
+    slope, low, high = theil_sen(hours, floors)
     half = (len(hours) + 1) // 2
     later = theil_sen(hours[-half:], floors[-half:])[0]
     total = slope * float(hours[-1])

@@ -137,7 +137,7 @@ def _history(device: DeviceMemory, group: Int64, memory: MemoryEvents) -> Histor
 
 def _grouped(allocations: Allocations, host: Host, memory: MemoryEvents, groups: dict[Group, int]) -> Int64:
     """Group number of each allocation. New groups are added to `groups`."""
-    site, one = site_keys(allocations, host, memory, np.arange(len(allocations)))
+    site, one = site_keys(allocations, host, np.arange(len(allocations)))
     total = np.zeros(len(one), np.int64)
     np.add.at(total, site, allocations.bytes)
     number = np.full(len(one), groups.setdefault(Group(), len(groups)), np.int64)

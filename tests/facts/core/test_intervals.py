@@ -10,7 +10,6 @@ from tb_gpudiag.facts.core.intervals import (
     Intervals,
     clip,
     complement,
-    contains,
     coverage,
     expand,
     intersect,
@@ -66,12 +65,6 @@ def test_coverage_of_each_query(spans: list[tuple[int, int]], queries: list[tupl
     start, end = (np.array([q[i] for q in ordered], np.int64) for i in (0, 1))
     expected = [len(points(spans) & set(range(a, b))) for a, b in ordered]
     assert coverage(made(spans), start, end).tolist() == expected
-
-
-@given(pairs)
-def test_contains(spans: list[tuple[int, int]]) -> None:
-    at = np.arange(-1, LIMIT + 2)
-    assert set(at[contains(made(spans), at)].tolist()) == points(spans)
 
 
 @given(pairs, st.integers(0, LIMIT), st.integers(1, LIMIT))

@@ -139,7 +139,6 @@ def test_host_time_after_the_last_gpu_work_is_not_waiting() -> None:
     main.frame("train.py(3): save_results", at=500, us=3 * end)
     facts = facts_of(trace)
     assert facts.window.end_ns == end * 1000
-    assert facts.steady.trailing_ns > 0
     assert find_verdict(facts).limiter == "compute"
 
 

@@ -58,10 +58,9 @@ def test_a_floor_is_the_lowest_value_of_its_period_the_value_at_its_start_includ
 def test_theil_sens_slope_is_the_median_of_all_pairs(values: list[int]) -> None:
     x, y = np.arange(len(values), dtype=np.float64), np.array(values, np.float64)
     slopes = sorted((values[j] - values[i]) / (j - i) for i, j in combinations(range(len(values)), 2))
-    found, low, high, confidence = theil_sen(x, y)
+    found, low, high = theil_sen(x, y)
     assert found == pytest.approx(median(slopes))
     assert slopes[0] <= low <= found <= high <= slopes[-1]
-    assert 0 <= confidence <= 0.95
     if len(values) < 4:
         assert (low, high) == (slopes[0], slopes[-1])
 
@@ -70,7 +69,7 @@ def test_the_interval_equals_sens_own_example() -> None:
     # P. K. Sen, Estimates of the regression coefficient based on Kendall's tau (1968), section 6.
     x = np.array([1, 2, 3, 4, 10, 12, 18], np.float64)
     y = np.array([9, 15, 19, 20, 45, 55, 78], np.float64)
-    slope, low, high, _ = theil_sen(x, y)
+    slope, low, high = theil_sen(x, y)
     assert slope == 4
     # The paper's interval is at 93%; for seven points the one at 95% ends at the same two slopes.
     assert (round(low, 2), round(high, 2)) == (3.71, 4.38)
@@ -81,7 +80,7 @@ def test_noise_does_not_hide_a_slope_and_the_interval_contains_it() -> None:
     inside = 0
     for _ in range(200):
         y = 1000.0 * np.arange(30) + random.normal(0, 3000, 30)
-        slope, low, high, _ = theil_sen(np.arange(30.0), y)
+        slope, low, high = theil_sen(np.arange(30.0), y)
         assert abs(slope - 1000) < 400
         inside += low <= 1000 <= high
     assert inside >= 180  # 190 are expected
@@ -95,7 +94,7 @@ def test_a_floor_that_rises_in_each_step() -> None:
     found = trend(floors(curve_of(time, value), steps_of(start, start + 100)))
     assert found is not None
     assert (found.per_unit, found.low, found.high, found.steps, found.unit) == (10, 10, 10, 7, "step")
-    assert (found.rising, found.earlier, found.later, found.spread_bytes) == (1.0, 10, 10, 0)
+    assert (found.earlier, found.later) == (10, 10)
     assert (found.start_bytes, found.end_bytes) == (10, 70)
 
 
@@ -124,7 +123,6 @@ def test_three_steps_are_the_fewest(steps: int, drawn: int | None) -> None:
     start = np.arange(steps, dtype=np.int64) * 100
     line = trend(floors(curve_of((start + 1).tolist(), list(range(steps))), steps_of(start, start + 100)))
     assert (line and line.steps) == drawn
-    assert line is None or line.confidence < 0.95
 
 
 def test_a_trend_over_very_many_steps_uses_some_of_them() -> None:

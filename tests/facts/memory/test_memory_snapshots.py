@@ -156,8 +156,8 @@ def test_segments_show_memory_that_is_free_but_cannot_be_returned() -> None:
     snapshot.segment(20 * MB, at=4, expandable=True)
     segments = memory_of(snapshot).reserve.segments
     assert segments is not None
-    assert (segments.segments, segments.expandable, segments.bytes) == (2, 1, 30 * MB)
-    assert (segments.free_bytes, segments.largest_free_bytes) == (28 * MB, 20 * MB)
+    assert (segments.segments, segments.expandable) == (2, 1)
+    assert segments.largest_free_bytes == 20 * MB
     assert segments.free_in_used_segments_bytes == 8 * MB
     each = [(s.bytes, s.used_bytes, s.largest_free_bytes, s.blocks, s.expandable) for s in segments.each]
     # Freed memory merges only with adjacent free memory.
