@@ -163,7 +163,7 @@ NO_GPU = CannotTell(
     "no GPU activity was recorded", "Record with ProfilerActivity.CUDA on a machine with a GPU."
 )
 
-Answer = Finding | list[Finding] | Clear | CannotTell
+RuleAnswer = Finding | list[Finding] | Clear | CannotTell
 
 
 Claimed = Mapping[int, Intervals]
@@ -195,7 +195,7 @@ class Check(Protocol):
     about the rest, so that no nanosecond is claimed twice.
     """
 
-    def __call__(self, facts: Facts, claimed: Claimed = ..., /) -> Answer: ...
+    def __call__(self, facts: Facts, claimed: Claimed = ..., /) -> RuleAnswer: ...
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.rule import Answer, AnyRule, CannotTell, Claimed, Clear, Finding, Rule, Severity
+from tb_gpudiag.rules.rule import AnyRule, CannotTell, Claimed, Clear, Finding, Rule, RuleAnswer, Severity
 from tb_gpudiag.rules.savings import (
     PlannedFix,
     plan_fixes,
@@ -56,7 +56,7 @@ ONLY_FIRST_RUN = CannotTell(
 
 
 @dataclass(frozen=True)
-class Found:
+class RuleFinding:
     """A finding with the rule that made it and its severity by the rule's policy."""
 
     rule: AnyRule
@@ -75,7 +75,7 @@ class Outcome:
     ERROR ends the job, so it comes before anything that only makes the job slow. `clear` and `unchecked` are
     ordered by rule id."""
 
-    findings: list[Found]
+    findings: list[RuleFinding]
     clear: list[tuple[AnyRule, Clear]]
     unchecked: list[tuple[AnyRule, CannotTell]]
     plan: list[PlannedFix] = field(default_factory=list)  # indices into findings
@@ -86,7 +86,7 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
     asked = _ask_all(rules, facts)
     window_ns = facts.window.duration_ns
     found = [
-        Found(rule, finding, rule.severity_of(finding, window_ns))
+        RuleFinding(rule, finding, rule.severity_of(finding, window_ns))
         for rule, answer in asked
         for finding in _findings(answer)
     ]
@@ -106,7 +106,7 @@ def run_rules(facts: Facts, rules: Sequence[Rule] = RULES) -> Outcome:
     return Outcome(found, sorted(clear, key=_rule_id), sorted(unchecked, key=_rule_id), plan)
 
 
-def _with_savings(facts: Facts, replay: Replay | None, found: Sequence[Found]) -> list[Finding]:
+def _with_savings(facts: Facts, replay: Replay | None, found: Sequence[RuleFinding]) -> list[Finding]:
     """The findings with replayed savings, or with upper bounds if the replay cannot be trusted."""
     findings = [f.finding for f in found]
     if replay is not None:
@@ -117,7 +117,7 @@ def _with_savings(facts: Facts, replay: Replay | None, found: Sequence[Found]) -
     return [with_upper_bound(facts.replay, finding, reason) for finding in findings]
 
 
-def _ask_all(rules: Sequence[Rule], facts: Facts) -> list[tuple[Rule, Answer]]:
+def _ask_all(rules: Sequence[Rule], facts: Facts) -> list[tuple[Rule, RuleAnswer]]:
     """Ask each rule in order. The rules after it do not see the time that a finding claims."""
     claimed: Claimed = {}
     asked = []
@@ -131,14 +131,14 @@ def _ask_all(rules: Sequence[Rule], facts: Facts) -> list[tuple[Rule, Answer]]:
     return asked
 
 
-def _findings(answer: Answer) -> list[Finding]:
+def _findings(answer: RuleAnswer) -> list[Finding]:
     if isinstance(answer, list):
         return answer
     return [answer] if isinstance(answer, Finding) else []
 
 
 def _rank(
-    found: Found, window_ns: int, memories: Sequence[DeviceMemory]
+    found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory]
 ) -> tuple[bool, bool, float, int, int, str]:
     finding = found.finding
     of_memory = finding.cost_bytes_per_step > 0 or found.rule.id == OUT_OF_MEMORY
@@ -188,7 +188,7 @@ def _no_time_to_judge(facts: Facts) -> CannotTell | None:
     return None
 
 
-def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> Answer:
+def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> RuleAnswer:
     if rule.family in ABOUT_TIME and (nothing := _no_time_to_judge(facts)):
         return nothing
     if rule.family in ABOUT_A_JOB and (little := little_work(facts.device, facts.steps)):
@@ -212,14 +212,14 @@ def crashed(rule: AnyRule, error: Exception) -> CannotTell:
     return CannotTell(f"could not check because of a bug in gpudiag: {place_of(error)}", defect=True)
 
 
-def _replay_if_needed(facts: Facts, found: Sequence[Found]) -> Replay | None:
+def _replay_if_needed(facts: Facts, found: Sequence[RuleFinding]) -> Replay | None:
     """The replay, if some finding can be replayed and the replay can be trusted."""
     if all(f.finding.removable is None for f in found):
         return None
     return trusted_replay(facts)
 
 
-def _refuse_double_claims(answer: Answer, claimed: Claimed) -> None:
+def _refuse_double_claims(answer: RuleAnswer, claimed: Claimed) -> None:
     """Raise ValueError if a nanosecond is claimed twice: then costs would not add up."""
     for finding in _findings(answer):
         for device, claim in finding.claims.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tb_gpudiag.rules.rule import Answer, Finding
+from tb_gpudiag.rules.rule import Finding, RuleAnswer
 from tests.builder import TraceBuilder
 
 MIB = 2**20
@@ -54,7 +54,7 @@ def build_model(trace: TraceBuilder, *, device: int | None = None) -> None:
     thread.alloc(512, at=0.5, device=device)
 
 
-def only(answer: Answer) -> Finding:
+def only(answer: RuleAnswer) -> Finding:
     """Return the only finding of an answer."""
     assert isinstance(answer, list), answer
     (found,) = answer

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Finding
+from tb_gpudiag.rules.rule import CannotTell, Clear, Finding, RuleAnswer
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import Quantity
 from tests.builder import HostThread, TraceBuilder
@@ -66,13 +66,13 @@ def facts_of(trace: TraceBuilder, folder: Path) -> Facts:
     return Facts(read_trace(str(trace.write(folder))))
 
 
-def finding(answer: Answer) -> Finding:
+def finding(answer: RuleAnswer) -> Finding:
     """Return the only finding of an answer."""
     (found,) = findings(answer)
     return found
 
 
-def findings(answer: Answer) -> list[Finding]:
+def findings(answer: RuleAnswer) -> list[Finding]:
     """Return the findings of an answer; fail if there are none."""
     found = answer if isinstance(answer, list) else [answer]
     assert all(isinstance(one, Finding) for one in found), answer
@@ -84,9 +84,9 @@ def figures(found: Finding) -> dict[str, tuple[Quantity | str, ...]]:
     return {evidence.label: (evidence.value, *evidence.details) for evidence in found.evidence}
 
 
-def is_clear(answer: Answer) -> bool:
+def is_clear(answer: RuleAnswer) -> bool:
     return isinstance(answer, Clear)
 
 
-def cannot_tell(answer: Answer) -> bool:
+def cannot_tell(answer: RuleAnswer) -> bool:
     return isinstance(answer, CannotTell)

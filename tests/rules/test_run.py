@@ -11,13 +11,13 @@ from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
     Severity,
 )
@@ -40,7 +40,7 @@ def facts(tmp_path: Path) -> Facts:
     return found
 
 
-def _rule(number: int, answer: Answer, *, error_share: float | None = None) -> Rule:
+def _rule(number: int, answer: RuleAnswer, *, error_share: float | None = None) -> Rule:
     return Rule(
         f"GD99{number}",
         f"rule_{number}",
@@ -170,7 +170,7 @@ def test_without_a_steady_state_no_rule_about_time_is_asked() -> None:
 def test_a_rule_that_crashes_could_not_be_checked_and_the_others_still_are(
     facts: Facts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def crash(_facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+    def crash(_facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         raise ZeroDivisionError("by\nnought")
 
     with caplog.at_level(logging.ERROR):
@@ -203,7 +203,7 @@ def test_severity_follows_the_rules_policy_unless_the_finding_has_its_own(facts:
 def test_a_rule_is_told_what_earlier_findings_are_made_of(facts: Facts) -> None:
     told: list[Claimed] = []
 
-    def listen(_facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+    def listen(_facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         told.append(claimed)
         return _finding(20, _claims((150, 170)))
 

@@ -18,7 +18,7 @@ from tb_gpudiag.jobs.compare.memory_change import FIGURES
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.host_messages import KINDS as HOST_KINDS
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
-from tb_gpudiag.rules.shared.leak_state import State
+from tb_gpudiag.rules.shared.leak_state import FloorState
 from tb_gpudiag.rules.shared.window_parts import WindowParts
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.recorded import Category, FileKind
@@ -44,7 +44,7 @@ ENUMS: dict[str, tuple[Table, set[str]]] = {
     "host kinds": (kinds.HOST_KINDS, set(HOST_KINDS)),
     "step signs": (kinds.STEP_SIGNS, {evidence.value for evidence in StepEvidence}),
     "phases": (kinds.PHASES, {phase.label for phase in Phase} - {""}),
-    "trend states": (kinds.TREND_STATES, set(get_args(State))),
+    "trend states": (kinds.TREND_STATES, set(get_args(FloorState))),
     "saving bases": (kinds.SAVING_BASES, {"at most", "estimate", "replayed"}),  # rules/rule.py, Saving
     "file kinds": (kinds.FILE_KINDS, {*get_args(FileKind), "record"}),
     "comparison verdicts": (kinds.COMPARISON_VERDICTS, {FASTER, SLOWER, SAME, CANNOT_TELL}),

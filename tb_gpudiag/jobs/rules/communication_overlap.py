@@ -12,7 +12,7 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import FSDP, tensor_channels
 from tb_gpudiag.jobs.rules.job_words import not_matched
 from tb_gpudiag.jobs.rules.slow_transfers import find_slow_links
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
+from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.wording.format import share
 
@@ -78,7 +78,7 @@ def _besides(facts: JobFacts, hideable: Bool) -> Int64:
     return found
 
 
-def check(facts: JobFacts) -> Answer:
+def check(facts: JobFacts) -> RuleAnswer:
     """Find transfers that run while nothing computes, in a job that has computing to hide them under."""
     if not len(facts.waits):
         return not_matched(facts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from tb_gpudiag.rules.rule import Answer, AnyRule
+from tb_gpudiag.rules.rule import AnyRule, RuleAnswer
 
 if TYPE_CHECKING:
     from tb_gpudiag.jobs.ranks.job_facts import JobFacts
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class JobCheck(Protocol):
     """Look at the facts and answer."""
 
-    def __call__(self, facts: JobFacts, /) -> Answer: ...
+    def __call__(self, facts: JobFacts, /) -> RuleAnswer: ...
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE
 from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized, numbers_text
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven
-from tb_gpudiag.rules.run import Found
+from tb_gpudiag.rules.run import RuleFinding
 from tb_gpudiag.rules.verdict import CLEAR_LEAD, COMPUTE_SHARE, LAUNCH_PART
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.vocabulary import LIMITERS
@@ -43,7 +43,7 @@ class JobVerdict:
     sentence: str
 
 
-def find_job_verdict(facts: JobFacts, findings: Sequence[Found]) -> JobVerdict:
+def find_job_verdict(facts: JobFacts, findings: Sequence[RuleFinding]) -> JobVerdict:
     """Name what limits all ranks together. findings: in their order, so that the verdict agrees with it."""
     if not len(facts.waits):
         return JobVerdict("unknown", f"{_start(facts)} {_nothing_matched(facts)}")
@@ -157,6 +157,6 @@ def _collectives(number: int) -> str:
     return count(number, "collective")
 
 
-def _late(findings: Sequence[Found]) -> str:
+def _late(findings: Sequence[RuleFinding]) -> str:
     late = next((one for one in findings if one.rule.id == "GD606"), None)
     return f" {late.finding.title}, which is not counted." if late is not None else ""

@@ -7,7 +7,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import capitalized, culprits_text, not_matched, ranks_evidence
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix
+from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration
 
@@ -37,7 +37,7 @@ def _step_ns(facts: JobFacts) -> float:
     return facts.job_ns / max(1, len(facts.own_time.steps))
 
 
-def check(facts: JobFacts) -> Answer:
+def check(facts: JobFacts) -> RuleAnswer:
     """Compare arrivals at the first collectives with the starts of the recordings."""
     starts, waits, residual = facts.starts, facts.waits, facts.clocks.residual_ns
     if not len(waits):

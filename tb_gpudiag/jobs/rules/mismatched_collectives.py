@@ -17,7 +17,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
     ranks_text,
 )
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Severity
+from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.wording.format import count, one_line, size_bytes
 from tb_gpudiag.wording.quantity import number
 
@@ -31,7 +31,7 @@ APART_SHARE = 0.5
 SHOWN = 5
 
 
-def check(facts: JobFacts) -> Answer:
+def check(facts: JobFacts) -> RuleAnswer:
     """Find collectives that differ between ranks in kind, size or order, or that a rank lacks."""
     found = [one for one in facts.matching.mismatches if one.what != "ambiguous"]
     if facts.recorded_differently and found:

@@ -11,7 +11,7 @@ from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, Change
 from tb_gpudiag.jobs.replay.peers import SHARED
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, find_uneven
 from tb_gpudiag.rules.rule import Saving
-from tb_gpudiag.rules.run import Found
+from tb_gpudiag.rules.run import RuleFinding
 
 # A replay with nothing changed gives the recorded steps within 1% for simulated jobs. One that misses them by
 # more than this does not know the job.
@@ -31,7 +31,7 @@ def saved_by(facts: JobFacts, change: Change) -> int | None:
     return int(np.maximum(0, unchanged.mean() - changed.mean()) * len(facts.own_time.steps))
 
 
-def with_replayed_saving(facts: JobFacts, found: Found) -> Found:
+def with_replayed_saving(facts: JobFacts, found: RuleFinding) -> RuleFinding:
     """Return the finding with the saving of the whole job, where the replay can be trusted: if its ranks did
     as their peers, or if all of them shared the work that is uneven."""
     if found.rule.id not in _ABOUT_RANKS or found.finding.saving is None:

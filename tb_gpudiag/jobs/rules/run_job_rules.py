@@ -8,21 +8,21 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_registry import JOB_RULES
 from tb_gpudiag.jobs.rules.job_rule import JobRule
 from tb_gpudiag.jobs.rules.replayed_savings import with_replayed_saving
-from tb_gpudiag.rules.rule import Answer, AnyRule, CannotTell, Clear, Finding, Severity
-from tb_gpudiag.rules.run import Found, Outcome, crashed
+from tb_gpudiag.rules.rule import AnyRule, CannotTell, Clear, Finding, RuleAnswer, Severity
+from tb_gpudiag.rules.run import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.shared.nsys_advice import for_recorders
 
 
 def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outcome:
     """Run each rule once. Findings are ordered by cost, hints (INFO) last."""
-    found: list[Found] = []
+    found: list[RuleFinding] = []
     clear: list[tuple[AnyRule, Clear]] = []
     unchecked: list[tuple[AnyRule, CannotTell]] = []
     for rule in rules:
         answer = _ask(rule, facts)
         for one in answer if isinstance(answer, list) else [answer]:
             if isinstance(one, Finding):
-                found.append(Found(rule, one, rule.severity_of(one, facts.job_ns)))
+                found.append(RuleFinding(rule, one, rule.severity_of(one, facts.job_ns)))
             elif isinstance(one, Clear):
                 clear.append((rule, one))
             else:
@@ -32,7 +32,7 @@ def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outc
     return Outcome(found, clear, unchecked)
 
 
-def _ask(rule: JobRule, facts: JobFacts) -> Answer:
+def _ask(rule: JobRule, facts: JobFacts) -> RuleAnswer:
     try:
         return for_recorders(rule.check(facts), facts.recorders)
     except MemoryError:  # not a bug of this rule, and the next one would fail as well

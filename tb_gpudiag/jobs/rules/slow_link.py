@@ -16,7 +16,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.slow_transfers import LEAST_COUNT, find_slow_links
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
+from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.wording.format import count, figures, share
 from tb_gpudiag.wording.quantity import bandwidth, duration, ratio, size
@@ -33,7 +33,7 @@ _NVLINK_GB_PER_S = {"7.0": 150.0, "8.0": 300.0, "9.0": 450.0, "10.0": 900.0}
 _WITH_NVLINK = ("SXM", "NVL", "GB200", "GB300", "B200", "B300", "GH200", "H200")
 
 
-def check(facts: JobFacts) -> Answer:
+def check(facts: JobFacts) -> RuleAnswer:
     """Compare the transfers of collectives of one kind and size between groups of ranks."""
     if not len(facts.waits):
         return not_matched(facts)

@@ -17,7 +17,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven, find_uneven
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Place, Saving
+from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, Place, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.wording.format import count, figures, one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
@@ -25,7 +25,7 @@ from tb_gpudiag.wording.quantity import duration, number, ratio
 MOST_PLACES = 5
 
 
-def check(facts: JobFacts) -> Answer:
+def check(facts: JobFacts) -> RuleAnswer:
     """Find ranks whose own time per step is longer than their peers', for another reason than more work."""
     if not len(facts.waits):
         return not_matched(facts)

@@ -53,7 +53,7 @@ STAGE_SHARE = 0.08
 
 LEAST_STEPS = 2
 
-Pattern = Literal["even", "persistent", "sometimes", "varying", "too few steps"]
+UnevenPattern = Literal["even", "persistent", "sometimes", "varying", "too few steps"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Uneven:
     take, NaN if not known.
     """
 
-    pattern: Pattern
+    pattern: UnevenPattern
     members: Int64
     part: str
     part_ns: int
@@ -129,7 +129,7 @@ def _are_few(own: OwnTime, members: Int64) -> bool:
     return bool((slow <= np.maximum(1, MOST_RANKS * of)).all())
 
 
-def _described(facts: JobFacts, pattern: Pattern, members: Int64) -> Uneven:
+def _described(facts: JobFacts, pattern: UnevenPattern, members: Int64) -> Uneven:
     own = facts.own_time
     low_ns, high_ns = _lost_because_of(own, members)
     above = own.excess_ns[members] >= LEAST_SHARE * np.maximum(1, own.step_ns)[None, :]

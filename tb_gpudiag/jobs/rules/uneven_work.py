@@ -18,7 +18,7 @@ from tb_gpudiag.jobs.rules.job_words import (
 )
 from tb_gpudiag.jobs.rules.replayed_savings import EVEN_WORK, saved_by
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, STAGE_SHARE, Uneven, find_uneven
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Saving
+from tb_gpudiag.rules.rule import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.rules.shared.evidence import window_time
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
@@ -28,7 +28,7 @@ from tb_gpudiag.wording.quantity import duration, number, ratio
 LEAST_SPREAD = 0.05
 
 
-def check(facts: JobFacts) -> Answer:
+def check(facts: JobFacts) -> RuleAnswer:
     """Find ranks that compute more than their peers, and pipeline stages that compute more than others."""
     if not len(facts.waits):
         return not_matched(facts)
@@ -52,7 +52,7 @@ def check(facts: JobFacts) -> Answer:
     )
 
 
-def _confirmed(facts: JobFacts, uneven: Uneven, window_ns: int) -> Answer:
+def _confirmed(facts: JobFacts, uneven: Uneven, window_ns: int) -> RuleAnswer:
     """A finding, unless a replay shows that a job whose slowest rank varies loses nothing by it: in a
     pipeline, ranks that are slow now and then are hidden behind the others."""
     saved_ns = saved_by(facts, EVEN_WORK) if uneven.pattern == "varying" else None

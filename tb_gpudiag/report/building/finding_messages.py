@@ -9,7 +9,7 @@ from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import place, us
 from tb_gpudiag.rules.rule import Evidence, Finding, Fix, Saving
-from tb_gpudiag.rules.run import Found, Outcome
+from tb_gpudiag.rules.run import Outcome, RuleFinding
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import Quantity
 
@@ -19,7 +19,7 @@ CODE_LIMIT = 4_000
 SENTENCES_LIMIT = 2_000
 
 
-def finding_message(found: Found, window: Window, steps: int) -> pb.Finding:
+def finding_message(found: RuleFinding, window: Window, steps: int) -> pb.Finding:
     """One finding. `steps` is the number of recorded steps in the window."""
     rule, finding = found.rule, found.finding
     about_memory = finding.cost_bytes or finding.cost_bytes_per_step

@@ -11,13 +11,13 @@ from tb_gpudiag.facts.waiting.allocator_calls import AllocatorCalls
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.evidence import per_step, window_time
@@ -60,7 +60,7 @@ unset PYTORCH_NO_CUDA_MEMORY_CACHING PYTORCH_NO_HIP_MEMORY_CACHING
 # In the code: no torch.cuda.caching_allocator_enable(False), and no pluggable allocator without a cache."""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find idle time inside cudaMalloc, cudaFree, host allocations and similar calls."""
     if facts.device is None:
         return NO_GPU

@@ -22,7 +22,6 @@ from tb_gpudiag.facts.waiting.compilation import (
 )
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
@@ -30,6 +29,7 @@ from tb_gpudiag.rules.rule import (
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.evidence import part_time, window_time
@@ -100,7 +100,7 @@ _URL = "https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.com
 _LOAD_URL = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#lazy-loading"
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find idle time under compilation (TorchDynamo, Inductor, Triton, nvrtc), graph capture or module
     loading. Loading has a different fix, so it is a finding of its own."""
     lost = lost_time(facts.window, facts.device, facts.main_thread_spans, claimed)

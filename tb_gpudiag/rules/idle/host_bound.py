@@ -17,7 +17,6 @@ from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.recorder_cost import RecorderCost
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
@@ -26,6 +25,7 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Removable,
     Rule,
+    RuleAnswer,
     Saving,
     Severity,
 )
@@ -87,7 +87,7 @@ for output in pipe(dataset, batch_size=16, num_workers=8): ...
 """
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find idle time in Python between operators, and in operators that GD201 does not cover. Each known host
     task, such as logging, is a finding of its own."""
     device = facts.device
@@ -158,7 +158,7 @@ def _on_cpu(
     overhead: Bool,
     steps: int,
     job: JobKind,
-) -> Answer:
+) -> RuleAnswer:
     """The main thread's time in host tasks, in Python between operators, and in operators that are mostly
     overhead.
 

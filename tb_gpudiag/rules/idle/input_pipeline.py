@@ -14,7 +14,6 @@ from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, batches, load_parts, loader_kind
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
@@ -22,6 +21,7 @@ from tb_gpudiag.rules.rule import (
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.evidence import part_time, window_time
@@ -114,7 +114,7 @@ _RECEIVING = """loader = DataLoader(
 _URL = "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading"
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find idle time under data loading, anywhere below a loader's __next__."""
     lost = lost_time(facts.window, facts.device, facts.main_thread_spans, claimed)
     if not lost.window_ns:

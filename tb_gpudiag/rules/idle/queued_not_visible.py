@@ -10,13 +10,13 @@ from tb_gpudiag.facts.waiting.stream_waits import Awaited
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.evidence import window_time
@@ -45,7 +45,7 @@ with torch.profiler.profile(
     ..."""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find idle time, longer than a turnaround, during which the next work had already been launched."""
     if facts.device is None:
         return NO_GPU

@@ -19,7 +19,6 @@ from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
@@ -29,6 +28,7 @@ from tb_gpudiag.rules.rule import (
     Place,
     Range,
     Rule,
+    RuleAnswer,
     Saving,
     Severity,
 )
@@ -112,7 +112,7 @@ class _Uneven:
         return self.slow[np.argsort(-self.length_ns[self.slow], kind="stable")]
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find steps that take longer than the median, and compare them part by part with the others."""
     steps = facts.step_times
     if steps is None or len(steps) < FEWEST_STEPS:

@@ -7,13 +7,13 @@ from tb_gpudiag.facts.kernels.moves import Move, find_moves
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
     Severity,
 )
@@ -55,7 +55,7 @@ _KINDS = {
 }
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find GPU work launched by casting, copying and layout operators, and the layout kernels that libraries
     add around their own."""
     time = kernel_time(facts.device, facts.window, facts.host)

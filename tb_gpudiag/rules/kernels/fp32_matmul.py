@@ -6,7 +6,6 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
@@ -14,6 +13,7 @@ from tb_gpudiag.rules.rule import (
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
     Severity,
 )
@@ -52,7 +52,7 @@ scaler.step(optimizer)
 scaler.update()"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find matmul, convolution and attention kernels whose names say FP32 without tensor cores."""
     time = kernel_time(facts.device, facts.window, facts.host)
     if time is None:

@@ -7,13 +7,13 @@ from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
     Severity,
 )
@@ -36,7 +36,7 @@ model = model.float()
 print([name for name, p in model.named_parameters() if p.dtype == torch.float64])"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find kernels whose names say FP64."""
     time = kernel_time(facts.device, facts.window, facts.host)
     if time is None:

@@ -7,12 +7,12 @@ from tb_gpudiag.facts.kernels.operator_costs import Kind
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
     Fix,
     Rule,
+    RuleAnswer,
     Severity,
 )
 from tb_gpudiag.rules.shared.below_roofline import below_roofline
@@ -38,7 +38,7 @@ _FUSE = """
 f = torch.compile(f)"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find memory-bound operators that take at least twice as long as the stated bandwidth allows."""
     time = kernel_time(facts.device, facts.window, facts.host)
     roofline = facts.roofline

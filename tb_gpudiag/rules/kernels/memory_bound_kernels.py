@@ -10,13 +10,13 @@ from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
     Severity,
 )
@@ -58,7 +58,7 @@ _CHANNELS_LAST = """
 model = model.to(memory_format=torch.channels_last)    # convolutions: no transposes in between"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find runs of such kernels on one stream. Fused, a run takes about as long as its longest kernel."""
     time = kernel_time(facts.device, facts.window, facts.host)
     if time is None:

@@ -12,7 +12,6 @@ from tb_gpudiag.facts.kernels.multiprocessors import Occupancy, occupancy
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
@@ -20,6 +19,7 @@ from tb_gpudiag.rules.rule import (
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
     Severity,
 )
@@ -62,7 +62,7 @@ kernel[grid](..., num_warps=4, num_stages=2)     # Triton: fewer stages need les
 triton.Config({"BLOCK": 512}, num_warps=4)       # let autotune choose among several"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find matmul kernels whose last wave fills only part of the GPU, and memory-bound kernels with too few
     warps because of their registers or shared memory."""
     time = kernel_time(facts.device, facts.window, facts.host)

@@ -8,12 +8,12 @@ from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
     Fix,
     Rule,
+    RuleAnswer,
     Severity,
 )
 from tb_gpudiag.rules.shared.below_roofline import below_roofline
@@ -74,7 +74,7 @@ _ADVICE = {
 }
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find operators whose kernels take several times as long as the stated peaks allow."""
     time = kernel_time(facts.device, facts.window, facts.host)
     roofline = facts.roofline

@@ -13,7 +13,6 @@ from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
@@ -21,6 +20,7 @@ from tb_gpudiag.rules.rule import (
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
     Severity,
 )
@@ -53,7 +53,7 @@ model = torch.compile(model, mode="max-autotune")      # also tries split-K kern
 SHAPES_SHOWN = 2
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find kernels that leave multiprocessors without a block while they run.
 
     A kernel with half as many blocks as multiprocessors leaves half of the GPU idle, unless other kernels use

@@ -11,13 +11,13 @@ from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
@@ -44,7 +44,7 @@ tokens = torch.nn.functional.pad(tokens, (0, -tokens.shape[1] % 8), value=pad_to
 # A tokenizer does it for you: DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8)"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find kernels whose names say that they load rows element by element, 16-bit matmuls that could not use
     tensor cores at all, and Tensile's kernels for any size on unaligned ones."""
     time = kernel_time(facts.device, facts.window, facts.host)

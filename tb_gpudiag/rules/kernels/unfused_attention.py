@@ -9,13 +9,13 @@ from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, kernel_time
@@ -32,7 +32,7 @@ out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 model = AutoModel.from_pretrained(name, attn_implementation="sdpa")   # or "flash_attention_2\""""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find what runs between the two batched matmuls of attention: softmax, scale, mask, dropout, casts."""
     time = kernel_time(facts.device, facts.window, facts.host)
     found = facts.unfused_attention

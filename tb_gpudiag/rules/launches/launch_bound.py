@@ -14,7 +14,6 @@ from tb_gpudiag.facts.launching.hotspots import Hotspot
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
@@ -22,6 +21,7 @@ from tb_gpudiag.rules.rule import (
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.ddp_fixes import with_ddp_copies
@@ -55,7 +55,7 @@ _PIPELINE_BATCH = """
 for output in pipe(dataset, batch_size=16): ...     # not: [pipe(item) for item in dataset]"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find idle time in operator overhead, launch calls and launch latency, in short launch gaps."""
     device = facts.device
     if device is None:

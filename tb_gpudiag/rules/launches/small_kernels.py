@@ -17,7 +17,6 @@ from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
@@ -25,6 +24,7 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Removable,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.ddp_fixes import with_ddp_copies
@@ -109,7 +109,7 @@ def activation(x, bias, mask):                    # put the chain into a functio
 }
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find idle time before all launches of a cluster but its first: the loop's Python, operator overhead,
     launch calls and latency."""
     device = facts.device

@@ -11,7 +11,6 @@ from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
     NOTHING_CLAIMED,
     TRACES,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
@@ -19,6 +18,7 @@ from tb_gpudiag.rules.rule import (
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Severity,
     place_at,
 )
@@ -73,7 +73,7 @@ torch.cuda.empty_cache()    # once, not in the loop"""
 _EMPTY_URL = "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html"
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Compare reserved with allocated memory at the allocation peak."""
     of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
     if not of_gpus:

@@ -15,7 +15,6 @@ from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
     NOTHING_CLAIMED,
     TRACES,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
@@ -24,6 +23,7 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Place,
     Rule,
+    RuleAnswer,
     Severity,
     place_at,
 )
@@ -112,7 +112,7 @@ _INFERENCE = _Advice(
 )
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Compare the peak with the capacity, and check whether memory ran out."""
     of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
     if not of_gpus:

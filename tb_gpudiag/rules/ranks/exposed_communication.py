@@ -13,13 +13,13 @@ from tb_gpudiag.facts.launching.collective_launches import collective_launches
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Place,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.collective_fixes import LATE_HOSTS, collective_fix
@@ -48,7 +48,7 @@ KINDS_SHOWN = 4
 LEAST_PART = 0.2
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find time in which a communication kernel runs and nothing computes, including the time it waits for a
     slower rank."""
     time = kernel_time(facts.device, facts.window, facts.host)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Answer, Claimed, Clear, Evidence, Finding, Rule, Severity
+from tb_gpudiag.rules.rule import (
+    NOTHING_CLAIMED,
+    Claimed,
+    Clear,
+    Evidence,
+    Finding,
+    Rule,
+    RuleAnswer,
+    Severity,
+)
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.quantity import duration, number
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Check for step marks."""
     if facts.recorded.steps:
         return Clear(f"{number(len(facts.steps), 'step')} recorded")

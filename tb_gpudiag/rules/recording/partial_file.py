@@ -7,13 +7,13 @@ from tb_gpudiag.rules.rule import (
     MEMORY_FILES,
     NOTHING_CLAIMED,
     TRACES,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Severity,
 )
 from tb_gpudiag.wording.quantity import number, share_of
@@ -23,7 +23,7 @@ from tb_gpudiag.wording.quantity import number, share_of
 SPOILS_SHARE = 0.01
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Check whether the whole file was read."""
     trace = facts.trace
     read, bad = trace.events_read, trace.malformed_events

@@ -7,7 +7,6 @@ from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
@@ -15,6 +14,7 @@ from tb_gpudiag.rules.rule import (
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Severity,
 )
 from tb_gpudiag.rules.shared.evidence import window_time
@@ -29,7 +29,7 @@ from tb_gpudiag.wording.quantity import duration
 LEAST_SHARE = 0.05
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Sum the GPU's idle time with cause `profiler`; without a GPU, the main thread's time."""
     lost = lost_time(facts.window, facts.device, facts.main_thread_spans)
     chosen = lost.of(Cause.PROFILER)

@@ -7,12 +7,12 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Rule,
+    RuleAnswer,
     Severity,
 )
 from tb_gpudiag.rules.shared.recording_advice import record_again
@@ -28,7 +28,7 @@ SPOILS_IDLE_SHARE = 0.25
 SPOILS_WINDOW_SHARE = 0.05
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Count GPU work without a launch, and the idle time that it leaves unexplained."""
     device = facts.device
     if device is None:

@@ -7,13 +7,13 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Severity,
 )
 from tb_gpudiag.rules.shared.evidence import window_time
@@ -31,7 +31,7 @@ nsys profile --cuda-graph-trace=node --trace=cuda,nvtx,osrt -o my_run python tra
 """
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Count the graph launches with missing kernels, and the time in which those may have run."""
     device, graphs = facts.device, facts.unrecorded_graphs
     if device is None:

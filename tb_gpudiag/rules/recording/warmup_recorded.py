@@ -9,7 +9,6 @@ from tb_gpudiag.facts.core.steps import Window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NOTHING_CLAIMED,
-    Answer,
     CannotTell,
     Claimed,
     Clear,
@@ -17,6 +16,7 @@ from tb_gpudiag.rules.rule import (
     Finding,
     Range,
     Rule,
+    RuleAnswer,
     Severity,
 )
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE
@@ -33,7 +33,7 @@ _INCLUDED = "The figures over the step window include them."
 _LEFT_OUT = "The step window leaves these steps out."
 
 
-def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, _claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Compare the first steps with the later ones.
 
     With a GPU, a step lasts from the end of the previous step's GPU work to the end of its own: a host that

@@ -7,12 +7,22 @@ from collections.abc import Iterator, Sequence
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.sites import GrowingSite
-from tb_gpudiag.rules.rule import Answer, CannotTell, Clear, Evidence, Finding, Fix, Place, Severity, place_at
+from tb_gpudiag.rules.rule import (
+    CannotTell,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Place,
+    RuleAnswer,
+    Severity,
+    place_at,
+)
 from tb_gpudiag.rules.shared.leak_causes import BOUNDLESS, Explained, causes_of, loss_of
 from tb_gpudiag.rules.shared.leak_state import (
     FEWEST_STEPS,
     LEAST_BYTES_PER_STEP,
-    State,
+    FloorState,
     floor_allows,
     growth_per_unit,
     keepers,
@@ -42,14 +52,14 @@ _RSS = """import resource
 print(step, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)   # KiB on Linux: level if nothing leaks"""
 
 
-def look_for_leak(memories: list[DeviceMemory]) -> Answer:
+def look_for_leak(memories: list[DeviceMemory]) -> RuleAnswer:
     """Report the devices, at least one, whose memory floor rises for good."""
     judged = [(memory, state_of(memory)) for memory in memories]
     found = [_finding(memory) for memory, state in judged if state == "rising"]
     return found or _no_leak(judged)
 
 
-def _no_leak(judged: list[tuple[DeviceMemory, State | None]]) -> Answer:
+def _no_leak(judged: list[tuple[DeviceMemory, FloorState | None]]) -> RuleAnswer:
     """Say why no floor rises for good, or why that cannot be told."""
     if all(state is None for _, state in judged):
         return _too_few_steps([memory for memory, _ in judged])
@@ -93,7 +103,7 @@ def _keeps_anyway(memory: DeviceMemory) -> bool:
     return kept >= least_per_unit(memory) and (floor_allows(memory, kept) or memory.misses_old_frees)
 
 
-def _keeps_but(memory: DeviceMemory, state: State) -> str:
+def _keeps_but(memory: DeviceMemory, state: FloorState) -> str:
     site = next(site for site in memory.sites if not site.in_optimizer)
     where = str(site.frame or site.operator or "one site")
     return f"{_level(memory, state)}, but {where} keeps {size(site.per_unit, f'more per {_unit(memory)}')}"
@@ -184,7 +194,7 @@ def leaks_at_failure(memory: DeviceMemory) -> list[Explained]:
     return [part for part in _causes(memory) if part.sites]
 
 
-def _level(memory: DeviceMemory, state: State) -> str:
+def _level(memory: DeviceMemory, state: FloorState) -> str:
     trend = memory.trend
     assert trend is not None  # a state needs one
     change = risen_bytes(memory) if state == "plateau" else trend.end_bytes - trend.start_bytes

@@ -148,7 +148,7 @@ class Explained:
 
 
 @dataclass(frozen=True)
-class Growth:
+class GrowingSites:
     """The allocation sites that raise a memory floor.
 
     has_modules: Python frames were recorded, and with them the modules that allocated. Sites of a snapshot
@@ -215,17 +215,17 @@ def loss_of(sites: list[GrowingSite]) -> GrowingSite | None:
     return min(losses, key=lambda s: (s.size_bytes, "loss" not in s.operator, s.module), default=None)
 
 
-def _growing_cache(growth: Growth) -> list[GrowingSite]:
+def _growing_cache(growth: GrowingSites) -> list[GrowingSite]:
     """Concatenated or stacked tensors (in a snapshot: tensors of any line) are replaced by larger ones."""
     return growth.joined if growth.is_mostly(growth.joined) else []
 
 
-def _growing_tensors(growth: Growth) -> list[GrowingSite]:
+def _growing_tensors(growth: GrowingSites) -> list[GrowingSite]:
     """Results of any operators are replaced by larger ones."""
     return growth.replaced if growth.is_mostly(growth.replaced) else []
 
 
-def _double_backward(growth: Growth) -> list[GrowingSite]:
+def _double_backward(growth: GrowingSites) -> list[GrowingSite]:
     """What the backward pass allocated stays, and with it results of the forward pass."""
     results = [s for s in growth.in_graph if s.phase is not Phase.BACKWARD]
     forward = sum(site.per_unit for site in results if site.grad_mode or _is_in_module(site))
@@ -235,12 +235,12 @@ def _double_backward(growth: Growth) -> list[GrowingSite]:
     return growth.in_graph if both else []
 
 
-def _retained_gradients(growth: Growth) -> list[GrowingSite]:
+def _retained_gradients(growth: GrowingSites) -> list[GrowingSite]:
     """The backward pass allocated what stays."""
     return growth.in_backward if growth.is_mostly(growth.in_backward) else []
 
 
-def _retained_graph(growth: Growth) -> list[GrowingSite]:
+def _retained_graph(growth: GrowingSites) -> list[GrowingSite]:
     """Modules allocated what stays: outputs of several operators, or outputs with a loss."""
     in_modules = [site for site in growth.in_modules if site in growth.in_graph]
     if not growth.has_modules or not growth.is_mostly(in_modules):
@@ -248,7 +248,7 @@ def _retained_graph(growth: Growth) -> list[GrowingSite]:
     return growth.in_graph if growth.keeps_loss or _has_several_operators(in_modules) else []
 
 
-def _functional_graph(growth: Growth) -> list[GrowingSite]:
+def _functional_graph(growth: GrowingSites) -> list[GrowingSite]:
     """Without modules: a loss stays with results of many operators that autograd records."""
     results = [
         site
@@ -259,19 +259,19 @@ def _functional_graph(growth: Growth) -> list[GrowingSite]:
     return growth.in_graph if growth.keeps_loss and many and growth.is_mostly(growth.in_graph) else []
 
 
-def _retained_graph_without_modules(growth: Growth) -> list[GrowingSite]:
+def _retained_graph_without_modules(growth: GrowingSites) -> list[GrowingSite]:
     """Modules are unknown, and a loss stays with the outputs of several other operators."""
     operators = {site.operator for site in growth.outside_backward}
     found = not growth.has_modules and growth.keeps_loss and len(operators) > GRAPH_OPERATORS
     return growth.in_graph if found else []
 
 
-def _retained_outputs(growth: Growth) -> list[GrowingSite]:
+def _retained_outputs(growth: GrowingSites) -> list[GrowingSite]:
     """Modules allocated what stays: outputs of one operator, without a loss, or outputs without a graph."""
     return growth.in_modules if growth.has_modules and growth.is_mostly(growth.in_modules) else []
 
 
-def _retained_metrics(growth: Growth) -> list[GrowingSite]:
+def _retained_metrics(growth: GrowingSites) -> list[GrowingSite]:
     """Small tensors stay that are not module outputs, batches, weights or optimizer state."""
     return growth.metrics if growth.has_modules and growth.is_mostly(growth.metrics) else []
 
@@ -301,7 +301,7 @@ def _is_in_module(site: GrowingSite) -> bool:
     return bool(site.module) or MODULE_FRAME.search(site.stack) is not None
 
 
-_DETECTORS: tuple[tuple[Callable[[Growth], list[GrowingSite]], LeakCause], ...] = (
+_DETECTORS: tuple[tuple[Callable[[GrowingSites], list[GrowingSite]], LeakCause], ...] = (
     (_growing_cache, CACHE),
     (_growing_tensors, LARGER),
     (_double_backward, GRAPH),
@@ -323,7 +323,7 @@ def causes_of(sites: list[GrowingSite], *, has_modules: bool) -> list[Explained]
     rest, found = list(sites), list[Explained]()
     least = SECOND_SHARE * sum(site.per_unit for site in sites)
     while rest and (not found or sum(site.per_unit for site in rest) >= least):
-        one = _explained(Growth(rest, has_modules))
+        one = _explained(GrowingSites(rest, has_modules))
         if one.cause in [known.cause for known in found]:
             break
         found.append(one)
@@ -331,7 +331,7 @@ def causes_of(sites: list[GrowingSite], *, has_modules: bool) -> list[Explained]
     return sorted(found, key=lambda one: -one.per_unit) or [Explained(OTHER, [])]
 
 
-def _explained(growth: Growth) -> Explained:
+def _explained(growth: GrowingSites) -> Explained:
     """The first cause that explains some of the sites, and those; OTHER with all of them if none does."""
     fits = (Explained(cause, explained(growth)) for explained, cause in _DETECTORS)
     return next((one for one in fits if one.sites), Explained(OTHER, growth.sites))

@@ -38,10 +38,10 @@ EVEN_SHARE = 0.1
 # the leak anyway, if it kept something of most steps.
 KEPT_STEPS_SHARE = 0.5
 
-State = Literal["rising", "level", "plateau", "falling", "unclear"]
+FloorState = Literal["rising", "level", "plateau", "falling", "unclear"]
 
 
-def state_of(memory: DeviceMemory) -> State | None:
+def state_of(memory: DeviceMemory) -> FloorState | None:
     """Say whether memory grows: its floors rise, or they are too noisy to show that sites keep more and more.
 
     None if there are too few steps to tell.
@@ -52,7 +52,7 @@ def state_of(memory: DeviceMemory) -> State | None:
     return state
 
 
-def floor_state(memory: DeviceMemory) -> State | None:
+def floor_state(memory: DeviceMemory) -> FloorState | None:
     """Classify the floors of the steps; None if there are too few steps to tell."""
     trend = memory.trend
     if trend is None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from tb_gpudiag.facts.core.whole_graphs import WholeGraphs
-from tb_gpudiag.rules.rule import Answer, CannotTell, Finding, Fix
+from tb_gpudiag.rules.rule import CannotTell, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.vocabulary.recorded import Recorder
 from tb_gpudiag.wording.format import sentences, share
@@ -79,7 +79,7 @@ if step == 5:
 )  # fmt: skip
 
 
-def for_recorders(answer: Answer, recorders: Set[Recorder]) -> Answer:
+def for_recorders(answer: RuleAnswer, recorders: Set[Recorder]) -> RuleAnswer:
     """Return the answer with advice for these recorders. Ranks of a job may differ in theirs."""
     if "nsys" not in recorders:
         return answer

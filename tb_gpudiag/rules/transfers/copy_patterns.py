@@ -17,13 +17,13 @@ from tb_gpudiag.facts.waiting.loading import batches
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, speed
@@ -72,7 +72,7 @@ class _Copies:
         return subtract(intersect(ran, self.device.busy.copying), claimed.get(self.device.id, EMPTY))
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find time in which the GPU does not compute from a copy to the host until the tensor is back, and time
     lost to tiny copies to the GPU."""
     device = facts.device

@@ -10,13 +10,13 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
     Finding,
     Fix,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.copies import speed
@@ -48,7 +48,7 @@ def ahead(batches):
 x = images_uint8.to(device, non_blocking=True).float().div_(255)"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find time in which copies from and to the host run, nothing computes, and no earlier finding claims."""
     device = facts.device
     if device is None:

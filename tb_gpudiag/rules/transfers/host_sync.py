@@ -19,7 +19,6 @@ from tb_gpudiag.facts.waiting.sync_sites import SyncKind, calls_in, operators_ar
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
@@ -27,6 +26,7 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Removable,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_with
@@ -136,7 +136,7 @@ _KINDS = {
 _READS = np.array([SyncKind.PRINT, SyncKind.CONDITION, SyncKind.ITEM], np.uint8)
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find idle time after synchronizations, each at most as long as the host was blocked: without the
     synchronization, the host would have been that much further ahead."""
     device = facts.device

@@ -14,7 +14,6 @@ from tb_gpudiag.facts.replay.replay import Change
 from tb_gpudiag.rules.rule import (
     NO_GPU,
     NOTHING_CLAIMED,
-    Answer,
     Claimed,
     Clear,
     Evidence,
@@ -22,6 +21,7 @@ from tb_gpudiag.rules.rule import (
     Fix,
     Removable,
     Rule,
+    RuleAnswer,
     Saving,
 )
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, copy_from_pinned, waits_with
@@ -43,7 +43,7 @@ buffer = torch.empty(shape, pin_memory=True)
 buffer.copy_(out, non_blocking=True)"""
 
 
-def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Answer:
+def check(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
     """Find time in which such copies run exposed, and idle time inside the calls that issue them."""
     device = facts.device
     if device is None:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.rule import Severity
-from tb_gpudiag.rules.run import Found, Outcome, run_rules
+from tb_gpudiag.rules.run import Outcome, RuleFinding, run_rules
 from tests.benchmarks.truth.cases import HEALTHY_KIND, Case
 from tests.benchmarks.truth.labels import RULES, Labels, label
 from tests.builder import Generation
@@ -95,7 +95,7 @@ class Score:
                 score.missed += 1
                 self._note(case, f"{rule} is not found")
 
-    def _rank(self, case: Case, run: Simulated, must: frozenset[str], found: list[Found]) -> None:
+    def _rank(self, case: Case, run: Simulated, must: frozenset[str], found: list[RuleFinding]) -> None:
         """Compare the first finding with the fault whose fix saves most, and savings with what fixes save.
 
         found: the findings with a cost in time, in order.
@@ -121,7 +121,7 @@ class Score:
         for rule, gain_ns in gain.items():
             self._compare_saving(rule, gain_ns, found, SAVING_TOLERANCE * run.truth.window_ns)
 
-    def _compare_saving(self, rule: str, gain_ns: int, found: list[Found], tolerance_ns: float) -> None:
+    def _compare_saving(self, rule: str, gain_ns: int, found: list[RuleFinding], tolerance_ns: float) -> None:
         savings = [f.finding.saving for f in found if f.rule.id == rule and f.finding.saving is not None]
         if savings:
             low, high = sum(s.low_ns for s in savings), sum(s.high_ns for s in savings)

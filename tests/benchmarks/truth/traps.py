@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tb_gpudiag.rules.rule import Finding, Severity
-from tb_gpudiag.rules.run import Found, run_rules
+from tb_gpudiag.rules.run import RuleFinding, run_rules
 from tb_gpudiag.wording.quantity import Quantity
 from tests.benchmarks.truth.cases import Case
 from tests.benchmarks.truth.labels import MUST, MUST_NOT, costs_ns
@@ -44,7 +44,7 @@ class Trap:
 
     name: str
     draw: Callable[[random.Random], Job]
-    mistakes: Callable[[Case, Simulated, list[Found]], Iterator[str]]
+    mistakes: Callable[[Case, Simulated, list[RuleFinding]], Iterator[str]]
 
 
 def _recorded_python(draw: random.Random) -> Job:
@@ -69,7 +69,7 @@ def _recorded_transforms(draw: random.Random) -> Job:
     )
 
 
-def _inflated(case: Case, run: Simulated, found: list[Found]) -> Iterator[str]:
+def _inflated(case: Case, run: Simulated, found: list[RuleFinding]) -> Iterator[str]:
     """Compare each finding about the host with the same job recorded at no cost."""
     quiet = case.simulate(replace(case.job, recorder_ns=0))
     costs = costs_ns(quiet.truth)
@@ -113,7 +113,7 @@ def _compiled(draw: random.Random) -> Job:
     )
 
 
-def _advised_to_compile(case: Case, run: Simulated, found: list[Found]) -> Iterator[str]:
+def _advised_to_compile(case: Case, run: Simulated, found: list[RuleFinding]) -> Iterator[str]:
     for one in found:
         said = PLAIN_COMPILE.search(f"{one.finding.fix.text}\n{one.finding.fix.code}")
         if said:
@@ -129,7 +129,7 @@ def _two_streams(draw: random.Random) -> Job:
     return replace(HEALTHY, side=draw.choice(kinds), side_us=draw.uniform(500, 9_000), with_memory=False)
 
 
-def _hidden(case: Case, run: Simulated, found: list[Found]) -> Iterator[str]:
+def _hidden(case: Case, run: Simulated, found: list[RuleFinding]) -> Iterator[str]:
     """Compare what findings about kernels promise with the same job without the side stream."""
     without = case.simulate(replace(case.job, side_us=0)).truth.window_ns
     gain_ns = max(0, run.truth.window_ns - without)
@@ -150,7 +150,7 @@ def _busy_cores(draw: random.Random) -> Job:
     )
 
 
-def _promised(case: Case, run: Simulated, found: list[Found]) -> Iterator[str]:
+def _promised(case: Case, run: Simulated, found: list[RuleFinding]) -> Iterator[str]:
     """Compare the savings of four workers with the same job run with them."""
     window_ns = run.truth.window_ns
     gain_ns = window_ns - case.simulate(replace(case.job, workers=4)).truth.window_ns

@@ -13,7 +13,7 @@ from tb_gpudiag.jobs.rules import uneven_ranks
 from tb_gpudiag.jobs.rules.job_registry import EVERY_RULE, JOB_RULES, find_any_rule
 from tb_gpudiag.jobs.rules.job_rule import JobRule
 from tb_gpudiag.jobs.rules.run_job_rules import run_job_rules
-from tb_gpudiag.rules.rule import PAGE_HEADINGS, Answer, CannotTell
+from tb_gpudiag.rules.rule import PAGE_HEADINGS, CannotTell, RuleAnswer
 from tests.conftest import REPOSITORY
 from tests.jobs.ranks.stage import facts_of, job
 
@@ -55,7 +55,7 @@ def test_a_page_names_every_threshold(rule: JobRule) -> None:
 
 
 def test_a_rule_that_crashes_costs_only_its_own_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(_facts: JobFacts) -> Answer:
+    def crash(_facts: JobFacts) -> RuleAnswer:
         raise ValueError("a name of the trace")
 
     monkeypatch.setattr("tb_gpudiag.jobs.rules.slow_rank.check", crash)

@@ -16,7 +16,7 @@ from tb_gpudiag.report.building.finding_messages import (
     finding_message,
 )
 from tb_gpudiag.rules.rule import Evidence, Finding, Fix, Place, Range, Saving, Severity
-from tb_gpudiag.rules.run import Found
+from tb_gpudiag.rules.run import RuleFinding
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio, share_of, size
 from tests.report.reports import report_of, slow_loader
 
@@ -27,7 +27,7 @@ def message(steps: int = 2, code: str = "", **finding: object) -> pb.Finding:
     rule = find_any_rule("GD101")
     assert rule is not None
     found = Finding("title", "summary", Fix("fix", code), **finding)  # type: ignore[arg-type]
-    return finding_message(Found(rule, found, Severity.WARNING), WINDOW, steps)
+    return finding_message(RuleFinding(rule, found, Severity.WARNING), WINDOW, steps)
 
 
 @pytest.mark.parametrize(
