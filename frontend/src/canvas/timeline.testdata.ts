@@ -1,4 +1,4 @@
-// A small timeline in the server's format, for the tests in this folder.
+// A small timeline in the server's format, for tests.
 
 import type { Lane, Timeline } from "../wire/report";
 

@@ -1,12 +1,14 @@
 import { useLayoutEffect, useRef, useState, type PointerEvent, type RefCallback } from "react";
 import type uPlot from "uplot";
 import { bytes, exactTime } from "../../base/format";
-import { toPixel, toTime, type Viewport } from "../../base/viewport";
+import { span, toPixel, toTime, type Viewport } from "../../base/viewport";
 import { stepName } from "../../state/memory";
 import { columnAt, type Columns } from "../../state/memoryCurve";
 import { usePage } from "../../state/store";
-import { onKey, stepAt } from "../timeline/actions";
-import { useWheel } from "../timeline/usePointer";
+import { useWheel } from "../parts/useWheel";
+import { stepAt } from "../timeline/actions";
+import { onKey } from "../timeline/keys";
+import { drawnRange } from "../timeline/pointer";
 import type { Marks } from "./marks";
 import { AXIS_PX, dataOf, makePlot, RIGHT_PX, RULER_PX } from "./plot";
 
@@ -39,7 +41,7 @@ export function Chart({ columns, marks, bounds, width, measure, label, onStep, m
   const { view } = marks;
   usePlot(host, columns ?? NOTHING, marks, width);
   const [hover_px, setHover] = useState<number | null>(null);
-  useWheel({ canvas: stage, view, bounds, width: inner }, () => {
+  useWheel(stage, { view, bounds, width: inner }, () => {
     setHover(null);
   });
   const brush = useBrush(marks, inner, setHover, onMoment);
@@ -133,10 +135,8 @@ function useBrush(
       setHover(x);
       if (!drag || (!drag.moved && Math.abs(x - drag.x) < CLICK_PX)) return;
       if (!drag.moved) setDrag({ ...drag, moved: true });
-      const [start_us = 0, end_us = 0] = [drag.x, x]
-        .map((pixel) => toTime(drag.view, pixel, width))
-        .sort((a, b) => a - b);
-      if (end_us > start_us) setSelection({ start_us, end_us });
+      const range = drawnRange(drag, x, width);
+      if (span(range) > 0) setSelection(range);
     },
     onPointerUp: (event: PointerEvent<HTMLElement>) => {
       setDrag(null);

@@ -7,21 +7,21 @@ import { kindLabel } from "../../canvas/theme";
 import { usePage } from "../../state/store";
 import type { EventDetails, EventLink } from "../../wire/report";
 import { Problem } from "../status/Problem";
-import { mark, zoomToEvent, type Direction } from "./actions";
+import { goToEvent, select, stepEvent, zoomToEvent, type Direction } from "./actions";
+import { rangeOf, viewOfArrow } from "./goTo";
 import { NotInFile } from "./NotInFile";
 import { laneKey } from "./selected";
-import { goToEvent, type Search } from "./useSearch";
+import type { Search } from "./useSearch";
 
 interface Props {
   readonly event: UseQueryResult<EventDetails>;
   readonly search: Search;
-  readonly onStep: (to: Direction) => void;
   readonly reveal: (lane: string) => void;
   readonly overview: Slice | null;
 }
 
 /** The details of the selected event: where it is, its stack, its arguments, and what it is linked to. */
-export function EventPanel({ event: { data, error, isLoading }, search, onStep, reveal, overview }: Props) {
+export function EventPanel({ event: { data, error, isLoading }, search, reveal, overview }: Props) {
   const openEvent = usePage((page) => page.openEvent);
   return (
     <aside className="gd-gap" aria-label="Selected event">
@@ -51,7 +51,6 @@ export function EventPanel({ event: { data, error, isLoading }, search, onStep, 
       {data?.state === "ready" && (
         <Details
           details={data}
-          onStep={onStep}
           onGo={(lane) => {
             if (overview) reveal(laneKey(overview, lane));
           }}
@@ -63,7 +62,6 @@ export function EventPanel({ event: { data, error, isLoading }, search, onStep, 
 
 interface DetailsProps {
   readonly details: EventDetails;
-  readonly onStep: (to: Direction) => void;
   readonly onGo: (lane: number) => void;
 }
 
@@ -74,7 +72,7 @@ const STEPS: readonly (readonly [symbol: string, label: string, to: Direction])[
   ["▾", "First event inside (↓)", "inner"],
 ];
 
-function Details({ details, onStep, onGo }: DetailsProps) {
+function Details({ details, onGo }: DetailsProps) {
   const { event, track, module, links, links_left_out: left } = details;
   const view = usePage((page) => page.view);
   if (!event) return null;
@@ -94,7 +92,7 @@ function Details({ details, onStep, onGo }: DetailsProps) {
               variant="default"
               aria-label={label}
               onClick={() => {
-                onStep(to);
+                stepEvent(event, to);
               }}
             >
               {symbol}
@@ -114,7 +112,7 @@ function Details({ details, onStep, onGo }: DetailsProps) {
           type="button"
           className="gd-link"
           onClick={() => {
-            mark(event, { start_us: event.start_us, end_us: event.start_us });
+            select(rangeOf(event));
           }}
         >
           Statistics of its time
@@ -136,19 +134,7 @@ function Details({ details, onStep, onGo }: DetailsProps) {
             onPress={() => {
               if (!link.event) return;
               onGo(link.event.lane);
-              const { start_us, duration_us } = link.event;
-              const ends = [start_us, start_us + duration_us, event.start_us];
-              const range = {
-                start_us: Math.min(...ends),
-                end_us: Math.max(...ends, event.start_us + event.duration_us),
-              };
-              // Both ends of the arrow in view.
-              const air = (range.end_us - range.start_us) / 4;
-              const both = { start_us: range.start_us - air, end_us: range.end_us + air };
-              goToEvent(link.event, both, both);
-              const now = view;
-              const inView = now && now.start_us <= range.start_us && now.end_us >= range.end_us;
-              if (!inView) usePage.getState().setView(both);
+              goToEvent(link.event, viewOfArrow(event, link.event, view));
             }}
           />
         ))}

@@ -17,7 +17,7 @@ const CARD_PX = 330;
 const AWAY_PX = 14;
 
 /** "3 launches queued", or a range if the depth changes faster than the screen can show. */
-export function queuedText([least, most]: readonly [number, number]): string {
+function queuedText([least, most]: readonly [number, number]): string {
   if (least === most) return `${plural(most, "launch", "launches")} queued`;
   return `${count(least)} to ${count(most)} launches queued`;
 }

@@ -18,6 +18,7 @@ import { gapsOf, type Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
 import { useShown } from "../parts/ShowOnTimeline";
 import { HoverCard } from "./HoverCard";
+import { lineOf, scrollTo } from "./inSight";
 import { LaneLabels } from "./LaneLabels";
 import type { Selected } from "./selected";
 import type { LaneControls } from "./useLaneChoices";
@@ -85,28 +86,23 @@ export function Lanes(props: Props) {
 /** Scroll to the selected event, or to the lanes of the current place's device, if they are out of sight. */
 function useLaneInSight(
   scroller: RefObject<HTMLDivElement | null>,
-  { rows, pinned }: Rows,
+  rows: Rows,
   height: number,
   event: Spot | null,
 ): void {
   const shown = useShown();
   const found = shown?.found;
-  const device = shown?.found.ranges[shown.place]?.device;
-  const lane = event
-    ? rows.find((row) => row.key === event.lane)
-    : found && rows.find((row) => row.device === device);
-  const depth = event && lane ? Math.max(0, event.depth - lane.first) : 0;
-  const fixed = lane?.pinned === true;
-  const top = lane && !fixed ? lane.top + Math.min(depth * lane.step, lane.height - lane.step) : undefined;
-  const step = lane?.step ?? 0;
+  const { pinned } = rows;
+  const line = lineOf(rows, event, found?.ranges[shown?.place ?? 0]?.device);
   const what = event ?? found;
+  const { top, height: lineHeight } = line ?? {};
   useEffect(() => {
     const element = scroller.current;
-    if (!element || !what || top === undefined || height === 0) return;
-    const above = top < element.scrollTop + pinned;
-    const below = top + step > element.scrollTop + height - HEAD_PX;
-    if (above || below) element.scrollTo({ top: Math.max(0, event ? top - height / 3 : top - pinned) });
-  }, [scroller, what, event, top, step, height, pinned]);
+    if (!element || !what || top === undefined || lineHeight === undefined || height === 0) return;
+    const sight = { scroll: element.scrollTop, height, pinned };
+    const to = scrollTo({ top, height: lineHeight }, sight, event ? height / 3 : pinned);
+    if (to !== null) element.scrollTo({ top: to });
+  }, [scroller, what, event, top, lineHeight, height, pinned]);
 }
 
 interface Drawn {

@@ -3,11 +3,13 @@ import { useMemo, useRef, useState } from "react";
 import { rowsOf } from "../../canvas/rows";
 import { withMemory } from "../../canvas/slice";
 import type { Viewport } from "../../base/viewport";
+import { useGap } from "../../state/queries";
 import { usePage } from "../../state/store";
 import { useEvent, useMemoryCurves } from "../../state/timelineQuery";
 import type { ReportProps } from "../parts/reportProps";
 import { Problem } from "../status/Problem";
 import { Drawer } from "./Drawer";
+import { gapSteps, longestGap } from "./gapSteps";
 import { Help } from "./Help";
 import { IdleAgainstBase } from "./IdleAgainstBase";
 import { Kinds } from "./Kinds";
@@ -17,7 +19,6 @@ import { SearchBox } from "./SearchBox";
 import { selectedOf, spotsOf } from "./selected";
 import { StepChoice } from "./StepChoice";
 import { Toolbar } from "./Toolbar";
-import { useGapSteps } from "./useGapSteps";
 import { useKeys } from "./useKeys";
 import { useLaneChoices } from "./useLaneChoices";
 import { useSearch } from "./useSearch";
@@ -43,7 +44,8 @@ export default function TimelineView({ entry, report }: ReportProps) {
   );
   const event = useEvent(entry, openedEvent);
   const selected = useMemo(() => selectedOf(event.data, overview), [event.data, overview]);
-  const gaps = useGapSteps(entry, report.devices, overview, openedGap);
+  const longest = useMemo(() => (overview ? longestGap(overview) : undefined), [overview]);
+  const gaps = gapSteps(report.devices, longest, openedGap, useGap(entry, openedGap).data);
   const field = useRef<HTMLInputElement>(null);
   const search = useSearch(entry, { view, bounds, overview, reveal: lanes.reveal });
   const found = useMemo(() => spotsOf(search.events, overview), [search.events, overview]);
@@ -51,13 +53,15 @@ export default function TimelineView({ entry, report }: ReportProps) {
   const hasPanel = openedGap !== null || openedEvent !== null || search.open || selection !== null;
   const [focus, setFocus] = useState<Viewport | null>(null);
   const [help, setHelp] = useState(false);
-  const step = useKeys({
+  useKeys({
     view,
     bounds,
     selected: event.data?.event ?? null,
     gaps,
-    field,
-    setHelp,
+    search: () => field.current?.focus(),
+    help: () => {
+      setHelp(true);
+    },
   });
   return (
     <section className="gd-card gd-timeline gd-tl" aria-label="Timeline" id="gd-timeline">
@@ -100,14 +104,7 @@ export default function TimelineView({ entry, report }: ReportProps) {
           focus={focus}
           lanes={lanes}
         />
-        <Drawer
-          entry={entry}
-          search={search}
-          event={event}
-          onStep={step}
-          reveal={lanes.reveal}
-          overview={overview}
-        />
+        <Drawer entry={entry} search={search} event={event} reveal={lanes.reveal} overview={overview} />
       </div>
       <VisibleTable slice={best} view={view} />
       {overview && <Kinds slice={overview} />}

@@ -4,9 +4,9 @@ import { span, type Viewport } from "../../base/viewport";
 import { usePage } from "../../state/store";
 import { IconKey } from "../parts/IconKey";
 import { Stepper, useShown } from "../parts/ShowOnTimeline";
-import { fit, zoomBy } from "./actions";
+import { fit, goToGap, zoomBy } from "./actions";
 import { Selected } from "./Selected";
-import type { GapSteps } from "./useGapSteps";
+import type { GapSteps } from "./gapSteps";
 
 interface Props {
   readonly view: Viewport;
@@ -52,7 +52,9 @@ export function Toolbar({ view, bounds, known, gaps, loading, hidden, onShowAll,
           label="Longer gap (p)"
           symbol="‹"
           disabled={gaps.longer === null}
-          onPress={() => gaps.longer?.()}
+          onPress={() => {
+            goToGap(gaps.longer);
+          }}
         />
         <span className="gd-muted">
           {gaps.rank > 0 ? `Gap ${count(gaps.rank)} of ${count(gaps.total)}` : plural(gaps.total, "gap")}
@@ -61,7 +63,9 @@ export function Toolbar({ view, bounds, known, gaps, loading, hidden, onShowAll,
           label={gaps.rank > 0 ? "Shorter gap (n)" : "Longest gap (n)"}
           symbol="›"
           disabled={gaps.shorter === null}
-          onPress={() => gaps.shorter?.()}
+          onPress={() => {
+            goToGap(gaps.shorter);
+          }}
         />
       </span>
       <span className="gd-buttons" role="group" aria-label="Zoom">

@@ -1,8 +1,10 @@
 // The actions of the keys and buttons of the timeline.
 
 import { aired, pan, span, zoom, type Viewport } from "../../base/viewport";
+import type { Gap } from "../../canvas/slice";
 import { usePage } from "../../state/store";
 import type { TimelineEvent } from "../../wire/report";
+import { rangeOf } from "./goTo";
 
 /** Where to go from the selected event. */
 export type Direction = "previous" | "next" | "outer" | "inner";
@@ -10,12 +12,9 @@ export type Direction = "previous" | "next" | "outer" | "inner";
 const ZOOM_STEP = 0.6;
 const PAN_STEP = 0.2;
 
-function middle(view: Viewport): number {
-  return (view.start_us + view.end_us) / 2;
-}
-
-export function zoomBy(view: Viewport, bounds: Viewport, inwards: boolean, at_us = middle(view)): void {
-  usePage.getState().setView(zoom(view, inwards ? ZOOM_STEP : 1 / ZOOM_STEP, at_us, bounds));
+export function zoomBy(view: Viewport, bounds: Viewport, inwards: boolean): void {
+  const middle_us = (view.start_us + view.end_us) / 2;
+  usePage.getState().setView(zoom(view, inwards ? ZOOM_STEP : 1 / ZOOM_STEP, middle_us, bounds));
 }
 
 export function panBy(view: Viewport, bounds: Viewport, direction: -1 | 1): void {
@@ -38,64 +37,44 @@ export function zoomToSelection(): void {
   setSelection(null);
 }
 
-export function zoomToEvent({ start_us, duration_us }: TimelineEvent): void {
-  usePage.getState().setView(aired({ start_us, end_us: start_us + duration_us }));
+export function zoomToEvent(event: TimelineEvent): void {
+  usePage.getState().setView(aired(rangeOf(event)));
 }
 
-/** Select the range of the event, or what is visible. */
-export function mark(event: TimelineEvent | null, view: Viewport): void {
-  const { start_us } = event ?? view;
-  const end_us = event ? start_us + event.duration_us : view.end_us;
-  usePage.setState({ selection: { start_us, end_us }, event: null, gap: null });
+/** Open an event, and show `view` unless it is null. */
+export function goToEvent({ number }: TimelineEvent, view: Viewport | null): void {
+  const { openEvent, setView } = usePage.getState();
+  openEvent(number);
+  if (view) setView(view);
+}
+
+export function goToGap(gap: Gap | null): void {
+  if (!gap) return;
+  const { openGap, setView } = usePage.getState();
+  openGap({ device: gap.device, gap: gap.gap });
+  setView(aired(gap));
+}
+
+/** Timestamps are whole nanoseconds. */
+const INSIDE_US = 0.0005;
+
+/** Open the event next to this one in its row, or the one that encloses it, or the first in it. */
+export function stepEvent({ lane, depth, start_us, duration_us }: TimelineEvent, to: Direction): void {
+  const { openEvent } = usePage.getState();
+  if (to === "outer" && depth > 0) openEvent({ lane, depth: depth - 1, start_us });
+  if (to === "inner") openEvent({ lane, depth: depth + 1, start_us });
+  const end_us = start_us + duration_us;
+  if (to === "next") openEvent({ lane, depth, start_us: Math.max(end_us, start_us + INSIDE_US) });
+  if (to === "previous") openEvent({ lane, depth, start_us, previous: 1 });
+}
+
+/** Select a range, and show its statistics instead of an event or a gap. */
+export function select(range: Viewport): void {
+  usePage.setState({ selection: range, event: null, gap: null });
 }
 
 /** Return the range of the step at this time, if there is one. */
 export function stepAt(steps: readonly Viewport[], at_us: number): Viewport | null {
   const step = steps.find(({ start_us, end_us }) => start_us <= at_us && at_us < end_us);
   return step ? { start_us: step.start_us, end_us: step.end_us } : null;
-}
-
-/** Run the action of a key. Returns false if the key has none. */
-export function onKey(key: string, view: Viewport, bounds: Viewport): boolean {
-  const does = keys(view, bounds)[key.length === 1 ? key.toLowerCase() : key];
-  does?.();
-  return does !== undefined;
-}
-
-function keys(view: Viewport, bounds: Viewport): Partial<Record<string, () => void>> {
-  const left = () => {
-    panBy(view, bounds, -1);
-  };
-  const right = () => {
-    panBy(view, bounds, 1);
-  };
-  const closer = () => {
-    zoomBy(view, bounds, true);
-  };
-  const wider = () => {
-    zoomBy(view, bounds, false);
-  };
-  return {
-    ArrowLeft: left,
-    a: left,
-    ArrowRight: right,
-    d: right,
-    ArrowUp: closer,
-    w: closer,
-    "+": closer,
-    "=": closer,
-    ArrowDown: wider,
-    s: wider,
-    "-": wider,
-    "0": fit,
-    Home: () => {
-      home(view, bounds);
-    },
-    Enter: () => {
-      zoomToSelection();
-    },
-    Escape: () => {
-      usePage.setState({ selection: null, gap: null, event: null, shown: null });
-    },
-  };
 }

@@ -1,10 +1,12 @@
 import { useEffect, useRef, useState } from "react";
-import { aired, covers, span, type Viewport } from "../../base/viewport";
+import type { Viewport } from "../../base/viewport";
 import type { Slice } from "../../canvas/slice";
 import { usePage } from "../../state/store";
 import { PAGE, useMatches } from "../../state/timelineQuery";
 import type { Wanted } from "../../wire/client";
 import type { TimelineEvent, TraceEntry } from "../../wire/report";
+import { goToEvent } from "./actions";
+import { viewOfEvent } from "./goTo";
 import { laneKey } from "./selected";
 
 export interface Search {
@@ -36,25 +38,6 @@ interface Stage {
 const NONE: readonly TimelineEvent[] = [];
 const NO_PARTS: readonly number[] = [];
 
-/** An event takes at least this share of the view after going to it, and has this much around it. */
-const SEEN_SHARE = 0.004;
-const AROUND = 10;
-const LEAST_US = 5;
-
-/** Show an event: keep the zoom if it can be seen there. */
-export function goToEvent(event: TimelineEvent, view: Viewport, bounds: Viewport): void {
-  const { start_us, duration_us } = event;
-  const range = { start_us, end_us: start_us + duration_us };
-  const { openEvent, setView } = usePage.getState();
-  openEvent(event.number);
-  const seen = duration_us > SEEN_SHARE * span(view);
-  if (seen && covers(view, range)) return;
-  const half = seen ? span(view) / 2 : Math.max(duration_us * AROUND, LEAST_US);
-  const middle = start_us + duration_us / 2;
-  if (span(range) >= 2 * half) setView(aired(range));
-  else if (2 * half < span(bounds)) setView({ start_us: middle - half, end_us: middle + half });
-}
-
 /** Search for events by name, and step through the matches. */
 export function useSearch(entry: TraceEntry, { view, bounds, overview, reveal }: Stage): Search {
   const [wanted, setWanted] = useState<Wanted>({ text: "", regex: false, kind: "any" });
@@ -71,7 +54,7 @@ export function useSearch(entry: TraceEntry, { view, bounds, overview, reveal }:
   const ready = data?.state === "ready" && wanted.text !== "" ? data : undefined;
   const show = (event: TimelineEvent) => {
     if (overview) reveal(laneKey(overview, event.lane));
-    goToEvent(event, view, bounds);
+    goToEvent(event, viewOfEvent(event, view, bounds));
   };
   const current = ready?.events[at - ready.first];
   const latest = useRef(show);
